@@ -1,8 +1,10 @@
-"""Connecting to the lead: how, and which failures are final."""
+"""Connecting to the lead: how, which failures are final, and what the log says of the connection."""
 
 import json
+import logging
 import ssl
 from collections.abc import AsyncGenerator, Callable, Generator
+from enum import Enum
 from http import HTTPStatus
 from typing import cast
 from urllib.parse import urljoin
@@ -10,11 +12,17 @@ from urllib.parse import urljoin
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, InvalidURI
 
-from shared.errors import ConfigError
-from shared.protocol import MAX_LEAD_MESSAGE_BYTES
+from shared.errors import ConfigError, ProtocolError
+from shared.protocol import MAX_LEAD_MESSAGE_BYTES, Hello, Refused, Welcome, parse_lead_message
 from shared.terminal import one_line
 from shared.tls import HANGS_UP, SPEAKS_PLAIN, explain_distrust, is_plain
 
+log = logging.getLogger("back")
+
+STABLE_SECONDS = 10.0
+"""A connection that has lasted this long is stable."""
+_MAX_UNSTABLE = 3
+"""After this many unstable connections in a row, the next ones are reported only once they are stable."""
 CLOSE_SECONDS = 1.0
 """The closing handshake may have to wait for unread messages, and is not worth more time."""
 _FINAL_STATUSES = {401, 403}
@@ -69,6 +77,19 @@ def dial(
     return cast("AsyncGenerator[ClientConnection]", aiter(dialling))
 
 
+async def greet(connection: ClientConnection, url: str, hello: Hello) -> Welcome:
+    """Introduce this back; raises RefusedError with the lead's reason, or ProtocolError."""
+    await connection.send(hello.model_dump_json())
+    match parse_lead_message(await connection.recv()):
+        case Welcome() as welcome:
+            return welcome
+        case Refused(reason=reason, code=code):
+            kind = OtherVocabularyError if code == "vocabulary" else RefusedError
+            raise kind(f"the lead at {url} refuses this back: {one_line(reason)}")
+        case other:
+            raise ProtocolError(f"the lead at {url} sent {other.type} instead of welcome")
+
+
 def as_final(url: str, error: Exception) -> RefusedError | None:
     """The error to end with if dialling `url` again could not succeed; None if it could."""
     match error:
@@ -115,3 +136,69 @@ def _redirect_target(url: str, error: InvalidStatus) -> str | None:
         return None
     target = urljoin("http" + url.removeprefix("ws"), location)
     return one_line(target.removesuffix("/").removesuffix("/v1/speculation"))
+
+
+class _Reported(Enum):
+    """The state that the last log line reported."""
+
+    NOTHING = "nothing"
+    CONNECTED = "connected"
+    LOST = "lost"
+    UNREACHABLE = "unreachable"
+    UNSTABLE = "unstable"
+
+
+class ConnectionLog:
+    """Receives each change, and logs those that make the last log line untrue.
+
+    So the last line says at any time whether the back is connected, and neither a lead that is away for days
+    nor a connection that breaks again and again fills the log. Uses neither network nor clock.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._name = ""
+        self._reported = _Reported.NOTHING
+        self._n_unstable = 0
+
+    def connected(self, name: str) -> None:
+        """The lead has accepted this back and calls it `name`."""
+        self._name = name
+        self._n_unstable += 1
+        if self._reported is not _Reported.UNSTABLE:
+            self._report_connected()
+
+    def stable(self) -> None:
+        """The connection has lasted `STABLE_SECONDS`."""
+        self._n_unstable = 0
+        if self._reported is _Reported.UNSTABLE:
+            self._report_connected()
+
+    def lost(self, reason: str) -> None:
+        """The connection has ended."""
+        if self._reported is _Reported.UNSTABLE:
+            log.debug("lost the connection to the lead at %s (%s)", self._url, reason)
+        elif self._n_unstable < _MAX_UNSTABLE:
+            log.info("lost the connection to the lead at %s (%s): reconnecting", self._url, reason)
+            self._reported = _Reported.LOST
+        else:
+            log.info(
+                "the connection to the lead at %s keeps breaking (%s): reconnecting; "
+                "the next message follows once it has lasted %.0f s",
+                self._url,
+                reason,
+                STABLE_SECONDS,
+            )
+            self._reported = _Reported.UNSTABLE
+
+    def unreachable(self, reason: str) -> None:
+        """An attempt to connect has failed."""
+        if self._reported in {_Reported.UNREACHABLE, _Reported.UNSTABLE}:
+            log.debug("no lead at %s (%s)", self._url, reason)
+        else:
+            log.info("no lead at %s (%s): trying again until there is one", self._url, reason)
+            self._reported = _Reported.UNREACHABLE
+
+    def _report_connected(self) -> None:
+        log.info("drafting for %s as %s", self._url, self._name)
+        self._reported = _Reported.CONNECTED

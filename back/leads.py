@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from back.dial import OtherVocabularyError, RefusedError
-from back.link import LeadListener, Link, LostError
+from back.link import LeadLink, LeadListener, LostError
 from back.settings import BackSettings
 from shared.discovery import NoLeadError, SeveralLeadsError
 from shared.errors import ConfigError
@@ -36,7 +36,7 @@ def find(
     raise AssertionError("the delays never end")
 
 
-async def follow(settings: BackSettings, link: Link, listener: LeadListener) -> None:
+async def follow(settings: BackSettings, link: LeadLink, listener: LeadListener) -> None:
     """Run `link` until cancelled.
 
     When its lead is lost, search again, and between two searches try its address for a while. Whatever is
@@ -93,7 +93,7 @@ class _LeadDiscovery:
         self._reported = True
 
 
-async def follow_all(links: Sequence[Link], listeners: Sequence[LeadListener]) -> None:
+async def follow_all(links: Sequence[LeadLink], listeners: Sequence[LeadListener]) -> None:
     """Run each link with its listener until cancelled.
 
     A lead that refuses this back is left out; raises RefusedError when all have. Others may come and go.
@@ -102,7 +102,7 @@ async def follow_all(links: Sequence[Link], listeners: Sequence[LeadListener]) -
     raise RefusedError(f"no lead is left: {refusals[0]}")
 
 
-async def _follow(link: Link, listener: LeadListener) -> RefusedError:
+async def _follow(link: LeadLink, listener: LeadListener) -> RefusedError:
     try:
         await link.run(listener)
     except OtherVocabularyError as error:

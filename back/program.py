@@ -14,11 +14,11 @@ from typing import NoReturn
 
 from back import leads
 from back.dial import OtherVocabularyError, RefusedError
-from back.drafting_setup import DraftingSetup, n_ahead, setup_for
-from back.link import Link
+from back.drafting_setup import DraftingSetup, setup_for
+from back.link import LeadLink
 from back.settings import BackSettings
 from back.vocabulary_download import lead_vocabulary
-from back.worker import Worker
+from back.worker import DraftWorker
 from shared import cpus
 from shared.diagnostics.findings import exit_with
 from shared.drafting.drafter import Drafter
@@ -30,6 +30,7 @@ from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
 from shared.pace import jittered_delays
 from shared.protocol import PROTOCOL_VERSION, Hello
+from shared.translation.drafter_maker import most_ahead
 
 log = logging.getLogger("back")
 
@@ -90,7 +91,7 @@ def _load(settings: BackSettings) -> Model:
     model = Model(path, settings.model_options, settings.n_slots, settings.n_step_checkpoints)
     log.info("memory: %s", model.memory_size)
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
-    if n_ahead(settings, model) < 1:
+    if most_ahead(model, settings.n_ahead) < 1:
         raise ConfigError(
             f"{model.vocabulary.info.name} cannot draft: its recurrent states do not fit into memory often "
             "enough to take tokens back; try a smaller --parallel or --n-branches"
@@ -110,7 +111,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
     scheduler = SendScheduler()
     setup = setup_for(settings, model)
     posts = [link.outbox.post for link in links]
-    worker = Worker(setup.make(), scheduler, posts, on_failure, n_sequences=settings.compute.parallel)
+    worker = DraftWorker(setup.make(), scheduler, posts, on_failure, n_sequences=settings.compute.parallel)
     worker.start()
     following = asyncio.ensure_future(
         _follow(settings, model, setup, links[0], worker)
@@ -128,7 +129,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
 
 
 async def _follow(
-    settings: BackSettings, model: Model, setup: DraftingSetup, link: Link, worker: Worker
+    settings: BackSettings, model: Model, setup: DraftingSetup, link: LeadLink, worker: DraftWorker
 ) -> None:
     """Draft until cancelled, in the vocabulary of whichever lead there is; raises RefusedError."""
     delays = jittered_delays(_FIRST_DELAY, _MAX_DELAY, _jitter())
@@ -149,8 +150,8 @@ async def _follow(
             await asyncio.sleep(next(delays))
 
 
-def _link(settings: BackSettings, model: Model) -> Link:
-    return Link(
+def _link(settings: BackSettings, model: Model) -> LeadLink:
+    return LeadLink(
         settings.websocket_url,
         _hello(settings, model),
         _jitter(),
@@ -161,7 +162,7 @@ def _link(settings: BackSettings, model: Model) -> Link:
     )
 
 
-def _setup_for_lead(settings: BackSettings, model: Model, link: Link) -> DraftingSetup:
+def _setup_for_lead(settings: BackSettings, model: Model, link: LeadLink) -> DraftingSetup:
     return setup_for(settings, model, lead_vocabulary(link.lead, settings.read_key(), link.tls))
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from back.lead_shares import LeadShares
 from shared.drafting.drafter import Drafter
-from shared.drafting.send_scheduler import DraftUpdate, SendScheduler
+from shared.drafting.send_scheduler import SendScheduler
+from shared.drafting.sequence_state import SequenceState
 from shared.protocol import MAX_SEQUENCES, Close, Draft, Extend, Open, Tune
 
 WorkerMessage = Open | Extend | Close | Tune
@@ -37,7 +38,7 @@ class LeadInbox:
         self._inbox.put((self._lead, None))
 
 
-class Worker:
+class DraftWorker:
     """Owns the drafter."""
 
     def __init__(
@@ -62,7 +63,6 @@ class Worker:
         self._on_failure = on_failure
         self._n_sequences = n_sequences
         self._shares = LeadShares(len(posts))
-        self._lead_of: dict[str, int] = {}  # each open sequence
         # Bounded by the links, which read no more from the leads while there are many.
         self._inbox: queue.SimpleQueue[tuple[int, _Change]] = queue.SimpleQueue()
 
@@ -82,17 +82,20 @@ class Worker:
         """Handle all messages, waiting for one if there is nothing else to do; then one decode."""
         if self._handle_messages():
             # The lead is about to choose the draft that it verifies: it may need what is still unsent.
-            self._send(self._scheduler.flush(self._clock()))
-        updates = self._drafter.step() if len(self._posts) == 1 else self._step_for_some()
-        self._send(self._scheduler.due(updates, self._clock(), idle=self._drafter.idle))
+            self._send(self._scheduler.flush(self._drafter.sequences, self._clock()))
+        if len(self._posts) == 1:
+            self._drafter.step()
+        else:
+            self._step_for_some()
+        drafter = self._drafter
+        self._send(self._scheduler.due(drafter.sequences, self._clock(), idle=drafter.idle))
 
-    def _step_for_some(self) -> list[DraftUpdate]:
+    def _step_for_some(self) -> None:
         waiting = self._drafter.waiting
         served = self._shares.choose(waiting.keys())
         began = self._clock()
-        updates = self._drafter.step(only={sequence for lead in served for sequence in waiting[lead]})
+        self._drafter.step(only={sequence for lead in served for sequence in waiting[lead]})
         self._shares.charge(self._drafter.n_decoded, self._clock() - began)
-        return updates
 
     def _handle_messages(self) -> bool:
         """Whether there were any. Nothing is unsent while it waits: `due` sends everything when idle."""
@@ -110,34 +113,26 @@ class Worker:
         match message:
             case None:
                 self._drafter.reset(lead)
-                self._lead_of = {name: each for name, each in self._lead_of.items() if each != lead}
+            case Open():
+                if self._n_open(lead) < self._n_sequences:  # its part of the slots
+                    self._drafter.handle(message, lead)
+            case Extend() | Close():
+                self._drafter.handle(message, lead)
+                self._shares.learn(lead, self._drafter.n_right[lead], self._drafter.n_wrong[lead])
+                del self._drafter.n_right[lead], self._drafter.n_wrong[lead]
             case Tune():
                 self._shares.claim(lead, message.value)
                 self._drafter.handle(message, lead)
-            case Open() | Extend() | Close():
-                self._follow(lead, message)
             case _:
                 self._drafter = message()
 
-    def _follow(self, lead: int, message: Open | Extend | Close) -> None:
-        """Ignores what concerns another lead's sequence, and what is beyond this lead's part of the slots."""
-        name = message.sequence
-        if isinstance(message, Open) and list(self._lead_of.values()).count(lead) < self._n_sequences:
-            self._lead_of.setdefault(name, lead)
-        if self._lead_of.get(name) != lead:
-            return
-        self._drafter.handle(message, lead)
-        if not self._drafter.follows(name):
-            del self._lead_of[name]
-        if isinstance(message, Extend):
-            self._shares.learn(lead, self._drafter.n_right[lead], self._drafter.n_wrong[lead])
-            del self._drafter.n_right[lead], self._drafter.n_wrong[lead]
+    def _n_open(self, lead: int) -> int:
+        return sum(sequence.group == lead for sequence in self._drafter.sequences)
 
-    def _send(self, sequences: Iterable[str]) -> None:
+    def _send(self, sequences: Iterable[SequenceState]) -> None:
         for sequence in sequences:
-            lead = self._lead_of.get(sequence)
-            if lead is not None and (draft := self._drafter.draft(sequence)):
-                self._posts[lead](draft)
+            if draft := sequence.draft():
+                self._posts[sequence.group](draft)
 
     def _run(self) -> None:
         try:

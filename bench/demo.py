@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from bench.foreground import run_in_foreground
 from bench.processes import ProgramError, split_cores, start_back, start_lead
-from chat.answer import Answer, GenerationStats
+from chat.answer import ChatAnswer, GenerationStats
 from chat.client import LeadClient
 from chat.render import Screen
 from chat.report import figures
@@ -106,7 +106,7 @@ def _ask_all(client: LeadClient, screen: Screen) -> Result:
     )
 
 
-def _ask(client: LeadClient, screen: Screen, question: str) -> Answer:
+def _ask(client: LeadClient, screen: Screen, question: str) -> ChatAnswer:
     print(f"> {question}", flush=True)
     answer = _answer(client, question, screen)
     screen.end_answer()
@@ -114,8 +114,8 @@ def _ask(client: LeadClient, screen: Screen, question: str) -> Answer:
     return answer
 
 
-def _answer(client: LeadClient, question: str, screen: Screen | None = None) -> Answer:
-    answer = Answer(time.monotonic)
+def _answer(client: LeadClient, question: str, screen: Screen | None = None) -> ChatAnswer:
+    answer = ChatAnswer(time.monotonic)
     request = {
         "messages": [{"role": "user", "content": question}],
         "max_tokens": _MAX_TOKENS,

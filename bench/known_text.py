@@ -10,6 +10,7 @@ With `--peer`, llama-server answers in turns with it, on the same core, with dra
 
 import argparse
 import json
+import math
 import random
 import time
 from collections import defaultdict
@@ -23,6 +24,7 @@ from typing import Any
 from bench import peer, table
 from bench.options import listed
 from bench.scripted_sampler import GREEDY, ScriptedSampler
+from lead.engine.calibration import StepTimer
 from lead.engine.commands import PolicyName, PostDraft, RequestOptions, Submit
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
@@ -33,7 +35,6 @@ from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.step_cost import StepCost
 from shared import cpus
 from shared.llama.model import Model
-from shared.llama.span import Span
 from shared.sampling.sampler import Sampler
 from shared.settings.model_options import ModelOptions
 
@@ -111,7 +112,7 @@ class KnownTexts:
             tokens=text[:_PROMPT],
             sampling=GREEDY,
             max_tokens=n_tokens,
-            options=RequestOptions(cache_prompt=False),  # `StepTimes` may have emptied the slot
+            options=RequestOptions(cache_prompt=False),  # `time_steps` may have emptied the slot
         )
         self._engine.apply(request, time.perf_counter())
 
@@ -138,29 +139,12 @@ class KnownTexts:
         return n_right
 
 
-class StepTimes:
-    """T(n) of one sequence, whose tokens differ: equal ones would all be sent to the same experts."""
-
-    def __init__(self, model: Model, seed: int) -> None:
-        self._model = model
-        self._random = random.Random(seed)  # noqa: S311 - seeded on purpose
-        self._samples: dict[int, list[float]] = {width: [] for width in _WIDTHS}
-
-    def measure(self) -> dict[int, float]:
-        """Time a step of each width once; the medians of all measurements."""
-        model, position = self._model, _PROMPT
-        model.trim(0, 0)
-        model.decode([Span(0, 0, self._tokens(_PROMPT), 0)])
-        for width, seconds in self._samples.items():
-            tokens, began = self._tokens(width), time.perf_counter()
-            model.decode([Span(0, position, tokens, width)])
-            seconds.append(time.perf_counter() - began)
-            position += width
-        model.trim(0, 0)
-        return {width: median(seconds) for width, seconds in self._samples.items()}
-
-    def _tokens(self, n: int) -> list[int]:
-        return self._random.choices(range(self._model.n_vocab), k=n)
+def time_steps(model: Model, times: StepCost) -> dict[int, float]:
+    """Time a step of each width once more; T(n) as `times` has learned it so far."""
+    model.trim(0, 0)  # an answer may be in this slot
+    timer = StepTimer.of_target(model, model.n_vocab, time.perf_counter)
+    timer.calibrate(times, widths=_WIDTHS, n_repeats=1, max_seconds=math.inf)
+    return times.table()
 
 
 def bound(n_right: Sequence[int], seconds: dict[int, float], most: int) -> float:
@@ -182,14 +166,14 @@ def main(arguments: Sequence[str]) -> None:
         options.model,
         ModelOptions(threads=options.threads, ctx_size=2048, parallel=options.sequences, n_gpu_layers=0),
     )
-    times, cost = StepTimes(model, options.seed), StepCost()
+    times, cost = StepCost(), StepCost()
     for _ in range(_CALIBRATIONS):
-        seconds = times.measure()
+        seconds = time_steps(model, times)
     for width, each in seconds.items():
         cost.learn(width, each)
     texts = KnownTexts(model, cost, options.seed)
-    rows = [_row(texts, times, options, rate, model.traits.n_rollback or _N_AHEAD) for rate in options.rates]
-    seconds = times.measure()
+    rows = [_row(texts, model, times, options, rate) for rate in options.rates]
+    seconds = time_steps(model, times)
     ratios = {width: round(each / seconds[1], 2) for width, each in seconds.items()}
     table.show(f"{options.model.name}: {model.traits}, T(n)/T(1) {ratios}", rows, _COLUMNS)
     for row in rows:
@@ -200,7 +184,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _row(
-    texts: KnownTexts, times: StepTimes, options: argparse.Namespace, rate: float, most: int
+    texts: KnownTexts, model: Model, times: StepCost, options: argparse.Namespace, rate: float
 ) -> dict[str, Any]:
     """Plain and drafted answers and steps of each width take turns."""
     plain, drafted = [], []
@@ -211,11 +195,15 @@ def _row(
         for _ in range(options.repeats):
             plain.append(texts.answer("off", rate, options.tokens, options.sequences).rate)
             drafted.append(texts.answer("adaptive", rate, options.tokens, options.sequences))
-            seconds = times.measure()
+            seconds = time_steps(model, times)
             for depth, other in others.items():
                 peers[depth].append(other.tokens_per_second(options.tokens))
     speedup = median(after.rate / before for before, after in zip(plain, drafted, strict=True))
-    limit = bound([n for each in drafted for n in each.n_right], seconds, min(most, _N_AHEAD))
+    limit = bound(
+        [n for each in drafted for n in each.n_right],
+        seconds,
+        min(model.traits.n_rollback or _N_AHEAD, _N_AHEAD),
+    )
     return {
         "rate": rate,
         "plain": median(plain),

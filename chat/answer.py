@@ -1,4 +1,4 @@
-"""One answer as its chunks arrive: the text, who drafted which token, and how fast it came.
+"""Answers as their chunks arrive: the text, who drafted which token, and how fast it came.
 
 Knows the shapes in `wire`; knows nothing of HTTP, the screen or the conversation. The clock is passed in.
 """
@@ -6,8 +6,15 @@ Knows the shapes in `wire`; knows nothing of HTTP, the screen or the conversatio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any
 
 from chat.wire import Chunk, Speculation, Timings, Usage
+
+WITHOUT_SPECULATION = {"speculative.n_max": 0}
+"""A request field of llama-server, which a lead also supports."""
+
+_N_SHOWN = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,7 @@ class GenerationStats:
         )
 
 
-class Answer:
+class ChatAnswer:
     """Filled from the chunks of a stream; readable at any time, as an answer may be interrupted."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -134,15 +141,64 @@ def _pieces(content: str, speculation: Speculation | None, *, is_thought: bool) 
 
 
 class SessionStats:
+    """Statistics of the answers of this session."""
+
     def __init__(self) -> None:
         self.n_answers = 0
         self.total = GenerationStats()
         self.n_accepted_by_source: Counter[str] = Counter()
-        self.last: Answer | None = None
+        self.last: ChatAnswer | None = None
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: ChatAnswer) -> None:
         """Count one answer, whole or interrupted."""
         self.n_answers += 1
         self.total += answer.stats
         self.n_accepted_by_source += answer.n_accepted_by_source
         self.last = answer
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One question asked twice, with and without speculation: was it faster, and is the text the same?"""
+
+    with_drafts: ChatAnswer
+    without: ChatAnswer
+
+    @property
+    def ratio(self) -> float | None:
+        """The speed-up as a factor; None if a speed is unknown."""
+        fast = self.with_drafts.stats.tokens_per_second
+        slow = self.without.stats.tokens_per_second
+        return fast / slow if fast and slow else None
+
+    @property
+    def verdict(self) -> str:
+        return f"{self._speed} {self._texts}"
+
+    @property
+    def _speed(self) -> str:
+        if self.without.stats.n_drafted:
+            return "The server used drafts both times: it cannot switch them off for one request."
+        if not self.with_drafts.stats.n_drafted:
+            return "There were no drafts either time: no back is connected, or drafts were not worthwhile."
+        if self.ratio is None:
+            return "The answers are too short to measure their speed."
+        return f"{self.ratio:.2f} times as fast with speculation."
+
+    @property
+    def _texts(self) -> str:
+        one, other = self.with_drafts.text, self.without.text
+        if one == other:
+            return "The texts are identical."
+        n_same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+        return (
+            f"The texts DIFFER from character {n_same + 1} on: {one[n_same:][:_N_SHOWN]!r} with speculation, "
+            f"{other[n_same:][:_N_SHOWN]!r} without. "
+            "(Does the server use the seed? If it does, see `exact` in its /props.)"
+        )
+
+
+def requests_to_compare(request: dict[str, Any], random_seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The two bodies for a comparison; both have the same seed, drawn where none is set."""
+    seeded = {"seed": random_seed, **request}
+    return seeded, {**seeded, **WITHOUT_SPECULATION}

@@ -14,9 +14,9 @@ import httpx
 from httpx_sse import EventSource, SSEError, connect_sse
 from pydantic import ValidationError
 
-from chat.answer import Answer, Piece
+from chat.answer import ChatAnswer, Piece
 from chat.errors import IncompleteAnswerError, LeadError, NotReadyError, RejectedError, UnreachableError
-from chat.wire import Back, BacksReply, Chunk, ErrorReply, ModelsReply
+from chat.wire import BacksReply, BackStatus, Chunk, ErrorReply, ModelsReply
 from shared.tls import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust, is_plain
 
 CONNECT_TIMEOUT_S = 10.0
@@ -64,7 +64,7 @@ class LeadClient:
     def __exit__(self, *_: object) -> None:
         self._http.close()
 
-    def stream(self, request: Mapping[str, Any], answer: Answer) -> Generator[Piece, None, None]:
+    def stream(self, request: Mapping[str, Any], answer: ChatAnswer) -> Generator[Piece, None, None]:
         """Ask for a chat completion; feed `answer` and yield its pieces as they come.
 
         Closing the iterator closes the connection, which makes the lead cancel the request. Raises LeadError.
@@ -78,7 +78,7 @@ class LeadClient:
             else:
                 return
 
-    def backs(self) -> list[Back] | None:
+    def backs(self) -> list[BackStatus] | None:
         """The connected backs; None when the server does not speculate. Raises LeadError."""
         response = self._get("/v1/speculation")
         if response.status_code in _NOT_SUPPORTED:
@@ -101,7 +101,7 @@ class LeadClient:
         with self._translated():
             return self._http.get(path, timeout=min(GET_TIMEOUT_S, self._timeout_s))
 
-    def _stream(self, request: Mapping[str, Any], answer: Answer) -> Generator[Piece, None, None]:
+    def _stream(self, request: Mapping[str, Any], answer: ChatAnswer) -> Generator[Piece, None, None]:
         body = {**request, "stream": True, "stream_options": {"include_usage": True}}
         if self._model:
             body.setdefault("model", self._model)

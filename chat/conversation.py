@@ -1,12 +1,24 @@
-"""The conversation: its messages, system prompt, model and sampling parameters. Pure, no I/O.
+"""The conversation: its messages, system prompt, model and sampling parameters; and conversations in files.
 
-A question enters it together with its answer, never alone: whatever goes wrong in between, the conversation
-is as it was and the question can be sent again.
+A file is the JSON body of an OpenAI chat completion request. A question enters the conversation together with
+its answer, never alone: whatever goes wrong in between, it is as it was and the question can be sent again.
 """
 
+import difflib
+import json
+import os
+import re
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypedDict
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from chat.errors import CommandError
 from chat.sampling import Sampling
+
+_SUFFIX = ".json"
+_N_WORDS_OF_NAME = 6
+_PAIR = ("user", "assistant")
 
 
 class RequestMessage(TypedDict):
@@ -19,7 +31,7 @@ class Turn(NamedTuple):
     answer: str
 
 
-class Conversation:
+class ChatConversation:
     def __init__(
         self, *, model: str | None = None, system: str | None = None, sampling: Sampling | None = None
     ) -> None:
@@ -53,9 +65,9 @@ class Conversation:
         """Add a question and its answer, which may be incomplete."""
         self.turns[len(self.turns) - instead :] = [Turn(question, answer)]
 
-    def emptied(self) -> "Conversation":
+    def emptied(self) -> "ChatConversation":
         """A new conversation with the same model, system prompt and parameters."""
-        return Conversation(model=self.model, system=self.system, sampling=self.sampling)
+        return ChatConversation(model=self.model, system=self.system, sampling=self.sampling)
 
     def _messages(self, turns: list[Turn]) -> list[RequestMessage]:
         messages: list[RequestMessage] = (
@@ -73,3 +85,96 @@ class Conversation:
 
     def _tail(self) -> dict[str, Any]:
         return self.sampling.chosen
+
+
+class _SavedMessage(BaseModel):
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class _Saved(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    model: str | None = None
+    messages: list[_SavedMessage]
+
+
+class SavedConversations:
+    """Conversations in a folder, by name. A name with a slash is a path."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def names(self) -> list[str]:
+        """The names of the conversations in the folder, sorted."""
+        return sorted(path.stem for path in self._folder.glob(f"*{_SUFFIX}"))
+
+    def path(self, name: str) -> Path:
+        """The path for `name`, whether or not it exists."""
+        path = Path(name).expanduser()
+        if path.name != name:
+            return path
+        return self._folder / (name if path.suffix == _SUFFIX else f"{name}{_SUFFIX}")
+
+    def find(self, name: str) -> Path:
+        """The path for `name`; raises CommandError if the folder has no conversation of that name."""
+        path = self.path(name)
+        if path.parent == self._folder and not path.exists():
+            close = difflib.get_close_matches(name, self.names(), n=1)
+            hint = f"Did you mean {close[0]}?" if close else "':load' alone lists the saved ones."
+            raise CommandError(f"There is no conversation {name!r}. {hint}")
+        return path
+
+    def name_of(self, path: Path) -> str:
+        """The name for which `path` and `find` return this path."""
+        return path.stem if path.parent == self._folder else str(path.absolute())
+
+    def new_path(self, conversation: ChatConversation) -> Path:
+        """A path that does not exist yet, named after the first question."""
+        words = re.findall(r"\w+", conversation.turns[0].question.lower())[:_N_WORDS_OF_NAME]
+        name = "-".join(words)[:60] or "conversation"
+        path, n = self.path(name), 1
+        while path.exists():
+            n += 1
+            path = self.path(f"{name}-{n}")
+        return path
+
+
+def write_conversation(path: Path, conversation: ChatConversation) -> None:
+    """Replace the file atomically; only its owner can read it. Raises CommandError on failure."""
+    text = json.dumps(conversation.record(), ensure_ascii=False, indent=2)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft.touch(mode=0o600)
+        # UTF-8 cannot encode a lone surrogate; replacing it saves the rest.
+        draft.write_text(f"{text}\n", "utf-8", errors="replace")
+        draft.replace(path)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def read_conversation(path: Path) -> ChatConversation:
+    """Read a conversation. Raises CommandError if the file cannot be read or is not a conversation."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror}.") from error
+    try:
+        saved = _Saved.model_validate_json(content)
+        sampling = Sampling.model_validate(json.loads(content))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        place = ".".join(map(str, wrong["loc"]))
+        what = f"{place}: {wrong['msg']}" if place else wrong["msg"]
+        raise CommandError(f"{path} is not a conversation: {what}.") from error
+    messages = list(saved.messages)
+    system = messages.pop(0).content if messages and messages[0].role == "system" else None
+    conversation = ChatConversation(model=saved.model, system=system, sampling=sampling)
+    conversation.turns = [
+        Turn(question.content, answer.content)
+        for question, answer in zip(messages[::2], messages[1::2], strict=False)
+    ]
+    if [message.role for message in messages] != list(_PAIR) * len(conversation.turns):
+        raise CommandError(f"{path} is not a conversation: user and assistant do not take turns in it.")
+    return conversation

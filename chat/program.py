@@ -15,15 +15,14 @@ from typing import TextIO
 import platformdirs
 
 from chat import report
-from chat.answer import Answer
+from chat.answer import ChatAnswer
 from chat.back_monitor import BackMonitor
 from chat.client import LeadClient
-from chat.conversation import Conversation
+from chat.conversation import ChatConversation, SavedConversations
 from chat.errors import LeadError
 from chat.line_reader import LineReader, PipeReader, without_echo
 from chat.render import JsonScreen, Screen
 from chat.repl import Repl
-from chat.saved import SavedConversations
 from chat.session import Session
 from chat.settings import ChatSettings
 from chat.streaming import AnswerStreamer
@@ -106,7 +105,7 @@ def _session(
         sleep=time.sleep,
         around=partial(without_echo, stdin),
     )
-    conversation = Conversation(model=settings.model, system=settings.system, sampling=settings.sampling)
+    conversation = ChatConversation(model=settings.model, system=settings.system, sampling=settings.sampling)
     return Session(streamer, conversation, screen, interactive=interactive)
 
 
@@ -135,7 +134,7 @@ def _screen(
     with QuietInterrupts():
         from chat.terminal_screen import TerminalScreen  # noqa: PLC0415  (importing rich is slow, and a pipe does not need it)
 
-    def status(answer: Answer, columns: int) -> str:
+    def status(answer: ChatAnswer, columns: int) -> str:
         return report.progress(answer, monitor.status_during_an_answer, columns)
 
     return TerminalScreen(stdout, stderr, os.environ, status=status, with_summary=interactive)

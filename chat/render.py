@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from chat import report
-from chat.answer import Answer
+from chat.answer import ChatAnswer
 from chat.attribution import SourceColours
 from shared.terminal import sanitize, wants_colour
 
@@ -34,7 +34,7 @@ class Screen:
         self._is_shown = True
         self._line_is_open = False
 
-    def begin_answer(self, answer: Answer, *, shown: bool = True) -> None:
+    def begin_answer(self, answer: ChatAnswer, *, shown: bool = True) -> None:
         """The next tokens belong to `answer`; unless it is `shown`, it is only measured."""
         del answer
         self._is_shown = shown
@@ -56,7 +56,7 @@ class Screen:
             self._write(self._out, "\n")
         self._line_is_open = False
 
-    def show_summary(self, answer: Answer) -> None:
+    def show_summary(self, answer: ChatAnswer) -> None:
         """Under an answer that is complete or was stopped: statistics, and the legend of its colours."""
         if not self._sums_up:
             return
@@ -115,5 +115,5 @@ class JsonScreen(Screen):
     def end_answer(self, *, empty: bool = False) -> None:
         """Do nothing."""
 
-    def show_summary(self, answer: Answer) -> None:
+    def show_summary(self, answer: ChatAnswer) -> None:
         self._write(self._out, json.dumps(report.record(answer)) + "\n")

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from chat import report, saved
+from chat import report
 from chat.client import LeadClient
 from chat.commands import is_command, parse_assignment, parse_command
+from chat.conversation import SavedConversations, read_conversation, write_conversation
 from chat.errors import CommandError, LeadError, NotReadyError, RejectedError, UnreachableError
 from chat.line_reader import LineReader
 from chat.render import Screen
 from chat.sampling import known_name
-from chat.saved import SavedConversations
 from chat.session import Session
 
 
@@ -117,7 +117,7 @@ class Repl:
         path = self._store.path(name) if name else self._file or self._store.new_path(conversation)
         if path != self._file and path.exists():
             raise CommandError(f"{path} exists already: choose another name.")
-        saved.write(path, conversation)
+        write_conversation(path, conversation)
         self._file = path
         self._screen.show(f"Saved to {path}. ':load {self._store.name_of(path)}' loads it.")
 
@@ -126,7 +126,7 @@ class Repl:
             self._screen.show(report.names(self._store.names(), "There are no saved conversations yet."))
             return
         path = self._store.find(name)
-        conversation = saved.read(path)
+        conversation = read_conversation(path)
         self._session.begin(conversation)
         self._file = path
         n_turns = report.count(len(conversation.turns), "question")

@@ -5,19 +5,18 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from chat.answer import Answer, GenerationStats, SessionStats
+from chat.answer import ChatAnswer, Comparison, GenerationStats, SessionStats
 from chat.commands import COMMANDS
-from chat.comparison import Comparison
-from chat.conversation import Conversation
+from chat.conversation import ChatConversation
 from chat.sampling import Sampling
-from chat.wire import Back
+from chat.wire import BackStatus
 
 SEPARATOR = " · "
 _BACK_HEADER = ("name", "model", "link", "since", "drafts", "tokens", "used", "accepted", "stale", "invalid")
 _N_TEXT_COLUMNS = 3
 _COLUMN_BREAK = re.compile(r"\S {2,}(?=\S)")
 _MOST_HANGING = 0.6
-"""The largest indentation as a share of the width: text beside a deeper one is hard to read."""
+"""The largest indentation as a share of the width: text indented further is hard to read."""
 
 _GUIDE = (
     "Anything else is sent to the model. Alt-Enter, or a backslash at the end of a line, starts a new line "
@@ -27,7 +26,7 @@ _GUIDE = (
 )
 
 
-def summary(answer: Answer) -> list[str]:
+def summary(answer: ChatAnswer) -> list[str]:
     """The parts of the line under an answer."""
     parts = figures(answer.stats)
     if answer.finish_reason == "length":
@@ -55,7 +54,7 @@ def stats(of: SessionStats) -> str:
     return table(rows)
 
 
-def settings(conversation: Conversation) -> str:
+def settings(conversation: ChatConversation) -> str:
     """The sampling parameters with their values and meanings."""
     return table([setting_row(conversation.sampling, name) for name in Sampling.model_fields])
 
@@ -66,7 +65,7 @@ def setting_row(sampling: Sampling, name: str) -> tuple[str, str, str]:
     return name, "server's default" if value is None else str(value), meaning
 
 
-def backs(found: Sequence[Back] | None, columns: int | None = None) -> str:
+def backs(found: Sequence[BackStatus] | None, columns: int | None = None) -> str:
     """A table with one row per back, or one paragraph per back if rows would exceed `columns`."""
     if found is None:
         return "This server does not speculate."
@@ -80,12 +79,12 @@ def backs(found: Sequence[Back] | None, columns: int | None = None) -> str:
     return "\n".join(f"{row[0]}\n{table(about[1:])}" for row, about in zip(rows, pairs, strict=True))
 
 
-def connected(found: Sequence[Back] | None) -> str:
+def connected(found: Sequence[BackStatus] | None) -> str:
     """For the status line; empty where the server does not speculate."""
     return "" if found is None else count(len(found), "back")
 
 
-def progress(answer: Answer, connected_backs: str, columns: int | None = None) -> str:
+def progress(answer: ChatAnswer, connected_backs: str, columns: int | None = None) -> str:
     """The status line under an unfinished answer."""
     of = answer.stats
     parts = _short_figures(of) if of.n_tokens else [StatusPart("waiting for the first token", 0)]
@@ -101,7 +100,7 @@ def status(model: str | None, of: SessionStats, connected_backs: str, columns: i
 
 
 class StatusPart(NamedTuple):
-    """Of a status line; where there is no room for all, those of the highest rank are left out first."""
+    """A part of a status line. If there is no room for all, those of the highest rank are left out first."""
 
     text: str
     rank: int
@@ -129,7 +128,7 @@ def comparison(of: Comparison) -> str:
     return f"{table(rows, n_text_columns=1)}\n{of.verdict}"
 
 
-def record(answer: Answer) -> dict[str, Any]:
+def record(answer: ChatAnswer) -> dict[str, Any]:
     """One answer for programs; None: the server did not report it."""
     of = answer.stats
     return {
@@ -218,7 +217,7 @@ def _short_figures(of: GenerationStats) -> list[StatusPart]:
     return parts
 
 
-def _details(answer: Answer) -> list[str]:
+def _details(answer: ChatAnswer) -> list[str]:
     parts = figures(answer.stats)
     if answer.timings is not None:
         prompt = (
@@ -230,7 +229,7 @@ def _details(answer: Answer) -> list[str]:
     return parts
 
 
-def _back_row(back: Back) -> tuple[str, ...]:
+def _back_row(back: BackStatus) -> tuple[str, ...]:
     # A name is the peer's own choice: a line break in it would forge a row.
     texts = (" ".join(text.split()) for text in (back.name, back.model, back.transport))
     share = f" ({back.n_accepted_tokens / back.n_used_tokens:.0%})" if back.n_used_tokens else ""

@@ -3,10 +3,9 @@
 import secrets
 from collections.abc import Callable
 
-from chat import comparison, report
-from chat.answer import Answer, SessionStats
-from chat.comparison import Comparison
-from chat.conversation import Conversation
+from chat import report
+from chat.answer import ChatAnswer, Comparison, SessionStats, requests_to_compare
+from chat.conversation import ChatConversation
 from chat.errors import CommandError, LeadError
 from chat.render import Screen
 from chat.streaming import AnswerStreamer
@@ -19,7 +18,7 @@ class Session:
     def __init__(
         self,
         streamer: AnswerStreamer,
-        conversation: Conversation,
+        conversation: ChatConversation,
         screen: Screen,
         *,
         interactive: bool,
@@ -79,7 +78,7 @@ class Session:
         """Ask with and without speculation and report both results; the conversation does not change."""
         instead = not question and not self._unanswered
         request = self.conversation.request(question or self.last_question, instead=instead)
-        with_drafts, without = comparison.requests(request, self._draw_seed())
+        with_drafts, without = requests_to_compare(request, self._draw_seed())
         result = Comparison(self._streamer.new_answer(), self._streamer.new_answer())
         try:
             self._streamer.stream(with_drafts, result.with_drafts)
@@ -92,7 +91,7 @@ class Session:
         else:
             self._screen.show(report.comparison(result))
 
-    def begin(self, conversation: Conversation) -> None:
+    def begin(self, conversation: ChatConversation) -> None:
         """Continue with another conversation."""
         self.conversation = conversation
         self._unanswered = None
@@ -101,14 +100,14 @@ class Session:
         self.n_failed += 1
         self._screen.error(str(error))
 
-    def _stopped(self, question: str, answer: Answer, *, instead: bool) -> None:
+    def _stopped(self, question: str, answer: ChatAnswer, *, instead: bool) -> None:
         if not answer.text:
             self._screen.note(f"Stopped before the answer began. {_LEFT_OUT}")
             return
         self._keep(question, answer, instead=instead)
         self._screen.show_summary(answer)
 
-    def _keep(self, question: str, answer: Answer, *, instead: bool) -> None:
+    def _keep(self, question: str, answer: ChatAnswer, *, instead: bool) -> None:
         self.conversation.add(question, answer.text, instead=instead)
         self.stats.add(answer)
         self._unanswered = None

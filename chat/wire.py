@@ -84,7 +84,7 @@ class Chunk(ErrorReply):
     usage: Usage | None = None
 
 
-class Back(_ServerReply):
+class BackStatus(_ServerReply):
     """One connected back, with the lead's counts of its drafts."""
 
     name: str
@@ -103,7 +103,7 @@ class Back(_ServerReply):
 class BacksReply(_ServerReply):
     """The body of GET /v1/speculation."""
 
-    backs: list[Back]
+    backs: list[BackStatus]
 
 
 class ModelEntry(_ServerReply):

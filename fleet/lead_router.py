@@ -9,7 +9,7 @@ from typing import Any
 from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
 from fleet.forwarding import ForwardedRequest
-from fleet.prefixes import Prefixes, ranks
+from fleet.prefixes import SentPrefixes, ranks
 
 
 class LeadRouter(RequestRouter):  # type: ignore[misc]  # ray has no types where it is not installed
@@ -17,7 +17,7 @@ class LeadRouter(RequestRouter):  # type: ignore[misc]  # ray has no types where
 
     def initialize_state(self, **_settings: Any) -> None:
         """Called by Serve before the first request."""
-        self._prefixes = Prefixes()
+        self._prefixes = SentPrefixes()
         self._running: Counter[str] = Counter()
 
     async def choose_replicas(

@@ -49,10 +49,10 @@ def plan_moves(needs: Sequence[LeadNeed], placed: Mapping[str, str | None], n_ea
 
     A back whose lead is not among `needs` has none.
     """
-    return _Plan(needs, placed, n_each).run()
+    return _MovePlan(needs, placed, n_each).run()
 
 
-class _Plan:
+class _MovePlan:
     def __init__(self, needs: Sequence[LeadNeed], placed: Mapping[str, str | None], n_each: float) -> None:
         self._needs = {need.lead: need for need in needs}
         self._n_each = n_each

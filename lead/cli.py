@@ -1,10 +1,9 @@
 """The `lead` program: `run`, `check`, `convert`, `generate`, `plan`, `doctor` and `rpc-worker`."""
 
 import asyncio
+import importlib
 import logging
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
 
 import uvloop
 
@@ -23,18 +22,31 @@ _FEW_FILES = 256
 """A limit below which connections are closed in ordinary use. A lead alone has about 25 files open."""
 
 
+_SUBCOMMANDS = {
+    "convert": "lead.convert",
+    "generate": "lead.generate.program",
+    "plan": "lead.planning.plan_program",
+    "rpc-worker": "lead.rpc_worker",
+}
+"""Modules with a `main` that takes the arguments. Imported only when they are run: the lead starts faster."""
+
+
 def main(kind: type[LeadSettings] = LeadSettings) -> None:
     """Run the lead or a subcommand, or report with --check or `doctor`."""
     if program := _SUBCOMMANDS.get(next(iter(sys.argv[1:]), "")):
-        program(sys.argv[2:])
+        importlib.import_module(program).main(sys.argv[2:])
         return
     is_doctor = sys.argv[1:2] == ["doctor"]
     settings = kind.from_command_line(sys.argv[2:] if is_doctor else None)
     configure_logging(settings.log_level, as_json=settings.log_json)
     if is_doctor:
-        doctor(settings)
+        from lead.diagnostics.doctor import diagnose  # noqa: PLC0415 - the lead starts faster
+
+        exit_with(diagnose(settings))
     if settings.check:
-        check(settings)
+        from lead.diagnostics.check import check  # noqa: PLC0415 - as above
+
+        exit_with(check(settings))
     run(settings)
 
 
@@ -62,48 +74,3 @@ def run(settings: LeadSettings) -> None:
 def _raise_limit() -> None:
     if (n := descriptors.raise_limit()) < _FEW_FILES:
         log.warning("this process may have only %d files open, too few for many connections: ulimit -n", n)
-
-
-def check(settings: LeadSettings) -> NoReturn:
-    """Report what would be served, and exit."""
-    from lead.diagnostics import check  # noqa: PLC0415 - keeps the start fast
-
-    exit_with(check.check(settings))
-
-
-def convert(arguments: Sequence[str]) -> None:
-    """Write a GGUF file; exits with status 1 if it cannot."""
-    from lead import convert as program  # noqa: PLC0415 - keeps the start fast
-
-    program.main(arguments)
-
-
-def doctor(settings: LeadSettings) -> NoReturn:
-    """Report why the running lead is not faster, and exit."""
-    from lead.diagnostics import doctor  # noqa: PLC0415 - keeps the start fast
-
-    exit_with(doctor.diagnose(settings))
-
-
-def generate(arguments: Sequence[str]) -> None:
-    """Continue one text; exits with status 1 if that cannot be done."""
-    from lead.generate import program  # noqa: PLC0415 - keeps the start fast
-
-    program.main(arguments)
-
-
-def plan(arguments: Sequence[str]) -> None:
-    """Say which arrangement of the models is fastest here; exits with status 1 if that cannot be measured."""
-    from lead.planning import plan_program  # noqa: PLC0415 - keeps the start fast
-
-    plan_program.main(arguments)
-
-
-def rpc_worker(arguments: Sequence[str]) -> None:
-    """Compute layers for a lead on another machine."""
-    from lead import rpc_worker as program  # noqa: PLC0415 - keeps the start fast
-
-    program.main(arguments)
-
-
-_SUBCOMMANDS = {"convert": convert, "generate": generate, "plan": plan, "rpc-worker": rpc_worker}

@@ -10,9 +10,9 @@ from pydantic_settings import CliPositionalArg
 from shared.errors import ConfigError
 from shared.exits import INTERRUPTED
 from shared.models.convert.conversion import ConversionType
+from shared.models.file_kind import parts_of
 from shared.models.gguf_file import progress_bar
 from shared.models.model_file import read_conversion
-from shared.models.split import parts_of
 from shared.settings.base import ProgramSettings
 
 

@@ -1,9 +1,13 @@
 """`lead rpc-worker`: this machine computes layers of the model of a lead on another machine."""
 
+import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -12,7 +16,7 @@ from pydantic import Field, model_validator
 
 from lead.http.middleware.hosts import is_loopback
 from lead.server.listening import listen
-from shared import cpus, keepalive
+from shared import cpus
 from shared.errors import ConfigError
 from shared.llama import rpc_backend
 from shared.logs import configure_logging
@@ -20,6 +24,20 @@ from shared.settings.base import CommaList, CpuList, OptionError, ProgramSetting
 from shared.settings.model_options import MAX_THREADS
 
 log = logging.getLogger("rpc-worker")
+
+_LOST_SECONDS = 30
+"""After this time without an answer from the other machine the system closes the connection."""
+_N_PROBES = 3
+_INTERVAL = _LOST_SECONDS // (2 * _N_PROBES)
+_PAUSE_S = 0.05
+_OPTIONS = {
+    "TCP_KEEPIDLE": _LOST_SECONDS - _N_PROBES * _INTERVAL,  # Linux
+    "TCP_KEEPALIVE": _LOST_SECONDS - _N_PROBES * _INTERVAL,  # macOS
+    "TCP_KEEPINTVL": _INTERVAL,
+    "TCP_KEEPCNT": _N_PROBES,
+    "TCP_USER_TIMEOUT": 1000 * _LOST_SECONDS,  # Linux: what was sent, and is not acknowledged
+}
+"""Those that the system does not have are left out."""
 
 
 class RpcWorkerSettings(ProgramSettings):
@@ -95,7 +113,7 @@ def serve(settings: RpcWorkerSettings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     # Nor does it notice a lead whose machine is gone: it would serve that one for ever, and no other.
-    keepalive.watch_port(settings.port)
+    _watch_connections(settings.port)
     log.info("computing on %s for `lead --rpc %s`", ",".join(settings.device), address)
     rpc_backend.serve(address, devices, settings.threads or cpus.n_physical(), settings.cache)
     raise ConfigError(f"cannot serve at {address}")
@@ -114,3 +132,44 @@ def _ipv4(host: str) -> str:
         return socket.gethostbyname(host)
     except OSError as error:
         raise ConfigError(f"--host {host} has no IPv4 address, which llama.cpp's RPC needs") from error
+
+
+# Leads whose machine is gone, although nothing has closed their connection
+
+
+def _watch_connections(port: int) -> None:
+    """Wait, in a thread, until this process listens there; then watch all connections that it accepts."""
+    threading.Thread(target=_watch_port, args=(port,), name="keepalive", daemon=True).start()
+
+
+def _watch(listener: socket.socket) -> None:
+    """Close connections that this socket accepts from now on when their other end is gone."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # what it accepts inherits all of this
+    for name, value in _OPTIONS.items():
+        if option := getattr(socket, name, None):
+            listener.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _watch_port(port: int) -> None:
+    while (listener := _own_listener(port)) is None:
+        time.sleep(_PAUSE_S)
+    with listener:
+        _watch(listener)
+
+
+def _own_listener(port: int) -> socket.socket | None:
+    """The socket on which this process listens there, under a descriptor of its own."""
+    for descriptor in os.listdir("/dev/fd"):  # noqa: PTH208 - numbers, not paths
+        with contextlib.suppress(OSError):  # no socket, or closed meanwhile
+            found = socket.socket(fileno=int(descriptor))
+            try:
+                if _listens_at(found, port):
+                    return found.dup()
+            finally:
+                found.detach()
+    return None
+
+
+def _listens_at(found: socket.socket, port: int) -> bool:
+    listens = found.family == socket.AF_INET and found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    return bool(listens) and found.getsockname()[1] == port

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 _ENOUGH = 1 << 14
 """An idle connection takes 4 KB, one with half a request up to 64 KB more: this bounds their memory."""
 _MACOS_MOST = 10_240
-"""OPEN_MAX: macOS refuses more although it says that there is no limit."""
+"""OPEN_MAX: macOS refuses more although it claims to have no limit."""
 
 
 def raise_limit() -> int:

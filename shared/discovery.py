@@ -33,9 +33,9 @@ _MOST_NAME_BYTES = 200
 """A property in multicast DNS has at most 255 bytes, including its key."""
 _KNOCK_SECONDS = 1.0
 _MAX_LEADS = 32
-"""Of more announcements the first are read: nobody has so many leads, but anybody can announce them."""
+"""Further announcements are ignored: nobody has that many leads, but anybody can announce them."""
 _MAX_ADDRESSES = 4
-"""Of one lead; the others are not tried."""
+"""Further addresses of a lead are not tried."""
 _MAX_LISTED = 8
 
 

@@ -29,7 +29,7 @@ _STACK_BYTES = 128 * MEGABYTE
 """For the thread that works. std::regex, with which llama.cpp splits text for some models, takes up to 400
 bytes for each character of a run: this is enough for 300,000. Only what is needed uses memory."""
 _TASK_MEMORY = 1024 * MEGABYTE
-"""Of a task that sets no tighter limit."""
+"""Bytes that a task may take if its handler sets no other limit."""
 _MOST_GROWTH_BYTES = 32 * MEGABYTE
 _N_IDLE = 2
 """Workers kept for the next tasks: forking takes ten times as long as a usual task."""

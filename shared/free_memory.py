@@ -35,7 +35,7 @@ def _left(groups: Path, own: Path) -> Iterator[int]:
 
 
 def _left_of(root: Path, path: str, names: tuple[str, str, str]) -> Iterator[int]:
-    """Of a group and all above it. A container may see its own group as the root, whatever its path says."""
+    """The same for a group and those above it. A container may see its own as the root, whatever its path."""
     limit, used, cache = names
     group = root / path.lstrip("/")
     for folder in (group, *group.parents):

@@ -18,7 +18,7 @@ from shared.slot_cache import SlotCache, StoredText, common_prefix_length
 MIN_TOKENS = 32
 """Fewer are decoded again as quickly."""
 _MOST_TEXTS = 8192
-"""Of short ones, a large memory would hold more: their lists of tokens take memory, too."""
+"""A large memory would hold more short ones, but their lists of tokens take memory, too."""
 _MOST_NEIGHBOURS = 16
 """How many texts before and after one in the order of texts are looked at for a checkpoint of it."""
 UNLIMITED = 1 << 62
@@ -41,7 +41,7 @@ class PromptCacheSize:
         return self.token_bytes * n_tokens + self.state_bytes * (1 + n_checkpoints)
 
     def holds(self, n_bytes: int) -> bool:
-        """Whether there is room for so many bytes, and a cache at all."""
+        """Whether there is a cache, and room in it for `n_bytes`."""
         return 0 < self.n_bytes >= n_bytes
 
 
@@ -58,7 +58,7 @@ class PromptCache:
         self._texts: dict[StoredText, None] = {}  # the least recently used first
         self._sorted: list[StoredText] = []  # by their tokens: the nearest have the longest common beginning
         self.n_bytes = 0
-        """Of all texts."""
+        """The size of all texts."""
 
     @property
     def texts(self) -> list[StoredText]:

@@ -75,7 +75,7 @@ def _check(address: str, reply: bytes) -> None:
 
 
 def _read(connection: socket.socket, n_bytes: int, deadline: float) -> bytes:
-    """As many bytes, or fewer if the connection ends before; raises TimeoutError."""
+    """Read `n_bytes`, or fewer if the connection ends before; raises TimeoutError."""
     received = b""
     while len(received) < n_bytes:
         if (left := deadline - time.monotonic()) <= 0:

@@ -20,7 +20,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol
 
 log = logging.getLogger("sandbox")
 
@@ -93,12 +93,6 @@ class Sandbox:
         self._name = type(program).__module__
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def pid(self) -> int | None:

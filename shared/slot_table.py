@@ -1,4 +1,4 @@
-"""The slots of a model's memory, with a prompt cache beside them: what moves from where to where, and when.
+"""The slots of a model's memory, with a prompt cache: what moves between them, and in which step.
 
 Who holds which slot is for its owner to say: sequences in the lead's engine, drafts in a drafter.
 """
@@ -25,7 +25,7 @@ class SlotTable:
         self._n_part = prompt_cache.n_part or UNLIMITED
         self._n_movable = UNLIMITED  # tokens that may still be stored and loaded before the next step
         self._filled: set[int] = set()  # slots that hold their text only when `_edits` are applied
-        self._edits: list[CacheEdit] = []  # besides those that caches ask for
+        self._edits: list[CacheEdit] = []  # not counting what the caches themselves ask for
         self._ordered: list[CacheEdit] = []  # to be applied before those
 
     @property

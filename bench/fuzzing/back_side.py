@@ -19,8 +19,8 @@ from websockets.protocol import State
 
 from back import dial
 from back.dial import RefusedError
-from back.link import LeadListener, Link
-from back.worker import LeadInbox, Worker, WorkerMessage
+from back.link import LeadLink, LeadListener
+from back.worker import DraftWorker, LeadInbox, WorkerMessage
 from bench.fuzzing.mutations import Message, Mutator
 from bench.fuzzing.tally import Tally
 from bench.replay import Rows
@@ -49,7 +49,7 @@ from shared.protocol import (
 )
 from shared.sampling.grammar import prepare
 from shared.sampling.parameters import SamplingParameters
-from shared.sampling.remote_grammar import GrammarServer, Patience
+from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.settings.model_options import ModelOptions
 
 _N_SLOTS, _N_BATCH, _N_CELLS = 2, 64, 2048
@@ -160,10 +160,10 @@ class BackFuzzer:
                 threads=1, ctx_size=_N_CELLS, parallel=options.n_model_slots, batch_size=_N_BATCH
             )
             model = Model(builtin_draft(), load)
-        patience = Patience()
-        grammars = GrammarServer(vocabulary.info.path, patience)
+        budget = TimeBudget()
+        grammars = GrammarServer(vocabulary.info.path, budget)
         sampler_for = functools.partial(drafting_sampler, vocabulary, grammars)
-        self._drafter = Drafter(model, options, sampler_for, vocabulary.end_tokens, patience)
+        self._drafter = Drafter(model, options, sampler_for, vocabulary.end_tokens, budget)
         self._texts: dict[str, int] = {}
         self._n = 0
         self._done = asyncio.Event()
@@ -175,9 +175,9 @@ class BackFuzzer:
         failures: list[Exception] = []
         async with serve(self._attack, "127.0.0.1", 0, max_size=None, ping_interval=None) as server:
             port = server.sockets[0].getsockname()[1]
-            link = Link(f"ws://127.0.0.1:{port}/v1/speculation", self._hello, _NoDelays())
+            link = LeadLink(f"ws://127.0.0.1:{port}/v1/speculation", self._hello, _NoDelays())
             scheduler = SendScheduler()
-            worker = Worker(self._drafter, scheduler, [link.outbox.post], failures.append)
+            worker = DraftWorker(self._drafter, scheduler, [link.outbox.post], failures.append)
             worker.start()
             self._inbox = _CountingInbox(worker.inbox_of(0))
             following = asyncio.ensure_future(self._follow(link, self._inbox))
@@ -198,7 +198,7 @@ class BackFuzzer:
         """Those that the link has handed over, and one for each connection: its last, which was broken."""
         return self._inbox.n_heard + self._tally.counts["connections"]
 
-    async def _follow(self, link: Link, listener: LeadListener) -> None:
+    async def _follow(self, link: LeadLink, listener: LeadListener) -> None:
         """Run the link, again after a refusal, which is final for a real back."""
         while True:
             try:

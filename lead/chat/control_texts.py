@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lead.chat.template import ChatTemplate, Conversation
+from lead.chat.template import ChatTemplate, TemplateInput
 from shared.errors import RequestError
 from shared.llama.special_tokens import SpecialTokens
 
@@ -75,7 +75,7 @@ class _Marks:
         return [self.add(item) for item in value] if isinstance(value, list) else value
 
     def add_for_users(self, value: Any) -> Any:
-        """As `add`, but not in the assistant's messages, which templates take apart."""
+        """Like `add`, but not in the assistant's messages, which templates take apart."""
         if isinstance(value, list):
             return [self.add_for_users(item) for item in value]
         is_answer = isinstance(value, dict) and value.get("role") == "assistant"
@@ -88,7 +88,7 @@ class _Marks:
         return "".join(pieces), list(ends)
 
     def _breaks(self, text: str) -> list[int]:
-        """As `ControlTexts.breaks`; names of fields and roles are looked at once."""
+        """`ControlTexts.breaks`, remembered for short texts: names of fields and roles."""
         if len(text) > _SHORT:
             return self._texts.breaks(text)
         if text not in self._known:
@@ -103,7 +103,7 @@ class _Marks:
         return self._mark.join(text[start:end] for start, end in itertools.pairwise([0, *breaks, None]))
 
 
-def render_prompt(template: ChatTemplate, conversation: Conversation, texts: ControlTexts) -> RenderedPrompt:
+def render_prompt(template: ChatTemplate, conversation: TemplateInput, texts: ControlTexts) -> RenderedPrompt:
     """The prompt of a conversation; raises RequestError."""
     marks = _Marks(texts)
     marked = _render(template, conversation, marks.add)
@@ -118,7 +118,7 @@ def render_prompt(template: ChatTemplate, conversation: Conversation, texts: Con
     return RenderedPrompt(prompt, known=False)
 
 
-def _render(template: ChatTemplate, conversation: Conversation, mark: Callable[[Any], Any]) -> str | None:
+def _render(template: ChatTemplate, conversation: TemplateInput, mark: Callable[[Any], Any]) -> str | None:
     try:
         return template.render(conversation, mark)
     except RequestError:

@@ -20,7 +20,7 @@ MAX_STOPS = 1024
 MAX_PROMPTS = 4096
 """The most that --max-prompts can allow."""
 MAX_PROMPT_ELEMENTS = 1 << 20
-"""Of a prompt: token ids, or texts and ids in turn."""
+"""Elements of a prompt: token ids, or texts and ids in turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _PIECE = re.compile(r'[^"\\]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(?P<backslash>\\)(?!\Z|u[0-9a-fA-F]{0,3}\Z)')
-"""Of a JSON string: text, an escape, or a backslash that escapes nothing. None of an incomplete escape."""
+"""A piece of a JSON string: text, an escape, or a backslash that escapes nothing; never half an escape."""
 _HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}")
 _MEMBER = re.compile(r'[\s,]*+"((?:[^"\\]++|\\.)*+)"\s*+:\s*+')
 _MAX_KEY_CHARACTERS = 1024

@@ -31,7 +31,7 @@ def partial_marker_length(text: str, markers: Collection[str]) -> int:
 class TextPieces:
     """Text that is taken from the front, and may be put back there, without copying the rest.
 
-    False while there is none.
+    False while it is empty.
     """
 
     def __init__(self, text: str) -> None:

@@ -16,7 +16,7 @@ from lead.chat.request_parts import (
     ToolChoice,
     tools_prompt,
 )
-from lead.chat.template import Conversation
+from lead.chat.template import TemplateInput
 from lead.grammar import JSON_OBJECT
 from lead.settings.conversation import ConversationOptions, ReasoningFormat
 from shared.errors import RequestError
@@ -74,7 +74,7 @@ class ConversationFields(BaseModel):
 
     def conversation(
         self, options: ConversationOptions, constraint: OutputConstraint, tool_format: ToolFormat = GENERIC
-    ) -> Conversation:
+    ) -> TemplateInput:
         """What to render for a template of the format `tool_format`; `constraint` is this request's.
 
         Raises RequestError for a message that cannot be continued.
@@ -84,7 +84,7 @@ class ConversationFields(BaseModel):
         messages = self.messages
         if tools and tool_format is GENERIC:
             messages = _with_system(messages, tools_prompt(tools, must_call=constraint.must_call))
-        return Conversation(
+        return TemplateInput(
             messages=messages,
             tools=[] if tool_format is GENERIC else tools,
             documents=self.documents,

@@ -29,7 +29,7 @@ from shared.llama.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class TemplateInput:
     """What a prompt is rendered from.
 
     tools: in OpenAI's format. variables: the client's `chat_template_kwargs`. open_answer: end the prompt
@@ -97,7 +97,7 @@ class ChatTemplate:
         """The markers around the model's reasoning."""
         return detect_reasoning(self.source)
 
-    def render(self, conversation: Conversation, mark: Callable[[Any], Any] = lambda value: value) -> str:
+    def render(self, conversation: TemplateInput, mark: Callable[[Any], Any] = lambda value: value) -> str:
         """The prompt up to where the answer begins or continues; raises RequestError.
 
         `mark` may change texts of the client, in whatever they are nested.

@@ -125,7 +125,7 @@ class HeldCall:
         self._markers.append(marker)
 
     def begin_object(self) -> None:
-        """What comes next is a JSON object. If that is no call and had no marker, its brace is content."""
+        """What comes next is a JSON object. If that is not a call and had no marker, its brace is content."""
         if not self:
             self._n_content = 1
 
@@ -147,7 +147,7 @@ class HeldCall:
         self._n_content = 0
 
     def reject(self, rest: str) -> tuple[str, str]:
-        """Hold nothing: it is no call. Returns what is content, and what, with `rest`, is read again."""
+        """Hold nothing: it is not a call. Returns what is content, and what, with `rest`, is read again."""
         text, n_content = "".join([*self._pieces, rest]), self._n_content
         self.release()
         return text[:n_content], text[n_content:]

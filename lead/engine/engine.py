@@ -30,7 +30,7 @@ from lead.engine.step_plan import Action, PlanEntry, StepPlan, TrialPlace
 from lead.engine.verifier import SlotOutcome, Verifier
 from shared.cache_edits import CacheEdit
 from shared.errors import KvCacheFullError, WindowLostError
-from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
+from shared.sampling.constrained import GrammarBudget, NoWait
 from shared.sampling.sampler import Sampler
 
 log = logging.getLogger("engine")
@@ -50,7 +50,7 @@ class Engine:
         speculation: SpeculationManager,
         make_sampler: Callable[[Submit], Sampler],
         end_tokens: frozenset[int],
-        patience: WaitsForGrammars | None = None,
+        budget: GrammarBudget | None = None,
     ) -> None:
         """Raises ValueError for limits that one sequence of each slot does not fit into."""
         if limits.n_batch < limits.n_slots:
@@ -61,7 +61,7 @@ class Engine:
         self._limits = limits
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._verifier = Verifier(end_tokens, patience or NoWait())
+        self._verifier = Verifier(end_tokens, budget or NoWait())
         self._slots = SlotManager(limits)
         self._scheduler = Scheduler(limits, self._slots, speculation)
         self._events: list[Event] = []
@@ -169,7 +169,7 @@ class Engine:
 
     def find_place(self, n_tokens: int) -> TrialPlace | None:
         """Where steps of up to `n_tokens` can be timed while nothing is running."""
-        return self._slots.find_place(n_tokens, self._limits.n_ctx_slot or self._limits.n_ctx_sequence)
+        return self._slots.find_place(n_tokens, self._limits.n_ctx_sequence)
 
     def describe(self) -> dict[str, Any]:
         """Its records, without any text: for the log of a failed check."""

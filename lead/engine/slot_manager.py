@@ -15,7 +15,7 @@ from shared.slot_cache import Loading, SlotCache, StoredText
 from shared.slot_table import SlotTable
 
 _IDLE_STEPS = 4
-"""So many steps of others beside what an idle slot holds take about as long as to store and load it again."""
+"""After this many steps of others, an idle text has cost them about as much as storing and loading it."""
 
 
 class SlotManager:
@@ -33,7 +33,7 @@ class SlotManager:
         self._n_ctx = limits.n_ctx
         self._traits = limits.traits
         self._n_checkpoints = limits.n_checkpoints
-        self._stores_idle = limits.n_ctx_slot is None and limits.prompt_cache.n_bytes > 0
+        self._stores_idle = not limits.own_cells and limits.prompt_cache.n_bytes > 0
         self._table = SlotTable(limits.n_slots, limits.traits, limits.prompt_cache)
         self._slots = [Slot(cache) for cache in self._table.caches]
         self._prefixes = Prefixes(self._slots, self._table.texts, limits)
@@ -48,7 +48,7 @@ class SlotManager:
 
     @property
     def sequence_ids(self) -> list[str]:
-        """Of all sequences, running and waiting."""
+        """The ids of all sequences, running and waiting."""
         return [sequence.id for sequence in self._sequences()]
 
     @property
@@ -272,7 +272,7 @@ class SlotManager:
         return next((s for s in self._waiting if s.options.slot is None or s.options.slot in free), None)
 
     def _fits(self, sequence: EngineSequence, only_if_idle: bool) -> bool:
-        """Whether there is room for its prompt beside the other sequences."""
+        """Whether there is room for its prompt and for the other sequences."""
         held = [len(slot.sequence.context) + 1 for slot in self._slots if slot.sequence]
         if not held:
             return True

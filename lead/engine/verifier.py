@@ -17,7 +17,7 @@ from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import Slot
 from lead.engine.speculation.drafts import DraftChain
 from shared.errors import PendingAnswerError, RequestError
-from shared.sampling.grammar_waits import WaitsForGrammars
+from shared.sampling.constrained import GrammarBudget
 from shared.sampling.sampler import Sampler
 from shared.sampling.top_k import top_k
 
@@ -102,13 +102,13 @@ def verify(
 class Verifier:
     """Keeps what is being verified in the sequences. Act on each outcome before reading the next one."""
 
-    def __init__(self, end_tokens: frozenset[int], patience: WaitsForGrammars) -> None:
+    def __init__(self, end_tokens: frozenset[int], budget: GrammarBudget) -> None:
         self._end_tokens = end_tokens
-        self._patience = patience
+        self._budget = budget
 
     def begin_step(self) -> None:
         """No choice is waited for until `end_step`: those that are ready come first."""
-        self._patience.grant(0.0)
+        self._budget.set(0.0)
 
     def begin(self, slot: Slot, draft: DraftChain, rows: NDArray[np.float32]) -> Iterator[SlotOutcome]:
         """Verify `draft`; rows: shape (n_draft + 1, n_vocab), valid until `end_step`."""
@@ -132,7 +132,7 @@ class Verifier:
         """Choices that are ready within `seconds`, which each has an equal part of."""
         waiting = [slot for slot in slots if slot.is_waiting]
         for slot in waiting:
-            self._patience.grant(seconds / len(waiting))
+            self._budget.set(seconds / len(waiting))
             if slot.sequence and slot.sequence.sampler.is_ready:
                 yield from self._outcomes(slot)
 

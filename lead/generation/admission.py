@@ -17,7 +17,7 @@ log = logging.getLogger("lead")
 
 _NO_OPTIONS = RequestOptions()
 _LEAST_SHIFTED = 4
-"""At least so many tokens of the context are not kept: at each shift half of them go (as in llama-server)."""
+"""The least tokens of the context that are not kept: at each shift half of them go (as in llama-server)."""
 
 
 class EngineHandle(Protocol):

@@ -27,7 +27,7 @@ class SourceStats(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnswerStats:
-    """Of one answer, so far or in all.
+    """The figures of one answer, so far or in all.
 
     n_cached: prompt tokens found in the KV cache. n_generated: tokens the client received, n_first of them
     from the first step. prompt_seconds: from getting a slot to the end of that step. generation_seconds: from
@@ -46,7 +46,7 @@ class AnswerStats:
 
     @classmethod
     def of(cls, sequence: LiveSequence, n_generated: int) -> "AnswerStats":
-        """As far as the sequence has come; tokens accepted after a stop string do not count."""
+        """The figures of a sequence so far; tokens accepted after a stop string do not count."""
         return cls(
             n_prompt=sequence.n_prompt,
             n_cached=sequence.n_cached,
@@ -81,7 +81,7 @@ def seconds_between(start: float | None, end: float | None) -> float:
 
 @dataclass(slots=True)
 class RequestStats:
-    """Of all sequences of one HTTP request, for its line in the log. `id` is also the header X-Request-Id."""
+    """The figures of one HTTP request, for its line in the log. `id` is also the header X-Request-Id."""
 
     id: str
     n_sequences: int = 0

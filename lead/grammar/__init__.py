@@ -6,8 +6,7 @@ whether one may run. All raise RequestError naming the field.
 
 from lead.grammar.gbnf import gbnf_to_lark
 from lead.grammar.json_schema import JSON_OBJECT, check_schema
-from lead.grammar.lark import json_rule, lark_grammar, literal, spelled
-from lead.grammar.validation import check_grammar, check_size
+from lead.grammar.lark import check_grammar, check_size, json_rule, lark_grammar, literal, spelled
 
 __all__ = [
     "JSON_OBJECT",

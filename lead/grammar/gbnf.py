@@ -7,8 +7,7 @@ its own, so that both have the same sentences. Parentheses become rules, as in l
 import re
 from collections.abc import Callable
 
-from lead.grammar.lark import lark_grammar, literal
-from lead.grammar.validation import check_size
+from lead.grammar.lark import check_size, lark_grammar, literal
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 

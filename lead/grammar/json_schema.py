@@ -10,8 +10,8 @@ import json
 import re
 from typing import Any
 
+from lead.grammar.lark import check_size
 from lead.grammar.references import ALTERNATIVES, References, Schema, SchemaError, below, depth
-from lead.grammar.validation import check_size
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 
@@ -39,7 +39,8 @@ _ABOUT = {
     "string": {"pattern", "minLength", "maxLength", "format"},
     "number": {*_LOWER, *_UPPER, "multipleOf"},
 }
-_WITHOUT_TYPE = {"type", "$ref", "const", "enum", "allOf", *ALTERNATIVES}
+_WITHOUT_TYPE = {"type", "$ref", "const", "enum"}
+"""What decides about the type itself."""
 _BY_NAME = {"properties", "patternProperties", "$defs", "definitions"}
 
 _NOT_REGULAR = re.compile(r"\\[1-9bBk]|\(\?<?[=!]")
@@ -85,52 +86,57 @@ class _Reader:
         if not isinstance(schema, dict):
             raise SchemaError(f"{path}: a schema is an object")
         is_part = is_part or path in self._references.merged
-        copy = {key: self._inside(key, value, below(path, key)) for key, value in schema.items()}
-        _check_constants(copy, path)
-        _check_pattern(copy, path)
-        _drop_repeated_types(copy)
-        _limit_bounds(copy, path)
-        _bound_integers(copy)
         parts = list(self._references.parts(schema))
-        own = _names(parts) if len(schema) > 1 or "$ref" not in schema else frozenset()
-        if is_combined := len(parts) > 1 or any(keyword in schema for keyword in ALTERNATIVES):
+        is_combined = len(parts) > 1 or any(keyword in schema for keyword in ALTERNATIVES)
+        _check_constants(schema, path)
+        _check_pattern(schema, path)
+        if is_combined:
             self._check_patterns(schema, path)
-        for keyword in ALTERNATIVES:
-            if keyword in schema:
-                copy[keyword] = self._each(schema, keyword, path, names | own, is_part=is_part)
-        if "allOf" in schema:
-            copy["allOf"] = self._each(schema, "allOf", path, frozenset(), is_part=True)
-        _infer_type(copy)
-        if not is_part and own and not _is_open(parts, is_combined=is_combined):
-            self._close(copy, own | names)
+        own = _names(parts) if len(schema) > 1 or "$ref" not in schema else frozenset()
+        copy: Schema = {
+            keyword: self._copy_value(schema, keyword, below(path, keyword), names | own, is_part=is_part)
+            for keyword in schema
+            if keyword != "pattern" or _is_regular(schema["pattern"])
+        }
+        copy |= _type(schema) | _bounds(schema, path)
+        if own and not is_part and not _is_open(parts, is_combined=is_combined):
+            copy |= self._closed(copy.get("properties", {}), own | names)
         return copy
 
-    def _each(
+    def _copy_value(
         self, schema: Schema, keyword: str, path: str, names: frozenset[str], *, is_part: bool
-    ) -> list[object]:
-        values, path = _list(schema, keyword, path), below(path, keyword)
-        return [self._visit(value, below(path, i), names, is_part=is_part) for i, value in enumerate(values)]
-
-    def _inside(self, keyword: str, value: object, path: str) -> object:
-        """The value of a keyword, with the schemas inside it checked."""
+    ) -> object:
+        """The value of a keyword, with the schemas inside it copied. names, is_part: for its alternatives."""
+        value = schema[keyword]
+        if keyword in ALTERNATIVES:
+            return self._copy_all(_list(value, path), path, names, is_part=is_part)
+        if keyword == "allOf":
+            return self._copy_all(_list(value, path), path, is_part=True)
         if keyword in _BY_NAME:
             if not isinstance(value, dict):
                 raise SchemaError(f"{path} must be an object")
             return {name: self._visit(each, below(path, name)) for name, each in value.items()}
         if keyword in {"items", "prefixItems"} and isinstance(value, list):
-            return [self._visit(each, below(path, i)) for i, each in enumerate(value)]
+            return self._copy_all(value, path)
         if keyword in {"items", "additionalProperties"}:
             return self._visit(value, path)
         return value
 
-    def _close(self, schema: Schema, names: frozenset[str]) -> None:
-        properties = schema.get("properties", {})
+    def _copy_all(
+        self, values: list[Any], path: str, names: frozenset[str] = frozenset(), *, is_part: bool = False
+    ) -> list[object]:
+        return [self._visit(value, below(path, i), names, is_part=is_part) for i, value in enumerate(values)]
+
+    def _closed(self, properties: Schema, names: frozenset[str]) -> Schema:
+        """The keywords that allow `names` only."""
         added = names - properties.keys()
         self._n_added += len(added)
         if self._n_added > _MAX_ADDED_NAMES:
             raise SchemaError("too many properties from schemas that are referred to again and again")
-        schema["properties"] = properties | dict.fromkeys(sorted(added), True)
-        schema["additionalProperties"] = False
+        return {
+            "properties": properties | dict.fromkeys(sorted(added), True),
+            "additionalProperties": False,
+        }
 
     def _check_patterns(self, schema: Schema, path: str) -> None:
         parts = self._references.parts(schema, with_alternatives=True)
@@ -154,18 +160,21 @@ def _is_open(parts: list[Schema], *, is_combined: bool) -> bool:
     )
 
 
-def _infer_type(schema: Schema) -> None:
-    if schema.keys() & _WITHOUT_TYPE - {"allOf", *ALTERNATIVES}:
-        return
-    for name, keywords in _ABOUT.items():
-        if schema.keys() & keywords:
-            schema["type"] = name
-            return
+def _type(schema: Schema) -> Schema:
+    """The `type` of a schema: each once, as it is compiled once for each; without one what it is about."""
+    types = schema.get("type")
+    if isinstance(types, list) and all(isinstance(each, str) for each in types):
+        return {"type": list(dict.fromkeys(types))}
+    if not schema.keys() & _WITHOUT_TYPE:
+        for name, keywords in _ABOUT.items():
+            if schema.keys() & keywords:
+                return {"type": name}
+    return {}
 
 
 def _check_constants(schema: Schema, path: str) -> None:
     values = [schema["const"]] if "const" in schema else []
-    values += _list(schema, "enum", path) if "enum" in schema else []
+    values += _list(schema["enum"], below(path, "enum")) if "enum" in schema else []
     for value in values:
         try:
             size = len(json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
@@ -175,54 +184,46 @@ def _check_constants(schema: Schema, path: str) -> None:
             raise SchemaError(f"{path}: a value of {size} bytes; at most {_MAX_CONSTANT} are accepted")
 
 
+def _is_regular(pattern: object) -> bool:
+    return not isinstance(pattern, str) or not _NOT_REGULAR.search(pattern.replace("\\\\", ""))
+
+
 def _check_pattern(schema: Schema, path: str) -> None:
     pattern = schema.get("pattern")
-    if not isinstance(pattern, str):
-        return
-    if _NOT_REGULAR.search(pattern.replace("\\\\", "")):
-        del schema["pattern"]
-        schema.setdefault("type", "string")
-    elif len(pattern) > _MAX_PATTERN:
+    if isinstance(pattern, str) and _is_regular(pattern) and len(pattern) > _MAX_PATTERN:
         raise SchemaError(
             f"{path}: a pattern of {len(pattern)} characters; at most {_MAX_PATTERN} are accepted"
         )
 
 
-def _drop_repeated_types(schema: Schema) -> None:
-    """A schema is compiled once for each type."""
+def _bounds(schema: Schema, path: str) -> Schema:
+    """Bounds that are no number of 53 bits made tighter, and bounds for integers that have none."""
     types = schema.get("type")
-    if isinstance(types, list) and all(isinstance(each, str) for each in types):
-        schema["type"] = list(dict.fromkeys(types))
-
-
-def _bound_integers(schema: Schema) -> None:
-    types = schema.get("type")
-    if "integer" not in (types if isinstance(types, list) else [types]) or "multipleOf" in schema:
-        return
-    if not schema.keys() & set(_LOWER):
-        schema["minimum"] = -_MAX_NUMBER
-    if not schema.keys() & set(_UPPER):
-        schema["maximum"] = _MAX_NUMBER
-
-
-def _limit_bounds(schema: Schema, path: str) -> None:
-    """Make bounds that are too large tighter; raises SchemaError if they would exclude every number then."""
+    is_integer = "integer" in (types if isinstance(types, list) else [types]) and "multipleOf" not in schema
+    bounds = {}
     for keywords, sign in ((_LOWER, 1), (_UPPER, -1)):
-        for keyword in keywords:
-            value = schema.get(keyword)
-            if not isinstance(value, int | float):
-                continue
-            excluded = sign * value
-            if excluded > _MAX_NUMBER or (excluded == _MAX_NUMBER and keyword.startswith("exclusive")):
-                raise SchemaError(
-                    f"{path}: {keyword}: numbers beyond {sign * _MAX_NUMBER} (53 bits) are not supported"
-                )
-            if excluded < -_MAX_NUMBER:
-                schema[keyword] = -sign * _MAX_NUMBER
+        given = [keyword for keyword in keywords if keyword in schema]
+        for keyword in given:
+            if _is_too_large(schema[keyword], keyword, sign, path):
+                bounds[keyword] = -sign * _MAX_NUMBER
+        if is_integer and not given:
+            bounds[keywords[0]] = -sign * _MAX_NUMBER
+    return bounds
 
 
-def _list(schema: Schema, keyword: str, path: str) -> list[Any]:
-    values = schema[keyword]
-    if not isinstance(values, list) or not values:
-        raise SchemaError(f"{path}: {keyword} must be a list that is not empty")
-    return values
+def _is_too_large(bound: object, keyword: str, sign: int, path: str) -> bool:
+    """Whether a bound (sign 1: a lower one) excludes nothing; SchemaError if it excludes everything."""
+    if not isinstance(bound, int | float):
+        return False
+    excluded = sign * bound
+    if excluded > _MAX_NUMBER or (excluded == _MAX_NUMBER and keyword.startswith("exclusive")):
+        raise SchemaError(
+            f"{path}: {keyword}: numbers beyond {sign * _MAX_NUMBER} (53 bits) are not supported"
+        )
+    return excluded < -_MAX_NUMBER
+
+
+def _list(value: object, path: str) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise SchemaError(f"{path} must be a list that is not empty")
+    return value

@@ -74,7 +74,7 @@ class AnswerUpdate:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WholeAnswer:
     """A whole answer, for clients that do not stream."""
 
     updates: list[AnswerUpdate]
@@ -101,7 +101,7 @@ class AnswerRenderer(Renderer[AnswerUpdate]):
     """How an API shows answers, in a stream or whole."""
 
     @abstractmethod
-    def whole(self, answers: list[Answer]) -> Any:
+    def whole(self, answers: list[WholeAnswer]) -> Any:
         """The body of a response that is not streamed."""
 
 
@@ -113,7 +113,7 @@ class AnswerStream:
         self._services = services
 
     async def updates(self) -> AsyncGenerator[AnswerUpdate]:
-        """As they come; the last one of each answer has an `end`. Closing it early cancels all answers.
+        """Updates as they come; the last one of each answer has an `end`. Closing it early cancels them all.
 
         Raises RequestError, UnavailableError, QueueFullError where a sequence cannot begin or go on.
         """
@@ -138,7 +138,7 @@ class AnswerStream:
                 if stats:
                     stats.add(reader.sequence)
 
-    async def collect(self) -> list[Answer]:
+    async def collect(self) -> list[WholeAnswer]:
         """The answers whole, in the order of their prompts."""
         updates: list[list[AnswerUpdate]] = [[] for _ in self._request.prompts]
         ends: dict[int, AnswerEnd] = {}
@@ -146,7 +146,7 @@ class AnswerStream:
             updates[update.index].append(update)
             if update.end:
                 ends[update.index] = update.end
-        return [Answer(each, ends[index]) for index, each in enumerate(updates)]
+        return [WholeAnswer(each, ends[index]) for index, each in enumerate(updates)]
 
     def _submit(self, index: int, changed: Broadcast) -> LiveSequence:
         request = self._request

@@ -77,7 +77,7 @@ def install(app: FastAPI) -> None:
 
 
 def error_response(error: Exception, **fields: str) -> ErrorResponse:
-    """The response to a request that failed with `error`; `fields` stand beside it in the body."""
+    """The response to a request that failed with `error`; `fields` are added to the body."""
     headers = None
     if isinstance(error, UnavailableError):
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}

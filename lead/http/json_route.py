@@ -40,7 +40,7 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _MAX_INLINE_BYTES = 64 << 10
 """Smaller bodies take less time than changing threads would save others."""
 _MOST_BYTES = 64 << 20
-"""Of all bodies that arrive or wait to be parsed."""
+"""The size of all bodies together that arrive or wait to be parsed."""
 _BYTES_PER_CONTAINER = 64
 _MIN_CONTAINERS = 1 << 16
 _BACKS_PATHS = {"/v1/speculation"}
@@ -61,7 +61,7 @@ class BodyReader:
     async def read(self, request: Request, model: type[T]) -> tuple[bytes, T | None]:
         """The whole body, and as a `model`; None if there is none.
 
-        Raises HTTPException (408, 413, 415), RequestError with the first reason why it is no `model`,
+        Raises HTTPException (408, 413, 415), RequestError with the first reason why it is not a `model`,
         QueueFullError, ClientGoneError. Only JSON is accepted: pages of other origins cannot send it without
         permission (CORS). The connection discards the rest of a refused body, for as long as a body may take
         to arrive.
@@ -210,7 +210,7 @@ def parse_json(body: bytes, max_nesting: int, max_containers: int) -> Any:
 
 
 def _exceeds(body: bytes, max_containers: int) -> bool:
-    """Whether more than so many containers begin in `body`; those in its strings do not count."""
+    """Whether more than `max_containers` begin in `body`, not counting those in its strings."""
     if _n_brackets(body) <= max_containers:
         return False
     return _n_brackets(_STRING.sub(b"", body)) > max_containers

@@ -198,7 +198,7 @@ class GenerationFields(BaseModel):
     def biases(self) -> Iterator[tuple[Any, Any]]:
         """The entries of `logit_bias`: a token or text, and its bias; raises RequestError.
 
-        A number that is no token's id is a text in a list only: in an object, OpenAI's form, it is a mistake.
+        In a list, a number that is not a token's id is a text; in an object, OpenAI's form, it is an error.
         """
         if isinstance(self.logit_bias, dict):
             for key in self.logit_bias:

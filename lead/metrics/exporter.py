@@ -94,7 +94,7 @@ class MetricsExporter(Collector):
         yield from self._rates()
 
     def _drafting(self) -> Iterator[Metric]:
-        """Of the draft model or the heads inside the engine; nothing without."""
+        """Counters of the draft model or the heads inside the engine, if there are any."""
         for source, drafting in self._drafting_inside.items():
             for name, text in _DRAFTING.items():
                 metric = CounterMetricFamily(

@@ -1,11 +1,11 @@
-"""What was measured on this machine, from which speeds are predicted."""
+"""What is measured on this machine, to predict speeds from it."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 _Z = 1.96
-"""Of a confidence of 95 %."""
+"""Quantile of the normal distribution for a confidence of 95 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class AcceptanceRate:
 
 @dataclass(frozen=True, slots=True)
 class DrafterTimes:
-    """A drafter inside the engine: seconds of a round of one token, of which `outside_s` beside the decode.
+    """A drafter inside the engine: seconds of a round of one token, of which `outside_s` are not the decode.
 
     `slope`: each further token in the batch takes that part of the first one's time.
     """

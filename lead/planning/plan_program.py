@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lead.chat.request_parts import ChatMessage
-from lead.chat.template import Conversation, model_template
+from lead.chat.template import TemplateInput, model_template
 from lead.diagnostics.check import check
 from lead.engine.commands import DRAFT_MODEL, Load
 from lead.engine.draft_loading import heads_file
@@ -27,15 +27,16 @@ from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 from shared.terminal import sanitize
 
-_LEAST_BESIDE_S, _MOST_BESIDE_S = 1.5, 8.0
-_BESIDE_WIDTHS = (1, 2, 4)
+_LEAST_TOGETHER_S, _MOST_TOGETHER_S = 1.5, 8.0
+_WIDTHS_TOGETHER = (1, 2, 4)
 _ENDLESS = 1 << 20
-_STEPS_BESIDE = 10
+_STEPS_TOGETHER = 10
 """Steps for which lead and back are timed at the same time, within these limits."""
 _LOADED = 0.5
 """Busy threads of other programs beyond which measurements are doubtful."""
 _SHARES = (0.0, 0.25, 0.5)
-"""Of the cores, for the back. A draft model is small, and more than half of them would slow the lead down."""
+"""Shares of the cores for the back. A draft model is small: more than half of the cores would only slow the
+lead down."""
 _QUESTIONS = (
     "Tell me a story about a fox who gets lost.",
     "What is speculative decoding?",
@@ -72,7 +73,10 @@ def plan(settings: PlanSettings) -> PlanReport:
     cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()
     load = _load(settings, len(cores))
     sampling = SamplingParameters(seed=1, **settings.sampling.parameters())
-    texts = [settings.prompt] if settings.prompt is not None else _sample_texts(settings, load)
+    if settings.prompt is None:
+        texts = sample_texts(Vocabulary.load(load.model), settings.conversation.template())
+    else:
+        texts = [settings.prompt]
     with PinnedProcess(_pinned(cores)) as process:
         _say("measuring the model on all cores …")
         engine = process.call(measure_engine, load, sampling, texts)
@@ -109,10 +113,6 @@ def _load(settings: PlanSettings, n_cores: int) -> Load:
     return settings.load_command(settings.model_path(lambda: False))
 
 
-def _sample_texts(settings: PlanSettings, load: Load) -> list[str]:
-    return sample_texts(Vocabulary.load(load.model), settings.conversation.template())
-
-
 def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> list[str]:
     """Questions in the model's chat template, or beginnings of texts for a model without one.
 
@@ -127,8 +127,8 @@ def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> 
         return list(_BEGINNINGS)
 
 
-def _asked(question: str) -> Conversation:
-    return Conversation([ChatMessage.model_validate({"role": "user", "content": question})])
+def _asked(question: str) -> TemplateInput:
+    return TemplateInput([ChatMessage.model_validate({"role": "user", "content": question})])
 
 
 class CoreSplit(NamedTuple):
@@ -161,19 +161,19 @@ def measure_split(split: CoreSplit, load: Load, *, is_offloaded: bool) -> SplitT
     with PinnedProcess(_pinned(split.lead)) as lead, PinnedProcess(_pinned(split.back)) as back:
         steps = lead.call(measure_steps, load.model, target)
         token_s = back.call(measure_token, draft)
-        seconds = min(max(_LEAST_BESIDE_S, _STEPS_BESIDE * steps[1]), _MOST_BESIDE_S)
+        seconds = min(max(_LEAST_TOGETHER_S, _STEPS_TOGETHER * steps[1]), _MOST_TOGETHER_S)
         drafting = back.start(measure_steps, draft.model, draft.options, [1], _ENDLESS, seconds)
-        beside = lead.call(measure_steps, load.model, target, _BESIDE_WIDTHS, _ENDLESS, seconds)
-        token_beside_s = drafting.result()[1]
-    common = beside.keys() & steps.keys()
-    lead_factor = sum(beside[n] / steps[n] for n in common) / len(common)
+        together = lead.call(measure_steps, load.model, target, _WIDTHS_TOGETHER, _ENDLESS, seconds)
+        token_together_s = drafting.result()[1]
+    common = together.keys() & steps.keys()
+    lead_factor = sum(together[n] / steps[n] for n in common) / len(common)
     return SplitTimes(
         split.lead,
         split.back,
         steps,
         token_s,
         max(1.0, lead_factor),
-        max(1.0, token_beside_s / token_s),
+        max(1.0, token_together_s / token_s),
         back_on_cpu=is_offloaded,
     )
 

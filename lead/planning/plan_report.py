@@ -182,7 +182,7 @@ def draft_model_words(settings: LeadSettings) -> list[str]:
 
 
 def _drafting_words(arrangement: Arrangement, model: Sequence[str]) -> list[str]:
-    """Of a lead without a back."""
+    """The options for drafting of a lead without a back."""
     if arrangement.kind == "engine":
         return _renamed(model, "--draft-model", "--hf-repo-draft")
     return ["--mtp", "on" if arrangement.kind == "mtp" else "off"]

@@ -59,7 +59,7 @@ class DrainingServer(uvicorn.Server):
         self._is_replaced = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, with a time limit for TLS handshakes, which are not among its connections yet."""
+        """Like uvicorn's, with a time limit for TLS handshakes, which are not among its connections yet."""
         loop, config = asyncio.get_running_loop(), self.config
         seconds = self._settings.limits.header_seconds if config.ssl else None
         self.servers = [

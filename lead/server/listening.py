@@ -27,7 +27,7 @@ _BACKLOG = 4
 _TAKE_SECONDS = 10.0
 """How long the old lead may take to hand over its socket, or to stop accepting."""
 _MOST_PATH_BYTES = 100
-"""Of the path of a Unix socket, on all systems."""
+"""The longest path of a Unix socket that all systems allow."""
 _FIRST_DESCRIPTOR = 3
 _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ModelLoadError
 from shared.llama.memory_plan import MEMORY_SHARE
-from shared.models.split import parts_of
+from shared.models.file_kind import parts_of
 
 _DRAFTING_SHARE = 1 / 8
-"""Of what all may keep, for each small model: its tokens take less, and are soon read again."""
+"""The share of each small model: its tokens take less memory, and are soon read again."""
 
 
 class CacheShares(NamedTuple):

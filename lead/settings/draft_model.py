@@ -94,7 +94,7 @@ class DraftModelOptions(OptionGroup):
         return hub.model_copy(update={"model": path, "hf_repo": self.hf_repo_draft, "hf_file": None})
 
     def model_options(self, target: ModelOptions, cache_ram: int) -> ModelOptions:
-        """How to load it beside a target that is loaded with `target`; it keeps `cache_ram` MiB of texts."""
+        """How to load it with a target that is loaded with `target`; it keeps `cache_ram` MiB of texts."""
         return target.model_copy(
             update={
                 "n_gpu_layers": self.n_gpu_layers_draft,

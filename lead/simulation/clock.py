@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 Payload = TypeVar("Payload")
 Compute = Callable[[float, Callable[[], None]], None]
-"""Computes for so many seconds, as it would take alone, then calls."""
+"""(seconds, call): compute for as long as takes these seconds alone, then call."""
 
 
 class VirtualClock:

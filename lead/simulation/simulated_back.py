@@ -17,7 +17,8 @@ from lead.simulation.text import DraftSkill, Text
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter, DrafterMessage
 from shared.drafting.drafter_options import DrafterOptions
-from shared.drafting.send_scheduler import DraftUpdate, SendScheduler
+from shared.drafting.send_scheduler import SendScheduler
+from shared.drafting.sequence_state import SequenceState
 from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
 from shared.sampling.coupled_choice import RankedToken
@@ -152,27 +153,27 @@ class SimulatedBack:
             for message in self._inbox:
                 self._drafter.handle(message)
             self._inbox.clear()
-            self._send(self._scheduler.flush(self._clock.now))
+            self._send(self._scheduler.flush(self._drafter.sequences, self._clock.now))
         if self._clock.now >= self._spec.silent_from:
             return
-        updates = self._drafter.step()
+        self._drafter.step()
         if n_decoded := self._drafter.n_decoded.total():
             self._is_busy = True
-            self._compute(self._spec.seconds(n_decoded), lambda: self._finish_step(updates))
+            self._compute(self._spec.seconds(n_decoded), self._finish_step)
 
-    def _finish_step(self, updates: Sequence[DraftUpdate]) -> None:
+    def _finish_step(self) -> None:
         self._is_busy = False
         is_idle = self._drafter.idle
-        self._send(self._scheduler.due(updates, self._clock.now, idle=is_idle))
+        self._send(self._scheduler.due(self._drafter.sequences, self._clock.now, idle=is_idle))
         if self._inbox or not is_idle:
             self._step()
 
-    def _send(self, sequences: Iterable[str]) -> None:
+    def _send(self, sequences: Iterable[SequenceState]) -> None:
         for sequence in sequences:
-            if draft := self._drafter.draft(sequence):
+            if draft := sequence.draft():
                 self._post(
                     PostDraft(
-                        sequence=sequence,
+                        sequence=draft.sequence,
                         source=self._name,
                         base=draft.base,
                         tokens=draft.tokens,

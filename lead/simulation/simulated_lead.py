@@ -1,4 +1,4 @@
-"""A simulated lead: the engine's own scheduler and speculation; only decoding and time are simulated."""
+"""A simulated lead: the real engine; only decoding and time are simulated."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.calibration import StepTimer
+from lead.engine.calibration import WIDTHS
 from lead.engine.commands import PolicyName, PostDraft, Submit
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.inline_drafting import DraftOrder
-from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
+from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from lead.engine.speculation.policy import Wait
 from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.engine.step_plan import StepPlan
@@ -21,14 +21,13 @@ from lead.simulation.clock import Compute, VirtualClock
 from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
 from lead.simulation.text import Text
-from shared.cache_edits import SlotMemory
-from shared.llama.span import Span
 from shared.sampling.sampler import Sampler
 
 _JITTER = 0.02
 """Standard deviation of a step's time, relative to T(n)."""
 _NO_TOKEN_ENDS = frozenset[int]()
 _N_CTX = 1 << 40
+_CALIBRATION_ROUNDS = 5
 
 LeadEvent = Committed | Finished | Tuned
 EventObserver = Callable[[LeadEvent], None]
@@ -45,24 +44,6 @@ class TextSampler(Sampler):
         return self._text.token(position)
 
 
-class _Stopwatch(SlotMemory):
-    """A target that only takes time."""
-
-    def __init__(self, steps: StepTable) -> None:
-        self._steps = steps
-        self.now = 0.0
-
-    def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        self.now += self._steps.seconds(sum(len(span.tokens) for span in spans))
-        return []
-
-    def trim(self, slot: int, n_keep: int) -> None:
-        pass
-
-    def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
-        pass
-
-
 class SimulatedLead:
     """Serves sequences of known texts. `observer` hears every event at the time when it happens."""
 
@@ -75,7 +56,7 @@ class SimulatedLead:
         *,
         policy: PolicyName,
         depth: int = 0,
-        make_drafters: MakeLocalDrafters = lambda _: {},
+        make_drafters: MakeLookups = lambda _: {},
         n_slots: int = 16,
         seed: int = 0,
         constants: SpeculationConstants = DEFAULTS,
@@ -108,14 +89,14 @@ class SimulatedLead:
         if inline and self._speculation.inline:
             for n in range(1, 9):
                 self._speculation.inline.cost.learn(n, inline.seconds(n))
-        stopwatch = _Stopwatch(steps)
-        StepTimer.of_target(stopwatch, 1, lambda: stopwatch.now).calibrate(self._speculation.cost)
-        limits = EngineLimits(n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
+        for n in _CALIBRATION_ROUNDS * WIDTHS:
+            self._speculation.cost.learn(n, steps.seconds(n))
+        limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._engine = Engine(limits, self._speculation, self._sampler_for, _NO_TOKEN_ENDS)
 
     @property
     def stats(self) -> SpeculationStats:
-        """Of all steps so far."""
+        """Totals since the beginning."""
         return self._speculation.stats
 
     def connect(self, backs: Sequence[str]) -> None:

@@ -18,9 +18,9 @@ _NOISE = 0.8
 """Standard deviation of a confidence, in logits."""
 _RUNNER_UP_RIGHT = 0.28
 _THIRD_RIGHT = 0.09
-"""Of recovered tokens, how many are the draft model's second and third choice: those of the shipped pair."""
+"""Shares of recovered tokens that are the draft model's second and third choice, as with the shipped pair."""
 _ALIKE = 0.8
-"""How far draft models find the same positions hard."""
+"""How much draft models agree on which positions are hard."""
 _STRIDE = 1024
 _ASTRAY = 512
 """Tokens per position, and the first one of those that are drafted after a wrong token."""

@@ -13,7 +13,7 @@ from lead.chat.constraint import OutputConstraint, grammar_for
 from lead.chat.control_texts import ControlTexts, RenderedPrompt, render_prompt
 from lead.chat.output_format import ParserConfig, unfinished_marker
 from lead.chat.request import ConversationFields
-from lead.chat.template import ChatTemplate, Conversation
+from lead.chat.template import ChatTemplate, TemplateInput
 from lead.grammar import (
     JSON_OBJECT,
     check_grammar,
@@ -113,12 +113,12 @@ class Preparation:
     def _render(self, body: ConversationFields) -> RenderedPrompt:
         return self._render_prompt(self._conversation(body, body.output_constraint()))
 
-    def _render_prompt(self, conversation: Conversation) -> RenderedPrompt:
+    def _render_prompt(self, conversation: TemplateInput) -> RenderedPrompt:
         if self._chat.parse_special:
             return RenderedPrompt(self._template.render(conversation))
         return render_prompt(self._template, conversation, self._control_texts)
 
-    def _conversation(self, body: ConversationFields, constraint: OutputConstraint) -> Conversation:
+    def _conversation(self, body: ConversationFields, constraint: OutputConstraint) -> TemplateInput:
         return body.conversation(self._chat, constraint, self._template.tool_format)
 
     # Tokens

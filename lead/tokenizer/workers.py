@@ -4,11 +4,13 @@ import asyncio
 from typing import Any
 
 from lead.tokenizer.jobs import HEADER, decode
-from shared.sandbox import KILL, STATUS, Program, Sandbox, SandboxError, Task
+from shared.sandbox import KILL, STATUS, Program, Sandbox, SandboxError
 
 _BEGIN_SECONDS = 60.0
 """Loading a vocabulary takes seconds, forking milliseconds: a fork server that needs longer than this is
 stopped, or the machine swaps."""
+
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class WorkersGoneError(Exception):
@@ -33,7 +35,8 @@ class Workers:
     async def begin(self) -> "Worker":
         """A worker that waits for jobs; raises WorkersGoneError."""
         try:
-            worker = await Worker.connect(self._sandbox.open())
+            task = self._sandbox.open()
+            worker = Worker(*[await asyncio.open_connection(sock=each) for each in task])
         except (SandboxError, OSError) as error:
             raise WorkersGoneError from error
         try:
@@ -56,21 +59,10 @@ class Workers:
 class Worker:
     """A process that does one job at a time."""
 
-    def __init__(
-        self,
-        connection: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        supervision: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    ) -> None:
+    def __init__(self, connection: _Streams, supervision: _Streams) -> None:
+        """The two ends of a `shared.sandbox.Task`."""
         self._answer, self._job = connection
         self._news, self._orders = supervision
-
-    @classmethod
-    async def connect(cls, task: Task) -> "Worker":
-        """The worker that does `task`."""
-        return cls(
-            await asyncio.open_connection(sock=task.connection),
-            await asyncio.open_connection(sock=task.supervision),
-        )
 
     @property
     def has_ended(self) -> bool:

@@ -16,7 +16,7 @@ from shared.llama import devices
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.memory_plan import MemoryPlan, plan_memory
 from shared.llama.vocabulary import ModelInfo, Vocabulary
-from shared.models.split import parts_of
+from shared.models.file_kind import parts_of
 from shared.settings.model_options import ModelOptions
 from shared.settings.model_source import ModelSource
 from shared.terminal import one_line

@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 from shared.drafting import side_branches
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.interfaces import DraftModel, LookAhead, MakeSampler
-from shared.drafting.send_scheduler import DraftUpdate
 from shared.drafting.sequence_state import DraftedToken, DraftPath, SequenceState, Work, spans_of
 from shared.drafting.side_branches import BranchCandidate
 from shared.drafting.slot_pool import SlotPool
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.protocol import Close, Draft, Extend, Open, Tune
+from shared.sampling.constrained import GrammarBudget, NoWait
 from shared.sampling.coupled_choice import RankedToken
-from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache
 
@@ -51,13 +50,13 @@ class Drafter:
         options: DrafterOptions,
         make_sampler: MakeSampler,
         end_tokens: frozenset[int],
-        patience: WaitsForGrammars | None = None,
+        budget: GrammarBudget | None = None,
         *,
         look_ahead: LookAhead | None = None,
     ) -> None:
         self._model = model
         self._look_ahead = look_ahead
-        self._patience = patience or NoWait()
+        self._budget = budget or NoWait()
         self._options = options
         self._tuned: dict[int, DrafterOptions] = {}  # by group
         self._make_sampler = make_sampler
@@ -92,17 +91,21 @@ class Drafter:
     def handle(self, message: DrafterMessage, group: int = 0) -> None:
         """Apply a message of the lead whose sequences are `group`.
 
-        A sequence that cannot be drafted for is ignored, which does not change its text.
+        One that cannot be drafted for, or belongs to another lead, is ignored: its text stays the same.
         """
         match message:
             case Open():
                 self._open(message, group)
-            case Extend():
-                self._extend(message)
-            case Close():
-                self._close(message.sequence)
             case Tune():
                 self._tune(message, group)
+            case Extend() | Close():
+                state = self._sequences.get(message.sequence)
+                if state is None or state.group != group:
+                    return
+                if isinstance(message, Extend):
+                    self._extend(state, message)
+                else:
+                    self._close(state)
 
     def reset(self, group: int = 0) -> None:
         """Drop the sequences of a group: the connection to its lead is lost.
@@ -110,8 +113,13 @@ class Drafter:
         The caches stay, for when the same texts come back.
         """
         for state in [state for state in self._sequences.values() if state.group == group]:
-            self._close(state.id)
+            self._close(state)
         self._tuned.pop(group, None)
+
+    @property
+    def sequences(self) -> Collection[SequenceState]:
+        """All that are drafted for; only `unsent` may be changed."""
+        return self._sequences.values()
 
     def draft(self, sequence: str) -> Draft | None:
         """The current draft of a sequence; None if it is empty or the sequence has ended."""
@@ -124,7 +132,7 @@ class Drafter:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no slot for another sequence."""
+        """Whether all slots for sequences are in use."""
         return not self._slots
 
     @property
@@ -147,20 +155,20 @@ class Drafter:
         state = self._sequences.get(sequence)
         return state.main.drafted if state else ()
 
-    def step(self, only: Collection[str] | None = None, n_most: int | None = None) -> list[DraftUpdate]:
-        """One decode; the drafts that have grown.
+    def step(self, only: Collection[str] | None = None, n_most: int | None = None) -> list[SequenceState]:
+        """One decode; the sequences whose drafts have grown, once for each new token.
 
         only: of these sequences; None: of all. n_most: tokens in the batch, at least one for each of them;
         None: as many as it holds.
         """
         self.n_decoded.clear()
-        self._patience.grant(0.0)
-        updates = self._rank_again()
+        self._budget.set(0.0)
+        grown = self._rank_again()
         work = self._choose_work(only)
-        self._patience.grant(_GRAMMAR_SECONDS)
-        return updates + (self._decode(work, n_most) if work else self._rank_again())
+        self._budget.set(_GRAMMAR_SECONDS)
+        return grown + (self._decode(work, n_most) if work else self._rank_again())
 
-    def _decode(self, work: Work, n_most: int | None) -> list[DraftUpdate]:
+    def _decode(self, work: Work, n_most: int | None) -> list[SequenceState]:
         n_most = self._model.n_batch if n_most is None else min(n_most, self._model.n_batch)
         spans = spans_of(work, n_most, self._options.n_chunk)
         try:
@@ -208,15 +216,12 @@ class Drafter:
             previous_cache=previous,
         )
 
-    def _extend(self, message: Extend) -> None:
-        state = self._sequences.get(message.sequence)
-        if state is None:
-            return
+    def _extend(self, state: SequenceState, message: Extend) -> None:
         n_known = len(state.committed) - message.start
         too_long = message.start + len(message.tokens) > _MAX_COMMITTED
         if n_known < 0 or too_long or not self._has_tokens(message.tokens):
             self._log_unusable(message)
-            self._close(message.sequence)
+            self._close(state)
             return
         if new := message.tokens[n_known:]:
             with self._closing_on_error(state):
@@ -247,10 +252,8 @@ class Drafter:
             if state.group == group:
                 state.options = tuned
 
-    def _close(self, sequence: str) -> None:
-        state = self._sequences.pop(sequence, None)
-        if state is None:
-            return
+    def _close(self, state: SequenceState) -> None:
+        del self._sequences[state.id]
         slot = state.main.cache
         if state.window_start:  # tokens from the middle of a text are not the prefix of another
             slot.keep(0)
@@ -286,10 +289,10 @@ class Drafter:
                 work += [(state, branch) for branch in self._choose_branches(state, state in drafting)]
         return work[: self._model.n_batch]
 
-    def _choose_branches(self, state: SequenceState, beside_main: bool) -> list[DraftPath]:
+    def _choose_branches(self, state: SequenceState, with_main: bool) -> list[DraftPath]:
         if not self._may_branch(state):
             return []
-        n = self._options.n_beside_main if beside_main else self._options.n_branches
+        n = self._options.n_with_main if with_main else self._options.n_branches
         chosen = side_branches.choose(state, state.options, self._end_tokens, n)
         paths = [
             self._start_branch(state, each) if isinstance(each, BranchCandidate) else each for each in chosen
@@ -318,7 +321,7 @@ class Drafter:
         history = [*state.committed, *main.tokens[: candidate.start - main.start], candidate.first.token]
         return self._make_sampler(state.sampling, history, main.sampler)
 
-    def _rank_again(self) -> list[DraftUpdate]:
+    def _rank_again(self) -> list[SequenceState]:
         """Go on with paths whose grammar was not ready when they were decoded."""
         waiting = [(state, path) for state in self._sequences.values() for path in state.unranked]
         return self._append_tokens(
@@ -329,15 +332,13 @@ class Drafter:
 
     def _append_tokens(
         self, decoded: Iterable[tuple[SequenceState, DraftPath, NDArray[np.float32]]]
-    ) -> list[DraftUpdate]:
+    ) -> list[SequenceState]:
         """Choose the next token of each path from its logits."""
         chosen = [(state, path, self._rank(state, path, logits)) for state, path, logits in decoded]
         if self._look_ahead:
             chosen = self._refine(chosen, self._look_ahead)
         return [
-            update
-            for state, path, choices in chosen
-            if choices and (update := self._append_token(state, path, choices))
+            state for state, path, choices in chosen if choices and self._append_token(state, path, choices)
         ]
 
     def _rank(
@@ -364,15 +365,14 @@ class Drafter:
             ]
         return chosen
 
-    def _append_token(
-        self, state: SequenceState, path: DraftPath, choices: list[RankedToken]
-    ) -> DraftUpdate | None:
+    def _append_token(self, state: SequenceState, path: DraftPath, choices: list[RankedToken]) -> bool:
+        """Whether that was done: False after an error."""
         if state.id not in self._sequences:
-            return None
+            return False
         with self._closing_on_error(state):
-            path.append(choices)
-            return DraftUpdate(state.id, state.urgency(path, self._end_tokens))
-        return None
+            state.append(path, choices, self._end_tokens)
+            return True
+        return False
 
     @contextmanager
     def _closing_on_error(self, state: SequenceState) -> Iterator[None]:
@@ -381,7 +381,7 @@ class Drafter:
             yield
         except Exception:
             log.exception("sequence %s: no longer drafting for it", state.id)
-            self._close(state.id)
+            self._close(state)
             self._slots.recover(self._slots_in_use())
 
     def _has_work(self, state: SequenceState) -> bool:
@@ -414,7 +414,7 @@ class Drafter:
             self._cache_is_full = True
         elif not self._slots.clear_idle():
             largest = max(self._sequences.values(), key=lambda state: len(state.main.cache))
-            self._close(largest.id)
+            self._close(largest)
 
     def _drop_branches(self, state: SequenceState) -> None:
         self._slots.give_back_branches([state.drop_branch(branch) for branch in state.branches])

@@ -11,7 +11,7 @@ _RUNNERS_UP = 2
 """With the shipped models 22 to 30 % of recovered tokens are the first runner-up, 7 to 12 % the second."""
 _BRANCH_TOKENS = 6
 """About as many as the lead verifies in one step after it has left the main path."""
-_BRANCHES_BESIDE_MAIN = 1
+_BRANCHES_WITH_MAIN = 1
 """A second token in a batch costs 1.0 to 1.3 times a single one, a third already up to 1.8 times; most of the
 benefit comes from the main path."""
 
@@ -22,7 +22,7 @@ class DrafterOptions:
 
     While any sequence is drafting, prompts of others are decoded in chunks of at most `n_chunk` tokens per
     step. A draft stops where the product of its confidences falls below `min_confidence`. Each sequence has
-    up to `n_branches` side branches of at most `n_branch_tokens` tokens; `n_beside_main` of them are decoded
+    up to `n_branches` side branches of at most `n_branch_tokens` tokens; `n_with_main` of them are decoded
     in the same step as a main path. Texts of ended sequences are kept in `prompt_cache`. The model needs
     `n_model_slots` slots and `n_cells` cells in its cache.
     """
@@ -34,7 +34,7 @@ class DrafterOptions:
     min_confidence: float = 0.0
     n_branches: int = 0
     n_branch_tokens: int = _BRANCH_TOKENS
-    n_beside_main: int = _BRANCHES_BESIDE_MAIN
+    n_with_main: int = _BRANCHES_WITH_MAIN
     prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
 
     @classmethod

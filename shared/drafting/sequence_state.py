@@ -1,20 +1,30 @@
-"""The state of a sequence: its committed tokens, its draft's main path, and the side branches of that."""
+"""The state of a sequence: its committed tokens, the paths of its draft, and what of that is unsent.
+
+A draft is a tree: a main path, and side branches that leave it before one of its tokens.
+"""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.drafting.drafter_options import DrafterOptions
-from shared.drafting.send_scheduler import Urgency
 from shared.llama.span import Span
 from shared.protocol import MAX_DRAFT_TOKENS, Draft
 from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache, common_prefix_length
+
+Urgency = Literal["immediate", "soon", "batched"]
+"""How soon to send a draft.
+
+`immediate`: it has all the tokens that the lead verifies in one step, or all that it will get. `soon`: the
+lead may be waiting for these tokens, and for a few more.
+"""
 
 _CONFIDENCE_DIGITS = 4
 
@@ -87,7 +97,8 @@ class SequenceState:
     main path                    [len(committed) .... main.end)
     a branch                          [start .... end)    instead of the main path's tokens there
 
-    `group`: of sequences whose lead is the same; `options`: as it has tuned them.
+    `group`: the same for all sequences of a lead; `options`: as that lead has tuned them. `unsent`: how soon
+    to send the draft, which has grown since it was sent last; None: it has not.
     """
 
     id: str
@@ -96,6 +107,7 @@ class SequenceState:
     main: DraftPath
     options: DrafterOptions
     group: int = 0
+    unsent: Urgency | None = None
     branches: list[DraftPath] = field(default_factory=list)
     window_start: int = 0
     can_branch: bool = True  # False after a branch has failed
@@ -116,7 +128,13 @@ class SequenceState:
             return True
         return drafted[-1].token not in end_tokens and self.main.confidence >= self.options.min_confidence
 
-    def urgency(self, path: DraftPath, end_tokens: Collection[int]) -> Urgency:
+    def append(self, path: DraftPath, choices: Sequence[RankedToken], end_tokens: Collection[int]) -> None:
+        """Add the first of `choices` to a path; the draft is to be sent."""
+        path.append(choices)
+        if self.unsent != "immediate":
+            self.unsent = self._urgency(path, end_tokens)
+
+    def _urgency(self, path: DraftPath, end_tokens: Collection[int]) -> Urgency:
         """How soon the lead should have the token that `path` has just got."""
         n_per_step = self.options.n_per_step
         if path is not self.main:
@@ -130,7 +148,7 @@ class SequenceState:
         return path.end - self.window_start - len(path.cache)
 
     def n_pending_after_move(self, n_window: int) -> int:
-        """As `n_pending` of the main path, after `move_window`."""
+        """What `n_pending` of the main path will be after `move_window`."""
         if 0 < self.main.end - self.window_start < n_window:
             return self.n_pending(self.main)
         return min(self.main.end, max(1, n_window // 2))

@@ -9,8 +9,7 @@ from shared.free_memory import free_memory
 from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, size_text
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.native_parameters import context_parameters, make_room
-from shared.models.file_kind import read_beginning
-from shared.models.split import parts_of
+from shared.models.file_kind import parts_of, read_beginning
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
 

@@ -21,8 +21,7 @@ from shared.llama.batch import HeadBatch
 from shared.llama.gguf_metadata import tensor_names
 from shared.llama.hidden_states import HeadOutput, HeadSpan
 from shared.llama.memory_probe import graph_bytes, read_sizes
-from shared.models.file_kind import read_beginning
-from shared.models.split import parts_of
+from shared.models.file_kind import parts_of, read_beginning
 
 _HEAD_TENSOR = ".nextn.eh_proj.weight"
 _FIRST_LAYER = "blk.0.attn_norm.weight"
@@ -71,6 +70,8 @@ class MtpHeads:
     context_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
     reads_first = True
     """Whether it reads the first token of a text, for which there is no hidden state."""
+    source = "mtp"
+    """What its drafts are called."""
     title = "the model's own heads (MTP)"
 
     def __init__(self, model: Any, target: Any, parameters: Any, *, owns_model: bool = False) -> None:

@@ -19,8 +19,7 @@ from shared.errors import ModelLoadError
 from shared.llama import library
 from shared.llama.gguf_metadata import tensor_names
 from shared.llama.special_tokens import SpecialToken, SpecialTokens
-from shared.models.file_kind import check_kind, check_metadata, refuse_drafter, refuse_encoder
-from shared.models.split import parts_of
+from shared.models.file_kind import check_kind, check_metadata, parts_of, refuse_drafter, refuse_encoder
 from shared.protocol import VocabularyId
 
 log = logging.getLogger("llama")

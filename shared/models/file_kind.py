@@ -1,9 +1,10 @@
-"""Refuses GGUF files that are no text models, by the beginning of their metadata.
+"""What a GGUF file is by its name and the beginning of its metadata: one of several parts, or no text model.
 
-That takes no time, and is done before llama.cpp sees the file, which has no words for most of them. What
-cannot be told from the beginning is left to `shared.llama.vocabulary`.
+That takes no time, and is done before llama.cpp sees the file, which explains neither. What cannot be told
+from the beginning is left to `shared.llama.vocabulary`.
 """
 
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ _N_READ = 1 << 16
 """Bytes; `general.*` comes first, the vocabulary much later."""
 _STRING, _ARRAY = 8, 9
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""Of the types that have one; the others are strings and arrays."""
+"""The size of each type that has one; the others are strings and arrays."""
 
 EAGLE = "eagle3"
 """The architecture of EAGLE-3 drafters."""
@@ -56,7 +57,7 @@ def check_kind(path: Path) -> None:
 
 
 def check_metadata(path: Path, architecture: str, kind: str) -> None:
-    """As `check_kind`, for a file with these values of general.architecture and general.type."""
+    """Like `check_kind`, for a file with these values of general.architecture and general.type."""
     reason = (
         _BY_TYPE.get(kind)
         or _BY_ARCHITECTURE.get(architecture)
@@ -129,7 +130,7 @@ class _Cursor:
 
 
 def _parse(data: bytes) -> dict[str, str]:
-    """As far as `data` goes."""
+    """The strings among the metadata, as far as `data` goes."""
     magic, _, _, n_values = _HEADER.unpack_from(data)
     values: dict[str, str] = {}
     cursor = _Cursor(data, _HEADER.size)
@@ -145,3 +146,63 @@ def _parse(data: bytes) -> dict[str, str]:
     except (struct.error, KeyError):
         pass  # the end of what was read, or a type that does not exist
     return values
+
+
+_PART = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$", re.DOTALL)
+_SHOWN = 3
+"""The number of missing parts that an error lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The meaning of a name: part `number`, counted from 1, of `count`."""
+
+    prefix: str
+    number: int
+    count: int
+
+    def sibling(self, number: int) -> str:
+        """The name of another part."""
+        return f"{self.prefix}-{number:05d}-of-{self.count:05d}.gguf"
+
+    def all(self) -> list[str]:
+        """The names of all parts, in order."""
+        return [self.sibling(number) for number in range(1, self.count + 1)]
+
+
+def read_name(name: str) -> Part | None:
+    """None for a model in one file."""
+    found = _PART.match(name)
+    return found and Part(found["prefix"], int(found["number"]), int(found["count"]))
+
+
+def parts_of(path: Path) -> list[Path]:
+    """All files of the model that `path` is, or is the first part of.
+
+    Raises ModelLoadError if it is another part, or one is missing: llama.cpp finds the others by the first.
+    """
+    part = read_name(path.name)
+    if part is None:
+        return [_existing(path)]
+    if part.number != 1:
+        raise ModelLoadError(
+            f"{path} is part {part.number} of {part.count}: name the first, {path.with_name(part.sibling(1))}"
+        )
+    missing = [name for name in part.all() if not path.with_name(name).is_file()]
+    if missing and missing != part.all():
+        raise ModelLoadError(
+            f"{path} is the first of {part.count} parts, of which {len(missing)} are missing in its folder: "
+            f"{', '.join(missing[:_SHOWN])}{' …' if len(missing) > _SHOWN else ''}"
+        )
+    _existing(path)
+    return [path.with_name(name) for name in part.all()]
+
+
+def _existing(path: Path) -> Path:
+    if path.is_dir():
+        raise ModelLoadError(
+            f"{path} is a folder: name a GGUF file in it, or a folder with GPT-2 (config.json)"
+        )
+    if not path.is_file():
+        raise ModelLoadError(f"{path} is not there: check the path")
+    return path

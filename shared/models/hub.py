@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 from shared.errors import ConfigError
-from shared.models import split
+from shared.models.file_kind import read_name
 
 log = logging.getLogger("hub")
 
@@ -45,7 +45,7 @@ class HubModel:
         chosen = self._first(models)
         if chosen is None:
             raise ConfigError(self._why_none(models))
-        part = split.read_name(chosen)
+        part = read_name(chosen)
         if part is None:
             return [chosen]
         if missing := set(part.all()) - set(names):
@@ -158,7 +158,7 @@ def _huggingface_hub() -> ModuleType:
 
 def _is_model(name: str) -> bool:
     path = PurePosixPath(name)
-    part = split.read_name(name)
+    part = read_name(name)
     first = part is None or part.number == 1
     return path.suffix == ".gguf" and first and not any(mark in path.name for mark in _NO_MODELS)
 

@@ -14,9 +14,8 @@ from shared.cached_files import make_cache_folder, remove_abandoned
 from shared.errors import ModelLoadError
 from shared.models.convert import gpt2, llama2c
 from shared.models.convert.conversion import Conversion
-from shared.models.file_kind import check_kind
+from shared.models.file_kind import check_kind, parts_of
 from shared.models.gguf_file import Progress, progress_bar
-from shared.models.split import parts_of
 
 log = logging.getLogger("model")
 

@@ -43,6 +43,20 @@ class Constraint(Protocol):
         """An independent copy, at the same place."""
 
 
+class GrammarBudget(Protocol):
+    """How long to wait for processes that follow grammars (`shared.sampling.remote_grammar.TimeBudget`)."""
+
+    def set(self, seconds: float) -> None:
+        """Wait at most `seconds` from now on, for all answers together."""
+
+
+class NoWait:
+    """The `GrammarBudget` where no other process follows grammars."""
+
+    def set(self, seconds: float) -> None:
+        """Nothing is asked."""
+
+
 class ConstrainedSampler(Sampler):
     """A sampler under a grammar that applies to the tokens from `parameters.grammar_start` on."""
 

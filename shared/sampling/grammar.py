@@ -116,58 +116,41 @@ class GrammarMatcher:
 class FollowedGrammar:
     """A grammar at some place in a text, which may go on after it: a `constrained.Constraint`."""
 
-    def __init__(self, matcher: GrammarMatcher, n_beyond: int = 0) -> None:
-        """n_beyond: tokens that were accepted from the first one on that the grammar does not allow."""
+    def __init__(self, matcher: GrammarMatcher | None, n_beyond: int = 0) -> None:
+        """matcher: None: every token may come next.
+
+        n_beyond: tokens that were accepted from the first one on that the grammar does not allow.
+        """
         self._matcher = matcher
         self._n_beyond = n_beyond
         self.is_ready = True
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:
         """Which of `tokens` may come next; all of them after a token that may not."""
-        return [self._n_beyond > 0 or self._matcher.allows(token) for token in tokens]
+        if self._matcher is None or self._n_beyond:
+            return [True] * len(tokens)
+        return [self._matcher.allows(token) for token in tokens]
 
     def allowed(self) -> NDArray[np.int32]:
         """The ids of all tokens that may come next, ascending; while the grammar applies."""
+        assert self._matcher, "every token may come next"
         return self._matcher.allowed()
 
     def accept(self, token: int) -> None:
         """Advance by `token`. If it may not come next, the grammar applies no longer."""
-        if self._n_beyond or not self._matcher.accept(token):
+        if self._matcher is None or self._n_beyond or not self._matcher.accept(token):
             self._n_beyond += 1
 
     def rollback(self, n: int) -> None:
         """Remove the last `n` accepted tokens."""
         n_beyond = min(n, self._n_beyond)
         self._n_beyond -= n_beyond
-        self._matcher.rollback(n - n_beyond)
+        if self._matcher:
+            self._matcher.rollback(n - n_beyond)
 
     def copy(self) -> Self:
         """An independent copy, at the same place."""
-        return type(self)(self._matcher.copy(), self._n_beyond)
-
-
-class Unconstrained:
-    """No grammar at all: a `constrained.Constraint`."""
-
-    is_ready = True
-
-    def allows(self, tokens: Sequence[int]) -> list[bool]:
-        """All of them."""
-        return [True] * len(tokens)
-
-    def allowed(self) -> NDArray[np.int32]:
-        """Not needed where everything is allowed."""
-        raise AssertionError("every token may come next")
-
-    def accept(self, token: int) -> None:
-        """Nothing depends on it."""
-
-    def rollback(self, n: int) -> None:
-        """Nothing depends on them."""
-
-    def copy(self) -> Self:
-        """It has no state."""
-        return self
+        return type(self)(self._matcher and self._matcher.copy(), self._n_beyond)
 
 
 def _plain(message: str) -> str:

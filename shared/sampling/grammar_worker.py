@@ -18,7 +18,7 @@ import numpy as np
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.constrained import Constraint
-from shared.sampling.grammar import FollowedGrammar, GrammarMatcher, Unconstrained, prepare
+from shared.sampling.grammar import FollowedGrammar, GrammarMatcher, prepare
 from shared.sandbox import Limits
 
 _COMPILE_SECONDS = 2.0
@@ -90,7 +90,7 @@ def _compile(text: str, vocabulary: Vocabulary, *, is_optional: bool) -> Constra
     try:
         return FollowedGrammar(GrammarMatcher(text, vocabulary))
     except ValueError as error:
-        return Unconstrained() if is_optional else RequestError(f"grammar: {error}", "grammar")
+        return FollowedGrammar(None) if is_optional else RequestError(f"grammar: {error}", "grammar")
 
 
 class _Follower:

@@ -22,7 +22,7 @@ from shared.sampling.grammar_worker import AnswerKind, GrammarProgram, Operation
 from shared.sandbox import Sandbox, SandboxError
 
 _AT_ONCE_BYTES = 1 << 16
-"""The kernel takes so much from a message before anybody has read of it; more may wait for a compilation."""
+"""The kernel buffers this much of a message that nobody reads yet; more may wait for a compilation."""
 _MOST_OPENED = 3
 _NEWS_SECONDS = 1.0
 """The news of the fork server usually come within microseconds of the end of the connection."""
@@ -30,19 +30,19 @@ _NO_START = "the process that follows grammars does not start"
 _TOO_COSTLY = "the grammar takes too much time or memory"
 
 
-class Patience:
+class TimeBudget:
     """How long to wait for answers from now on, all together; `left` is in seconds."""
 
     def __init__(self, seconds: float = math.inf, clock: Callable[[], float] = time.perf_counter) -> None:
         self.left = seconds
         self._clock = clock
 
-    def grant(self, seconds: float) -> None:
-        """Wait at most so long until this is called again."""
+    def set(self, seconds: float) -> None:
+        """Wait at most `seconds` from now on, until this is called again."""
         self.left = seconds
 
     def poll(self, connection: Connection) -> bool:
-        """Whether there is something to read, now or before patience runs out."""
+        """Whether there is something to read, now or before the time is up."""
         begun = self._clock()
         ready = connection.poll(None if math.isinf(self.left) else max(0.0, self.left))
         self.left -= self._clock() - begun
@@ -52,15 +52,10 @@ class Patience:
 class GrammarServer:
     """Has grammars followed by workers of a `Sandbox`. It starts with the first one, or with `start`."""
 
-    def __init__(self, model: Path, patience: Patience) -> None:
-        """`model` is a GGUF with the vocabulary; `patience` is that for all answers."""
+    def __init__(self, model: Path, budget: TimeBudget) -> None:
+        """model: a GGUF with the vocabulary. budget: for the answers to all grammars."""
         self._sandbox = Sandbox(GrammarProgram(model))
-        self._patience = patience
-
-    @property
-    def pid(self) -> int | None:
-        """The process id of the fork server while it runs."""
-        return self._sandbox.pid
+        self._budget = budget
 
     def start(self) -> None:
         """Start the processes before the first grammar needs them, since they have the vocabulary to read."""
@@ -71,7 +66,7 @@ class GrammarServer:
 
         is_optional: a grammar that this vocabulary cannot express allows everything.
         """
-        return RemoteGrammar(_Channel(self._sandbox, bytes([is_optional]) + text.encode(), self._patience))
+        return RemoteGrammar(_Channel(self._sandbox, bytes([is_optional]) + text.encode(), self._budget))
 
     def close(self) -> None:
         """End all processes."""
@@ -80,20 +75,20 @@ class GrammarServer:
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    asked: tuple[int, ...]
+    operation: tuple[int, ...]
     answer: bytes | None = None
 
 
 class _Channel:
     """One grammar's process; several places in texts share it."""
 
-    def __init__(self, sandbox: Sandbox, grammar: bytes, patience: Patience) -> None:
+    def __init__(self, sandbox: Sandbox, grammar: bytes, budget: TimeBudget) -> None:
         """grammar: the first message; raises RequestError."""
         self.n_places = 1
-        self.unsaid = array.array("i")
+        self.unsent = array.array("i")
         """Operations to send with the next question."""
         self._sandbox = sandbox
-        self._patience = patience
+        self._budget = budget
         self._unanswered: deque[_Question] = deque()
         self._sent = [grammar]
         """All messages until the first answer: they may be lost with the fork server."""
@@ -114,13 +109,13 @@ class _Channel:
             self._send(message)
 
     def tell(self, operation: Operation, place: int, arguments: Sequence[int]) -> None:
-        self.unsaid.extend((operation, place, len(arguments), *arguments))
+        self.unsent.extend((operation, place, len(arguments), *arguments))
 
     def ask(self, operation: Operation, place: int, arguments: Sequence[int]) -> _Question:
         self.tell(operation, place, arguments)
         question = _Question((operation, *arguments))
         self._unanswered.append(question)
-        message, self.unsaid = self.unsaid.tobytes(), array.array("i")
+        message, self.unsent = self.unsent.tobytes(), array.array("i")
         if self._sent:
             self._sent.append(message)
         self._send(message)
@@ -140,7 +135,7 @@ class _Channel:
     def wait_for(self, question: _Question) -> bytes:
         """The answer; raises PendingAnswerError if it does not come in time."""
         while question.answer is None:
-            if not self._patience.poll(self._connection):
+            if not self._budget.poll(self._connection):
                 raise PendingAnswerError("a grammar is being followed")
             try:
                 answer = self._connection.recv_bytes()
@@ -224,7 +219,7 @@ class RemoteGrammar:
         self._channel.tell(operation, self._place, (argument,))
 
     def _ask(self, operation: Operation, arguments: Sequence[int]) -> bytes:
-        if self._question is None or self._question.asked != (operation, *arguments):
+        if self._question is None or self._question.operation != (operation, *arguments):
             self._question = self._channel.ask(operation, self._place, arguments)
         answer = self._channel.wait_for(self._question)
         if answer.startswith(AnswerKind.ERROR):

@@ -38,7 +38,7 @@ def top_k(values: NDArray[np.floating[Any]], k: int) -> NDArray[np.intp]:
 
 
 def _kth_largest(values: NDArray[np.floating[Any]], least: float, k: int) -> float:
-    """Of at least `k` values, none of which is below `least`."""
+    """The k-th largest of at least `k` values, none of which is below `least`."""
     above = values[values > least]
     # Where most values are equal, such as those of tokens that cannot follow, they are not moved.
     return float(np.partition(above, len(above) - k)[len(above) - k]) if len(above) >= k else least

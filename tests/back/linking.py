@@ -8,7 +8,7 @@ import time
 
 from websockets.asyncio.server import serve
 
-from back.link import Link
+from back.link import LeadLink
 from shared.protocol import PROTOCOL_VERSION, Hello, Open, VocabularyId, Welcome
 from shared.sampling.parameters import SamplingParameters
 
@@ -66,7 +66,7 @@ async def linked(*handlers, key=None, ping_seconds=20.0, clock=time.monotonic, l
     async with serve(handler, "127.0.0.1", 0, **options) as server:
         port = server.sockets[0].getsockname()[1]
         url = f"ws://127.0.0.1:{port}/v1/speculation"
-        link = Link(url, HELLO, NoDelays(), key, ping_seconds=ping_seconds, clock=clock)
+        link = LeadLink(url, HELLO, NoDelays(), key, ping_seconds=ping_seconds, clock=clock)
         listener = listener or Recorder()
         running = asyncio.ensure_future(link.run(listener))
         try:
@@ -112,7 +112,7 @@ def unused_port():
 async def dial_three_times(url, tls=None):
     """Try to connect where there is no lead."""
     attempts = asyncio.Semaphore(0)
-    link = Link(url, HELLO, NoDelays(attempts.release), tls=tls)
+    link = LeadLink(url, HELLO, NoDelays(attempts.release), tls=tls)
     running = asyncio.ensure_future(link.run(Recorder()))
     for _ in range(3):
         await attempts.acquire()

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from back.worker import Worker
-from shared.drafting.send_scheduler import DraftUpdate, SendScheduler
+from back.worker import DraftWorker
+from shared.drafting.send_scheduler import SendScheduler
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from tests.fakes import GREEDY
 
@@ -17,8 +17,17 @@ CLOSE = Close(sequence="s", reason="ended")
 DRAFT = Draft(sequence="s", base=1, tokens=[5])
 
 
+class ScriptedSequence:
+    def __init__(self, group):
+        self.group = group
+        self.unsent = self.newest = None
+
+    def draft(self):
+        return self.newest
+
+
 class ScriptedDrafter:
-    """Notes what it is told; each step gives the next result of its script. Idle when that is used up.
+    """Records the messages; each step gives the next result of its script. Idle when that is used up.
 
     A result is the drafts that grew, or an error; `paced` are those that are not urgent.
     """
@@ -26,21 +35,21 @@ class ScriptedDrafter:
     def __init__(self, *results, paced=()):
         self._results = list(results)
         self._paced = paced
-        self._drafts = {}
         self.told = []
         self.tuned = {}
         self.only = []
         self.n_right, self.n_wrong, self.n_decoded = Counter(), Counter(), Counter()
         self._open = {}
 
-    def follows(self, sequence):
-        return sequence in self._open
+    @property
+    def sequences(self):
+        return self._open.values()
 
     @property
     def waiting(self):
         waiting = {}
-        for sequence, lead in self._open.items():
-            waiting.setdefault(lead, []).append(sequence)
+        for name, sequence in self._open.items():
+            waiting.setdefault(sequence.group, []).append(name)
         return waiting
 
     @property
@@ -51,28 +60,23 @@ class ScriptedDrafter:
         self.told.append(message)
         self.tuned[lead] = message if isinstance(message, Tune) else self.tuned.get(lead)
         if isinstance(message, Open):
-            self._open[message.sequence] = lead
+            self._open[message.sequence] = ScriptedSequence(lead)
         if isinstance(message, Close):
-            self._drafts.pop(message.sequence, None)
             self._open.pop(message.sequence, None)
 
     def reset(self, lead):
         self.told.append("reset")
-        self._open = {name: each for name, each in self._open.items() if each != lead}
-
-    def draft(self, sequence):
-        return self._drafts.get(sequence)
+        self._open = {name: each for name, each in self._open.items() if each.group != lead}
 
     def step(self, only=None):
         self.only.append(only)
-        self.n_decoded = Counter(self._open[sequence] for sequence in only or ())
-        if not self._results:
-            return []
-        result = self._results.pop(0)
+        self.n_decoded = Counter(self._open[name].group for name in only or ())
+        result = self._results.pop(0) if self._results else []
         if isinstance(result, Exception):
             raise result
-        self._drafts |= {draft.sequence: draft for draft in result}
-        return [DraftUpdate(draft.sequence, draft not in self._paced) for draft in result]
+        for draft in result:
+            if sequence := self._open.get(draft.sequence):
+                sequence.newest, sequence.unsent = draft, "batched" if draft in self._paced else "immediate"
 
 
 @pytest.fixture
@@ -84,7 +88,7 @@ def worker_of(drafter, drafts, on_failure=None, *, opened="st", n_leads=1, **opt
     """Of the clock it only matters that it goes: 1 ms a look, for a pace of 5 ms."""
     ticks = itertools.count()
     posts = [lambda draft, lead=lead: drafts.put((lead, draft)) for lead in range(n_leads)]
-    worker = Worker(
+    worker = DraftWorker(
         drafter,
         SendScheduler(),
         posts if n_leads > 1 else [drafts.put],
@@ -196,16 +200,6 @@ def test_drafts_go_to_the_lead_whose_sequence_it_is(drafts):
     worker.inbox_of(1).on_message(open_of("u"))
     worker.step()
     assert sent(drafts) == [(0, DRAFT), (1, other)]
-
-
-def test_a_lead_cannot_touch_the_sequences_of_another(drafts):
-    drafter = ScriptedDrafter([DRAFT])
-    worker = worker_of(drafter, drafts, opened="s", n_leads=2)
-    for message in (open_of("s"), EXTEND, CLOSE):
-        worker.inbox_of(1).on_message(message)
-    worker.step()
-    assert drafter.told == [OPEN]
-    assert sent(drafts) == [(0, DRAFT)]
 
 
 def test_a_lead_cannot_open_more_than_its_share(drafts):

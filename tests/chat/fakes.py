@@ -8,10 +8,9 @@ from pathlib import Path
 import httpx
 
 from chat.client import LeadClient
-from chat.conversation import Conversation
+from chat.conversation import ChatConversation, SavedConversations
 from chat.render import Screen
 from chat.repl import Repl
-from chat.saved import SavedConversations
 from chat.session import Session as ChatSession
 from chat.streaming import AnswerStreamer
 
@@ -172,7 +171,7 @@ class Session:
         self.lead = FakeLead(*replies, places=places)
         self.screen = terminal()
         self.sleeps: list[float] = []
-        self.conversation = conversation or Conversation()
+        self.conversation = conversation or ChatConversation()
         self._environment = environment or {}
         self._store = SavedConversations(folder or Path("/nowhere"))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat.answer import Answer, GenerationStats
+from chat.answer import ChatAnswer, Comparison, GenerationStats, requests_to_compare
 from chat.wire import Chunk
 
 
@@ -23,78 +23,78 @@ def speculation(*tokens, n_drafted=0, n_accepted=0):
 
 
 def test_tokens_carry_their_source():
-    tokens = Answer(clock(0.0)).read(
+    tokens = ChatAnswer(clock(0.0)).read(
         chunk("Once upon", speculation=speculation(("Once", None), (" upon", "back-1")))
     )
     assert [(token.text, token.source) for token in tokens] == [("Once", None), (" upon", "back-1")]
 
 
 def test_a_chunk_without_speculation_is_one_token_without_a_source():
-    (token,) = Answer(clock(0.0)).read(chunk("Once upon"))
+    (token,) = ChatAnswer(clock(0.0)).read(chunk("Once upon"))
     assert (token.text, token.source) == ("Once upon", None)
 
 
 def test_tokens_that_differ_from_the_content_are_ignored():
-    (token,) = Answer(clock(0.0)).read(chunk("Once", speculation=speculation(("Twice", "back-1"))))
+    (token,) = ChatAnswer(clock(0.0)).read(chunk("Once", speculation=speculation(("Twice", "back-1"))))
     assert (token.text, token.source) == ("Once", None)
 
 
 def test_drafts_of_a_chunk_without_text_are_counted():
-    answer = Answer(clock())
+    answer = ChatAnswer(clock())
     assert answer.read(chunk(None, speculation=speculation(("\ufffd", "b"), n_drafted=3))) == []
     assert answer.stats.n_drafted == 3
 
 
 def test_the_text_so_far_is_the_tokens_in_order():
-    answer = Answer(clock(0.0, 1.0))
+    answer = ChatAnswer(clock(0.0, 1.0))
     answer.read(chunk("Once"))
     answer.read(chunk(" upon"))
     assert answer.text == "Once upon"
 
 
 def test_accepted_tokens_are_counted_by_source():
-    answer = Answer(clock(0.0))
+    answer = ChatAnswer(clock(0.0))
     answer.read(chunk("abc", speculation=speculation(("a", "ngram"), ("b", None), ("c", "ngram"))))
     assert answer.n_accepted_by_source == {"ngram": 2}
 
 
 def test_timings_of_the_server_override_measured_ones():
-    answer = Answer(clock(0.0))
+    answer = ChatAnswer(clock(0.0))
     timings = {"predicted_n": 8, "predicted_per_second": 4.0, "draft_n": 6, "draft_n_accepted": 3}
     answer.read(chunk("a", timings=timings))
     assert answer.stats == GenerationStats(8, 2.0, 6, 3)
 
 
 def test_without_timings_the_speed_is_measured_between_first_and_last_token():
-    answer = Answer(clock(5.0, 5.5, 6.0))
+    answer = ChatAnswer(clock(5.0, 5.5, 6.0))
     for text in "abc":
         answer.read(chunk(text))
     assert answer.stats.tokens_per_second == pytest.approx(2.0)
 
 
 def test_tokens_of_the_first_chunk_do_not_raise_the_measured_speed():
-    answer = Answer(clock(5.0, 6.0))
+    answer = ChatAnswer(clock(5.0, 6.0))
     answer.read(chunk("abc", speculation=speculation(("a", "ngram"), ("b", "ngram"), ("c", None))))
     answer.read(chunk("d"))
     assert answer.stats.tokens_per_second == pytest.approx(1.0)
 
 
 def test_answers_without_a_time_do_not_raise_the_speed_of_all():
-    total = GenerationStats(8, 2.0) + Answer(clock()).stats
-    answer = Answer(clock())
+    total = GenerationStats(8, 2.0) + ChatAnswer(clock()).stats
+    answer = ChatAnswer(clock())
     answer.read(chunk(timings={"predicted_n": 30, "predicted_per_second": 0}))
     total += answer.stats
     assert (total.n_tokens, total.tokens_per_second) == (38, 4.0)
 
 
 def test_a_single_token_has_no_speed():
-    answer = Answer(clock(5.0))
+    answer = ChatAnswer(clock(5.0))
     answer.read(chunk("a"))
     assert answer.stats.tokens_per_second is None
 
 
 def test_usage_counts_tokens_where_chunks_hold_several():
-    answer = Answer(clock(0.0))
+    answer = ChatAnswer(clock(0.0))
     answer.read(chunk("Once upon a time"))
     answer.read(Chunk.model_validate({"choices": [], "usage": {"completion_tokens": 4}}))
     assert answer.stats.n_tokens == 4
@@ -105,7 +105,7 @@ def test_the_accepted_share_is_unknown_if_nothing_was_drafted():
 
 
 def test_seed_zero_is_reported():
-    answer = Answer(clock())
+    answer = ChatAnswer(clock())
     answer.read(chunk(seed=0))
     answer.read(chunk())
     assert answer.seed == 0
@@ -116,5 +116,50 @@ def test_all_tokens_of_a_chunk_but_the_last_announce_more():
         "choices": [{"delta": {"content": "ab"}}],
         "speculation": {"tokens": [{"text": "a"}, {"text": "b"}]},
     }
-    pieces = Answer(lambda: 0.0).read(Chunk.model_validate(chunk))
+    pieces = ChatAnswer(lambda: 0.0).read(Chunk.model_validate(chunk))
     assert [(piece.text, piece.more) for piece in pieces] == [("a", True), ("b", False)]
+
+
+def answer(text="Once", rate=10.0, n_drafted=0):
+    answer = ChatAnswer(lambda: 0.0)
+    timings = {
+        "predicted_n": 4,
+        "predicted_per_second": rate,
+        "draft_n": n_drafted,
+        "draft_n_accepted": n_drafted,
+    }
+    answer.read(Chunk.model_validate({"choices": [{"delta": {"content": text}}], "timings": timings}))
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "sentence"),
+    [
+        (
+            answer(n_drafted=3, rate=30),
+            answer(),
+            "3.00 times as fast with speculation. The texts are identical",
+        ),
+        (answer(n_drafted=3, rate=0), answer(), "The answers are too short"),
+        (answer(), answer(), "There were no drafts either time"),
+        (answer(n_drafted=3), answer(n_drafted=3), "The server used drafts both times"),
+        (
+            answer("Once upon"),
+            answer("Once more"),
+            "The texts DIFFER from character 6 on: 'upon' with speculation, 'more'",
+        ),
+        (answer("Once"), answer("Once more"), "character 5 on: '' with speculation, ' more' without"),
+    ],
+)
+def test_the_verdict_compares_speeds_and_texts(one, other, sentence):
+    assert sentence in Comparison(one, other).verdict
+
+
+def test_both_requests_have_one_seed():
+    with_drafts, without = requests_to_compare({"messages": []}, 5)
+    assert with_drafts == {"messages": [], "seed": 5}
+    assert without == {"messages": [], "seed": 5, "speculative.n_max": 0}
+
+
+def test_a_seed_that_is_set_is_used():
+    assert requests_to_compare({"seed": 0}, 5)[0]["seed"] == 0

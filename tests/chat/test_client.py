@@ -5,7 +5,7 @@ import ssl
 import httpx
 import pytest
 
-from chat.answer import Answer
+from chat.answer import ChatAnswer
 from chat.errors import IncompleteAnswerError, NotReadyError, RejectedError, UnreachableError
 from tests.chat.fakes import (
     URL,
@@ -24,7 +24,7 @@ REQUEST = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
 def new_answer():
-    return Answer(lambda: 0.0)
+    return ChatAnswer(lambda: 0.0)
 
 
 def ask(lead, answer=None, **options):
@@ -253,21 +253,6 @@ def test_closing_the_iterator_closes_the_connection():
         assert not stream.closed
         tokens.close()
         assert stream.closed
-
-
-def test_backs_are_listed():
-    with FakeLead(lambda _: httpx.Response(200, json={"backs": [{"name": "back-1"}]})).client() as client:
-        assert [back.name for back in client.backs()] == ["back-1"]
-
-
-def test_a_server_without_the_speculation_endpoint_does_not_speculate():
-    with FakeLead(refuses(404, "Not Found")).client() as client:
-        assert client.backs() is None
-
-
-def test_listing_backs_of_an_unreachable_server_fails():
-    with FakeLead(is_away).client() as client, pytest.raises(UnreachableError):
-        client.backs()
 
 
 @pytest.mark.parametrize("url", ["http://localhost:5555", "http://127.0.0.1:5555", "http://[::1]:5555"])

@@ -3,12 +3,12 @@
 import pytest
 
 from chat import report
-from chat.answer import Answer, GenerationStats, SessionStats
-from chat.wire import Back, Chunk
+from chat.answer import ChatAnswer, GenerationStats, SessionStats
+from chat.wire import BackStatus, Chunk
 
 
 def answer_with(**timings):
-    answer = Answer(lambda: 0.0)
+    answer = ChatAnswer(lambda: 0.0)
     answer.read(Chunk.model_validate({"timings": {"predicted_n": 8, **timings}, "seed": 7}))
     return answer
 
@@ -44,7 +44,7 @@ def test_stats_show_the_session_and_the_last_answer():
 
 def test_backs_are_a_table():
     backs = [
-        Back(
+        BackStatus(
             name="back-1",
             model="spec-demo-draft",
             transport="websocket",
@@ -55,7 +55,7 @@ def test_backs_are_a_table():
             n_accepted_tokens=30,
             n_stale_drafts=2,
         ),
-        Back(name="attic", model="tiny", transport="http", connected_seconds=7300),
+        BackStatus(name="attic", model="tiny", transport="http", connected_seconds=7300),
     ]
     assert report.backs(backs) == (
         "name    model            link       since  drafts  tokens  used  accepted  stale  invalid\n"
@@ -65,7 +65,7 @@ def test_backs_are_a_table():
 
 
 def test_backs_in_a_narrow_terminal_are_paragraphs():
-    shown = report.backs([Back(name="attic", model="tiny", n_drafts=3), Back(name="cellar")], 30)
+    shown = report.backs([BackStatus(name="attic", model="tiny", n_drafts=3), BackStatus(name="cellar")], 30)
     assert shown.startswith("attic\n  model     tiny\n")
     assert "  drafts    3\n" in shown
     assert "\ncellar\n" in shown
@@ -73,7 +73,7 @@ def test_backs_in_a_narrow_terminal_are_paragraphs():
 
 
 def test_a_name_cannot_forge_a_row():
-    assert len(report.backs([Back(name="a\nb", model="c\n")]).splitlines()) == 2
+    assert len(report.backs([BackStatus(name="a\nb", model="c\n")]).splitlines()) == 2
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_narrow_status_line_keeps_the_most_important_parts(columns, line):
 
 
 def test_progress_is_shown_before_the_first_token():
-    assert report.progress(Answer(lambda: 0.0), "1 back") == (
+    assert report.progress(ChatAnswer(lambda: 0.0), "1 back") == (
         "waiting for the first token · 1 back · Ctrl-C stops it"
     )
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from chat.answer import Answer
+from chat.answer import ChatAnswer
 from chat.errors import NotReadyError, RejectedError, UnreachableError
-from chat.streaming import LONGEST_DELAY_S, N_RETRIES, AnswerStreamer, RetryDelays
+from chat.streaming import LONGEST_DELAY_S, N_RETRIES, AnswerStreamer, retry_delay
 
 
 class Client:
@@ -46,7 +46,7 @@ def stream(*errors, wait_until_reachable=False):
         clock=lambda: 0.0,
         sleep=slept.append,
     )
-    streamer.stream({}, Answer(lambda: 0.0))
+    streamer.stream({}, ChatAnswer(lambda: 0.0))
     return screen, slept
 
 
@@ -73,19 +73,6 @@ def test_each_attempt_ends_its_answer_on_the_screen():
     assert screen.n_ended == 3
 
 
-def test_delays_double_from_a_second():
-    delays = RetryDelays()
-    assert [delays.next(None) for _ in range(4)] == [1, 2, 4, 8]
-
-
-def test_retry_after_of_the_server_is_used():
-    assert RetryDelays().next(5.0) == 5.0
-
-
-def test_retry_after_is_limited():
-    assert RetryDelays().next(1e9) == LONGEST_DELAY_S
-
-
-def test_the_number_of_retries_is_limited():
-    delays = RetryDelays()
-    assert [delays.next(0.0) for _ in range(N_RETRIES + 1)] == [0.0] * N_RETRIES + [None]
+def test_delays_double_from_a_second_up_to_a_limit_and_end():
+    assert [retry_delay(n, None) for n in range(N_RETRIES + 1)] == [1, 2, 4, 8, 16, LONGEST_DELAY_S, None]
+    assert [retry_delay(0, retry_after) for retry_after in (0.0, 5.0, 1e9)] == [0.0, 5.0, LONGEST_DELAY_S]

@@ -1,12 +1,13 @@
 """Whole sessions on an emulated terminal: what it shows during answers and after them."""
 
+import io
 from functools import partial
 from itertools import count
 
 import pytest
 
 from chat.attribution import ANSI_COLOURS
-from chat.terminal_screen import TerminalScreen, terminal_size
+from chat.terminal_screen import LiveRegion, TerminalLine, TerminalScreen, terminal_size
 from tests.chat.fakes import Session, answers, end_events, event, streams, text_event
 from tests.chat.screens import EmulatedTerminal
 
@@ -118,19 +119,6 @@ def test_accepted_words_are_coloured_in_rendered_markdown():
     assert cells["■"][0] in ANSI_COLOURS
 
 
-def test_the_legend_fits_a_narrow_terminal():
-    session = TerminalSession(answers("a", ("b", "attic"), ("c", "cellar")), columns=30)
-    assert session.type("Hi").endswith(
-        "abc\n"
-        "\n"
-        "3 tokens · 10.0 tokens/s\n"
-        "2 of 4 drafted accepted (50%)\n"
-        "■ attic 1 · ■ cellar 1\n"
-        "\n"
-        "> ^D\n"
-    )  # fmt: skip
-
-
 def test_markdown_is_rendered_without_colours_under_no_color():
     session = TerminalSession(
         answers("**a**", ("b", "attic")), rows=24, environment={"NO_COLOR": "1", "TERM": "xterm"}
@@ -166,18 +154,6 @@ def test_a_comparison_shows_the_answer_once():
     )
 
 
-def test_a_loaded_answer_is_rendered(tmp_path):
-    session = TerminalSession(letters("**Once**"), folder=tmp_path, columns=100)
-    assert session.type("Hi", ":save a", ":load a").endswith(
-        "1 question so far. The last one:\n> Hi\n\nOnce\n\n> ^D\n"
-    )
-
-
-def test_control_characters_in_an_answer_are_sanitized():
-    session = TerminalSession(answers("\x1b[2J&#27;[2Jso"))
-    assert "> Hi\n\n␛[2J" in session.type("Hi")
-
-
 def test_all_tokens_of_a_chunk_are_drawn_at_once():
     seen = []
     session = TerminalSession(
@@ -192,3 +168,69 @@ def test_all_tokens_of_a_chunk_are_drawn_at_once():
 def test_an_exported_columns_variable_is_ignored(monkeypatch):
     monkeypatch.setenv("COLUMNS", "7")
     assert terminal_size()[0] != 7
+
+
+def lines(*texts):
+    return [TerminalLine(text, len(text)) for text in texts]
+
+
+@pytest.fixture
+def terminal():
+    return EmulatedTerminal(columns=10, rows=4)
+
+
+@pytest.fixture
+def live(terminal):
+    return LiveRegion(terminal, terminal.size)
+
+
+def test_rows_that_have_scrolled_away_are_not_drawn_twice(live, terminal):
+    for n in range(1, 8):
+        live.draw(lines(*map(str, range(n)), "status"))
+    live.draw(lines(*map(str, range(7))))
+    assert terminal.rows == list("0123456")
+
+
+def test_changes_in_rows_that_have_scrolled_away_are_not_drawn(live, terminal):
+    live.draw(lines(*"abcdef"))
+    live.draw(lines(*"ABCDEF"))
+    assert terminal.rows == list("abcDEF")
+
+
+def test_rows_that_have_scrolled_away_are_not_erased(live, terminal):
+    live.draw(lines(*"abcdef"))
+    live.draw(lines("a"))
+    live.draw(lines("a"))
+    assert terminal.rows == list("abc")
+
+
+def test_a_line_that_is_too_wide_is_clipped(live, terminal):
+    live.draw([TerminalLine("0123456789abc", 9), TerminalLine("status", 6)])
+    live.draw(lines("so"))
+    assert terminal.rows == ["so"]
+
+
+def test_lines_that_the_terminal_rewrapped_are_counted():
+    size = (10, 4)
+    out = io.StringIO()
+    live = LiveRegion(out, lambda: size)
+    live.draw(lines("0123456789"))
+    size = (5, 4)
+    live.draw(lines("01234"))
+    assert "\x1b[2A" in out.getvalue()
+
+
+def test_only_changed_lines_are_drawn():
+    out = io.StringIO()
+    live = LiveRegion(out, lambda: (10, 10))
+    live.draw(lines("one", "two"))
+    live.draw(lines("one", "three"))
+    assert out.getvalue().count("one") == 1
+
+
+def test_the_cursor_is_shown_again_when_all_lines_are_frozen():
+    out = io.StringIO()
+    live = LiveRegion(out, lambda: (10, 10))
+    live.draw(lines("one"))
+    live.freeze()
+    assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l")

@@ -35,6 +35,6 @@ def source():
     return re.sub(r"{[^{}]*}", "…", joined).replace("%s", "…").replace("%d", "…")
 
 
-def test_every_message_is_one_of_the_programs(source):
-    parts = [part.strip(" '()") for message in messages() for part in message.split("…")]
-    assert [part for part in parts if part not in source] == []
+def test_each_message_is_one_of_the_programs(source):
+    parts = {part.strip(" '()") for message in messages() for part in message.split("…")}
+    assert [part for part in sorted(parts) if part not in source] == []

@@ -2,7 +2,7 @@
 
 import json
 
-from fleet.prefixes import Prefixes, blocks_of, ranks
+from fleet.prefixes import SentPrefixes, blocks_of, ranks
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 40
 
@@ -51,13 +51,13 @@ def test_what_is_short_or_no_request_has_no_beginning():
 
 
 def test_a_lead_has_what_was_sent_to_it():
-    prefixes, blocks = Prefixes(), (b"1", b"2", b"3")
+    prefixes, blocks = SentPrefixes(), (b"1", b"2", b"3")
     prefixes.note(blocks[:2], "a")
     assert (prefixes.depth(blocks, "a"), prefixes.depth(blocks, "b")) == (2, 0)
 
 
 def test_the_oldest_is_forgotten_first():
-    prefixes = Prefixes(n_most=2)
+    prefixes = SentPrefixes(n_most=2)
     prefixes.note((b"1", b"2"), "a")
     prefixes.note((b"1",), "a")
     prefixes.note((b"3",), "a")

@@ -1,5 +1,7 @@
 """The exit status of the lead says whether to start it again."""
 
+import importlib
+
 import pytest
 
 from lead import cli
@@ -39,3 +41,8 @@ def test_a_usual_limit_is_not(monkeypatch, caplog):
     monkeypatch.setattr("shared.descriptors.raise_limit", lambda: 1024)
     status_after(ConfigError("the end"), monkeypatch)
     assert caplog.messages == ["the end"]
+
+
+@pytest.mark.parametrize("program", cli._SUBCOMMANDS.values())
+def test_each_subcommand_is_a_program(program):
+    assert callable(importlib.import_module(program).main)

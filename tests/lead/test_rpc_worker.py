@@ -1,9 +1,13 @@
+import socket
+import sys
+
 import llama_cpp
 import pytest
 from pydantic import ValidationError
 
 from lead import rpc_worker
 from lead.rpc_worker import RpcWorkerSettings
+from shared import descriptors
 from shared.errors import ConfigError
 from shared.llama import rpc_backend
 
@@ -43,7 +47,7 @@ def served(monkeypatch):
 
     monkeypatch.setattr(rpc_backend, "require", lambda: None)
     monkeypatch.setattr(rpc_backend, "serve", serve)
-    monkeypatch.setattr(rpc_worker.keepalive, "watch_port", lambda _: None)
+    monkeypatch.setattr(rpc_worker, "_watch_connections", lambda _: None)
     monkeypatch.setattr(rpc_worker.signal, "signal", lambda *_: None)
     return calls
 
@@ -85,3 +89,48 @@ def test_a_cache_that_cannot_be_made_is_refused(served, tmp_path):
 def test_devices_are_named_once_each(devices):
     with pytest.raises(ValidationError, match="each named once"):
         RpcWorkerSettings.from_options(device=devices)
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def options(accepted):
+    return {
+        name: accepted.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+        for name in rpc_worker._OPTIONS
+        if hasattr(socket, name)
+    }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what is inherited is shown for Linux")
+def test_connections_to_a_port_of_this_process_are_watched_whoever_opened_it(listener):
+    port = listener.getsockname()[1]
+    rpc_worker._watch_port(port)
+    with socket.create_connection(("127.0.0.1", port)):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert options(accepted) == {
+                "TCP_KEEPIDLE": 15,
+                "TCP_KEEPINTVL": 5,
+                "TCP_KEEPCNT": 3,
+                "TCP_USER_TIMEOUT": 30_000,
+            }
+
+
+def test_no_socket_is_left_open(listener):
+    n_before = descriptors.n_open()
+    rpc_worker._watch_port(listener.getsockname()[1])
+    assert descriptors.n_open() == n_before
+
+
+def test_a_connection_to_such_a_port_is_not_taken_for_the_listener(listener):
+    address = listener.getsockname()
+    with socket.create_connection(address):
+        accepted, _ = listener.accept()
+        listener.close()
+        with accepted:
+            assert rpc_worker._own_listener(address[1]) is None

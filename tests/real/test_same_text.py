@@ -44,17 +44,6 @@ def test_a_back_with_a_short_context_drafts_from_a_window_and_changes_nothing(se
         assert back.process.poll() is None
 
 
-def test_two_backs_are_accepted_and_change_nothing(served, sampled_text):
-    lead, url = served
-
-    def both_draft(_):
-        return {back["name"] for back in backs(url) if back["n_drafts"]} == {"one", "two"}
-
-    with back_of(lead, url, "one"), back_of(lead, url, "two"):
-        assert repeat_until(both_draft, lambda: ask(url, **SAMPLED)).text == sampled_text
-        assert ask_until_accepted(url, **SAMPLED).text == sampled_text
-
-
 def test_a_back_stopped_in_mid_answer_changes_nothing(served, greedy_text):
     lead, url = served
 

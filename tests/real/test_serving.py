@@ -5,7 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.real.client import ENDLESS, ask, get, stream
+from bench.processes import start_lead
+from tests.real.client import ENDLESS, ask, get, post, stream
 from tests.real.processes import back_of
 
 pytestmark = pytest.mark.real
@@ -17,9 +18,6 @@ PROMPTS = (
     "Tell me a story about a turtle and a lighthouse.",
 )
 SAMPLING = {"temperature": 0.8, "seed": 3}
-RULES = (
-    "You are a careful helper. Always answer in whole sentences, stay friendly, and never mention rain. " * 4
-)
 
 
 def test_four_requests_are_served_at_the_same_time(served):
@@ -44,15 +42,15 @@ def test_four_requests_with_a_back_get_the_texts_that_each_gets_alone(served):
         assert list(threads.map(say, PROMPTS)) == one_by_one
 
 
-def conversation(question):
-    return [{"role": "system", "content": RULES}, {"role": "user", "content": question}]
-
-
-def test_a_prompt_prefix_shared_by_two_chats_is_processed_once_and_gives_the_same_text(served):
-    url = served[1]
-    alone = ask(url, messages=conversation(PROMPTS[0]), id_slot=0, cache_prompt=False, **SAMPLING)
-    ask(url, messages=conversation(PROMPTS[2]), id_slot=1, cache_prompt=False, max_tokens=4, **SAMPLING)
-    ask(url, prompt=PROMPTS[3], id_slot=0, cache_prompt=False, max_tokens=4)
-    copied = ask(url, messages=conversation(PROMPTS[0]), id_slot=2, **SAMPLING)
-    assert (alone.n_cached, copied.n_cached > 60) == (0, True)
-    assert copied.text == alone.text
+def test_more_conversations_than_slots_are_not_read_again(tiny_model):
+    model = str(tiny_model("llama"))
+    with_two_slots = ("--threads", "1", "--no-calibrate", "--parallel", "2", "--ctx-size", "1024")
+    lead, url = start_lead("--model", model, *with_two_slots)
+    with lead:
+        talks = [[{"role": "user", "content": f"{n} " * 60}] for n in range(5)]
+        for turn in range(2):
+            for talk in talks:
+                body = post(url, {"messages": talk, "max_tokens": 8}).json()
+                usage = body["usage"]
+                assert turn == 0 or usage["prompt_tokens_details"]["cached_tokens"] > 60
+                talk += [body["choices"][0]["message"], {"role": "user", "content": "Go on."}]

@@ -9,7 +9,7 @@ from shared.llama.memory_traits import MemoryTraits
 from shared.prompt_cache import PromptCache, PromptCacheSize
 from shared.slot_cache import SlotCache, common_prefix_length
 
-TEXT = list(range(100, 140))
+TEXT, OTHER = list(range(100, 140)), list(range(200, 240))
 
 
 @pytest.fixture
@@ -168,9 +168,10 @@ class TestParts:
 
     def test_a_text_that_is_being_loaded_does_not_give_way(self, prompts):
         text = self.stored(prompts, TEXT)
+        self.stored(prompts, OTHER)
         assert prompts.store(holding([5] * 70), held=[text]) is None
         assert prompts.store(holding([5] * 60), held=[text]) is not None
-        assert len(texts(prompts)) == 2
+        assert texts(prompts) == [TEXT, [5] * 60]
 
 
 class TestCheckpoints:

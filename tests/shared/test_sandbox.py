@@ -201,7 +201,7 @@ def test_signals_for_the_whole_group_do_not_end_it(own):
 
 @pytest.mark.parametrize("seconds", [0.0, 0.3])
 def test_nothing_is_left_after_the_end(seconds, capfd):
-    sandbox = toy(seconds=seconds)
+    sandbox = toy(seconds=seconds).thing
     client = Client(sandbox)
     if not seconds:
         pid = client.pid

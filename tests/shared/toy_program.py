@@ -1,5 +1,6 @@
 """Work for a sandbox that does what its client says."""
 
+import contextlib
 import os
 import resource
 import time
@@ -49,4 +50,4 @@ class ToyHandler:
 
 
 def toy(**fields):
-    return Sandbox(ToyProgram(**fields))
+    return contextlib.closing(Sandbox(ToyProgram(**fields)))

@@ -1,4 +1,4 @@
-"""How many connections may be open: so many that descriptors are left for everything else.
+"""A limit on open connections, which leaves file descriptors for everything else.
 
 At the limit a new connection takes the place of the one that has waited longest for its client. If all are
 being answered, a new one is told so; only `/health` is answered as ever.
@@ -46,7 +46,7 @@ class ConnectionLimit:
         count: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Of `n_descriptors` that the process may have, some are left for other things.
+        """`n_descriptors`: how many the process may have; some of them are left for other things.
 
         `count` returns how many are open; None: those of this process. `clock` returns seconds.
         """

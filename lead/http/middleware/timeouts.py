@@ -270,7 +270,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.config.connections.wait(self.transport, self)
 
     def _takes_frame(self) -> bool:
-        """Whether to handle a frame that is no message; a flood of them ends the connection."""
+        """Whether to handle a frame that carries no message; a flood of them ends the connection."""
         if self._more_frames.take(self.loop.time()):
             return True
         if not self.transport.is_closing():

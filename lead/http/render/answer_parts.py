@@ -41,7 +41,7 @@ def prompt_progress(progress: ReadProgress) -> dict[str, Any]:
 
 
 def timings_of_prompt(progress: ReadProgress) -> dict[str, Any]:
-    """`timings` while there is no token yet."""
+    """`timings` before the first token."""
     n_cached = min(progress.n_cached, progress.n_processed)
     return timings(AnswerStats(progress.n_processed, n_cached, prompt_seconds=progress.seconds))
 
@@ -132,7 +132,7 @@ class TextLogprobs:
         self._n_characters = 0
 
     def add(self, tokens: Sequence[TextToken]) -> dict[str, Any] | None:
-        """Of the next tokens; None if none were requested."""
+        """Those of the next tokens; None if none were requested."""
         logprobs: dict[str, list[Any]] = {
             "tokens": [],
             "token_logprobs": [],

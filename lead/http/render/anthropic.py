@@ -7,7 +7,7 @@ from pydantic_core import from_json
 
 from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
 from lead.generation.answer_stats import AnswerStats
-from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate
+from lead.http.answers import AnswerEnd, AnswerRenderer, AnswerUpdate, WholeAnswer
 from lead.http.error_responses import error_body
 from lead.http.generation_request import GenerationRequest
 from lead.http.sse import JsonObject, SseEvent
@@ -45,7 +45,7 @@ class AnthropicRenderer(AnswerRenderer):
         message = error_body(error)["error"]["message"]
         yield {"type": "error", "error": {"type": "api_error", "message": message}}
 
-    def whole(self, answers: list[Answer]) -> JsonObject:
+    def whole(self, answers: list[WholeAnswer]) -> JsonObject:
         (answer,) = answers
         content = {
             "content": _content(answer.message),

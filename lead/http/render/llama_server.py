@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lead.generation.assembler import TextToken
-from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate, ReadProgress
+from lead.http.answers import AnswerEnd, AnswerRenderer, AnswerUpdate, ReadProgress, WholeAnswer
 from lead.http.generation_request import GenerationRequest
 from lead.http.render.answer_parts import (
     generation_settings,
@@ -58,7 +58,7 @@ class LlamaServerRenderer(AnswerRenderer):
             has_new_line = self._streamed[update.index].has_new_line
             yield self._last(update.index, update.end, streamed=True, has_new_line=has_new_line)
 
-    def whole(self, answers: list[Answer]) -> Any:
+    def whole(self, answers: list[WholeAnswer]) -> Any:
         """One object for one prompt, a list of them for several."""
         results = [self._whole(index, answer) for index, answer in enumerate(answers)]
         return results[0] if len(results) == 1 else results
@@ -101,7 +101,7 @@ class LlamaServerRenderer(AnswerRenderer):
         entries = token_probabilities(tokens, self._services.vocabulary, filtered=options.filtered)
         return {"completion_probabilities": entries}
 
-    def _whole(self, index: int, answer: Answer) -> JsonObject:
+    def _whole(self, index: int, answer: WholeAnswer) -> JsonObject:
         content = {
             "content": answer.text,
             "tokens": _ids(answer.tokens) if self._return_tokens else [],

@@ -11,7 +11,7 @@ from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCa
 from lead.engine.commands import OWN_SOURCES
 from lead.generation.answer_stats import SourceStats
 from lead.generation.assembler import TextToken
-from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate
+from lead.http.answers import AnswerEnd, AnswerRenderer, AnswerUpdate, WholeAnswer
 from lead.http.generation_request import ChatRequest, GenerationRequest
 from lead.http.render.answer_parts import (
     TextLogprobs,
@@ -82,7 +82,7 @@ class _OpenAIRenderer(AnswerRenderer):
             }
         yield "[DONE]"
 
-    def whole(self, answers: list[Answer]) -> Body:
+    def whole(self, answers: list[WholeAnswer]) -> Body:
         ends = [answer.end for answer in answers]
         whole = self._frame | {
             "choices": [
@@ -124,12 +124,12 @@ class _OpenAIRenderer(AnswerRenderer):
         """The body of a chunk."""
 
     @abstractmethod
-    def _whole_body(self, index: int, answer: Answer) -> Body:
+    def _whole_body(self, index: int, answer: WholeAnswer) -> Body:
         """The body of a whole answer."""
 
     @abstractmethod
     def _logprobs(self, index: int, tokens: Sequence[TextToken]) -> Body | None:
-        """Of the next tokens of an answer; None where none were asked for."""
+        """Log-probabilities of the next tokens of an answer; None if none were requested."""
 
 
 class ChatRenderer(_OpenAIRenderer):
@@ -142,7 +142,7 @@ class ChatRenderer(_OpenAIRenderer):
         super().__init__(body, request, services, {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": kind})
         self._verbose = services.settings.log_level == "debug" if body.verbose is None else body.verbose
 
-    def whole(self, answers: list[Answer]) -> Body:
+    def whole(self, answers: list[WholeAnswer]) -> Body:
         whole = super().whole(answers)
         if self._verbose:
             whole["__verbose"] = {
@@ -157,7 +157,7 @@ class ChatRenderer(_OpenAIRenderer):
     def _delta_body(self, delta: Delta) -> Body:
         return {"delta": _delta(delta)}
 
-    def _whole_body(self, index: int, answer: Answer) -> Body:
+    def _whole_body(self, index: int, answer: WholeAnswer) -> Body:
         del index
         return {"message": _message(answer.message)}
 
@@ -183,7 +183,7 @@ class CompletionRenderer(_OpenAIRenderer):
         assert isinstance(delta, Content)  # nothing is parsed
         return {"text": delta.text}
 
-    def _whole_body(self, index: int, answer: Answer) -> Body:
+    def _whole_body(self, index: int, answer: WholeAnswer) -> Body:
         prompt = self._request.prompts[index]
         return {"text": (self._services.vocabulary.detokenize(prompt) if self._echo else "") + answer.text}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from lead.chat.deltas import Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
 from lead.chat.responses_request import ResponsesRequest
-from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate
+from lead.http.answers import AnswerEnd, AnswerRenderer, AnswerUpdate, WholeAnswer
 from lead.http.error_responses import error_body
 from lead.http.generation_request import GenerationRequest
 from lead.http.sse import JsonObject, SseEvent
@@ -29,7 +29,7 @@ class ResponsesRenderer(AnswerRenderer):
     def error(self, error: Exception) -> Iterator[SseEvent]:
         yield from self._numbered(self._failure(error_body(error)["error"]))
 
-    def whole(self, answers: list[Answer]) -> JsonObject:
+    def whole(self, answers: list[WholeAnswer]) -> JsonObject:
         (answer,) = answers
         for delta in answer.deltas:
             for _ in self._items.push(delta):

@@ -11,7 +11,7 @@ from typing import Any
 from lead.chat import output_format
 from lead.chat.output_format import ParserConfig, unfinished_marker
 from lead.chat.request_parts import ChatMessage
-from lead.chat.template import ChatTemplate, Conversation
+from lead.chat.template import ChatTemplate, TemplateInput
 
 _FOLDER = Path(__file__).parent / "corpus"
 HELLO = {"role": "user", "content": "Hello"}
@@ -62,7 +62,7 @@ class Case:
     def prompt(self):
         chat = template(self.template)
         tools = [tool(name) for name in sorted(self._names())] if self.tools else []
-        return chat.render(Conversation([ChatMessage(**HELLO)], tools, variables=self.variables))
+        return chat.render(TemplateInput([ChatMessage(**HELLO)], tools, variables=self.variables))
 
     def config(self):
         """As lead/http configures the parser."""

@@ -1,3 +1,4 @@
+import itertools
 import json
 
 import pytest
@@ -66,18 +67,13 @@ def test_free_text_has_no_grammar(grammar):
     assert grammar(tools(), output_format.HERMES) is None
 
 
-@pytest.mark.parametrize(
-    "constraint",
-    [tools(schema=schema, must_call=must_call) for schema in (None, SCHEMA) for must_call in (True, False)],
-)
-@pytest.mark.parametrize("reasoning", [None, THINK, TURN])
-@pytest.mark.parametrize("tool_format", FORMATS, ids=lambda each: each.name)
-def test_every_constraint_makes_a_grammar_that_may_run(
-    vocabulary, grammar, tool_format, constraint, reasoning
-):
-    text = grammar(constraint, tool_format, reasoning)
-    if text is not None:
-        check_grammar(text, vocabulary, "tools")
+def test_every_constraint_makes_a_grammar_that_may_run(vocabulary, grammar):
+    for tool_format, reasoning, schema, must_call in itertools.product(
+        FORMATS, (None, THINK, TURN), (None, SCHEMA), (True, False)
+    ):
+        text = grammar(tools(schema=schema, must_call=must_call), tool_format, reasoning)
+        if text is not None:
+            check_grammar(text, vocabulary, "tools")
 
 
 @pytest.mark.parametrize("tool_format", FORMATS, ids=lambda each: each.name)

@@ -2,7 +2,7 @@ import pytest
 
 from lead.chat.control_texts import ControlTexts, render_prompt
 from lead.chat.request_parts import ChatMessage
-from lead.chat.template import ChatTemplate, Conversation
+from lead.chat.template import ChatTemplate, TemplateInput
 from shared.errors import RequestError
 from shared.llama.special_tokens import SpecialToken, SpecialTokens
 
@@ -22,7 +22,7 @@ TOOL = {"type": "function", "function": {"name": "f", "description": "<|end|>", 
 
 def read(source, *messages, **fields):
     """The prompt as text and control tokens, and whether all texts of clients in it are known."""
-    conversation = Conversation([ChatMessage(**message) for message in messages], **fields)
+    conversation = TemplateInput([ChatMessage(**message) for message in messages], **fields)
     prompt = render_prompt(ChatTemplate(source, "", ""), conversation, TEXTS)
     return SPECIAL.split(prompt.text, control=True, breaks=prompt.breaks), prompt.known
 

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF001 - DeepSeek writes its marks with full-width bars
 import json
 
 import pytest
@@ -30,7 +29,7 @@ def calls(message):
     return [(call.name, json.loads(call.arguments)) for call in message.calls]
 
 
-CALLS = {
+CALLS = {  # other ways of writing them than the grammar has; see also the corpus
     "hermes": (
         output_format.HERMES,
         f'<tool_call>\n{{"name": "add", "arguments": {ARGUMENTS}}}\n</tool_call>',
@@ -50,22 +49,6 @@ CALLS = {
     ),
     "llama, marked": (output_format.LLAMA, f'<|python_tag|>{{"name": "add", "parameters": {ARGUMENTS}}}'),
     "llama, a program": (output_format.LLAMA, '<|python_tag|>add.call(a=1, b="}]")'),
-    "mistral": (output_format.MISTRAL, f'[TOOL_CALLS][{{"name": "add", "arguments": {ARGUMENTS}}}]'),
-    "mistral, named": (output_format.MISTRAL_NAMED, f"[TOOL_CALLS]add[ARGS]{ARGUMENTS}"),
-    "deepseek r1": (
-        output_format.DEEPSEEK_FENCED,
-        (
-            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n"
-            f"{ARGUMENTS}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
-        ),
-    ),
-    "deepseek 3.1": (
-        output_format.DEEPSEEK,
-        (
-            f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{ARGUMENTS}<｜tool▁call▁end｜>"
-            "<｜tool▁calls▁end｜>"
-        ),
-    ),
     "command-r": (
         output_format.COMMAND_R,
         (
@@ -73,11 +56,6 @@ CALLS = {
             "<|END_ACTION|>"
         ),
     ),
-    "command-r-plus": (
-        output_format.COMMAND_R_PLUS,
-        f'Action: ```json\n[{{"tool_name": "add", "parameters": {ARGUMENTS}}}]```',
-    ),
-    "function tag": (output_format.FUNCTION_TAG, f"<function=add>{ARGUMENTS}</function>"),
     "kimi": (
         output_format.KIMI,
         (
@@ -85,25 +63,12 @@ CALLS = {
             f"{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>"
         ),
     ),
-    "gpt-oss": (
-        output_format.GPT_OSS,
-        f"<|channel|>commentary to=functions.add <|constrain|>json<|message|>{ARGUMENTS}<|call|>",
-    ),
-    "phi": (
-        output_format.GRANITE,
-        f'<|tool_call|>[{{"name": "add", "arguments": {ARGUMENTS}}}]<|/tool_call|>',
-    ),
-    "toolcall": (
-        output_format.TOOLCALL,
-        f'<TOOLCALL>[{{"name": "add", "arguments": {ARGUMENTS}}}]</TOOLCALL>',
-    ),
-    "generic": (output_format.GENERIC, f'{{"tool_calls": [{{"name": "add", "arguments": {ARGUMENTS}}}]}}'),
 }
 
 
 @pytest.mark.parametrize("size", [1, 3, None])
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_in_every_format_is_parsed(name, size):
+def test_a_call_is_parsed_however_the_format_lets_it_be_written(name, size):
     own, text = CALLS[name]
     message = read(text, size, tool_format=own, tools=TOOLS)
     assert (calls(message), message.content) == ([ADD], "")

@@ -3,7 +3,7 @@ import pytest
 from lead.chat import jinja
 from lead.chat.jinja import CHATML
 from lead.chat.request_parts import ChatMessage
-from lead.chat.template import ChatTemplate, Conversation
+from lead.chat.template import ChatTemplate, TemplateInput
 from shared.errors import ConfigError, RequestError
 
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -26,7 +26,7 @@ THINKS = TURNS + "{% if add_generation_prompt and enable_thinking is not false %
 
 def render(source, messages=HELLO, tool_use=None, **fields):
     template = ChatTemplate(source, "<s>", "</s>", tool_use)
-    return template.render(Conversation([ChatMessage(**message) for message in messages], **fields))
+    return template.render(TemplateInput([ChatMessage(**message) for message in messages], **fields))
 
 
 def test_a_conversation_ends_where_the_answer_begins():

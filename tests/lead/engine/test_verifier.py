@@ -12,7 +12,7 @@ from lead.engine.speculation.drafts import DraftChain
 from lead.engine.verifier import VerifiedTokens, Verifier, verify
 from shared.errors import PendingAnswerError, RequestError
 from shared.llama.memory_traits import PLAIN
-from shared.sampling.grammar_waits import NoWait
+from shared.sampling.constrained import NoWait
 from shared.slot_cache import SlotCache
 from tests.fakes import END_TOKENS, N_VOCAB
 
@@ -40,12 +40,12 @@ class Choosing:
         self.accepted.append(token)
 
 
-class Patience:
+class TimeBudget:
     def __init__(self):
-        self.granted = []
+        self.values = []
 
-    def grant(self, seconds):
-        self.granted.append(seconds)
+    def set(self, seconds):
+        self.values.append(seconds)
 
 
 def slot_of(sampler, index=0):
@@ -106,25 +106,25 @@ def test_no_memory_for_a_choice_ends_the_engine_and_not_the_sequence():
 
 
 def test_a_step_waits_in_proportion_to_its_own_time_and_gives_each_choice_an_equal_part():
-    patience = Patience()
-    verifier = Verifier(END_TOKENS, patience)
+    budget = TimeBudget()
+    verifier = Verifier(END_TOKENS, budget)
     verifier.begin_step()
     waiting = Choosing()
     waiting.is_ready = False
     slots = [begin(waiting, verifier, index=i)[0] for i in range(2)]
     list(verifier.end_step(slots, 0.08))
-    assert patience.granted == [0.0, 0.01, 0.01]
+    assert budget.values == [0.0, 0.01, 0.01]
 
 
 def test_where_others_run_what_waits_is_only_looked_at():
-    patience = Patience()
-    verifier = Verifier(END_TOKENS, patience)
+    budget = TimeBudget()
+    verifier = Verifier(END_TOKENS, budget)
     waiting = Choosing()
     waiting.is_ready = False
     slot, _ = begin(waiting, verifier)
     list(verifier.go_on([slot, slot_of(Choosing(), 1)]))
     list(verifier.go_on([slot]))
-    assert patience.granted[0] == 0.0 < patience.granted[1]
+    assert budget.values[0] == 0.0 < budget.values[1]
 
 
 def test_one_is_committed_before_the_next_is_looked_at():

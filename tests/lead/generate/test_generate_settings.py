@@ -20,6 +20,7 @@ def stdin(monkeypatch, data):
 @pytest.mark.parametrize("option", ["-i", "-p", "--prompt"])
 def test_a_prompt_is_given_as_in_other_programs(option):
     assert settings(option, "Once upon a time").read_prompt() == "Once upon a time"
+    assert settings().read_prompt() == ""  # the model begins
 
 
 @pytest.mark.parametrize("arguments", [("-i", "-"), ("--prompt=-",), ("-f", "-"), ("--file", "-")])
@@ -32,10 +33,6 @@ def test_a_prompt_can_come_from_a_file(tmp_path):
     path = tmp_path / "prompt.txt"
     path.write_text("Once\n")
     assert settings("--file", str(path)).read_prompt() == "Once\n"
-
-
-def test_without_a_prompt_the_model_begins():
-    assert settings().read_prompt() == ""
 
 
 def test_a_missing_file_is_an_error(tmp_path):
@@ -59,9 +56,6 @@ def test_options_of_the_lead_apply():
     given = settings("-n", "7", "--temp", "0", "--seed", "3", "--back", "builtin", "-t", "2")
     assert (given.sampling.n_predict, given.sampling.temperature, given.sampling.seed) == (7, 0, 3)
     assert (given.own_back.is_wanted, given.n_threads) == (True, 2)
-
-
-def test_a_text_has_256_tokens_by_default():
     assert settings().sampling.n_predict == 256
 
 

@@ -69,15 +69,6 @@ async def test_each_of_several_prompts_gets_the_prediction(lead, client):
 
 
 @BOTH
-async def test_a_prediction_changes_nothing_in_the_answer(lead, client, url, ask):
-    lead.will_say("a b c")
-    ask = ask | {"seed": 1}
-    plain = (await client.post(url, json=ask)).json()
-    predicted = (await client.post(url, json=ask | predict("a b"))).json()
-    assert predicted["choices"] == plain["choices"]
-
-
-@BOTH
 @pytest.mark.parametrize(
     "prediction",
     [

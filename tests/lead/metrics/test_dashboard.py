@@ -39,18 +39,13 @@ def exposed(lead):
     }
 
 
-@pytest.mark.parametrize("query", QUERIES + VARIABLES[1:])
-def test_every_metric_of_a_query_is_exposed(exposed, query):
-    names = set(re.findall(r"llama(?:cpp|_duo):\w+", query))
-    assert names
-    assert names - exposed.keys() == set()
-
-
-@pytest.mark.parametrize("query", [query for query in QUERIES if "sum by" in query or "max by" in query])
-def test_every_label_of_a_query_is_exposed(exposed, query):
-    (label,) = re.findall(r"by \((\w+)\)", query)
-    (name,) = re.findall(r"llama(?:cpp|_duo):\w+", query)
-    assert label in exposed[name]
+def test_every_metric_and_label_of_a_query_is_exposed(exposed):
+    for query in QUERIES + VARIABLES[1:]:
+        names = set(re.findall(r"llama(?:cpp|_duo):\w+", query))
+        assert names, query
+        assert names - exposed.keys() == set(), query
+        for label in re.findall(r"(?:sum|max) by \((\w+)\)", query):
+            assert label in exposed[names.pop()], query
 
 
 def test_prometheus_is_told_where_a_lead_listens():

@@ -14,8 +14,3 @@ def test_the_interval_is_wilsons():
 @pytest.mark.parametrize(("n_right", "low", "high"), [(0, 0.0, 0.2), (16, 0.8, 1.0)])
 def test_it_stays_within_zero_and_one(n_right, low, high):
     assert AcceptanceRate(n_right, 16).interval() == pytest.approx((low, high), abs=0.01)
-
-
-def test_more_positions_make_it_narrower():
-    widths = [high - low for low, high in (AcceptanceRate(n // 2, n).interval() for n in (20, 80, 320))]
-    assert widths[0] > 1.8 * widths[1] > 1.8 * 1.8 * widths[2]

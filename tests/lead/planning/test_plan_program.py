@@ -14,7 +14,6 @@ from shared import cpus
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
-from tests.shared.models.conftest import checkpoint, conversion_cache, tokenizer  # noqa: F401 - fixtures
 from tests.tiny_eagle import write_tiny_eagle
 
 SMALL = ("--threads", "1", "--ctx-size", "1024")
@@ -42,7 +41,7 @@ def run(monkeypatch, capsys):
     """Runs `lead plan` with arguments; returns what it prints."""
     monkeypatch.setattr("lead.planning.arrangements._N_TOKENS", 64)
     monkeypatch.setattr("lead.planning.arrangements._N_SEEDS", 1)
-    monkeypatch.setattr(plan_program, "_LEAST_BESIDE_S", 0.1)
+    monkeypatch.setattr(plan_program, "_LEAST_TOGETHER_S", 0.1)
 
     def run(*arguments):
         monkeypatch.setattr("sys.argv", ["lead", "plan", *map(str, arguments), *SMALL])

@@ -14,7 +14,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from back.dial import RefusedError
-from back.link import Link
+from back.link import LeadLink
 from lead.server import listening
 from lead.server import server as module
 from lead.server.listening import listen
@@ -44,7 +44,7 @@ async def join(lead, url, tls=None):
     """Let a back join the lead at `url`, and leave."""
     joined = asyncio.Event()
     lead.backs._on_change = lambda _: joined.set()
-    running = asyncio.ensure_future(Link(url, hello(lead), random.Random(1), tls=tls).run(IdleBack()))
+    running = asyncio.ensure_future(LeadLink(url, hello(lead), random.Random(1), tls=tls).run(IdleBack()))
     async with asyncio.timeout(60):
         await joined.wait()
     running.cancel()
@@ -165,7 +165,7 @@ async def test_tls_is_served_to_backs_and_clients(lead, serve, tmp_path):
     url = f"wss://127.0.0.1:{port}/v1/speculation"
     await join(lead, url, pinning(made.chain))
     with pytest.raises(RefusedError, match=r"is not trusted: .* --ca-file"):
-        await Link(url, hello(lead), random.Random(1), tls=trusting(None)).run(IdleBack())
+        await LeadLink(url, hello(lead), random.Random(1), tls=trusting(None)).run(IdleBack())
 
 
 async def test_a_tls_handshake_that_does_not_come_is_not_waited_for(serve, tmp_path):

@@ -51,7 +51,7 @@ class DrafterHarness:
 
     def step(self):
         """The drafts that grew, as if there were no confidences."""
-        grown = [self.drafter.draft(update.sequence) for update in self.drafter.step()]
+        grown = [sequence.draft() for sequence in self.drafter.step()]
         return [draft.model_copy(update={"confidences": None}) for draft in grown]
 
     def drain(self):

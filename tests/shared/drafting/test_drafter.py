@@ -8,18 +8,12 @@ import pytest
 from shared.drafting import drafter as drafter_module
 from shared.errors import PendingAnswerError, RequestError
 from shared.prompt_cache import PromptCacheSize
-from shared.protocol import Draft, Extend, Open, Tune
+from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import GREEDY, N_VOCAB, SlowGrammar, ToyGrammar, plain_run, submit, toy_sampler
 from tests.shared.drafting.drafting import LONG, SAMPLED, TEXT, DrafterHarness, drafting
 
 # Drafting
-
-
-def test_a_drafter_without_sequences_is_idle():
-    harness = DrafterHarness()
-    assert harness.drafter.idle
-    assert harness.step() == []
 
 
 def test_each_step_adds_one_token_to_a_draft():
@@ -97,6 +91,19 @@ def test_repeated_extends_change_nothing():
     assert harness.last_draft() == Draft(sequence="s", base=4, tokens=TEXT[4:8])
 
 
+def test_a_lead_cannot_touch_the_sequences_of_another():
+    harness = drafting()
+    before = harness.drafter.draft("s")
+    for message in (
+        Open(sequence="s", sampling=GREEDY, tokens=[1]),
+        Extend(sequence="s", start=2, tokens=[1]),
+        Close(sequence="s", reason="ended"),
+    ):
+        harness.drafter.handle(message, group=1)
+    harness.drafter.reset(group=1)
+    assert harness.drafter.draft("s") == before
+
+
 def test_a_text_that_never_ends_is_not_followed(monkeypatch, caplog):
     monkeypatch.setattr(drafter_module, "_MAX_COMMITTED", 8)
     harness = DrafterHarness()
@@ -135,13 +142,6 @@ def test_a_prompt_with_unknown_tokens_is_not_drafted_for(token):
 def test_drafting_stops_at_an_unknown_token():
     harness = drafting()
     harness.extend(2, [N_VOCAB])
-    assert harness.drafter.idle
-
-
-def test_messages_about_an_unknown_sequence_are_ignored():
-    harness = DrafterHarness()
-    harness.extend(2, [1], sequence="unknown")
-    harness.close("unknown")
     assert harness.drafter.idle
 
 

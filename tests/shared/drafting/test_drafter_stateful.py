@@ -111,8 +111,8 @@ class DrafterMachine(RuleBasedStateMachine):
     @rule(n=st.integers(1, 9))
     def step(self, n):
         for _ in range(n):
-            for growth in self.harness.drafter.step():
-                self.check(self.harness.drafter.draft(growth.sequence))
+            for sequence in self.harness.drafter.step():
+                self.check(sequence.draft())
 
     def check(self, draft):
         committed = self.committed[draft.sequence]
@@ -159,6 +159,13 @@ class StoringDrafterMachine(DrafterMachine):
     """Texts of ended sequences are stored and come back, a part in each step."""
 
     options: ClassVar = {"n_window": 60, "prompt_cache": PromptCacheSize(150, 1, n_part=10)}
+
+    def __init__(self):
+        super().__init__()
+        for own in (0, 1, 0):  # the first two are stored
+            self.open(random.Random(own), 45, own, 0, 0)
+            self.step(9)
+            self.close(random.Random(0))
 
 
 TestDrafterMachine = DrafterMachine.TestCase

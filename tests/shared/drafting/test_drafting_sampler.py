@@ -5,12 +5,12 @@ from shared.drafting.drafting_sampler import drafting_sampler
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft
 from shared.sampling.parameters import SamplingParameters
-from shared.sampling.remote_grammar import GrammarServer, Patience
+from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 
 
 @pytest.fixture(scope="module")
 def grammars():
-    server = GrammarServer(builtin_draft(), Patience())
+    server = GrammarServer(builtin_draft(), TimeBudget())
     yield server
     server.close()
 

@@ -1,95 +1,85 @@
-"""The pace of messages: what the lead may wait for goes at once, the rest together, and nothing is lost."""
+"""When drafts are sent: what the lead may wait for at once, the rest together, and nothing is lost."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.drafting.send_scheduler import DraftUpdate, SendScheduler
+from shared.drafting.drafter_options import DrafterOptions
+from shared.drafting.send_scheduler import SendScheduler
+from shared.drafting.sequence_state import DraftPath, SequenceState
+from shared.llama.memory_traits import PLAIN
+from shared.slot_cache import SlotCache
+from tests.fakes import GREEDY, toy_sampler
 
-URGENT, SOON, QUIET = DraftUpdate("s", "immediate"), DraftUpdate("s", "soon"), DraftUpdate("s", "batched")
-
-
-def paced(interval=5.0):
-    """A pace that has just sent something."""
-    pace = SendScheduler(interval, 1.5)
-    assert pace.due([QUIET], 0.0, idle=False) == ["s"]
-    return pace
+URGENCIES = ("immediate", "soon", "batched")
 
 
-def test_the_first_growth_is_sent_at_once():
-    assert SendScheduler(5, 1.5).due([QUIET], 0.0, idle=False) == ["s"]
+class Sending:
+    """A scheduler and three sequences; `due` gives the names of those that are sent after they grew."""
+
+    def __init__(self):
+        self.scheduler = SendScheduler(5.0, 1.5)
+        self.sequences = {}
+        for name in "stu":
+            path = DraftPath(SlotCache(0, PLAIN), toy_sampler(GREEDY, [1]), 1)
+            self.sequences[name] = SequenceState(name, GREEDY, [1], path, DrafterOptions(3, 100, 4))
+
+    def due(self, now, *, idle=False, **grown):
+        for name, urgency in grown.items():
+            self.sequences[name].unsent = urgency
+        return names(self.scheduler.due(self.sequences.values(), now, idle=idle))
+
+    def flush(self, now):
+        return names(self.scheduler.flush(self.sequences.values(), now))
 
 
-def test_what_is_urgent_is_sent_at_once_each_time():
-    pace = paced()
-    assert [pace.due([URGENT], 1.0, idle=False) for _ in range(3)] == [["s"]] * 3
+def names(sequences):
+    return "".join(sequence.id for sequence in sequences)
+
+
+def sending():
+    """One that has just sent something."""
+    harness = Sending()
+    assert harness.due(0.0, s="batched") == "s"
+    return harness
+
+
+def test_what_is_immediate_is_sent_at_once_each_time():
+    harness = sending()
+    assert [harness.due(1.0, s="immediate") for _ in range(3)] == ["s"] * 3
 
 
 def test_what_the_lead_may_wait_for_is_sent_a_little_after_the_last_message():
-    pace = paced()
-    assert [pace.due([SOON], time, idle=False) for time in (1.0, 1.4, 1.5, 2.9, 3.0)] == [
-        [],
-        [],
-        ["s"],
-        [],
-        ["s"],
-    ]
+    harness = sending()
+    assert [harness.due(now, s="soon") for now in (1.0, 1.4, 1.5, 2.9, 3.0)] == ["", "", "s", "", "s"]
 
 
-def test_what_is_complete_stays_urgent_when_a_branch_grows():
-    pace = paced()
-    assert pace.due([URGENT, QUIET], 1.0, idle=False) == ["s"]
+def test_the_rest_is_sent_once_in_an_interval():
+    harness = sending()
+    assert [now for now in range(1, 21) if harness.due(now, s="batched")] == [5, 10, 15, 20]
 
 
-def test_what_is_not_urgent_is_sent_once_in_an_interval():
-    pace = paced()
-    sent = [time for time in range(1, 21) if pace.due([QUIET], time, idle=False)]
-    assert sent == [5, 10, 15, 20]
+def test_what_waits_is_sent_in_time_though_nothing_grows_and_before_a_rest():
+    harness = sending()
+    assert harness.due(1.0, s="batched") == ""
+    assert harness.due(5.0) == "s"
+    assert harness.due(6.0, s="batched") == ""
+    assert harness.due(6.1, idle=True) == "s"
 
 
-def test_what_waits_is_sent_in_time_though_nothing_grows():
-    pace = paced()
-    assert pace.due([QUIET], 1.0, idle=False) == []
-    assert pace.due([], 5.0, idle=False) == ["s"]
+def test_an_immediate_draft_does_not_take_others_with_it():
+    harness = sending()
+    assert harness.due(1.0, s="batched", t="immediate") == "t"
+    assert [harness.flush(1.1), harness.flush(1.1)] == ["s", ""]
 
 
-def test_what_waits_is_sent_before_a_rest():
-    pace = paced()
-    pace.due([QUIET], 1.0, idle=False)
-    assert pace.due([], 1.1, idle=True) == ["s"]
-
-
-def test_what_was_sent_as_urgent_waits_no_more():
-    pace = paced()
-    pace.due([QUIET], 1.0, idle=False)
-    pace.due([URGENT], 2.0, idle=False)
-    assert pace.due([], 2.1, idle=True) == []
-
-
-def test_an_urgent_draft_does_not_take_others_with_it():
-    pace = paced()
-    assert pace.due([QUIET, DraftUpdate("t", "immediate")], 1.0, idle=False) == ["t"]
-    assert pace.flush(1.1) == ["s"]
-
-
-def test_a_draft_that_grew_twice_in_a_step_is_sent_once():
-    assert paced().due([URGENT, QUIET, URGENT], 1.0, idle=False) == ["s"]
-
-
-def test_after_a_flush_nothing_waits():
-    pace = paced()
-    pace.due([QUIET], 1.0, idle=False)
-    assert pace.flush(1.0) == ["s"]
-    assert pace.flush(1.0) == []
-
-
-growths = st.lists(st.builds(DraftUpdate, st.sampled_from("stu"), st.booleans()), max_size=4)
+growths = st.dictionaries(st.sampled_from("stu"), st.sampled_from(URGENCIES))
 
 
 @given(st.lists(st.tuples(growths, st.floats(0, 3)), max_size=20))
 def test_each_draft_is_sent_after_it_grew_for_the_last_time(steps):
-    pace, now, unsent = SendScheduler(5.0, 1.5), 0.0, set()
+    harness, now, unsent = Sending(), 0.0, set()
     for grown, seconds in steps:
         now += seconds
-        unsent |= {growth.sequence for growth in grown}
-        unsent -= set(pace.due(grown, now, idle=False))
-    assert set(pace.due([], now, idle=True)) == unsent
+        unsent |= grown.keys()
+        unsent -= set(harness.due(now, **grown))
+    assert set(harness.due(now, idle=True)) == unsent

@@ -1,3 +1,5 @@
+"""The batch of a step: each path that drafts gets a token, prompts share the rest."""
+
 import pytest
 
 from shared.drafting.drafter_options import DrafterOptions

@@ -43,7 +43,7 @@ def chosen(text, sampling=WARM, n=1):
 
 
 def test_branches_begin_at_the_most_probable_runners_up():
-    harness = branching(n_branches=2, n_beside_main=0)
+    harness = branching(n_branches=2, n_with_main=0)
     worth, reach = {}, 1.0
     for place, each in enumerate(
         state(harness).main.drafted[:-1]
@@ -69,6 +69,31 @@ def test_no_branches_are_drafted_if_they_are_disabled():
 def test_the_length_of_a_branch_is_limited():
     harness = branching(n_branch_tokens=3, n_ahead=16)
     assert max(len(tokens) for _, tokens in branches(harness)) == 3
+
+
+def test_a_branch_stays_within_n_ahead():
+    harness = branching(n_ahead=4)
+    assert branches(harness)
+    assert all(place + len(tokens) <= 4 for place, tokens in branches(harness))
+
+
+def test_no_branch_continues_after_an_end_token():
+    for seed in range(20):
+        sampling = WARM.model_copy(update={"seed": seed, "ignore_eos": False})
+        harness = branching(sampling=sampling, n_ahead=12)
+        assert all(END_TOKENS.isdisjoint(tokens[:-1]) for _, tokens in branches(harness))
+
+
+def test_branches_do_not_exceed_the_window():
+    longest = 0
+    for seed in range(20):
+        harness = DrafterHarness(n_branches=3, n_ahead=16, n_window=6)
+        harness.tune(16, min_confidence=0.3)
+        harness.open(tokens=PROMPT, sampling=WARM.model_copy(update={"seed": seed, "temperature": 0.3}))
+        harness.drain()
+        assert max(map(len, harness.model.slots)) <= 6
+        longest = max([longest, *(len(each.cache) for each in state(harness).branches)])
+    assert longest == 6
 
 
 def test_an_improbable_runner_up_gets_no_branch():
@@ -105,7 +130,7 @@ def test_one_branch_token_is_decoded_beside_a_main_path_that_is_long_enough():
 
 
 def test_all_branches_are_decoded_together_once_the_main_path_is_complete():
-    assert branching(n_beside_main=0).model.steps[:8] == [[2], [1], [1], [1], [1], [1], [1, 1, 1], [1, 1, 1]]
+    assert branching(n_with_main=0).model.steps[:8] == [[2], [1], [1], [1], [1], [1], [1, 1, 1], [1, 1, 1]]
 
 
 def test_no_branch_is_decoded_while_the_main_path_of_another_sequence_is_short():
@@ -169,6 +194,16 @@ def test_all_branches_are_dropped_if_none_begins_with_the_committed_token():
     harness.extend(2, [*main.tokens[:place], other])
     assert branches(harness) == []
     assert harness.drafter.draft("s") is None
+
+
+def test_a_branch_that_begins_elsewhere_does_not_become_the_draft():
+    harness = branching(n_branches=8)
+    main = state(harness).main
+    first = {tokens[0] for place, tokens in branches(harness) if place == 0} | {main.tokens[0]}
+    token = next(tokens[0] for place, tokens in branches(harness) if place and tokens[0] not in first)
+    harness.extend(2, [token])
+    assert harness.drafter.draft("s") is None
+    harness.drafter.check_integrity()
 
 
 def test_branches_that_begin_before_the_committed_end_are_dropped():
@@ -238,9 +273,18 @@ def test_drafts_are_urgent_until_the_lead_has_enough_to_verify_and_when_the_main
     harness.open(tokens=PROMPT, sampling=WARM)
     urgencies = []
     while len(state(harness).main.drafted) < 8:
-        urgencies += {update.urgency for update in harness.drafter.step()} - {"batched"} or {"batched"}
+        harness.drafter.step()
+        urgencies.append(state(harness).unsent)
+        state(harness).unsent = None
     assert urgencies == ["soon"] * 3 + ["immediate"] + ["batched"] * 3 + ["immediate"]
-    assert {growth.urgency for growth in harness.drafter.step()} <= {"later"}
+
+
+def test_what_is_complete_stays_urgent_when_a_branch_grows():
+    harness = DrafterHarness(n_branches=1, n_ahead=4)
+    harness.open(tokens=PROMPT, sampling=WARM)
+    harness.drain()
+    assert state(harness).branches
+    assert state(harness).unsent == "immediate"
 
 
 # Windows and the KV cache

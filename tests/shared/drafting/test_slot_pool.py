@@ -13,9 +13,11 @@ LONG, OTHER = [1] * 40, [2] * 40
 class Pool(SlotPool):
     """With a model in which its tokens are decoded by hand."""
 
-    def __init__(self, n_sequences=2, n_slots=4, n_stored=0):
+    def __init__(self, n_sequences=2, n_slots=4, n_stored=0, n_part=0):
         self.model = FakeTarget(n_slots)
-        super().__init__(self.model, n_sequences, n_slots, prompt_cache=PromptCacheSize(n_stored, 1))
+        super().__init__(
+            self.model, n_sequences, n_slots, prompt_cache=PromptCacheSize(n_stored, 1, n_part=n_part)
+        )
 
     def read(self, tokens):
         """The slot of a sequence that has these tokens."""
@@ -110,3 +112,15 @@ def test_without_room_texts_stay_in_their_slots():
     pool = Pool()
     pool.end(LONG, OTHER)
     assert sum(map(len, pool.model.slots)) == 80
+
+
+def test_what_is_being_loaded_ends_with_the_sequence():
+    pool = Pool(n_stored=500, n_part=15)
+    pool.end(LONG, OTHER)
+    for _ in range(4):
+        pool.trim_all()
+    slot = pool.take([*LONG, 5])
+    assert len(slot) == 15
+    pool.give_back(slot)
+    pool.trim_all()
+    assert slot.tokens == LONG[:15]

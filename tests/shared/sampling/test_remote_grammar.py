@@ -1,4 +1,4 @@
-"""Grammars in another process: the same answers, and no cost beyond the patience of whoever asks."""
+"""Grammars in another process: the same answers, and nobody waits longer than the budget."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from shared.errors import PendingAnswerError, RequestError
 from shared.models.builtin import builtin_target
 from shared.sampling import remote_grammar
 from shared.sampling.grammar import FollowedGrammar, GrammarMatcher
-from shared.sampling.remote_grammar import GrammarServer, Patience
+from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 
 HEADER = '%llguidance {"no_forcing": true}\n'
 NUMBERS = HEADER + 'start: /[0-9]+/ "." /[0-9]+/ "!"\n'
@@ -21,30 +21,30 @@ ENDLESS = 60.0
 
 
 @pytest.fixture(scope="module")
-def patience():
-    return Patience()
+def budget():
+    return TimeBudget()
 
 
 @pytest.fixture(scope="module")
-def server(patience):
-    server = GrammarServer(builtin_target(), patience)
+def server(budget):
+    server = GrammarServer(builtin_target(), budget)
     yield server
     server.close()
 
 
 @pytest.fixture(autouse=True)
-def _patient(patience):
-    patience.grant(ENDLESS)
+def _endless(budget):
+    budget.set(ENDLESS)
 
 
 @contextlib.contextmanager
 def frozen(server):
     """While this context lasts nothing new is answered, however slow this process is."""
-    os.kill(server.pid, signal.SIGSTOP)
+    os.kill(server._sandbox.pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        os.kill(server.pid, signal.SIGCONT)
+        os.kill(server._sandbox.pid, signal.SIGCONT)
 
 
 def ids(vocabulary, text):
@@ -87,7 +87,7 @@ def test_copies_that_are_gone_are_dropped_there_too(server, vocabulary):
     for _ in range(50):
         assert grammar.copy().allows(ids(vocabulary, "7")) == [True]
     assert grammar.allows(ids(vocabulary, "7")) == [True]
-    assert not grammar._channel.unsaid
+    assert not grammar._channel.unsent
 
 
 def test_after_a_token_that_may_not_come_everything_may_until_it_is_taken_back(server, vocabulary):
@@ -99,44 +99,44 @@ def test_after_a_token_that_may_not_come_everything_may_until_it_is_taken_back(s
     assert grammar.allows(wrong) == [False]
 
 
-def test_without_patience_it_is_asked_again_later(server, patience):
-    patience.grant(0.0)
+def test_without_time_it_is_asked_again_later(server, budget):
+    budget.set(0.0)
     with frozen(server):
         grammar = server.follow(NUMBERS)
         with pytest.raises(PendingAnswerError):
             grammar.allowed()
         assert not grammar.is_ready
-    patience.grant(ENDLESS)
+    budget.set(ENDLESS)
     assert grammar.is_ready
-    patience.grant(0.0)
+    budget.set(0.0)
     assert len(grammar.allowed()) > 0
 
 
-def test_a_long_text_that_is_resumed_does_not_wait_until_somebody_reads_it(server, patience, vocabulary):
+def test_a_long_text_that_is_resumed_does_not_wait_until_somebody_reads_it(server, budget, vocabulary):
     grammar_text, (digit,) = HEADER + "start: /[0-9]+/\n", ids(vocabulary, "1")
     assert server.follow(grammar_text).allows([digit])  # the process runs
-    patience.grant(0.0)
+    budget.set(0.0)
     with frozen(server):
         grammar = server.follow(grammar_text)
         for _ in range(60_000):
             grammar.accept(digit)
         with pytest.raises(PendingAnswerError):
             grammar.allows([digit])
-    patience.grant(ENDLESS)
+    budget.set(ENDLESS)
     assert grammar.allows([digit]) == [True]
     grammar.rollback(60_000)
     assert grammar.allows([digit, *vocabulary.end_tokens])[:2] == [True, False]
 
 
-def test_an_answer_to_what_is_no_longer_asked_is_passed_over(server, patience, vocabulary):
+def test_an_answer_to_what_is_no_longer_asked_is_passed_over(server, budget, vocabulary):
     (digit,), (point,) = ids(vocabulary, "1"), ids(vocabulary, ".")
-    patience.grant(0.0)
+    budget.set(0.0)
     with frozen(server):
         grammar = server.follow(NUMBERS)
         with pytest.raises(PendingAnswerError):
             grammar.allows([point])
     grammar.accept(digit)
-    patience.grant(ENDLESS)
+    budget.set(ENDLESS)
     assert grammar.allows([point]) == [True]
 
 
@@ -156,20 +156,20 @@ def test_a_grammar_that_takes_too_long_ends_alone(server, vocabulary):
     assert other.allows(ids(vocabulary, "7")) == [True]
 
 
-def test_while_a_grammar_takes_long_another_is_answered(server, patience, vocabulary):
+def test_while_a_grammar_takes_long_another_is_answered(server, budget, vocabulary):
     costly, other = server.follow(AMBIGUOUS), server.follow(NUMBERS)
-    patience.grant(0.0)
+    budget.set(0.0)
     with pytest.raises(PendingAnswerError):
         costly.allowed()
-    patience.grant(ENDLESS)
+    budget.set(ENDLESS)
     assert other.allows(ids(vocabulary, "7")) == [True]
 
 
-def test_a_server_that_has_died_is_started_again(patience, vocabulary):
-    server = GrammarServer(builtin_target(), patience)
+def test_a_server_that_has_died_is_started_again(budget, vocabulary):
+    server = GrammarServer(builtin_target(), budget)
     before = server.follow(NUMBERS)
     assert before.allows(ids(vocabulary, "7")) == [True]
-    os.kill(server.pid, signal.SIGKILL)
+    os.kill(server._sandbox.pid, signal.SIGKILL)
     lost = server.follow(NUMBERS)
     assert lost.allows(ids(vocabulary, "7")) == [True]
     assert before.allows(ids(vocabulary, ".")) == [False], "it has a process of its own"
@@ -177,22 +177,22 @@ def test_a_server_that_has_died_is_started_again(patience, vocabulary):
     server.close()
 
 
-def test_a_grammar_that_is_lost_with_the_server_is_followed_by_the_next_one(patience, vocabulary):
-    server = GrammarServer(builtin_target(), patience)
+def test_a_grammar_that_is_lost_with_the_server_is_followed_by_the_next_one(budget, vocabulary):
+    server = GrammarServer(builtin_target(), budget)
     server.start()
-    patience.grant(0.0)
-    os.kill(server.pid, signal.SIGSTOP)
+    budget.set(0.0)
+    os.kill(server._sandbox.pid, signal.SIGSTOP)
     grammar = server.follow(NUMBERS)
     with pytest.raises(PendingAnswerError):
         grammar.allows(ids(vocabulary, "7"))
-    os.kill(server.pid, signal.SIGKILL)
-    patience.grant(ENDLESS)
+    os.kill(server._sandbox.pid, signal.SIGKILL)
+    budget.set(ENDLESS)
     assert grammar.allows(ids(vocabulary, "7")) == [True]
     server.close()
 
 
 def test_a_server_that_never_starts_is_given_up():
-    server = GrammarServer(Path("no.gguf"), Patience())
+    server = GrammarServer(Path("no.gguf"), TimeBudget())
     with pytest.raises(RequestError, match="does not start"):
         server.follow(NUMBERS).allowed()
     server.close()
@@ -208,7 +208,7 @@ def test_no_descriptor_is_left_behind(server, vocabulary):
     assert n_open() == n_before
 
 
-def test_patience_is_for_all_questions_together():
+def test_a_budget_is_for_all_questions_together():
     class Connection:
         def __init__(self):
             self.waits = []
@@ -218,7 +218,7 @@ def test_patience_is_for_all_questions_together():
             return False
 
     ticks, connection = iter([0.0, 0.75, 1.0, 1.5, 2.0, 2.5]), Connection()
-    patience = remote_grammar.Patience(clock=lambda: next(ticks))
-    patience.grant(1.0)
-    assert [patience.poll(connection) for _ in range(3)] == [False] * 3
+    budget = remote_grammar.TimeBudget(clock=lambda: next(ticks))
+    budget.set(1.0)
+    assert [budget.poll(connection) for _ in range(3)] == [False] * 3
     assert connection.waits == [1.0, 0.25, 0.0]

@@ -12,15 +12,6 @@ async def test_an_answer_has_openais_shape(lead, client):
     assert body["choices"] == [{"index": 0, "text": "and then", "logprobs": None, "finish_reason": "stop"}]
 
 
-async def test_each_prompt_of_a_list_gets_its_answer_in_order(lead, client):
-    lead.will_say("x")
-    body = (await client.post(URL, json={"prompt": ["Once", "Twice"]})).json()
-    assert [choice["index"] for choice in body["choices"]] == [0, 1]
-    prompts = [lead.vocabulary.detokenize(request.tokens) for request in lead.engine.submitted]
-    assert prompts == ["Once", "Twice"]
-    assert body["usage"]["completion_tokens"] == 2
-
-
 @pytest.mark.parametrize(("prompt", "n"), [([5, 6, 7], 1), ([[5, 6], [7]], 2), ([[5], "Once"], 2)])
 async def test_prompts_may_be_token_ids(lead, client, prompt, n):
     lead.will_say("x")
