@@ -4,13 +4,12 @@ import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import pytest
 
 from bench.processes import start_lead
 from bench.tiny_models import TinyModel, write_tiny_model
 from shared.models.builtin import builtin_draft, builtin_target
-from tests.real.client import chat, post
+from tests.real.client import chat, get, planner, post
 from tests.real.processes import LEAD, back_of, engine_of
 
 pytestmark = pytest.mark.real
@@ -48,16 +47,14 @@ def say_all_at_once(url, **fields):
 def say_all_while_the_engine_dies(lead, url, **fields):
     with ThreadPoolExecutor(1) as pool:
         answers = pool.submit(say_all_at_once, url, **fields)
-        while (
-            not answers.done() and not httpx.get(f"{url}/slots", trust_env=False).json()[0]["is_processing"]
-        ):
+        while not answers.done() and not get(url, "/slots")[0]["is_processing"]:
             pass
         os.kill(engine_of(lead), signal.SIGKILL)
         return answers.result()
 
 
 def test_it_is_promised(exact):
-    assert httpx.get(f"{exact[1]}/props", trust_env=False).json()["exact"] is True
+    assert get(exact[1], "/props")["exact"] is True
 
 
 def test_not_on_a_back_nor_on_other_clients(exact):
@@ -96,6 +93,5 @@ def test_nor_on_drafts_of_the_engine_nor_on_shifts_of_the_context(tmp_path, monk
             say(url, prompt, cache_prompt=False, **{"speculative.n_max": 0}, **long) for prompt in PROMPTS
         ]
         assert say_all_at_once(url, **long) == alone
-        planner = httpx.get(f"{url}/v1/speculation", trust_env=False).json()["planner"]
-        assert planner[source]["n_tokens"] > 0
+        assert planner(url)[source]["n_tokens"] > 0
         assert say_all_while_the_engine_dies(lead, url, **long) == alone
