@@ -150,15 +150,3 @@ def test_text_typed_during_an_answer_is_kept_for_the_next_prompt(tmux, server):
     tmux.keys("and then?")
     server.let_go.set()
     assert "\nWell, yes.\n" in tmux.see("> and then?")
-
-
-def test_a_question_has_several_lines(tmux):
-    tmux.keys("one", "M-Enter", "two")
-    assert "> one\n. two\n" in tmux.see(". two")
-
-
-def test_tab_completes(tmux):
-    tmux.keys(":com")
-    tmux.see("ask with and without")
-    tmux.keys("Tab")
-    tmux.see("> :compare")
