@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from back import leads
 from back.dial import OtherVocabularyError, RefusedError
-from back.drafting_setup import DraftingSetup, n_ahead, setup_for
+from back.drafting_setup import DraftingSetup, setup_for
 from back.link import LeadLink
 from back.settings import BackSettings
 from back.vocabulary_download import lead_vocabulary
@@ -30,6 +30,7 @@ from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
 from shared.pace import jittered_delays
 from shared.protocol import PROTOCOL_VERSION, Hello
+from shared.translation.drafter_maker import most_ahead
 
 log = logging.getLogger("back")
 
@@ -90,7 +91,7 @@ def _load(settings: BackSettings) -> Model:
     model = Model(path, settings.model_options, settings.n_slots, settings.n_step_checkpoints)
     log.info("memory: %s", model.memory_size)
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
-    if n_ahead(settings, model) < 1:
+    if most_ahead(model, settings.n_ahead) < 1:
         raise ConfigError(
             f"{model.vocabulary.info.name} cannot draft: its recurrent states do not fit into memory often "
             "enough to take tokens back; try a smaller --parallel or --n-branches"

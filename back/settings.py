@@ -29,13 +29,12 @@ from shared.settings.model_options import (
 )
 from shared.settings.model_source import ModelSource
 from shared.tls import pinning, trusting
+from shared.translation.drafter_maker import STATES_BESIDE_DRAFT
 
 log = logging.getLogger("back")
 
 DISCOVER_SECONDS = 10.0
 """How long `--discover` listens for announcements."""
-STATES_BESIDE_DRAFT = 2
-"""A recurrent draft model keeps a state after each draft token, and those before the first ones."""
 _HOW_TO_WRITE = "write it as in http://192.168.1.20:5555"
 _MOST_LEADS = 16
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -237,7 +236,7 @@ class BackSettings(FileSettings):
 
     @property
     def n_threads(self) -> int:
-        """One beside a lead on the same machine: two programs that busy-wait slow each other down."""
+        """One if a lead is on the same machine: two programs that busy-wait slow each other down."""
         if self.compute.threads:
             return self.compute.threads
         hosts = {urlsplit(each).hostname for each in self.lead}

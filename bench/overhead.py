@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from bench import report, table
 from bench.replay import SEQUENCE, ReplayFront, ReplayTarget, Rows, Shares, TimedSampler
 from lead.engine.commands import Submit
-from lead.engine.drafters.ngram import NgramDrafter
+from lead.engine.drafters.lookup import NgramDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.loop import Loop

@@ -24,8 +24,8 @@ from lead.engine.commands import (
     decode_command,
     encode_command,
 )
-from lead.engine.draft_loading import calibrate_heads
-from lead.engine.drafters.mtp_drafter import MtpDrafter
+from lead.engine.draft_loading import InlineHeads
+from lead.engine.drafters.head_drafter import HeadDrafter
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Event, Finished, Tuned, encode_event
 from lead.engine.exact_model import limits_of
@@ -123,7 +123,7 @@ class TimedEngine:
         self._clear()
         StepTimer.of_target(self._model, self._model.n_vocab).calibrate(self._speculation.cost)
         if self._heads and self._speculation.inline:
-            calibrate_heads(self._heads, self._speculation.inline.cost)
+            InlineHeads(self._model, self._heads, 0, 0).calibrate(self._speculation.inline.cost)
 
     def write(self, number: int, n_tokens: int) -> float:
         """Tokens per second of a text of so many tokens after its first one; equal numbers: equal texts."""
@@ -182,9 +182,9 @@ class TimedEngine:
 
     # The drafters
 
-    def _drafter(self, heads: MtpHeads, n_most: int) -> MtpDrafter:
+    def _drafter(self, heads: MtpHeads, n_most: int) -> HeadDrafter:
         assert self._model.hidden
-        return MtpDrafter(heads, self._model.hidden, self._guessing, _NO_TOKEN_ENDS, n_most=n_most)
+        return HeadDrafter(heads, self._model.hidden, self._guessing, _NO_TOKEN_ENDS, n_most=n_most)
 
     def _guessing(
         self, sampling: SamplingParameters, history: list[int], _like: Sampler | None = None, /

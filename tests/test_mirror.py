@@ -6,13 +6,14 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("lead", "back", "chat", "fleet", "shared")
 COVERED_BY: dict[str, tuple[str, ...]] = {
-    "tests/back/test_drafting_setup.py": ("shared/translation/translating_drafter.py",),
+    "tests/back/test_drafting_setup.py": ("shared/translation/drafter_maker.py",),
     "tests/real/test_ray_fleet.py": (
         "fleet/app.py",
         "fleet/back_pool.py",
         "fleet/lead_replica.py",
         "fleet/lead_router.py",
     ),
+    "tests/shared/llama/test_eagle_heads.py": ("shared/llama/hidden_sources.py",),
     "tests/shared/llama/test_memory_probe.py": ("shared/llama/unbound.py",),
     "tests/chat/test_client.py": (
         "chat/errors.py",
@@ -27,11 +28,8 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/chat/jinja.py",
         "shared/llama/builtin_templates.py",
     ),
-    "tests/lead/engine/drafters/test_model_drafter.py": ("lead/engine/drafters/inline_drafter.py",),
-    "tests/lead/engine/speculation/test_manager.py": (
-        "lead/engine/drafters/local_drafter.py",
-        "lead/engine/speculation/sequence_speculation.py",
-    ),
+    "tests/lead/engine/drafters/test_model_drafter.py": ("lead/engine/drafters/draft_source.py",),
+    "tests/lead/engine/speculation/test_manager.py": ("lead/engine/speculation/sequence_speculation.py",),
     "tests/lead/engine/test_client.py": ("lead/engine/worker.py",),
     "tests/lead/engine/test_exact_model.py": ("lead/engine/engine_limits.py",),
     "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),

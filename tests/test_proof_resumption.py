@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.engine.commands import RequestOptions
-from lead.engine.drafters.ngram import NgramDrafter
-from lead.engine.drafters.prediction import PredictionDrafter
+from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter
 from lead.engine.events import BackEvent
 from lead.generation.sequences import Sequences, Status
 from tests.engine_harness import EngineHarness

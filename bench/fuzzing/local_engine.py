@@ -19,7 +19,7 @@ from lead.engine.commands import (
     decode_command,
     encode_command,
 )
-from lead.engine.drafters.ngram import NgramDrafter
+from lead.engine.drafters.lookup import NgramDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Event, Ready, decode_event, encode_event

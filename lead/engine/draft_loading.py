@@ -4,104 +4,174 @@ import functools
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
 
 import numpy as np
 
 from lead.engine.calibration import StepTimer
-from lead.engine.commands import DRAFT_MODEL, MTP, Load, LoadDraft
-from lead.engine.drafters.model_drafter import ModelDrafter
-from lead.engine.drafters.mtp_drafter import MtpDrafter
-from lead.engine.drafters.thread_choice import ThreadChoice
+from lead.engine.commands import DRAFT_MODEL, Load, LoadDraft
+from lead.engine.drafters.head_drafter import HeadDrafter
+from lead.engine.drafters.model_drafter import ModelDrafter, ThreadChoice
 from lead.engine.speculation.step_cost import StepCost
-from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ModelLoadError, TranslationError
-from shared.llama.eagle_heads import EagleHeads
 from shared.llama.hidden_states import HeadSpan
 from shared.llama.memory_plan import describe_prompt_cache
+from shared.llama.memory_probe import size_text
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads, has_heads, is_heads_file
 from shared.llama.span import Span
-from shared.llama.vocabulary import Vocabulary
 from shared.models.file_kind import is_eagle_file
 from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
-from shared.translation.projection import Projection
-from shared.translation.stored_pair import stored_pair
-from shared.translation.translating_drafter import describe_translation, translating_drafter
+from shared.translation.drafter_maker import STATES_BESIDE_DRAFT, DrafterMaker, most_ahead
 
 log = logging.getLogger("engine")
 
-_STATES_BESIDE_DRAFT = 2
-"""A recurrent draft model keeps a state after each draft token, and those before the first ones."""
 _REPEATS = 5
 _WIDTHS = (1, 2, 4, 8, 32, 128)
 """Of the steps that are timed: drafting, and reading what it has not seen yet."""
 _MAX_SECONDS = 3.0
 
 
-class InlineModel(NamedTuple):
-    """A draft model in the engine.
+@dataclass(frozen=True, slots=True)
+class InlineModel:
+    """A draft model in the engine; it computes with `n_threads` at first."""
 
-    vocabulary: the target's, with which it drafts. projection: onto that, if its own is another one.
-    n_threads: with which it computes at first.
-    """
-
-    model: Model
-    vocabulary: Vocabulary
-    projection: Projection | None
+    load: LoadDraft
+    maker: DrafterMaker
     n_threads: int = 1
+    source = DRAFT_MODEL
 
     @property
-    def name(self) -> str:
+    def model(self) -> Model:
+        return self.maker.model
+
+    @property
+    def title(self) -> str:
         return self.model.vocabulary.info.name
+
+    def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> ModelDrafter:
+        """For as many sequences as there are slots."""
+        model, load = self.model, self.load
+        stores = model.traits.can_trim and not self.maker.translates
+        stored = describe_prompt_cache(model.prompt_cache if stores else NO_PROMPT_CACHE)
+        log.info("prompt cache of the draft model: %s", stored)
+        n_most = most_ahead(model, load.n_most)
+        drafter = self.maker.make(grammars, budget, n_slots=load.options.parallel, n_ahead=n_most)
+        return ModelDrafter(self.source, drafter, n_most, self._thread_choice())
+
+    def calibrate(self, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
+        """A first T(n) of it; its slot 0 is empty, and is left empty."""
+        calibrate_drafting(self.model, cost, clock)
+
+    def describe(self, token_seconds: float) -> str:
+        """For the log, at the start."""
+        return (
+            f"draft model: {self.title}, {self.n_threads} thread{'' if self.n_threads == 1 else 's'}, "
+            f"{1000 * token_seconds:.2f} ms for a token; memory: "
+            f"{size_text(self.model.vocabulary.info.size)} for weights, {self.model.memory_size}"
+        )
+
+    def _thread_choice(self) -> ThreadChoice | None:
+        """Between those that `choose_threads` has compared; None if there is no choice."""
+        if self.load.fixed_threads or self.load.options.threads == 1:
+            return None
+        other = self.load.options.threads if self.n_threads == 1 else 1
+        return ThreadChoice(self.model.use_threads, self.n_threads, other)
+
+
+@dataclass(frozen=True, slots=True)
+class InlineHeads:
+    """Heads of the target `model`, or an EAGLE-3 drafter, that it has opened; for `n_slots` sequences."""
+
+    model: Model
+    heads: MtpHeads
+    n_most: int
+    n_slots: int
+
+    @property
+    def source(self) -> str:
+        return self.heads.source
+
+    @property
+    def title(self) -> str:
+        return self.heads.title
+
+    def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> HeadDrafter:
+        """Drafts up to `n_most` tokens."""
+        assert self.model.hidden
+        vocabulary = self.model.vocabulary
+        make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
+        return HeadDrafter(
+            self.heads,
+            self.model.hidden,
+            make_sampler,
+            vocabulary.end_tokens,
+            n_most=self.n_most,
+            budget=budget,
+        )
+
+    def calibrate(self, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
+        """A first T(n) of the heads; their slot 0 is empty, and is left empty."""
+        row = np.zeros(self.heads.n_embd, np.float32)
+
+        def decode(tokens: list[int]) -> None:
+            self.heads.decode([HeadSpan(0, 0, tokens, [row] * len(tokens))])
+
+        timer = StepTimer(decode, lambda: self.heads.trim(0, 0), self.heads.n_vocab, clock)
+        _calibrate(timer, cost, self.heads.n_batch)
+
+    def describe(self, token_seconds: float) -> str:
+        """For the log, at the start."""
+        assert self.model.hidden
+        return (
+            f"drafting with {self.title}, {1000 * token_seconds:.2f} ms for a token; memory: "
+            f"{size_text(self.heads.weights_size)} for weights, {self.heads.memory_size}, at most "
+            f"{size_text(self.n_slots * self.model.hidden.n_bytes)} for hidden states"
+        )
+
+
+InlineSource = InlineModel | InlineHeads
+"""What drafts in the engine, and takes its time."""
+
+
+def load_inline_source(load: Load, target: Model) -> InlineSource | None:
+    """What is to draft in the engine, if anything; raises ModelLoadError."""
+    own_file = heads_file(load)
+    if load.draft and not own_file:
+        return load_draft_model(load.draft, target)
+    if not target.traits.can_speculate or not (own_file or target.hidden):
+        return None
+    return InlineHeads(target, target.open_heads(own_file), load.n_most_mtp, load.options.parallel)
 
 
 def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
     """Raises ModelLoadError, also for a model that cannot draft in the target's vocabulary."""
     options = load.options.model_copy(update={"ctx_size": load.options.ctx_size or target.n_ctx})
-    model = Model(load.model, options, n_step_checkpoints=load.n_most + _STATES_BESIDE_DRAFT)
-    projection = _projection(model.vocabulary, target.vocabulary)
-    if _n_most(load, model) < 1:
+    model = Model(load.model, options, n_step_checkpoints=load.n_most + STATES_BESIDE_DRAFT)
+    maker = _maker(model, target)
+    if most_ahead(model, load.n_most) < 1:
         raise ModelLoadError(
             f"{load.model} cannot draft: its recurrent states do not fit into memory often enough to take "
             "tokens back; try a smaller --parallel"
         )
-    return InlineModel(model, target.vocabulary, projection, choose_threads(load, model))
+    return InlineModel(load, maker, choose_threads(load, model))
 
 
-def make_drafter(
-    load: LoadDraft, inline: InlineModel, grammars: GrammarServer, budget: GrammarBudget
-) -> ModelDrafter:
-    """The inline drafter with this model, for as many sequences as there are slots."""
-    model, vocabulary, projection, _ = inline
-    n_most = _n_most(load, model)
-    options = DrafterOptions.for_cache(
-        model.n_ctx,
-        n_slots=load.options.parallel,
-        n_train=model.vocabulary.info.n_ctx_train,
-        n_ahead=n_most,
-        n_branches=0,
-        prompt_cache=model.prompt_cache,
-    )
-    stores = model.traits.can_trim and projection is None
-    stored = describe_prompt_cache(model.prompt_cache if stores else NO_PROMPT_CACHE)
-    log.info("prompt cache of the draft model: %s", stored)
-    make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
-    drafter = translating_drafter(model, vocabulary, projection, options, make_sampler, budget)
-    return ModelDrafter(DRAFT_MODEL, drafter, n_most, _thread_choice(load, inline))
-
-
-def _thread_choice(load: LoadDraft, inline: InlineModel) -> ThreadChoice | None:
-    """Between those that `choose_threads` has compared; None if there is no choice."""
-    if load.fixed_threads or load.options.threads == 1:
-        return None
-    other = load.options.threads if inline.n_threads == 1 else 1
-    return ThreadChoice(inline.model.use_threads, inline.n_threads, other)
+def _maker(model: Model, target: Model) -> DrafterMaker:
+    try:
+        return DrafterMaker(model, target.vocabulary, log)
+    except TranslationError as error:
+        draft, lead = model.vocabulary.identify(), target.vocabulary.identify()
+        raise ModelLoadError(
+            f"the vocabularies differ: the target is {lead.model!r} with {lead.n_tokens} tokens, the draft "
+            f"model {draft.model!r} with {draft.n_tokens}; and {error}. Use a smaller model of the "
+            f"family of {lead.model!r}"
+        ) from error
 
 
 def heads_file(load: Load) -> Path | None:
@@ -122,34 +192,6 @@ def wants_heads(load: Load) -> bool:
     if load.mtp == "on":
         raise ModelLoadError(f"{load.model} has no heads for further tokens that can be used: --mtp off")
     return False
-
-
-def make_mtp_drafter(
-    model: Model, heads: MtpHeads, n_most: int, grammars: GrammarServer, budget: GrammarBudget
-) -> MtpDrafter:
-    """The inline drafter with the heads of the target, or an EAGLE-3 drafter, that it has opened."""
-    assert model.hidden
-    vocabulary = model.vocabulary
-    make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
-    return MtpDrafter(
-        heads,
-        model.hidden,
-        make_sampler,
-        vocabulary.end_tokens,
-        n_most=n_most,
-        budget=budget,
-        source=DRAFT_MODEL if isinstance(heads, EagleHeads) else MTP,
-    )
-
-
-def calibrate_heads(heads: MtpHeads, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
-    """A first T(n) of the heads, whose slot 0 is empty and is left empty."""
-    row = np.zeros(heads.n_embd, np.float32)
-
-    def decode(tokens: list[int]) -> None:
-        heads.decode([HeadSpan(0, 0, tokens, [row] * len(tokens))])
-
-    _calibrate(StepTimer(decode, lambda: heads.trim(0, 0), heads.n_vocab, clock), cost, heads.n_batch)
 
 
 def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = time.monotonic) -> int:
@@ -182,26 +224,3 @@ def calibrate_drafting(model: Model, cost: StepCost, clock: Callable[[], float] 
 def _calibrate(timer: StepTimer, cost: StepCost, n_batch: int) -> None:
     widths = [width for width in (*[1] * _REPEATS, *_WIDTHS) if width <= n_batch]
     timer.calibrate(cost, widths=widths, n_repeats=1, max_seconds=_MAX_SECONDS)
-
-
-def _n_most(load: LoadDraft, model: Model) -> int:
-    if model.traits.can_trim:
-        return load.n_most
-    return min(load.n_most, model.traits.n_step_checkpoints - _STATES_BESIDE_DRAFT)
-
-
-def _projection(ours: Vocabulary, target: Vocabulary) -> Projection | None:
-    """None if the draft model has the target's vocabulary; raises ModelLoadError if it cannot translate."""
-    draft, lead = ours.identify(), target.identify()
-    if draft.fingerprint == lead.fingerprint:
-        return None
-    try:
-        projection = stored_pair(ours, target)
-    except TranslationError as error:
-        raise ModelLoadError(
-            f"the vocabularies differ: the target is {lead.model!r} with {lead.n_tokens} tokens, the draft "
-            f"model {draft.model!r} with {draft.n_tokens}; and {error}. Use a smaller model of the "
-            f"family of {lead.model!r}"
-        ) from error
-    log.warning("%s", describe_translation(ours, target, projection))
-    return projection

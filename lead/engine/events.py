@@ -103,7 +103,7 @@ class Committed(BaseModel, frozen=True):
     n_accepted: int = 0
     rejected: list[int] = []
     sources: list[str] = []
-    n_right: dict[str, tuple[int, int]] = {}
+    n_right: dict[str, tuple[int, int]] = Field(default_factory=dict)
     probabilities: list[TokenProbabilities] = []  # one for each token, where asked for
 
     @property

@@ -1,29 +1,15 @@
 """The engine process; `lead.engine.__main__` is its entry point."""
 
-import functools
 import logging
 import sys
 import time
-from collections.abc import Callable
 
 from lead.engine.calibration import Recalibration, StepTimer, recalibrate
-from lead.engine.commands import NGRAM, PREDICTION, SUFFIX, Load, Submit
-from lead.engine.draft_loading import (
-    InlineModel,
-    calibrate_drafting,
-    calibrate_heads,
-    heads_file,
-    load_draft_model,
-    make_drafter,
-    make_mtp_drafter,
-    wants_heads,
-)
-from lead.engine.drafters.inline_drafter import InlineDrafter
-from lead.engine.drafters.local_drafter import LocalDrafter
-from lead.engine.drafters.ngram import NgramDrafter
-from lead.engine.drafters.prediction import PredictionDrafter
+from lead.engine.commands import DRAFT_MODEL, MTP, NGRAM, PREDICTION, SUFFIX, Load, Submit
+from lead.engine.draft_loading import InlineSource, load_inline_source, wants_heads
+from lead.engine.drafters.draft_source import LookupDrafter
+from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter, SuffixDrafter
 from lead.engine.drafters.seen_texts import SeenTexts
-from lead.engine.drafters.suffix import SuffixDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness, LoadFailed, Ready
@@ -38,11 +24,8 @@ from lead.engine.speculation.step_cost import StepCost
 from lead.engine.step_plan import TrialPlace
 from shared.errors import ModelLoadError
 from shared.llama import rpc_backend
-from shared.llama.eagle_heads import EagleHeads
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
-from shared.llama.memory_probe import size_text
 from shared.llama.model import Model
-from shared.llama.mtp_heads import MtpHeads
 from shared.logs import configure_logging
 from shared.rpc_probe import WorkerAwayError
 from shared.sampling.factory import make_sampler
@@ -73,7 +56,7 @@ def main() -> None:
     try:
         _reach_workers(load, heartbeat)
         model, exactness = load_target(load, with_heads=wants_heads(load))
-        drafts_with = _load_drafting(load, model)
+        inline = load_inline_source(load, model)
     except ModelLoadError as error:
         pipe.send(LoadFailed(reason=str(error)))
         sys.exit(1)
@@ -83,7 +66,7 @@ def main() -> None:
     if heartbeat:
         progress = model.watch_steps()
         heartbeat.watch(lambda: pipe.has_been_read() or progress.has_proceeded())
-    _serve(model, exactness, drafts_with, load, pipe)
+    _serve(model, exactness, inline, load, pipe)
 
 
 def _reach_workers(load: Load, heartbeat: Heartbeat | None) -> None:
@@ -96,20 +79,10 @@ def _reach_workers(load: Load, heartbeat: Heartbeat | None) -> None:
     rpc_backend.add_workers(load.rpc)
 
 
-def _load_drafting(load: Load, model: Model) -> InlineModel | MtpHeads | None:
-    """What drafts inside the engine; raises ModelLoadError."""
-    own_file = heads_file(load)
-    if load.draft and not own_file:
-        return load_draft_model(load.draft, model)
-    if not model.traits.can_speculate or not (own_file or model.hidden):
-        return None
-    return model.open_heads(own_file)
-
-
 def _serve(
     model: Model,
     exactness: Exactness,
-    drafts_with: InlineModel | MtpHeads | None,
+    inline: InlineSource | None,
     load: Load,
     pipe: EnginePipe,
 ) -> None:
@@ -121,19 +94,20 @@ def _serve(
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens, follow=grammars.follow)
 
-    drafter, prepare = _inline_drafter(load, model, drafts_with, grammars, budget)
     seen = _seen_texts(load)
     speculation = SpeculationManager(
         load.policy,
         load.depth,
         vocabulary.end_tokens,
-        lambda request: _local_drafters(request, load, seen),
+        lambda request: _lookups(request, load, seen),
         batching=batching_for(limits),
-        inline=drafter,
+        inline=inline.drafter(grammars, budget) if inline else None,
         widths=model.widths,
     )
-    if speculation.inline:
-        prepare(speculation.inline.cost)
+    if inline and speculation.inline:
+        cost = speculation.inline.cost
+        inline.calibrate(cost)
+        log.info("%s", inline.describe(cost.seconds(1)))
     engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, budget)
     log.info("memory: %s", model.memory_size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
@@ -144,7 +118,7 @@ def _serve(
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.seconds(1)  # reads all weights: a step takes longer the first time
     grammars.start()  # not earlier: its processes take a core while they load
-    pipe.send(_ready(limits, exactness, drafts_with))
+    pipe.send(_ready(limits, exactness, inline))
     recalibration = None
     if limits.traits.can_speculate and load.calibrate:
         timer.calibrate(speculation.cost, lambda: pipe.readable)
@@ -167,66 +141,15 @@ def _recalibration(model: Model, cost: StepCost, pipe: EnginePipe) -> Recalibrat
     return Recalibration(measure, time.monotonic())
 
 
-def _ready(limits: EngineLimits, exactness: Exactness, drafts_with: InlineModel | MtpHeads | None) -> Ready:
+def _ready(limits: EngineLimits, exactness: Exactness, inline: InlineSource | None) -> Ready:
     return Ready(
         n_ctx=limits.n_ctx,
         n_ctx_sequence=limits.n_ctx_sequence,
         n_slots=limits.n_slots,
         speculates=limits.traits.can_speculate,
         exactness=exactness,
-        draft_model=_draft_name(drafts_with),
-        mtp=isinstance(drafts_with, MtpHeads) and not isinstance(drafts_with, EagleHeads),
-    )
-
-
-def _draft_name(drafts_with: InlineModel | MtpHeads | None) -> str | None:
-    """None: no model of its own drafts in the engine."""
-    if isinstance(drafts_with, InlineModel):
-        return drafts_with.name
-    return drafts_with.title if isinstance(drafts_with, EagleHeads) else None
-
-
-def _inline_drafter(
-    load: Load,
-    model: Model,
-    drafts_with: InlineModel | MtpHeads | None,
-    grammars: GrammarServer,
-    budget: TimeBudget,
-) -> tuple[InlineDrafter | None, Callable[[StepCost], None]]:
-    """(what drafts inside the engine, how to measure T(n) of it)."""
-    if isinstance(drafts_with, MtpHeads):
-        drafting = make_mtp_drafter(model, drafts_with, load.n_most_mtp, grammars, budget)
-        return drafting, functools.partial(_measure_heads, drafts_with, model, load.options.parallel)
-    if load.draft and drafts_with:
-        drafter = make_drafter(load.draft, drafts_with, grammars, budget)
-        return drafter, functools.partial(_measure_draft_model, drafts_with)
-    return None, lambda _: None
-
-
-def _measure_draft_model(inline: InlineModel, cost: StepCost) -> None:
-    model = inline.model
-    calibrate_drafting(model, cost)
-    log.info(
-        "draft model: %s, %d thread%s, %.2f ms for a token; memory: %s for weights, %s",
-        model.vocabulary.info.name,
-        inline.n_threads,
-        "" if inline.n_threads == 1 else "s",
-        1000 * cost.seconds(1),
-        size_text(model.vocabulary.info.size),
-        model.memory_size,
-    )
-
-
-def _measure_heads(heads: MtpHeads, model: Model, n_slots: int, cost: StepCost) -> None:
-    assert model.hidden
-    calibrate_heads(heads, cost)
-    log.info(
-        "drafting with %s, %.2f ms for a token; memory: %s for weights, %s, at most %s for hidden states",
-        heads.title,
-        1000 * cost.seconds(1),
-        size_text(heads.weights_size),
-        heads.memory_size,
-        size_text(n_slots * model.hidden.n_bytes),
+        draft_model=inline.title if inline and inline.source == DRAFT_MODEL else None,
+        mtp=inline is not None and inline.source == MTP,
     )
 
 
@@ -236,8 +159,8 @@ def _seen_texts(load: Load) -> SeenTexts | None:
     return SeenTexts(load.suffix_memory << 20, load.suffix_max_age, time.monotonic)
 
 
-def _local_drafters(request: Submit, load: Load, seen: SeenTexts | None) -> dict[str, LocalDrafter]:
-    drafters: dict[str, LocalDrafter] = {}
+def _lookups(request: Submit, load: Load, seen: SeenTexts | None) -> dict[str, LookupDrafter]:
+    drafters: dict[str, LookupDrafter] = {}
     if load.ngram:
         drafters[NGRAM] = NgramDrafter(_NGRAM_BITS)
     if request.prediction:

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.drafters.inline_drafter import InlineDrafter
+from lead.engine.drafters.draft_source import InlineDraft, InlineDrafter
 from lead.engine.target import Target
 from shared.llama.span import Span
 from shared.sampling.parameters import SamplingParameters
@@ -38,7 +39,7 @@ class AcceptanceTrial:
     def __init__(
         self,
         target: Target,
-        drafters: Sequence[InlineDrafter],
+        drafters: Sequence[InlineDrafter[Any]],
         make_sampler: Callable[[SamplingParameters, list[int]], Sampler],
         end_tokens: frozenset[int],
         clock: Callable[[], float],
@@ -80,9 +81,9 @@ class AcceptanceTrial:
         self, sequence: str, tokens: list[int], sampling: SamplingParameters, n_tokens: int, until: float
     ) -> None:
         sampler = self._make_sampler(sampling, tokens)
-        for drafter in self._drafters:
-            drafter.open(sequence, sampling, tokens)
-            drafter.place(sequence, 0)
+        drafts = [drafter.open(sequence, sampling, tokens) for drafter in self._drafters]
+        for draft in drafts:
+            draft.place(0)
         guesses: dict[str, int] = {}
         n_decoded = self._read(tokens)
         for _ in range(n_tokens):
@@ -93,9 +94,12 @@ class AcceptanceTrial:
             tokens.append(chosen)
             if chosen in self._end_tokens or self._is_over(until):
                 break
-            guesses = {each.source: self._guess(each, sequence) for each in self._drafters}
-        for drafter in self._drafters:
-            drafter.close(sequence)
+            guesses = {
+                drafter.source: self._guess(drafter, draft)
+                for drafter, draft in zip(self._drafters, drafts, strict=True)
+            }
+        for draft in drafts:
+            draft.close()
         self._target.trim(0, 0)
 
     def _read(self, prompt: Sequence[int]) -> int:
@@ -118,15 +122,15 @@ class AcceptanceTrial:
             self.trials[source].n_right += guess == chosen
         self._n_tried += bool(guesses)
 
-    def _guess(self, drafter: InlineDrafter, sequence: str) -> int:
+    def _guess(self, drafter: InlineDrafter[Any], draft: InlineDraft) -> int:
         """The next token; -1 if the drafter has none."""
-        while drafter.n_pending(sequence) is not None:
+        while draft.n_pending is not None:
             began = self._clock()
-            done = drafter.draft([sequence], _WHOLE_PROMPT)
+            done = drafter.draft([draft], _WHOLE_PROMPT)
             if done.n_tokens == 1:
                 self.trials[drafter.source].seconds.append(self._clock() - began)
-            if sequence in done.drafts:
-                return done.drafts[sequence][0][0]
+            if done.grown:
+                return draft.continuation[0][0]
             if not done.n_tokens:
                 break
         return -1

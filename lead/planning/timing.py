@@ -7,20 +7,19 @@ import functools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from lead.engine.calibration import WIDTHS, StepTimer
-from lead.engine.commands import DRAFT_MODEL, Load, LoadDraft
+from lead.engine.commands import Load, LoadDraft
 from lead.engine.draft_loading import (
-    calibrate_drafting,
-    calibrate_heads,
+    InlineHeads,
+    InlineSource,
     choose_threads,
     heads_file,
     load_draft_model,
-    make_drafter,
-    make_mtp_drafter,
     wants_heads,
 )
-from lead.engine.drafters.inline_drafter import InlineDrafter
+from lead.engine.drafters.draft_source import InlineDrafter
 from lead.engine.speculation.step_cost import StepCost
 from lead.planning.acceptance_trial import AcceptanceTrial
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes
@@ -54,27 +53,25 @@ def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str
 
 def _drafters(
     load: Load, model: Model, grammars: GrammarServer, *, with_heads: bool
-) -> tuple[list[InlineDrafter], dict[str, StepCost]]:
+) -> tuple[list[InlineDrafter[Any]], dict[str, StepCost]]:
     """All that can draft in the engine, and T(n) of each by its source."""
-    drafters: list[InlineDrafter] = []
-    costs: dict[str, StepCost] = {}
+    sources: list[InlineSource] = []
     own_file = heads_file(load)
     if load.draft and not own_file:
-        inline = load_draft_model(load.draft, model)
-        drafters.append(make_drafter(load.draft, inline, grammars, TimeBudget()))
-        calibrate_drafting(inline.model, costs.setdefault(DRAFT_MODEL, StepCost()))
+        sources.append(load_draft_model(load.draft, model))
     if with_heads or own_file:
-        heads = model.open_heads(own_file)
-        drafter = make_mtp_drafter(model, heads, load.n_most_mtp, grammars, TimeBudget())
-        drafters.append(drafter)
-        calibrate_heads(heads, costs.setdefault(drafter.source, StepCost()))
+        sources.append(InlineHeads(model, model.open_heads(own_file), load.n_most_mtp, load.options.parallel))
+    drafters: list[InlineDrafter[Any]] = [each.drafter(grammars, TimeBudget()) for each in sources]
+    costs = {each.source: StepCost() for each in sources}
+    for each in sources:
+        each.calibrate(costs[each.source])
     return drafters, costs
 
 
 def _with_trial(  # noqa: PLR0917 - what was loaded, and what to do with it
     model: Model,
     cost: StepCost,
-    drafters: Sequence[InlineDrafter],
+    drafters: Sequence[InlineDrafter[Any]],
     costs: Mapping[str, StepCost],
     sampling: SamplingParameters,
     texts: Sequence[str],

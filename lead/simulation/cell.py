@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lead.engine.commands import PolicyName, Submit
-from lead.engine.drafters.local_drafter import LocalDrafter
+from lead.engine.drafters.draft_source import LookupDrafter
 from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.simulation.clock import Link, VirtualClock
@@ -70,7 +70,7 @@ def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> CellOutcome:
     )
 
 
-class _InstantDrafter(LocalDrafter):
+class _InstantDrafter(LookupDrafter):
     """Is always done drafting."""
 
     def __init__(self, text: Text, skill: DraftSkill) -> None:
@@ -176,7 +176,7 @@ class _Simulation:
         for link in self._links:
             link.send(message)
 
-    def _make_drafters(self, request: Submit) -> dict[str, LocalDrafter]:
+    def _make_drafters(self, request: Submit) -> dict[str, LookupDrafter]:
         if self.cell.instant is None:
             return {}
         return {"instant": _InstantDrafter(self.texts[request.tokens[0]], self.cell.instant)}

@@ -13,7 +13,7 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.inline_drafting import DraftOrder
-from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
+from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from lead.engine.speculation.policy import Wait
 from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.engine.step_plan import StepPlan
@@ -56,7 +56,7 @@ class SimulatedLead:
         *,
         policy: PolicyName,
         depth: int = 0,
-        make_drafters: MakeLocalDrafters = lambda _: {},
+        make_drafters: MakeLookups = lambda _: {},
         n_slots: int = 16,
         seed: int = 0,
         constants: SpeculationConstants = DEFAULTS,
@@ -91,7 +91,7 @@ class SimulatedLead:
                 self._speculation.inline.cost.learn(n, inline.seconds(n))
         for n in _CALIBRATION_ROUNDS * WIDTHS:
             self._speculation.cost.learn(n, steps.seconds(n))
-        limits = EngineLimits(n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
+        limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._engine = Engine(limits, self._speculation, self._sampler_for, _NO_TOKEN_ENDS)
 
     @property

@@ -74,7 +74,7 @@ class PlannerReport(_Record):
 
     @property
     def idle_share(self) -> float:
-        """Of the choices of a depth, those for none; 0 before the first."""
+        """The share of choices for depth 0; 0 before the first choice."""
         return self.depths.get(0, 0) / (sum(self.depths.values()) or 1)
 
 

@@ -90,6 +90,7 @@ class EagleHeads(MtpHeads):
 
     context_type = llama_cpp.LLAMA_CONTEXT_TYPE_DEFAULT
     reads_first = False
+    source = "draft_model"
     title = "an EAGLE-3 drafter"
 
     def __init__(self, model: Any, target: Any, parameters: Any, n_features: int) -> None:

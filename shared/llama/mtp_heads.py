@@ -70,6 +70,8 @@ class MtpHeads:
     context_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
     reads_first = True
     """Whether it reads the first token of a text, for which there is no hidden state."""
+    source = "mtp"
+    """What its drafts are called."""
     title = "the model's own heads (MTP)"
 
     def __init__(self, model: Any, target: Any, parameters: Any, *, owns_model: bool = False) -> None:

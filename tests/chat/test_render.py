@@ -62,6 +62,7 @@ def test_the_last_line_of_an_answer_is_ended_before_a_note():
     screen.token("Once", None)
     screen.note("Stopped.")
     assert out.getvalue() == "Once\n"
+<<<<<<< HEAD
 
 
 def test_a_line_that_has_ended_is_not_ended_twice():
@@ -69,3 +70,5 @@ def test_a_line_that_has_ended_is_not_ended_twice():
     screen.token("Once\n", None)
     screen.end_answer()
     assert out.getvalue() == "Once\n"
+=======
+>>>>>>> main

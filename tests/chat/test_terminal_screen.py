@@ -126,19 +126,6 @@ def test_accepted_words_are_coloured_in_rendered_markdown():
     assert cells["■"][0] in ANSI_COLOURS
 
 
-def test_the_legend_fits_a_narrow_terminal():
-    session = TerminalSession(answers("a", ("b", "attic"), ("c", "cellar")), columns=30)
-    assert session.type("Hi").endswith(
-        "abc\n"
-        "\n"
-        "3 tokens · 10.0 tokens/s\n"
-        "2 of 4 drafted accepted (50%)\n"
-        "■ attic 1 · ■ cellar 1\n"
-        "\n"
-        "> ^D\n"
-    )  # fmt: skip
-
-
 def test_markdown_is_rendered_without_colours_under_no_color():
     session = TerminalSession(
         answers("**a**", ("b", "attic")), rows=24, environment={"NO_COLOR": "1", "TERM": "xterm"}
@@ -172,18 +159,6 @@ def test_a_comparison_shows_the_answer_once():
         "drafts were not worthwhile. The texts are identical.\n"
         "> ^D\n"
     )
-
-
-def test_a_loaded_answer_is_rendered(tmp_path):
-    session = TerminalSession(letters("**Once**"), folder=tmp_path, columns=100)
-    assert session.type("Hi", ":save a", ":load a").endswith(
-        "1 question so far. The last one:\n> Hi\n\nOnce\n\n> ^D\n"
-    )
-
-
-def test_control_characters_in_an_answer_are_sanitized():
-    session = TerminalSession(answers("\x1b[2J&#27;[2Jso"))
-    assert "> Hi\n\n␛[2J" in session.type("Hi")
 
 
 def test_all_tokens_of_a_chunk_are_drawn_at_once():

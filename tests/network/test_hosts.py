@@ -97,19 +97,6 @@ def test_over_a_narrow_network_that_loses_packets_the_text_is_the_same(lead, bac
 
 
 @pytest.mark.usefixtures("on_client")
-def test_over_a_slow_network_a_back_still_drafts(lead, back_on, plain, network):
-    try:
-        network.spoil("desk2", delay_ms=10, loss_percent=1)
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"this kernel has no netem: {error.stderr.strip()}")
-    try:
-        back_on("desk2")
-        assert ask_until_accepted(lead[1], "desk2") == {plain}
-    finally:
-        network.run("desk2", "tc qdisc del dev eth0 root")
-
-
-@pytest.mark.usefixtures("on_client")
 def test_a_far_back_drafts_and_the_doctor_measures_its_round_trip(lead, back_on, plain, network, far):
     back_on(far)
     assert ask_until_accepted(lead[1], far) == {plain}

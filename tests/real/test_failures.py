@@ -10,7 +10,7 @@ import pytest
 
 from bench.processes import Program, start_back
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Hello
 from tests.real.client import ENDLESS, TIMEOUT_S, ask_until_accepted, stream
 from tests.real.processes import BACK, LEAD, back_of, engine_of, free_port, start_lead_at
@@ -123,14 +123,5 @@ def test_a_file_that_is_not_a_model_is_reported_in_one_sentence(name, tmp_path):
     path.write_text("Once upon a time")
     extra = ["--port", "0"] if name == "lead" else []
     status, log = exit_of(Program(name, "--model", str(path), *extra))
-    assert (status, "Traceback" in log) == (1, False)
-    assert f"{path} cannot be loaded" in log
-
-
-def test_a_truncated_model_is_reported_in_one_sentence(tmp_path):
-    path = tmp_path / "half.gguf"
-    data = builtin_target().read_bytes()
-    path.write_bytes(data[: len(data) // 2])
-    status, log = exit_of(Program("lead", "--model", str(path), "--port", "0"))
     assert (status, "Traceback" in log) == (1, False)
     assert f"{path} cannot be loaded" in log

@@ -31,51 +31,12 @@ def accepted_from(name):
     return lambda reply: name in reply.sources
 
 
-def test_the_lead_alone_repeats_itself(served, plain):
-    sampling, text = plain
-    assert ask(served[1], **sampling).text == text
-
-
-def test_another_seed_gives_another_text(served):
-    assert ask(served[1], temperature=0.8, seed=7).text != ask(served[1], temperature=0.8, seed=8).text
-
-
 def test_a_back_is_accepted_and_changes_nothing(served, plain):
     lead, url = served
     sampling, text = plain
     with back_of(lead, url, "helper"):
         reply = ask_until_accepted(url, **sampling)
     assert reply.text == text
-
-
-@SAMPLED
-def test_two_backs_are_accepted_and_change_nothing(served, plain):
-    lead, url = served
-    sampling, text = plain
-
-    def both_draft(_):
-        return {back["name"] for back in backs(url) if back["n_drafts"]} == {"one", "two"}
-
-    with back_of(lead, url, "one"), back_of(lead, url, "two"):
-        assert repeat_until(both_draft, lambda: ask(url, **sampling)).text == text
-        assert ask_until_accepted(url, **sampling).text == text
-
-
-@SAMPLED
-def test_a_back_killed_in_mid_answer_changes_nothing(served, plain):
-    lead, url = served
-    sampling, text = plain
-
-    def answer():
-        with back_of(lead, url, "victim") as back, stream(url, **sampling) as answer:
-            answer.until(accepted_from("victim"))
-            with frozen_engine(lead):
-                since = lead.n_lines()
-                kill(back)
-                lead.wait_for("back victim .*left", since=since)
-            return answer.rest()
-
-    assert repeat_until(accepted_from("victim"), answer).text == text
 
 
 @GREEDY
@@ -103,21 +64,6 @@ def test_a_back_that_was_stopped_drafts_again_when_it_goes_on(served, plain):
         back.signal(signal.SIGCONT)
         reply = ask_until_accepted(url, **sampling)
     assert reply.text == text
-
-
-@GREEDY
-def test_a_back_that_joins_in_mid_answer_is_accepted_and_changes_nothing(served, plain):
-    lead, url = served
-    sampling, text = plain
-
-    def answer():
-        with ExitStack() as stack:
-            answer = stack.enter_context(stream(url, **sampling)).until(lambda reply: reply.text)
-            with frozen_engine(lead):
-                stack.enter_context(back_of(lead, url, "latecomer"))
-            return answer.rest()
-
-    assert repeat_until(accepted_from("latecomer"), answer).text == text
 
 
 @SAMPLED

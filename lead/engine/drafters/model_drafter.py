@@ -4,31 +4,95 @@ It hears of committed tokens when it is asked to draft, not before: a sequence f
 time costs nothing.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from statistics import median
 
 from lead.engine.context_shift import ContextShift
-from lead.engine.drafters.inline_drafter import InlineRound
-from lead.engine.drafters.thread_choice import ThreadChoice
+from lead.engine.drafters.draft_source import Continuation, InlineDraft, InlineRound
 from shared.drafting.drafter import Drafter
 from shared.protocol import Close, Extend, Open
 from shared.sampling.parameters import SamplingParameters
 
+log = logging.getLogger("engine")
 
-@dataclass(slots=True)
-class _Followed:
-    """`tokens` are all committed ones. The drafter knows the first `n_told`; 0: it has not heard of it."""
+_N_TIMED = 7
+"""Rounds remembered for each number of threads, of which the median counts."""
+_TRIAL = 6
+"""Rounds of a trial of the other number; the first one, which starts the threads, is not timed."""
+_LEAST_TIMED = 3
+"""With fewer rounds of one token, because other sequences have joined, a trial decides nothing."""
+_FIRST_TRIAL, _MOST_BETWEEN = 16, 2048
+"""Rounds before the first trial, and at most between two; trials that change nothing become rarer."""
+_MARGIN = 0.95
+"""Only what takes less than this part of the other's time takes its place."""
 
-    sampling: SamplingParameters
-    tokens: Sequence[int]
-    n_told: int = 0
+
+class ModelDraft(InlineDraft):
+    """What the `drafter` knows of a sequence (its `name`), all committed tokens of which are `tokens`."""
+
+    def __init__(
+        self, name: str, sampling: SamplingParameters, tokens: Sequence[int], drafter: Drafter
+    ) -> None:
+        self.name = name
+        self._sampling = sampling
+        self._tokens = tokens
+        self._drafter = drafter
+        self._n_known = 0  # tokens that the drafter has heard of; 0: not of the sequence either
+
+    @property
+    def n_pending(self) -> int | None:
+        if not self.is_known:
+            return len(self._tokens)
+        self._extend()
+        return self._drafter.n_pending(self.name) if self._drafter.can_extend(self.name) else None
+
+    @property
+    def n_pending_now(self) -> int:
+        """The same once it is up to date; 0 for a sequence that the drafter has given up."""
+        return self._drafter.n_pending(self.name) if self.is_drafted_for else 0
+
+    @property
+    def continuation(self) -> Continuation:
+        drafted = self._drafter.drafted(self.name)
+        return [each.token for each in drafted], [each.confidence for each in drafted]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the drafter has heard of the sequence."""
+        return self._n_known > 0
+
+    @property
+    def is_drafted_for(self) -> bool:
+        """Whether it also has a place there."""
+        return self.is_known and self._drafter.follows(self.name)
+
+    def bring_up_to_date(self) -> None:
+        """Tell the drafter all committed tokens; it has to have room for a new sequence."""
+        if self.is_known:
+            self._extend()
+            return
+        self._n_known = len(self._tokens)
+        self._drafter.handle(Open(sequence=self.name, sampling=self._sampling, tokens=list(self._tokens)))
+
+    def close(self) -> None:
+        if self.is_known:
+            self._drafter.handle(Close(sequence=self.name, reason="ended"))
+            self._n_known = 0
+
+    def _extend(self) -> None:
+        """A sequence that the drafter has given up stays so: then nothing happens."""
+        if new := self._tokens[self._n_known :]:
+            self._drafter.handle(Extend(sequence=self.name, start=self._n_known, tokens=list(new)))
+            self._n_known += len(new)
 
 
 class ModelDrafter:
     """An `InlineDrafter`."""
 
     def __init__(
-        self, source: str, drafter: Drafter, n_most: int, threads: ThreadChoice | None = None
+        self, source: str, drafter: Drafter, n_most: int, threads: "ThreadChoice | None" = None
     ) -> None:
         """`drafter` has no side branches: nothing is drafted while the target computes.
 
@@ -38,7 +102,7 @@ class ModelDrafter:
         self.n_most = n_most
         self._drafter = drafter
         self._threads = threads
-        self._followed: dict[str, _Followed] = {}
+        self._known: list[ModelDraft] = []  # the last one was drafted for last
         self._has_opened = False
 
     def open(
@@ -47,74 +111,88 @@ class ModelDrafter:
         sampling: SamplingParameters,
         tokens: Sequence[int],
         _shift: ContextShift | None = None,
-    ) -> None:
-        self._followed[sequence] = _Followed(sampling, tokens)
+    ) -> ModelDraft:
+        return ModelDraft(sequence, sampling, tokens, self._drafter)
 
-    def close(self, sequence: str) -> None:
-        followed = self._followed.pop(sequence, None)
-        if followed and followed.n_told:
-            self._drafter.handle(Close(sequence=sequence, reason="ended"))
-
-    def place(self, sequence: str, slot: int) -> None:
-        """It has slots of its own."""
-
-    def n_pending(self, sequence: str) -> int | None:
-        followed = self._followed.get(sequence)
-        if followed is None:
-            return None
-        if followed.n_told == 0:
-            return len(followed.tokens)
-        self._tell(sequence, followed)
-        return self._drafter.n_pending(sequence) if self._drafter.can_extend(sequence) else None
-
-    def draft(self, sequences: Sequence[str], n_most: int) -> InlineRound:
-        for sequence in sequences:
-            self._followed[sequence] = self._followed.pop(sequence)  # the last ones from now on
-        self._has_opened = any(self._followed[sequence].n_told == 0 for sequence in sequences)
-        for sequence in sequences:
-            self._bring_up_to_date(sequence, self._followed[sequence])
-        n_before = sum(self._n_pending_now(sequence) for sequence in sequences)
-        grown = [sequence.id for sequence in self._drafter.step(sequences, n_most)]
-        return InlineRound(
-            min(n_before, max(n_most, len(sequences))), {each: self._draft(each) for each in grown}
-        )
+    def draft(self, drafts: Sequence[ModelDraft], n_most: int) -> InlineRound[ModelDraft]:
+        self._known = [each for each in self._known if each.is_known and each not in drafts]
+        self._has_opened = not all(each.is_known for each in drafts)
+        for draft in drafts:
+            if not draft.is_known and self._drafter.is_full:
+                self._give_up_another()
+            draft.bring_up_to_date()
+            self._known.append(draft)
+        n_before = sum(each.n_pending_now for each in drafts)
+        by_name = {each.name: each for each in drafts}
+        grown = [by_name[each.id] for each in self._drafter.step(list(by_name), n_most)]
+        return InlineRound(min(n_before, max(n_most, len(drafts))), grown)
 
     def on_round(self, n_tokens: int, seconds: float) -> bool:
-        if self._has_opened or self._drafter.has_moved:  # texts were stored or loaded, too
+        if self._has_opened:  # texts may have been stored and loaded
             return False
         return self._threads is None or self._threads.on_round(n_tokens, seconds)
-
-    def _n_pending_now(self, sequence: str) -> int:
-        return self._drafter.n_pending(sequence) if self._drafter.follows(sequence) else 0
-
-    def _bring_up_to_date(self, sequence: str, followed: _Followed) -> None:
-        if followed.n_told:
-            self._tell(sequence, followed)
-            return
-        if self._drafter.is_full:
-            self._give_up_another()
-        followed.n_told = len(followed.tokens)
-        self._drafter.handle(
-            Open(sequence=sequence, sampling=followed.sampling, tokens=list(followed.tokens))
-        )
 
     def _give_up_another(self) -> None:
         """Forget the sequence that was not drafted for the longest: it may wait in the queue again.
 
         Should it go on, its draft is begun anew.
         """
-        for sequence, followed in self._followed.items():
-            if followed.n_told and self._drafter.follows(sequence):
-                self._drafter.handle(Close(sequence=sequence, reason="ended"))
-                followed.n_told = 0
-                return
+        if oldest := next((each for each in self._known if each.is_drafted_for), None):
+            oldest.close()
 
-    def _tell(self, sequence: str, followed: _Followed) -> None:
-        """A sequence that the drafter has given up stays so: then nothing happens."""
-        if new := followed.tokens[followed.n_told :]:
-            self._drafter.handle(Extend(sequence=sequence, start=followed.n_told, tokens=list(new)))
-            followed.n_told += len(new)
 
-    def _draft(self, sequence: str) -> tuple[list[int], list[float]]:
-        drafted = self._drafter.drafted(sequence)
-        return [each.token for each in drafted], [each.confidence for each in drafted]
+class ThreadChoice:
+    """Of two numbers of threads that with the shorter round of one token: one, or all that the target has.
+
+    A small model's step is over before several threads have met at its barriers. Which is faster is learned
+    from the rounds of drafting themselves: it depends on what else the cores do, and while the engine starts,
+    other processes start, too.
+    """
+
+    def __init__(self, use: Callable[[int], None], used: int, other: int) -> None:
+        """`use` sets the number of threads; `used` is set already."""
+        self._use = use
+        self._used, self._other = used, other
+        self._times: dict[int, deque[float]] = {n: deque(maxlen=_N_TIMED) for n in (used, other)}
+        self._between = _FIRST_TRIAL
+        self._n_rounds = 0  # since the last trial
+        self._n_tried = 0  # of the trial that goes on
+
+    def on_round(self, n_tokens: int, seconds: float) -> bool:
+        """A round with `n_tokens` in its batch took `seconds`; returns False if it belonged to a trial."""
+        if self._n_tried:
+            self._try(seconds if n_tokens == 1 else None)
+            return False
+        if n_tokens != 1:
+            return True
+        self._times[self._used].append(seconds)
+        self._n_rounds += 1
+        if self._n_rounds >= self._between:
+            self._n_rounds, self._n_tried = 0, 1
+            self._times[self._other].clear()
+            self._use(self._other)
+        return True
+
+    def _try(self, seconds: float | None) -> None:
+        """seconds: of a round of one token; None: it had more."""
+        times = self._times[self._other]
+        if self._n_tried > 1 and seconds is not None:
+            times.append(seconds)
+        self._n_tried += 1
+        if self._n_tried <= _TRIAL:
+            return
+        self._n_tried = 0
+        then = median(self._times[self._used])
+        if len(times) >= _LEAST_TIMED and (now := median(times)) < _MARGIN * then:
+            self._used, self._other = self._other, self._used
+            self._between = _FIRST_TRIAL
+            log.info(
+                "draft model: %d thread%s from now on, %.2f ms for a token instead of %.2f",
+                self._used,
+                "" if self._used == 1 else "s",
+                1000 * now,
+                1000 * then,
+            )
+        else:
+            self._between = min(2 * self._between, _MOST_BETWEEN)
+        self._use(self._used)

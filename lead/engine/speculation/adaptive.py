@@ -1,7 +1,7 @@
 """The adaptive policy: the most expected tokens for the time they take, over all sequences together."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from operator import itemgetter, mul, sub, truediv
@@ -159,30 +159,27 @@ class _NextStep:
         futures: of each candidate. A worth of -inf: no moment is better than now. At that moment one of them
         has grown by so many tokens.
         """
+        grown: list[tuple[int, FutureDraft, Survivals]] = [
+            (i, draft, draft.survivals()) for i, drafts in enumerate(futures) for draft in drafts
+        ]
         best = (-math.inf, 0.0, 0)
-        most, growths = list(self.drafts), []
-        for i, drafts in enumerate(futures):
-            for draft in drafts:
-                survivals = draft.survivals()
-                most[i] = [max(each) for each in zip_longest(most[i], survivals, fillvalue=0.0)]
-                growths += [
-                    (draft.arrival.when(n), i, n, survivals[: draft.n_drafted + n])
-                    for n in range(1, len(survivals) - draft.n_drafted + 1)
-                ]
-        if not growths:
+        if not grown:
             return best
-        growths.sort()
-        later, worth = list(self.drafts), max(self.worths)
-        least, most_worth = worth, self._worth(most)
-        for seconds, i, n, survivals in growths:
+        later, worth, most = list(self.drafts), max(self.worths), list(self.drafts)
+        for i, _, survivals in grown:
+            most[i] = [max(each) for each in zip_longest(most[i], survivals, fillvalue=0.0)]
+        most_worth = self._worth(most)
+        horizon = (most_worth - worth) / self.rate  # whatever comes later does not pay
+        for seconds, i, n, survivals in sorted(_growths(grown, horizon)):
             price = self.rate * seconds
-            if most_worth - price <= max(least, best[0]):  # nothing that comes later can be better
+            if most_worth - price <= best[0]:
                 break
             before, later[i] = later[i], survivals
-            grown = self._worth(later)
-            if (grown, sum(survivals)) < (worth, sum(before)):  # it has a better draft of another source
+            now = self._worth(later)
+            if now > worth or (now == worth and sum(survivals) >= sum(before)):
+                worth = now
+            else:  # it has a better draft of another source
                 later[i] = before
-            worth = max(worth, grown)
             if worth - price > best[0]:
                 best = worth - price, seconds, n
         return best
@@ -215,6 +212,18 @@ class _Speedup:
         if self._n_steps < self._min_steps or self._n_plain <= 0:
             return None
         return self._n_tokens / self._n_plain
+
+
+def _growths(
+    drafts: Iterable[tuple[int, FutureDraft, Survivals]], horizon: float
+) -> Iterator[tuple[float, int, int, Survivals]]:
+    """(seconds, candidate, n, survivals) of each moment up to `horizon` when a draft has n more tokens."""
+    for i, draft, survivals in drafts:
+        for n in range(1, len(survivals) - draft.n_drafted + 1):
+            seconds = draft.arrival.when(n)
+            if seconds > horizon:
+                break
+            yield seconds, i, n, survivals[: draft.n_drafted + n]
 
 
 def _longest(candidate: Candidate, draft: Survivals) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from lead.engine.context_shift import ContextShift
-from lead.engine.drafters.inline_drafter import InlineDrafter, InlineRound
+from lead.engine.drafters.draft_source import InlineDrafter
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.policy import FutureDraft
 from lead.engine.speculation.sequence_speculation import SequenceSpeculation
@@ -42,7 +42,7 @@ class DraftOrder(NamedTuple):
 class InlineDrafting:
     """Written by the manager. `cost` is T(n) of the drafter: of a round with n tokens in its batch."""
 
-    def __init__(self, drafter: InlineDrafter, constants: SpeculationConstants = DEFAULTS) -> None:
+    def __init__(self, drafter: InlineDrafter[Any], constants: SpeculationConstants = DEFAULTS) -> None:
         self.drafter = drafter
         self.cost = StepCost(constants)
         self._constants = constants
@@ -60,15 +60,14 @@ class InlineDrafting:
     def open(
         self, sequence: SequenceSpeculation, sampling: SamplingParameters, shift: ContextShift | None = None
     ) -> None:
-        """See `InlineDrafter.open`."""
-        self.drafter.open(sequence.id, sampling, sequence.tokens, shift)
+        """It begins. See `InlineDrafter.open`."""
+        sequence.inline = self.drafter.open(sequence.id, sampling, sequence.tokens, shift)
 
     def close(self, sequence: SequenceSpeculation) -> None:
         """It has ended."""
         if n_generated := len(sequence.tokens) - sequence.n_opened:
             decay = self._constants.answer_decay
             self._answer_length = decay * self._answer_length + (1 - decay) * n_generated
-        self.drafter.close(sequence.id)
 
     def on_step(self, seconds: float) -> None:
         """The engine has decoded a step; with waits and drafting it took `seconds`."""
@@ -82,7 +81,7 @@ class InlineDrafting:
         self._mean = draft.mean
         if self._is_stuck(sequence) or draft.n_drafted >= draft.n_most:
             return None
-        n_pending = self.drafter.n_pending(sequence.id)
+        n_pending = sequence.n_pending
         if n_pending is None:
             return None
         if n_pending <= _USUAL_PENDING:
@@ -106,7 +105,7 @@ class InlineDrafting:
         if spare < self.cost.seconds(1):
             return None
         for sequence in sequences:
-            n_pending = self.drafter.n_pending(sequence.id)
+            n_pending = sequence.n_pending
             if n_pending is None or self._is_stuck(sequence):
                 continue
             if self.cost.seconds(1) + self._catch_up_seconds(n_pending) <= spare:
@@ -123,16 +122,19 @@ class InlineDrafting:
         n_tokens = _UNLIMITED if alone else len(sequences) + _CATCH_UP_CHUNK
         return DraftOrder(tuple(sequences), n_rounds, n_tokens, min_survival)
 
-    def draft(self, order: DraftOrder) -> InlineRound:
-        """One round. A sequence that has not grown is left alone until the next step, if others wait."""
-        done = self.drafter.draft([each.id for each in order.sequences], order.n_tokens)
+    def draft(self, order: DraftOrder) -> tuple[int, list[SequenceSpeculation]]:
+        """One round of so many tokens; returns the sequences whose drafts have grown, too.
+
+        A sequence that has not is left alone until the next step, if others wait.
+        """
+        done = self.drafter.draft([each.inline for each in order.sequences], order.n_tokens)
+        grown = [each for each in order.sequences if each.inline in done.grown]
         for sequence in order.sequences:
-            if sequence.id in done.drafts:
-                continue
-            n_pending = self.drafter.n_pending(sequence.id)
-            if n_pending is None or n_pending <= 1 or order.n_tokens < _UNLIMITED:
+            n_pending = sequence.n_pending
+            is_stuck = n_pending is None or n_pending <= 1 or order.n_tokens < _UNLIMITED
+            if sequence not in grown and is_stuck:
                 sequence.stuck_at_step = self._n_steps
-        return done
+        return done.n_tokens, grown
 
     def on_round(self, n_tokens: int, n_drafted: int, seconds: float) -> None:
         """A round of `n_tokens` took `seconds`, and drafts grew by `n_drafted` tokens."""

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lead.engine.commands import NGRAM, PolicyName, PostDraft, Submit
-from lead.engine.drafters.inline_drafter import InlineDrafter
-from lead.engine.drafters.local_drafter import LocalDrafter
+from lead.engine.drafters.draft_source import InlineDrafter, LookupDrafter
 from lead.engine.events import BackEvent, Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.adaptive import Adaptive
@@ -39,8 +38,8 @@ from lead.engine.speculation.step_cost import StepCost
 from lead.engine.speculation.tuning import BackTuning
 from shared.llama.batch_invariance import InvariantWidths
 
-MakeLocalDrafters = Callable[[Submit], Mapping[str, LocalDrafter]]
-"""The drafters in the engine for a request, by name."""
+MakeLookups = Callable[[Submit], Mapping[str, LookupDrafter]]
+"""The lookup drafters for a request, by the names of their sources."""
 
 
 class GeneratingSequence(NamedTuple):
@@ -79,13 +78,13 @@ class SpeculationManager:
         policy: PolicyName,
         depth: int,
         end_tokens: frozenset[int],
-        make_drafters: MakeLocalDrafters = lambda _: {},
+        make_drafters: MakeLookups = lambda _: {},
         *,
         batching: Batching | None = None,
         widths: InvariantWidths | None = None,
         cost: StepCost | None = None,
         constants: SpeculationConstants = DEFAULTS,
-        inline: InlineDrafter | None = None,
+        inline: InlineDrafter[Any] | None = None,
     ) -> None:
         """`inline` drafts for all sequences, when a plan orders it.
 
@@ -196,7 +195,7 @@ class SpeculationManager:
         dead = [source for source in before if source not in after]
         sequence.timeline.commit(committed.start + len(committed.tokens), now, dead)
         self.stats.add_committed(committed, covered=bool(after - sequence.lookups.keys()))
-        sequence.credit(outcomes, now)
+        sequence.credit(outcomes)
         n_right = sequence.pop_right(except_of=self._own_sources)
         return committed.model_copy(update={"n_right": n_right}) if n_right else committed
 
@@ -226,16 +225,17 @@ class SpeculationManager:
     def draft(self, order: DraftOrder) -> DraftRound:
         """One round of drafting in the engine; `on_drafted` has to follow."""
         assert self.inline
-        source, done = self.inline.drafter.source, self.inline.draft(order)
+        source = self.inline.drafter.source
+        n_tokens, grown = self.inline.draft(order)
         left = []
-        for sequence in order.sequences:
-            if grown := done.drafts.get(sequence.id):
-                sequence.post(source, *grown)
-                survival = math.prod(sequence.drafts.probabilities(source, self.forecast.probability))
-                if survival >= order.min_survival and self.inline.drafter.n_pending(sequence.id):
-                    left.append(sequence)
+        for sequence in grown:
+            assert sequence.inline
+            sequence.post(source, *sequence.inline.continuation)
+            survival = math.prod(sequence.drafts.probabilities(source, self.forecast.probability))
+            if survival >= order.min_survival and sequence.n_pending:
+                left.append(sequence)
         rest = order._replace(sequences=tuple(left), n_rounds=order.n_rounds - 1)
-        return DraftRound(done.n_tokens, len(done.drafts), rest if left and rest.n_rounds > 0 else None)
+        return DraftRound(n_tokens, len(grown), rest if left and rest.n_rounds > 0 else None)
 
     def on_drafted(self, done: DraftRound, seconds: float) -> None:
         """That round took `seconds`."""
@@ -325,7 +325,8 @@ class SpeculationManager:
     ) -> FutureDraft | None:
         if self.inline is None:
             return None
-        self.inline.drafter.place(sequence.id, generating.slot)
+        if sequence.inline:
+            sequence.inline.place(generating.slot)
         source = self.inline.drafter.source
         n_useful, mean = generating.n_useful, self.forecast.hopeful_mean(source)
         n_most = min(n_useful, self.inline.drafter.n_most)

@@ -24,13 +24,6 @@ def test_private_sequences_are_not_sent_to_backs(harness):
     assert harness.backs.updates(back) == []
 
 
-def test_nothing_is_sent_twice(harness):
-    harness.sequence()
-    back = harness.join()
-    harness.backs.updates(back)
-    assert harness.backs.updates(back) == []
-
-
 def test_a_slow_back_gets_missed_tokens_in_one_message(harness):
     sequence, back = harness.sequence(), harness.join()
     harness.backs.updates(back)

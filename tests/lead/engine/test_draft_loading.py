@@ -6,13 +6,11 @@ from bench.tiny_models import TinyModel, write_tiny_model
 from lead.engine import draft_loading as module
 from lead.engine.commands import Load, LoadDraft
 from lead.engine.draft_loading import (
+    InlineHeads,
     calibrate_drafting,
-    calibrate_heads,
     choose_threads,
     heads_file,
     load_draft_model,
-    make_drafter,
-    make_mtp_drafter,
     wants_heads,
 )
 from lead.engine.engine import Engine
@@ -34,6 +32,7 @@ from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 from tests.conftest import more
 from tests.fakes import FakeFront, submit
+from tests.lead.engine.drafters.by_name import ByName
 from tests.shuffled_model import write_shuffled
 from tests.tiny_eagle import write_tiny_eagle
 
@@ -83,7 +82,7 @@ def drafted(drafter, sampling, n, tokens=PROMPT):
 def drafted_with(path, target, sampling, n, prompt=PROMPT):
     given = load(path)
     inline = load_draft_model(given, target)
-    tokens = drafted(make_drafter(given, inline, NoGrammars(), NoWait()), sampling, n, prompt)
+    tokens = drafted(ByName(inline.drafter(NoGrammars(), NoWait())), sampling, n, prompt)
     inline.model.close()
     return tokens
 
@@ -113,7 +112,7 @@ def test_a_model_that_cannot_translate_is_refused(target, monkeypatch, tmp_path)
     def refuse(*_):
         raise TranslationError("its tokenizer changes texts")
 
-    monkeypatch.setattr(module, "stored_pair", refuse)
+    monkeypatch.setattr("shared.translation.drafter_maker.stored_pair", refuse)
     with pytest.raises(ModelLoadError, match=r"the vocabularies differ: .* and its tokenizer changes texts"):
         load_draft_model(load(write_shuffled(tmp_path / "shuffled.gguf")), target)
 
@@ -124,7 +123,7 @@ def test_models_of_every_memory_can_draft(tiny_model, architecture):
     with_memory = Model(path, OPTIONS)
     given = load(path)
     inline = load_draft_model(given, with_memory)
-    drafter = make_drafter(given, inline, NoGrammars(), NoWait())
+    drafter = ByName(inline.drafter(NoGrammars(), NoWait()))
     expected = reference(path, GREEDY, 6)
     assert drafted(drafter, GREEDY, 6) == expected
     assert drafted(drafter, GREEDY, 3, [*PROMPT, *expected[:3]]) == expected[3:]
@@ -212,7 +211,8 @@ def served(path, policy, *, with_heads, n_texts=3, eagle=None, n_ctx=200, n_keep
         n_slots=2, n_ctx=model.n_ctx, n_ctx_sequence=n_ctx, n_batch=model.n_batch, traits=model.traits
     )
     heads = model.open_heads(eagle) if with_heads or eagle else None
-    drafter = make_mtp_drafter(model, heads, 4, NoGrammars(), NoWait()) if heads else None
+    source = InlineHeads(model, heads, 4, 2) if heads else None
+    drafter = source.drafter(NoGrammars(), NoWait()) if source else None
     speculation = SpeculationManager(policy, 3, frozenset(), batching=batching_for(limits), inline=drafter)
     engine = Engine(
         limits,
@@ -228,8 +228,8 @@ def served(path, policy, *, with_heads, n_texts=3, eagle=None, n_ctx=200, n_keep
     ]
     front = FakeFront({0: requests[:2], 9: requests[2:]}, n_most_steps=9000)
     loop = Loop(model, engine, front, clock=front.clock)
-    if speculation.inline:
-        calibrate_heads(heads, speculation.inline.cost, front.clock)
+    if source:
+        source.calibrate(speculation.inline.cost, front.clock)
     while front.open:
         loop.step()
         engine.check_integrity()
@@ -258,7 +258,7 @@ def test_heads_go_on_drafting_after_a_context_shift(with_heads):
 def test_the_drafts_of_heads_are_those_of_a_plain_loop(with_heads):
     model = Model(with_heads, OPTIONS, with_heads=True)
     heads = model.open_heads()
-    drafter = make_mtp_drafter(model, heads, 8, NoGrammars(), NoWait())
+    drafter = ByName(InlineHeads(model, heads, 8, 2).drafter(NoGrammars(), NoWait()))
     (rows,) = model.decode([Span(1, 0, PROMPT, 1)])
     tokens = list(PROMPT)
     drafter.open("s", GREEDY, tokens)
@@ -346,7 +346,7 @@ def test_with_an_eagle_drafter_the_texts_are_those_of_the_target_alone(tiny_mode
 def test_the_drafts_of_an_eagle_drafter_are_those_of_a_plain_loop(tiny_model, eagle):
     model = Model(tiny_model("llama"), OPTIONS)
     heads = model.open_heads(eagle)
-    drafter = make_mtp_drafter(model, heads, 8, NoGrammars(), NoWait())
+    drafter = ByName(InlineHeads(model, heads, 8, 2).drafter(NoGrammars(), NoWait()))
     (rows,) = model.decode([Span(1, 0, PROMPT, 1)])
     tokens = list(PROMPT)
     drafter.open("s", GREEDY, tokens)

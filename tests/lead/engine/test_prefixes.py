@@ -49,9 +49,9 @@ def test_who_wants_no_cached_prompt_reuses_none():
     assert (cached.prefixes.reusable(cached.slot, alone), cached.prefixes.loadable(alone)) == (0, (0, None))
 
 
-@pytest.mark.parametrize(("n_ctx_slot", "n"), [(None, 45), (100, 0)])
-def test_another_slot_gets_it_only_where_slots_can_copy(n_ctx_slot, n):
-    cached = Cached(TEXT, MemoryTraits(n_rollback=3), n_ctx_slot=n_ctx_slot)
+@pytest.mark.parametrize(("own_cells", "n"), [(False, 45), (True, 0)])
+def test_another_slot_gets_it_only_where_slots_can_copy(own_cells, n):
+    cached = Cached(TEXT, MemoryTraits(n_rollback=3), own_cells=own_cells)
     cached.slot.cache.checkpoints = {45: Snapshot("state", 1, 45)}
     assert cached.prefixes.copyable(cached.slot, sequence([*TEXT, 99])) == n
 

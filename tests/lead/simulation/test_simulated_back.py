@@ -128,10 +128,9 @@ def test_a_wider_decode_takes_longer(slope, seconds):
 def test_a_draft_model_in_the_engine_guesses_too():
     text = Scripted(wrong={3})
     drafter = simulated_draft_model(BackSpec(STEP), {KEY: text}, 1)
-    drafter.open("s", GREEDY, [KEY])
-    rounds = [drafter.draft(["s"], 100) for _ in range(3)]
-    assert [done.n_tokens for done in rounds] == [1, 1, 1]
-    assert rounds[-1].drafts["s"][0] == [*right(1, 2), Text.token(3) + 1]
+    draft = drafter.open("s", GREEDY, [KEY])
+    assert [drafter.draft([draft], 100).n_tokens for _ in range(3)] == [1, 1, 1]
+    assert draft.continuation[0] == [*right(1, 2), Text.token(3) + 1]
 
 
 def test_a_good_draft_model_in_the_engine_is_faster_than_none_and_a_bad_one_costs_little():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lead.engine.drafters.inline_drafter import InlineRound
+from lead.engine.drafters.draft_source import InlineDraft, InlineRound
 from lead.engine.speculation.constants import DEFAULTS
 from lead.engine.speculation.inline_drafting import InlineDrafting
 from lead.engine.speculation.policy import FutureDraft
@@ -22,25 +22,29 @@ class Scripted:
         self.asked = []
         self.grows = True
 
-    def open(self, *_):
-        pass
-
-    def close(self, sequence):
-        self.pending.pop(sequence)
-
-    def place(self, *_):
-        pass
+    def open(self, sequence, *_):
+        return ScriptedDraft(self, sequence)
 
     def on_round(self, *_):
         return True
 
-    def n_pending(self, sequence):
-        return self.pending.get(sequence)
+    def draft(self, drafts, n_most):
+        self.asked.append(n_most)
+        return InlineRound(len(drafts), drafts if self.grows else [])
 
-    def draft(self, sequences, n_most):
-        self.asked.append((sequences, n_most))
-        drafts = {sequence: ([1], [0.9]) for sequence in sequences} if self.grows else {}
-        return InlineRound(len(sequences), drafts)
+
+class ScriptedDraft(InlineDraft):
+    continuation = [1], [0.9]
+
+    def __init__(self, drafter, name):
+        self._drafter, self._name = drafter, name
+
+    @property
+    def n_pending(self):
+        return self._drafter.pending[self._name]
+
+    def close(self):
+        del self._drafter.pending[self._name]
 
 
 def opened(drafting, name, n_tokens=2):
@@ -131,7 +135,7 @@ def test_a_prompt_is_read_in_chunks_between_the_steps_of_others():
     known = Known(s=5000)
     known.drafter.grows = False
     known.draft(alone=False)
-    assert known.drafter.asked[-1][1] < 200
+    assert known.drafter.asked[-1] < 200
     assert known.offer() is None
 
 

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from lead.engine.commands import NGRAM, PostDraft
-from lead.engine.drafters.inline_drafter import InlineRound
-from lead.engine.drafters.local_drafter import LocalDrafter
+from lead.engine.drafters.draft_source import InlineDraft, InlineRound, LookupDrafter
 from lead.engine.events import Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.drafts import EMPTY_CHAIN, MAX_DEPTH
@@ -21,7 +20,7 @@ END = 99
 PROMPT = (10, 11, 12)
 
 
-class Scripted(LocalDrafter):
+class Scripted(LookupDrafter):
     """A local drafter that proposes what a test says."""
 
     def __init__(self, tokens=(), confidence=0.9):
@@ -576,39 +575,40 @@ class ScriptedInline:
 
     def __init__(self, *tokens, confidence=0.9):
         self.tokens, self.confidence = tokens, confidence
-        self.texts = {}
-        self.drafted = {}
+        self.open_drafts = []
 
-    def open(self, sequence, _sampling, tokens, _shift):
-        self.texts[sequence] = tokens
-
-    def close(self, sequence):
-        del self.texts[sequence]
-
-    def place(self, *_):
-        pass
+    def open(self, _sequence, _sampling, tokens, _shift):
+        self.open_drafts.append(ScriptedDraft(self, tokens))
+        return self.open_drafts[-1]
 
     def on_round(self, *_):
         return True
 
-    def n_pending(self, sequence):
-        self._sync(sequence)
-        return 1 if len(self.drafted[sequence][1]) < len(self.tokens) else None
+    def draft(self, drafts, _n_most):
+        grown = [each for each in drafts if each.n_pending]
+        for each in grown:
+            each.n_drafted += 1
+        return InlineRound(len(drafts), grown)
 
-    def draft(self, sequences, _n_most):
-        drafts = {}
-        for sequence in sequences:
-            draft = self._sync(sequence)
-            if len(draft) < len(self.tokens):
-                draft.append(self.tokens[len(draft)])
-                drafts[sequence] = list(draft), [self.confidence] * len(draft)
-        return InlineRound(len(sequences), drafts)
 
-    def _sync(self, sequence):
-        n = len(self.texts[sequence])
-        if self.drafted.get(sequence, (0,))[0] != n:
-            self.drafted[sequence] = n, []
-        return self.drafted[sequence][1]
+class ScriptedDraft(InlineDraft):
+    def __init__(self, drafter, text):
+        self._drafter, self._text = drafter, text
+        self._n_seen = self.n_drafted = 0
+
+    @property
+    def n_pending(self):
+        if self._n_seen != len(self._text):
+            self._n_seen, self.n_drafted = len(self._text), 0
+        return 1 if self.n_drafted < len(self._drafter.tokens) else None
+
+    @property
+    def continuation(self):
+        n = self.n_drafted
+        return list(self._drafter.tokens[:n]), [self._drafter.confidence] * n
+
+    def close(self):
+        self._drafter.open_drafts.remove(self)
 
 
 def with_draft_model(*tokens, price=0.0005, policy="adaptive", **more):
@@ -705,7 +705,7 @@ def test_what_a_back_has_pushed_is_not_drafted_again():
 def test_an_ended_sequence_is_closed_for_the_draft_model():
     table = with_draft_model(1)
     table.speculation.close("s")
-    assert table.speculation.inline.drafter.texts == {}
+    assert table.speculation.inline.drafter.open_drafts == []
 
 
 def test_what_would_be_padding_is_filled_with_more_of_the_draft():

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from lead.engine.context_shift import ContextShift
-from lead.engine.drafters.mtp_drafter import MtpDrafter
+from lead.engine.drafters.head_drafter import HeadDrafter
 from shared.llama.hidden_states import HeadOutput, HiddenStates
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, toy_sampler
+from tests.lead.engine.drafters.by_name import ByName
 
 PROMPT = [4, 5, 6, 7, 8]
 SAMPLED = SamplingParameters(seed=7, temperature=0.9, repeat_penalty=1.3, repeat_last_n=8)
@@ -31,6 +32,7 @@ def head_output(read):
 class FakeHeads:
     """Keeps what it has read, by slot and position."""
 
+    source = "mtp"
     n_batch = 64
     reads_first = True
 
@@ -61,7 +63,7 @@ class Target:
 
     def __init__(self, sampling=GREEDY, tokens=PROMPT, n_most=6, n_slots=2, shift=None):
         self.rows, self.heads = HiddenStates(n_slots, 3), FakeHeads()
-        self.drafter = MtpDrafter(self.heads, self.rows, toy_sampler, END_TOKENS, n_most=n_most)
+        self.drafter = ByName(HeadDrafter(self.heads, self.rows, toy_sampler, END_TOKENS, n_most=n_most))
         self.sampling, self.shift = sampling, shift
         self.tokens = list(tokens)
         self.begin("s", 0)

@@ -1,4 +1,4 @@
-"""The target's own heads for further tokens (MTP) as an inline drafter.
+"""Heads of the target, its own for further tokens (MTP) or an EAGLE-3 drafter, as an inline drafter.
 
 Whatever a head reads about committed tokens comes from the target: its hidden states are kept in host memory
 (`shared.llama.hidden_states`) until the head is asked to draft. What it drafts it reads from its own states,
@@ -14,9 +14,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.commands import MTP
 from lead.engine.context_shift import ContextShift
-from lead.engine.drafters.inline_drafter import InlineRound
+from lead.engine.drafters.draft_source import Continuation, InlineDraft, InlineRound
 from shared.drafting.interfaces import MakeSampler
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.llama.hidden_states import HeadOutput, HeadSpan, HiddenStates
@@ -34,6 +33,7 @@ _GRAMMAR_SECONDS = 0.002
 class Heads(Protocol):
     """The seam to the native heads (`shared.llama.mtp_heads.MtpHeads`)."""
 
+    source: str
     n_batch: int
     reads_first: bool
 
@@ -60,15 +60,16 @@ class _HeadCache:
         return self.first + len(self.tokens)
 
 
-@dataclass(slots=True)
-class _HeadSequence:
-    """A sequence; its draft follows the first `base` tokens of its context.
+@dataclass(slots=True, eq=False)
+class HeadDraft(InlineDraft):
+    """The draft of a sequence; it follows the first `base` tokens of its context.
 
     The context is what the target sees of `tokens`, all committed ones: all of them, until a `shift` has
     discarded `n_discarded`. Rows and caches have positions in the context, noise has those in the text.
     own_rows[i] is the head's state behind the token before drafted[i], the first one's is the target's.
     """
 
+    drafter: "HeadDrafter"
     sampling: SamplingParameters
     tokens: Sequence[int]
     shift: ContextShift | None = None
@@ -82,6 +83,22 @@ class _HeadSequence:
     unranked: NDArray[np.float32] | None = None
     failed: bool = False
     _shifted: list[int] = field(default_factory=list)
+
+    @property
+    def n_pending(self) -> int | None:
+        return self.drafter.n_pending(self)
+
+    @property
+    def continuation(self) -> Continuation:
+        return list(self.drafted), list(self.confidences)
+
+    def place(self, slot: int) -> None:
+        if self.slot != slot:
+            self.slot = slot
+            self.begin_anew()
+
+    def close(self) -> None:
+        self.drafter.close(self)
 
     @property
     def context(self) -> Sequence[int]:
@@ -126,8 +143,8 @@ class _HeadSequence:
         return [*self.context[start : self.base], *self.drafted[max(0, start - self.base) :]][: end - start]
 
 
-class MtpDrafter:
-    """An `InlineDrafter`. `place` says in which slot of the target a sequence is."""
+class HeadDrafter:
+    """An `InlineDrafter`."""
 
     def __init__(
         self,
@@ -138,92 +155,79 @@ class MtpDrafter:
         *,
         n_most: int,
         budget: GrammarBudget | None = None,
-        source: str = MTP,
     ) -> None:
         """`rows` is filled by the target's model. `n_most`: the longest draft."""
-        self.source = source
+        self.source = heads.source
         self.n_most = n_most
         self._heads = heads
         self._rows = rows
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
         self._budget = budget or NoWait()
-        self._followed: dict[str, _HeadSequence] = {}
+        self._open: list[HeadDraft] = []
         self._caches: dict[int, _HeadCache] = {}
 
     def open(
         self,
-        sequence: str,
+        _sequence: str,
         sampling: SamplingParameters,
         tokens: Sequence[int],
         shift: ContextShift | None = None,
-    ) -> None:
-        self._followed[sequence] = _HeadSequence(sampling, tokens, shift)
+    ) -> HeadDraft:
+        self._open.append(HeadDraft(self, sampling, tokens, shift))
+        return self._open[-1]
 
-    def close(self, sequence: str) -> None:
-        self._followed.pop(sequence, None)
-
-    def place(self, sequence: str, slot: int) -> None:
-        followed = self._followed[sequence]
-        if followed.slot != slot:
-            followed.slot = slot
-            followed.begin_anew()
+    def close(self, draft: HeadDraft) -> None:
+        """Its sequence has ended."""
+        self._open.remove(draft)
 
     def on_round(self, _n_tokens: int, _seconds: float) -> bool:
         return True
 
-    def n_pending(self, sequence: str) -> int | None:
-        followed = self._followed.get(sequence)
-        if followed is None or followed.slot is None or followed.failed:
+    def n_pending(self, draft: HeadDraft) -> int | None:
+        """Tokens to read before the next one of the draft can be chosen; None: it cannot grow."""
+        if draft.slot is None or draft.failed:
             return None
-        self._sync(followed, followed.slot)
-        has_ended = bool(followed.drafted) and followed.drafted[-1] in self._end_tokens
-        if has_ended or len(followed.drafted) >= self.n_most:
+        self._sync(draft, draft.slot)
+        has_ended = bool(draft.drafted) and draft.drafted[-1] in self._end_tokens
+        if has_ended or len(draft.drafted) >= self.n_most:
             return None
-        if followed.unranked is not None:
+        if draft.unranked is not None:
             return 1
-        start = self._start(followed, followed.slot)
-        return None if start is None else followed.end - start
+        start = self._start(draft, draft.slot)
+        return None if start is None else draft.end - start
 
-    def draft(self, sequences: Sequence[str], n_most: int) -> InlineRound:
-        work = [(each, self._followed[each]) for each in sequences if self.n_pending(each)]
+    def draft(self, drafts: Sequence[HeadDraft], n_most: int) -> InlineRound[HeadDraft]:
+        work = [each for each in drafts if self.n_pending(each)]
         n_spare = min(n_most, self._heads.n_batch) - len(work)
         spans: list[HeadSpan] = []
-        outputs: dict[str, HeadOutput | None] = {}
-        for sequence, followed in work:
-            if followed.unranked is None:
-                span = self._span(followed, n_spare)
-                n_spare -= len(span.tokens) - 1
-                spans.append(span)
-                outputs[sequence] = None
+        for draft in work:
+            if draft.unranked is None:
+                spans.append(self._span(draft, n_spare))
+                n_spare -= len(spans[-1].tokens) - 1
+        outputs: dict[int, HeadOutput] = {}  # by slot
         if spans:
             try:
-                outputs = dict(zip(outputs, self._decode(spans), strict=True))
+                outputs = self._decode(spans)
             except KvCacheFullError:
                 self._forget_idle()
-                return InlineRound(0, {})
+                return InlineRound(0, [])
         self._budget.set(_GRAMMAR_SECONDS)
-        grown = [
-            sequence for sequence, followed in work if self._grow(sequence, followed, outputs.get(sequence))
-        ]
-        drafts = {
-            each: (list(self._followed[each].drafted), list(self._followed[each].confidences))
-            for each in grown
-        }
-        return InlineRound(sum(len(span.tokens) for span in spans), drafts)
+        grown = [each for each in work if each.slot is not None and self._grow(each, outputs.get(each.slot))]
+        return InlineRound(sum(len(span.tokens) for span in spans), grown)
 
     # The cache of the head
 
-    def _sync(self, followed: _HeadSequence, slot: int) -> None:
+    def _sync(self, draft: HeadDraft, slot: int) -> None:
         """Bring a sequence's records, and those of its slot, up to what was committed."""
-        followed.follow_shifts()
-        is_new = followed.base == 0
-        if not followed.sync():
+        draft.follow_shifts()
+        is_new = draft.base == 0
+        if not draft.sync():
             return
         cache = self._caches.setdefault(slot, _HeadCache())
         n_exact = len(cache.tokens) - cache.n_own
         if is_new:  # the slot may hold another text
-            n_exact = min(n_exact, common_prefix_length(cache.tokens, list(followed.context[cache.first :])))
+            n_exact = min(n_exact, common_prefix_length(cache.tokens, list(draft.context[cache.first :])))
         self._cut(slot, cache, n_exact)
 
     def _cut(self, slot: int, cache: _HeadCache, n_keep: int) -> None:
@@ -232,76 +236,76 @@ class MtpDrafter:
             del cache.tokens[n_keep:]
             self._heads.trim(slot, cache.end if n_keep else 0)
 
-    def _start(self, followed: _HeadSequence, slot: int) -> int | None:
+    def _start(self, draft: HeadDraft, slot: int) -> int | None:
         """The position of the first token that the head has not read; None if it cannot read on."""
-        known = self._rows.first(slot, followed.context)
-        if known >= len(followed.context) - 1:
+        first_state = self._rows.first(slot, draft.context)  # the target's states are kept from here on
+        if first_state >= len(draft.context) - 1:
             return None
+        # A token is read with the state before it; for the very first one some heads need none.
+        first_readable = 0 if first_state == 0 and self._heads.reads_first else first_state + 1
         cache = self._caches[slot]
-        if cache.tokens and cache.end >= known + 1:
-            return cache.end
-        return known + 1 if known or not self._heads.reads_first else 0
+        return cache.end if cache.tokens and cache.end > first_state else first_readable
 
-    def _span(self, followed: _HeadSequence, n_spare: int) -> HeadSpan:
-        assert followed.slot is not None
-        slot, cache = followed.slot, self._caches[followed.slot]
-        start = self._start(followed, slot)
+    def _span(self, draft: HeadDraft, n_spare: int) -> HeadSpan:
+        assert draft.slot is not None
+        slot, cache = draft.slot, self._caches[draft.slot]
+        start = self._start(draft, slot)
         assert start is not None
         if start != cache.end or not cache.tokens:
             self._cut(slot, cache, 0)
             cache.first = start
-        tokens = followed.text(start, start + 1 + max(0, n_spare))
-        rows = [self._row(followed, slot, position) for position in range(start, start + len(tokens))]
+        tokens = draft.text(start, start + 1 + max(0, n_spare))
+        rows = [self._row(draft, slot, position) for position in range(start, start + len(tokens))]
         return HeadSpan(slot, start, tokens, rows)
 
-    def _row(self, followed: _HeadSequence, slot: int, position: int) -> NDArray[np.float32]:
+    def _row(self, draft: HeadDraft, slot: int, position: int) -> NDArray[np.float32]:
         """The hidden state behind the token before `position`."""
-        if position >= followed.base:
-            return followed.own_rows[position - followed.base]
+        if position >= draft.base:
+            return draft.own_rows[position - draft.base]
         return self._rows.row(slot, position - 1) if position else self._rows.nothing
 
-    def _decode(self, spans: Sequence[HeadSpan]) -> list[HeadOutput]:
+    def _decode(self, spans: Sequence[HeadSpan]) -> dict[int, HeadOutput]:
         outputs = self._heads.decode(spans)
         for span in spans:
             self._caches[span.slot].tokens += span.tokens
-        return outputs
+        return {span.slot: output for span, output in zip(spans, outputs, strict=True)}
 
     def _forget_idle(self) -> None:
         """The cache is full: empty the slots without a sequence, or all."""
-        in_use = {followed.slot for followed in self._followed.values()}
+        in_use = {draft.slot for draft in self._open}
         idle = [slot for slot in self._caches if slot not in in_use and self._caches[slot].tokens]
         for slot in idle or list(self._caches):
             self._cut(slot, self._caches[slot], 0)
 
     # The draft
 
-    def _grow(self, sequence: str, followed: _HeadSequence, output: HeadOutput | None) -> bool:
+    def _grow(self, draft: HeadDraft, output: HeadOutput | None) -> bool:
         """Add a token to a draft, if the head has read all before it."""
-        assert followed.slot is not None
-        cache = self._caches[followed.slot]
+        assert draft.slot is not None
+        cache = self._caches[draft.slot]
         if output is not None:
-            cache.n_own = max(0, cache.end - followed.base)
-            if cache.end < followed.end:
+            cache.n_own = max(0, cache.end - draft.base)
+            if cache.end < draft.end:
                 return False
-            followed.own_rows.append(output.row.copy())
-        logits = followed.unranked if output is None else output.logits
+            draft.own_rows.append(output.row.copy())
+        logits = draft.unranked if output is None else output.logits
         assert logits is not None
         try:
-            self._choose(followed, logits)
+            self._choose(draft, logits)
         except PendingAnswerError:
-            followed.unranked = logits.copy() if output else logits
+            draft.unranked = logits.copy() if output else logits
             return False
         except Exception:
-            log.exception("sequence %s: no longer drafting for it", sequence)
-            followed.failed = True
+            log.exception("no longer drafting for a sequence of %d tokens", len(draft.tokens))
+            draft.failed = True
             return False
         return True
 
-    def _choose(self, followed: _HeadSequence, logits: NDArray[np.float32]) -> None:
-        if followed.sampler is None:
-            followed.sampler = self._make_sampler(followed.sampling, list(followed.tokens))
-        (choice,) = followed.sampler.rank(logits, followed.end + followed.n_discarded, 1)
-        followed.unranked = None
-        followed.drafted.append(choice.token)
-        followed.confidences.append(choice.confidence)
-        followed.sampler.accept(choice.token)
+    def _choose(self, draft: HeadDraft, logits: NDArray[np.float32]) -> None:
+        if draft.sampler is None:
+            draft.sampler = self._make_sampler(draft.sampling, list(draft.tokens))
+        (choice,) = draft.sampler.rank(logits, draft.end + draft.n_discarded, 1)
+        draft.unranked = None
+        draft.drafted.append(choice.token)
+        draft.confidences.append(choice.confidence)
+        draft.sampler.accept(choice.token)

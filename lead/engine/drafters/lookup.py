@@ -1,0 +1,243 @@
+"""Sources that need no model and cost nearly nothing: what followed the last tokens in an earlier text.
+
+Where text repeats itself (an edited file, a quoted passage) it is its own best draft. "ngram" looks into the
+sequence itself, "suffix" into the owner's recent texts (SuffixDecoding, Oliaro et al., arXiv 2411.04975:
+agents and editors repeat themselves across requests), "prediction" into the text that the client expects (a
+client that asks for a file with one change sends the file: OpenAI's request field `prediction`).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lead.engine.drafters.draft_source import Continuation, LookupDrafter
+from lead.engine.drafters.seen_texts import SeenTexts, mark, unmark
+from lead.engine.drafters.suffix_index import SuffixIndex
+
+LONGEST_MATCH = 32
+"""Longer matches are cut: acceptance hardly rises with more (docs/performance.md)."""
+SHORTEST_MATCH = 2
+"""One equal token is not enough: on stories 15 % of what follows is right, after two 38 %."""
+
+# x / (x + 3) with x = length * weight spreads what was measured (docs/performance.md) over all of (0, 1). It
+# was, after 2, 5 and 12 tokens: alone .54, .75, .95; unanimous .77, .88, .96; disputed .22, .32, .75.
+_HALF = 3.0
+_UNANIMOUS = 2.5
+_DISPUTED_POWER = 1.5
+
+
+_TRUST = 6
+"""The length of the initial match: how far the client's prediction is trusted at first."""
+_MOST_PLACES = 8
+"""The number of occurrences of the answer's last tokens to compare: the nearest ones."""
+
+
+class Match(NamedTuple):
+    """The `length` tokens before `at` equal the end of the text to continue; what follows begins at `at`."""
+
+    length: int
+    at: int
+
+
+def match_length(text: Sequence[int], at: int, other: Sequence[int], other_at: int) -> int:
+    """How many tokens before text[at] equal those before other[other_at], at most LONGEST_MATCH."""
+    longest = min(at, other_at, LONGEST_MATCH)
+    before, other_before = text[at - longest : at], other[other_at - longest : other_at]
+    if before == other_before:
+        return longest
+    n = 0
+    for token, other_token in zip(reversed(before), reversed(other_before), strict=False):
+        if token != other_token:
+            break
+        n += 1
+    return n
+
+
+def longest_first(text: Sequence[int], places: Iterable[int], other: Sequence[int]) -> list[Match]:
+    """What precedes `places` in `text` and equals the end of `other`; of equal length the later first."""
+    found = [Match(match_length(text, at, other, len(other)), at) for at in places if at <= len(text)]
+    return sorted((match for match in found if match.length >= SHORTEST_MATCH), reverse=True)
+
+
+def confidence(length: int, n_agreeing: int, n_matches: int) -> float:
+    """Rises with the match's length and with the share of the matches that propose the same token."""
+    if n_matches == 1:
+        weight = 1.0
+    elif n_agreeing == n_matches:
+        weight = _UNANIMOUS
+    else:
+        weight = (n_agreeing / n_matches) ** _DISPUTED_POWER
+    x = length * weight
+    return float(x / (x + _HALF))
+
+
+def follow(text: Sequence[int], matches: Sequence[Match], max_tokens: int, *, wraps: bool) -> Continuation:
+    """What follows the first of `matches` in `text`, at most `max_tokens` tokens.
+
+    The other matches only change the confidences.
+
+    As long as the draft is right, the match grows with it. `wraps`: the text to continue is `text` itself, so
+    the draft continues after its end: repetitions go on.
+    """
+    chosen, *others = matches
+    tokens = _continuation(text, chosen.at, max_tokens, wraps=wraps)
+    confidences: list[float] = []
+    while others and len(confidences) < len(tokens):
+        i = len(confidences)
+        agreeing = [match for match in others if _token_at(text, match.at, i, wraps=wraps) == tokens[i]]
+        confidences.append(confidence(chosen.length + i, 1 + len(agreeing), 1 + len(others)))
+        others = agreeing  # a match that differs once says nothing about the rest
+    lengths = range(chosen.length + len(confidences), chosen.length + len(tokens))
+    confidences += [length / (length + _HALF) for length in lengths]
+    return tokens, confidences
+
+
+def _continuation(text: Sequence[int], at: int, max_tokens: int, *, wraps: bool) -> list[int]:
+    tokens = list(text[at : at + max_tokens])
+    if wraps and tokens:
+        period = len(text) - at
+        while len(tokens) < max_tokens:
+            tokens += tokens[:period][: max_tokens - len(tokens)]
+    return tokens
+
+
+def _token_at(text: Sequence[int], at: int, i: int, *, wraps: bool) -> int | None:
+    if wraps:
+        return text[at + i % (len(text) - at)]
+    return text[at + i] if at + i < len(text) else None
+
+
+class CopiedPassage:
+    """The passage that drafts are taken from: it goes on even where an index has forgotten the place."""
+
+    def __init__(self) -> None:
+        self._at = self._n_tokens = 0
+
+    def among(self, places: Sequence[int], n_tokens: int) -> list[int]:
+        """`places`, and the one where the copy goes on, in a text that now has `n_tokens` tokens."""
+        here = self._at + n_tokens - self._n_tokens
+        return [*places, here] if self._at and here not in places else [*places]
+
+    def follow(self, matches: Sequence[Match], n_tokens: int) -> None:
+        """The next draft is taken from the first of `matches`."""
+        self._at, self._n_tokens = (matches[0].at if matches else 0), n_tokens
+
+
+class NgramDrafter(LookupDrafter):
+    """The source "ngram" of one sequence. `tokens` is always its whole text, which only grows."""
+
+    def __init__(self, n_bits: int = 16) -> None:
+        """Each of the two tables of its index has 2**n_bits entries."""
+        self._index = SuffixIndex(n_bits)
+        self._copy = CopiedPassage()
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Index what is new in `tokens`, in linear time; `draft` does it, too."""
+        self._index.extend(tokens)
+
+    def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
+        """At most `max_tokens` tokens to follow `tokens`; nothing if their end has not occurred before.
+
+        They continue the longest match, the newest of equally long ones.
+        """
+        self.extend(tokens)
+        places = self._copy.among(self._index.places(tokens), len(tokens))
+        matches = longest_first(tokens, places, tokens)
+        self._copy.follow(matches, len(tokens))
+        return follow(tokens, matches, max_tokens, wraps=True) if matches else ([], [])
+
+
+class SuffixDrafter(LookupDrafter):
+    """The source "suffix" of one sequence of `owner`, which joins its `texts` when it has ended."""
+
+    def __init__(self, texts: SeenTexts, owner: int) -> None:
+        self._texts = texts
+        self._owner = owner
+        self._copy = CopiedPassage()
+
+    def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
+        """At most `max_tokens` tokens to follow `tokens`; nothing if no text has their end."""
+        texts, end = self._texts, mark(self._owner, tokens[-LONGEST_MATCH:])
+        matches = longest_first(texts, self._copy.among(texts.places(end), len(tokens)), end)
+        self._copy.follow(matches, len(tokens))
+        if not matches:
+            return [], []
+        marked, confidences = follow(texts, matches, max_tokens, wraps=False)
+        drafted = unmark(self._owner, marked)
+        return drafted, confidences[: len(drafted)]
+
+    def close(self, tokens: Sequence[int]) -> None:
+        self._texts.add(self._owner, tokens)
+
+
+class PredictionDrafter(LookupDrafter):
+    """The source "prediction" of one sequence. `tokens` is always its whole text, which only grows."""
+
+    def __init__(self, prediction: Sequence[int], n_prompt: int) -> None:
+        """The answer, after the sequence's first `n_prompt` tokens, may resemble `prediction`."""
+        self._text = list(prediction)
+        self._array: NDArray[np.int32] = np.array(self._text, np.int32)
+        self._n_seen = n_prompt
+        self._here: Match | None = Match(_TRUST, 0)
+        self._left = 0  # where the answer was last seen to follow the prediction
+
+    def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
+        """At most `max_tokens` tokens to follow `tokens`; none where the prediction has ended."""
+        matches = self._matches(tokens)
+        return follow(self._text, matches, max_tokens, wraps=False) if matches else ([], [])
+
+    def _matches(self, tokens: Sequence[int]) -> list[Match]:
+        """Where the answer may be in the prediction, the best first."""
+        new = list(tokens[self._n_seen :])
+        if new:
+            self._n_seen = len(tokens)
+            here = self._here
+            if here is None or self._text[here.at : here.at + len(new)] != new:
+                return self._resume(tokens)
+            self._here = Match(here.length + len(new), here.at + len(new))
+            self._left = self._here.at
+        return [self._here] if self._here else []
+
+    def _resume(self, tokens: Sequence[int]) -> list[Match]:
+        """Find the last tokens again: the longest match first, of equally long ones the nearest."""
+        places = self._places(tokens[-SHORTEST_MATCH:])
+        matches = [Match(match_length(self._text, at, tokens, len(tokens)), at) for at in places]
+        matches.sort(key=lambda match: -match.length)
+        self._here = matches[0] if matches else None
+        return matches
+
+    def _places(self, last: Sequence[int]) -> list[int]:
+        """Where the last two tokens end in the prediction: places ahead, nearest first, then the others."""
+        if len(last) < SHORTEST_MATCH:
+            return []
+        found = (self._array[:-1] == last[0]) & (self._array[1:] == last[1])
+        places = SHORTEST_MATCH + np.flatnonzero(found)
+        n_passed = int(np.searchsorted(places, self._left))
+        ahead = places[n_passed : n_passed + _MOST_PLACES]
+        passed = places[max(0, n_passed - _MOST_PLACES) : n_passed]
+        return [*ahead.tolist(), *passed[::-1].tolist()][:_MOST_PLACES]
+
+
+class Followers:
+    """What followed a token the last time: the cheapest guess, for places in a batch that cost nothing.
+
+    One equal token is too little for a draft (`SHORTEST_MATCH`), but better than padding. For one sequence,
+    whose text only grows; no copy of it is kept.
+    """
+
+    def __init__(self) -> None:
+        self._next: dict[int, int] = {}
+        self._n_seen = 1
+
+    def follow(self, tokens: Sequence[int], last: int, n: int) -> list[int]:
+        """At most `n` guesses at what follows `last`, from what followed in `tokens`, the whole text."""
+        for at in range(self._n_seen, len(tokens)):
+            self._next[tokens[at - 1]] = tokens[at]
+        self._n_seen = max(self._n_seen, len(tokens))
+        guesses: list[int] = []
+        while len(guesses) < n and (guess := self._next.get(last)) is not None:
+            guesses.append(guess)
+            last = guess
+        return guesses

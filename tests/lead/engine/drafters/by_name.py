@@ -1,0 +1,39 @@
+"""An inline drafter that is asked by the names of sequences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lead.engine.drafters.draft_source import InlineDraft, InlineDrafter
+
+
+@dataclass
+class Round:
+    """`drafts`: what has grown."""
+
+    n_tokens: int
+    drafts: dict[str, Any]
+
+
+class ByName:
+    def __init__(self, drafter: InlineDrafter[Any]):
+        self.drafter = drafter
+        self.on_round = drafter.on_round
+        self.sequences: dict[str, InlineDraft] = {}
+
+    def open(self, sequence: str, *more):
+        self.sequences[sequence] = self.drafter.open(sequence, *more)
+
+    def close(self, sequence: str):
+        self.sequences.pop(sequence).close()
+
+    def place(self, sequence: str, slot: int):
+        self.sequences[sequence].place(slot)
+
+    def n_pending(self, sequence: str):
+        return self.sequences[sequence].n_pending
+
+    def draft(self, sequences: Sequence[str], n_most: int) -> Round:
+        done = self.drafter.draft([self.sequences[each] for each in sequences], n_most)
+        grown = {name: each.continuation for name, each in self.sequences.items() if each in done.grown}
+        return Round(done.n_tokens, grown)

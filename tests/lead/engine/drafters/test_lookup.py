@@ -1,0 +1,434 @@
+"""What followed the last tokens in an earlier text: its own, its owner's, or an expected one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lead.engine.drafters.lookup import (
+    LONGEST_MATCH,
+    Followers,
+    Match,
+    NgramDrafter,
+    PredictionDrafter,
+    SuffixDrafter,
+    confidence,
+    follow,
+    match_length,
+)
+from lead.engine.drafters.seen_texts import SeenTexts
+from lead.engine.drafters.suffix_index import SuffixIndex
+
+# Matches
+
+
+TWO_KINDS = st.lists(st.integers(0, 1), max_size=50)
+
+
+@given(TWO_KINDS, TWO_KINDS)
+def test_a_match_is_as_long_as_the_common_ending(text, other):
+    pairs = list(zip(reversed(text), reversed(other), strict=False))
+    n = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
+    assert match_length(text, len(text), other, len(other)) == min(n, LONGEST_MATCH)
+
+
+def test_a_match_ends_where_it_is_said_to_end():
+    assert match_length([1, 2, 3, 9], 3, [7, 2, 3, 8, 8], 3) == 2
+
+
+def test_confidence_lies_between_0_and_1():
+    assert 0 < confidence(2, 1, 5) < confidence(10_000, 5, 5) < 1
+
+
+@pytest.mark.parametrize("length", [2, 5, 32])
+def test_confidence_rises_with_agreement(length):
+    disputed = [confidence(length, n, 4) for n in (1, 2, 3)]
+    ranking = [*disputed, confidence(length, 1, 1), confidence(length, 4, 4)]
+    assert ranking == sorted(set(ranking))
+
+
+def test_another_match_that_differed_once_is_ignored_afterwards():
+    text = [1, 2, 50, 51, 0, 1, 2, 60, 51]
+    tokens, (first, second) = follow(text, [Match(2, 2), Match(2, 7)], 2, wraps=False)
+    assert tokens == [50, 51]
+    assert first == confidence(2, 1, 2)
+    assert second == confidence(3, 1, 1)
+
+
+def test_another_match_whose_text_has_ended_does_not_agree():
+    text = [1, 2, 50, 51, 1, 2, 50]
+    _, confidences = follow(text, [Match(2, 2), Match(2, 6)], 2, wraps=False)
+    assert confidences == [confidence(2, 2, 2), confidence(3, 1, 2)]
+
+
+def test_another_match_goes_on_with_its_period():
+    text = [7, 7, 7, 7]
+    tokens, confidences = follow(text, [Match(3, 3), Match(2, 2)], 4, wraps=True)
+    assert tokens == [7, 7, 7, 7]
+    assert confidences == [confidence(3 + i, 2, 2) for i in range(4)]
+
+
+def test_a_text_that_does_not_wrap_ends():
+    assert follow([1, 2, 3], [Match(2, 2)], 5, wraps=False)[0] == [3]
+    assert follow([1, 2, 3], [Match(2, 3)], 5, wraps=False) == ([], [])
+
+
+# "ngram"
+
+
+FEW_KINDS = st.lists(st.integers(0, 3), min_size=1, max_size=120)
+SPLITS = st.lists(st.integers(1, 60), max_size=6)
+
+
+def ngram_draft(tokens, n_most=8):
+    return NgramDrafter(8).draft(tokens, n_most)[0]
+
+
+def continuation(tokens, at, n):
+    """tokens[at : at + n], where what is behind the end is the continuation itself."""
+    text = list(tokens)
+    while len(text) < at + n:
+        text.append(text[at + len(text) - len(tokens)])
+    return text[at : at + n]
+
+
+def test_the_continuation_of_an_earlier_occurrence_is_proposed():
+    assert ngram_draft([1, 2, 3, 4, 5, 6, 7, 9, 2, 3, 4], 3) == [5, 6, 7]
+
+
+@pytest.mark.parametrize("tokens", [[], [1], [1, 2], [1, 2, 3, 4], [1, 2, 9, 2]])
+def test_without_an_earlier_occurrence_of_two_tokens_nothing_is_proposed(tokens):
+    assert NgramDrafter(8).draft(tokens, 8) == ([], [])
+
+
+def test_of_two_occurrences_the_longer_match_is_followed():
+    assert ngram_draft([1, 2, 3, 4, 50, 9, 3, 4, 60, 1, 2, 3, 4], 1) == [50]
+
+
+def test_of_equally_long_matches_the_newest_is_followed():
+    assert ngram_draft([1, 2, 50, 9, 1, 2, 60, 8, 1, 2], 1) == [60]
+
+
+def test_a_period_goes_on_past_the_end_of_the_text():
+    assert ngram_draft([9, 1, 2, 3, 1, 2, 3], 8) == [1, 2, 3, 1, 2, 3, 1, 2]
+    assert ngram_draft([9, 7, 7, 7], 4) == [7, 7, 7, 7]
+
+
+def test_a_copy_goes_on_where_it_was_although_the_index_has_forgotten_the_place():
+    passage = list(range(100, 160))
+    drafter = NgramDrafter()
+    drafter.draft([*passage, *passage[:5]], 1)
+    drafter._index = SuffixIndex()
+    drafter._index.n_indexed = len(passage)
+    assert drafter.draft([*passage, *passage[:8]], 2)[0] == passage[8:10]
+
+
+def test_a_copy_that_was_left_is_not_followed_further():
+    passage = list(range(100, 160))
+    drafter = NgramDrafter()
+    drafter.draft([*passage, *passage[:5]], 1)
+    assert drafter.draft([*passage, *passage[:5], 7, 8], 2) == ([], [])
+
+
+def test_confidence_rises_with_the_length_of_the_match():
+    passage = list(range(100, 140))
+    drafter = NgramDrafter()
+    firsts = [drafter.draft([*passage, *passage[:n]], 1)[1][0] for n in (2, 5, 12, 30)]
+    assert firsts == sorted(firsts)
+    assert firsts[0] < 0.5
+    assert firsts[-1] > 0.9
+
+
+def test_confidence_rises_along_the_draft_because_each_right_token_lengthens_the_match():
+    passage = list(range(100, 140))
+    _, confidences = NgramDrafter().draft([*passage, 100, 101, 102], 10)
+    assert confidences == sorted(set(confidences))
+
+
+def test_occurrences_that_disagree_lower_the_confidence_and_those_that_agree_raise_it():
+    alone = [1, 2, 50, 9, 9, 7, 8, 1, 2]
+    agreeing = [1, 2, 50, 9, 1, 2, 50, 8, 1, 2]
+    disputed = [1, 2, 50, 9, 1, 2, 60, 8, 1, 2]
+    one, more, less = (NgramDrafter().draft(tokens, 1)[1][0] for tokens in (alone, agreeing, disputed))
+    assert less < one < more
+
+
+def test_after_a_dispute_is_decided_the_confidence_is_that_of_a_match_alone():
+    _, disputed = NgramDrafter().draft([1, 2, 50, 51, 9, 1, 2, 60, 61, 8, 1, 2], 2)
+    _, alone = NgramDrafter().draft([1, 2, 60, 61, 8, 1, 2], 2)
+    assert disputed[0] < alone[0]
+    assert disputed[1] == alone[1]
+
+
+def test_no_more_is_proposed_than_wanted():
+    tokens, confidences = NgramDrafter().draft([1, 2, 3, 1, 2], 0)
+    assert (tokens, confidences) == ([], [])
+
+
+@given(FEW_KINDS, st.integers(1, 20))
+def test_every_draft_is_the_continuation_of_an_earlier_occurrence(tokens, n):
+    proposal, confidences = NgramDrafter(8).draft(tokens, n)
+    assert len(proposal) == len(confidences)
+    assert all(0 < value < 1 for value in confidences)
+    if proposal:
+        assert len(proposal) == n
+        places = [at for at in range(2, len(tokens)) if tokens[at - 2 : at] == tokens[-2:]]
+        assert proposal in [continuation(tokens, at, n) for at in places]
+
+
+@given(FEW_KINDS, st.integers(1, 8))
+def test_collisions_never_give_a_wrong_match(tokens, n_bits):
+    proposal, _ = NgramDrafter(n_bits).draft(tokens, 5)
+    places = [at for at in range(2, len(tokens)) if tokens[at - 2 : at] == tokens[-2:]]
+    assert not proposal or proposal in [continuation(tokens, at, 5) for at in places]
+
+
+@given(FEW_KINDS)
+def test_an_occurrence_of_the_last_two_tokens_is_always_found(tokens):
+    places = [at for at in range(2, len(tokens)) if tokens[at - 2 : at] == tokens[-2:]]
+    assert bool(ngram_draft(tokens)) == bool(places)
+
+
+@given(FEW_KINDS, SPLITS)
+def test_it_does_not_matter_in_which_portions_the_text_came(tokens, portions):
+    drafter = NgramDrafter(8)
+    end = 0
+    for portion in portions:
+        end = min(len(tokens), end + portion)
+        drafter.extend(tokens[:end])
+    assert drafter.draft(tokens, 6) == NgramDrafter(8).draft(tokens, 6)
+
+
+def test_tokens_are_left_alone():
+    tokens = [1, 2, 3, 1, 2]
+    NgramDrafter().draft(tokens, 4)
+    assert tokens == [1, 2, 3, 1, 2]
+
+
+# "suffix"
+
+
+ALICE, BOB = 1, 2
+FEW_TOKENS = st.lists(st.integers(0, 3), min_size=1, max_size=80)
+
+
+def seen(*texts, owner=ALICE, n_bytes=1 << 16):
+    kept = SeenTexts(n_bytes, 100.0, lambda: 0.0)
+    for tokens in texts:
+        SuffixDrafter(kept, owner).close(tokens)
+    return kept
+
+
+def suffix_draft(texts, tokens, n_most=8, owner=ALICE):
+    return SuffixDrafter(texts, owner).draft(tokens, n_most)[0]
+
+
+def test_what_followed_in_an_earlier_text_is_proposed():
+    assert suffix_draft(seen([1, 2, 3, 4, 5, 6]), [9, 9, 2, 3], 2) == [4, 5]
+
+
+def test_nothing_is_proposed_beyond_the_end_of_that_text():
+    assert suffix_draft(seen([1, 2, 3, 4], [5, 6, 7]), [2, 3]) == [4]
+
+
+def test_a_text_is_no_source_for_other_owners():
+    assert suffix_draft(seen([1, 2, 3, 4]), [2, 3], owner=BOB) == []
+
+
+def test_a_sequence_is_no_source_before_it_has_ended():
+    assert suffix_draft(seen([7, 8]), [1, 2, 3, 1, 2]) == []
+
+
+def test_the_longest_match_is_followed_and_the_newest_of_equally_long_ones():
+    assert suffix_draft(seen([5, 1, 2, 50, 0], [6, 1, 2, 60, 0]), [5, 1, 2], 1) == [50]
+    assert suffix_draft(seen([5, 1, 2, 50, 0], [5, 1, 2, 60, 0]), [5, 1, 2], 1) == [60]
+
+
+def test_a_copy_from_another_text_goes_on_where_it_was_although_the_index_has_forgotten_the_place():
+    passage = list(range(100, 160))
+    texts = seen(passage)
+    drafter = SuffixDrafter(texts, ALICE)
+    drafter.draft(passage[:5], 1)
+    texts._index = SuffixIndex(4)
+    assert drafter.draft(passage[:8], 2)[0] == passage[8:10]
+
+
+def test_a_copy_does_not_go_on_past_what_is_kept():
+    texts = seen([1, 2, 3, 4])
+    drafter = SuffixDrafter(texts, ALICE)
+    drafter.draft([2, 3], 8)
+    assert drafter.draft([2, 3, 4, 1, 2, 3, 4, 1, 2], 8)[0] == [3, 4]
+    assert drafter.draft([2, 3, 4, 8, 8, 8, 8, 8, 8], 8)[0] == []
+
+
+def test_each_token_has_a_confidence_that_rises_with_the_match():
+    passage = list(range(100, 140))
+    tokens, confidences = SuffixDrafter(seen(passage), ALICE).draft(passage[:3], 10)
+    assert len(tokens) == len(confidences) == 10
+    assert confidences == sorted(set(confidences))
+    assert all(0 < value < 1 for value in confidences)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), FEW_TOKENS), max_size=12),
+    st.integers(0, 2),
+    FEW_TOKENS,
+    st.sampled_from([1 << 10, 1 << 12, 1 << 16]),
+)
+def test_every_draft_follows_the_end_in_one_text_of_the_same_owner(texts, owner, tokens, n_bytes):
+    kept = SeenTexts(n_bytes, 100.0, lambda: 0.0)
+    for each, text in texts:
+        SuffixDrafter(kept, each).close(text)
+    drafted, confidences = SuffixDrafter(kept, owner).draft(tokens, 5)
+    assert len(drafted) == len(confidences)
+    pattern = [*tokens[-2:], *drafted]
+    own = [text for each, text in texts if each == owner]
+    assert not drafted or any(
+        text[at : at + len(pattern)] == pattern for text in own for at in range(len(text))
+    )
+
+
+# "prediction"
+
+
+PROMPT = [900, 901, 902]
+PREDICTION = list(range(100, 140))
+FEW_PREDICTED = st.lists(st.integers(0, 3), max_size=60)
+
+
+def drafter(prediction=PREDICTION):
+    return PredictionDrafter(prediction, len(PROMPT))
+
+
+def after(answer, n_most=3, prediction=PREDICTION):
+    """What is proposed after `answer` has come token by token."""
+    source = drafter(prediction)
+    proposals = [source.draft([*PROMPT, *answer[:n]], n_most)[0] for n in range(len(answer) + 1)]
+    return proposals[-1]
+
+
+def test_it_starts_at_the_predictions_beginning():
+    assert after([]) == [100, 101, 102]
+
+
+def test_it_goes_on_while_the_answer_follows():
+    assert after(PREDICTION[:7]) == [107, 108, 109]
+
+
+def test_nothing_is_proposed_after_the_predictions_end():
+    assert after(PREDICTION[:-1]) == [139]
+    assert after(PREDICTION) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [*PREDICTION[:5], 7, 8, *PREDICTION[5:9]],  # inserted
+        [*PREDICTION[:5], *PREDICTION[7:9]],  # left out
+        [*PREDICTION[:5], 7, *PREDICTION[6:9]],  # replaced
+        [7, 8, 9, *PREDICTION[:9]],  # something in front
+    ],
+)
+def test_after_a_departure_two_equal_tokens_bring_it_back(answer):
+    assert after(answer) == [109, 110, 111]
+
+
+def test_where_the_answer_has_departed_nothing_is_proposed():
+    assert after([*PREDICTION[:5], 7, 8]) == []
+
+
+def test_what_comes_back_more_than_once_is_found_ahead_before_it_is_found_behind():
+    line = [1, 2]
+    prediction = [*line, 50, 51, *line, 60, 61, *line, 70, 71]
+    assert after([1, 2, 50, 8, 9, 1, 2], 1, prediction) == [60]
+
+
+def test_what_is_only_behind_is_found_too():
+    assert after([*PREDICTION[:20], *PREDICTION[3:6]]) == [106, 107, 108]
+
+
+def test_a_longer_match_counts_more_than_a_nearer_one():
+    source = drafter([30, 31, 8, 1, 2, 50, 20, 21, 9, 1, 2, 60])
+    assert source.draft([*PROMPT, 30, 31, 9, 1, 2], 1)[0] == [60]
+
+
+def test_several_tokens_at_once_are_followed_like_single_ones():
+    source = drafter()
+    source.draft(PROMPT, 4)
+    assert source.draft([*PROMPT, *PREDICTION[:4]], 2)[0] == [104, 105]
+
+
+def test_the_first_look_may_come_after_tokens_were_committed():
+    assert drafter().draft([*PROMPT, *PREDICTION[:4]], 2)[0] == [104, 105]
+
+
+def test_asking_twice_gives_the_same():
+    source = drafter()
+    tokens = [*PROMPT, *PREDICTION[:4], 7, *PREDICTION[8:12]]
+    assert source.draft(tokens, 5)[0] == source.draft(tokens, 5)[0] == PREDICTION[12:17]
+
+
+def test_the_predictions_beginning_may_be_in_the_prompt():
+    source = PredictionDrafter([5, 6, 7, 8], 2)
+    assert source.draft([5, 6], 2)[0] == [5, 6]
+    assert source.draft([5, 6, 7], 2)[0] == [8]
+
+
+@pytest.mark.parametrize("prediction", [[], [100]])
+def test_a_prediction_too_short_to_match_does_no_harm(prediction):
+    assert after([7, 8, 9], 3, prediction) == []
+
+
+def test_confidence_is_moderate_at_first_and_rises_while_the_answer_follows():
+    source = drafter()
+    firsts = [source.draft([*PROMPT, *PREDICTION[:n]], 1)[1][0] for n in range(20)]
+    assert firsts == sorted(firsts)
+    assert firsts[0] >= 0.5
+    assert firsts[-1] > 0.85
+
+
+def test_confidence_falls_after_a_departure():
+    source = drafter()
+    before = source.draft([*PROMPT, *PREDICTION[:10]], 1)[1][0]
+    assert source.draft([*PROMPT, *PREDICTION[:10], 7, *PREDICTION[11:13]], 1)[1][0] < before
+
+
+@given(FEW_PREDICTED, FEW_PREDICTED, st.integers(1, 20))
+def test_every_draft_is_a_part_of_the_prediction_after_the_answers_last_tokens(prediction, answer, n):
+    source = drafter(prediction)
+    for end in range(len(answer) + 1):
+        tokens = [*PROMPT, *answer[:end]]
+        proposal, confidences = source.draft(tokens, n)
+        assert len(proposal) == len(confidences) <= n
+        assert all(0 < value < 1 for value in confidences)
+        if proposal and answer[:end] != prediction[:end]:
+            places = [at for at in range(2, len(prediction)) if prediction[at - 2 : at] == tokens[-2:]]
+            assert proposal in [prediction[at : at + n] for at in places]
+
+
+@given(FEW_PREDICTED, st.integers(1, 9))
+def test_an_answer_that_is_the_prediction_is_followed_to_its_end(prediction, portion):
+    source = drafter(prediction)
+    for end in range(0, len(prediction), portion):
+        assert source.draft([*PROMPT, *prediction[:end]], 5)[0] == prediction[end : end + 5]
+
+
+# Guesses
+
+
+def test_what_followed_the_last_time_is_guessed():
+    assert Followers().follow([1, 2, 1, 3, 1], 1, 1) == [3]
+
+
+def test_guesses_follow_guesses():
+    assert Followers().follow([1, 2, 3, 9, 1], 1, 3) == [2, 3, 9]
+
+
+def test_nothing_is_guessed_after_a_new_token():
+    assert Followers().follow([1, 2, 3], 3, 2) == []
+
+
+def test_what_is_new_in_a_growing_text_is_learned():
+    followers, text = Followers(), [1, 2]
+    assert followers.follow(text, 2, 1) == []
+    text += [7, 2]
+    assert followers.follow(text, 2, 1) == [7]
