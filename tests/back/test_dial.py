@@ -128,11 +128,6 @@ def flap(log, n):
         log.lost("closed")
 
 
-def test_a_connection_is_reported(log, caplog):
-    log.connected("b")
-    assert caplog.messages == [CONNECTED]
-
-
 def test_a_lost_connection_is_reported(log, caplog):
     log.connected("b")
     log.stable()
