@@ -33,7 +33,7 @@ log = logging.getLogger("engine")
 
 _REPEATS = 5
 _WIDTHS = (1, 2, 4, 8, 32, 128)
-"""Of the steps that are timed: drafting, and reading what it has not seen yet."""
+"""Tokens in the steps that are timed: drafting, and reading what it has not seen yet."""
 _MAX_SECONDS = 3.0
 
 

@@ -22,7 +22,7 @@ STATES_BESIDE_DRAFT = 2
 
 
 class DrafterMaker:
-    """Of one model, for texts in one vocabulary."""
+    """Makes drafters of one model, for texts in one vocabulary."""
 
     def __init__(self, model: Model, vocabulary: Vocabulary, log: logging.Logger) -> None:
         """Takes seconds if that is not the model's own. Raises TranslationError if it cannot translate."""

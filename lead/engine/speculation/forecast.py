@@ -20,7 +20,7 @@ _MAX_PLACES = 16
 
 @dataclass(slots=True)
 class _Counts:
-    """Of outcomes, weighted by their age."""
+    """Counts of outcomes, weighted by their age."""
 
     n_outcomes: float = 0.0
     n_right: float = 0.0
