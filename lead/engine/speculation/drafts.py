@@ -226,8 +226,8 @@ class Drafts:
             sources = [each for each, _ in agreeing]
         return tuple(probabilities)
 
-    def probabilities_behind(self, source: str, estimate: EstimateAcceptance) -> tuple[float, ...]:
-        """Probabilities of what others propose after the draft of `source`, if they agree with all of it."""
+    def behind(self, source: str, estimate: EstimateAcceptance) -> DraftChain:
+        """What others propose behind the draft of `source`, as far as they agree with all of it."""
         branches = self._main_branches()
         own = [draft.token for draft in branches.pop(source, ())]
         others = [
@@ -236,9 +236,8 @@ class Drafts:
             if len(draft) > len(own) and [each.token for each in draft[: len(own)]] == own
         ]
         if not others:
-            return ()
-        chosen = _Merge(branches, estimate, 0.0).after(others, len(own), 1.0)
-        return tuple(probability for _, _, probability in chosen)
+            return EMPTY_CHAIN
+        return DraftChain(*zip(*_Merge(branches, estimate, 0.0).after(others, len(own), 1.0), strict=True))
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless all drafts are alive."""
