@@ -4,7 +4,7 @@ from shared.exits import QuietInterrupts
 
 
 def main() -> None:
-    """As `back.program.main`."""
+    """Run `back.program.main`."""
     with QuietInterrupts():
         from back import program  # noqa: PLC0415  (takes a second)
 

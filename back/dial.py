@@ -12,8 +12,8 @@ from urllib.parse import urljoin
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, InvalidURI
 
-from shared.errors import ConfigError
-from shared.protocol import MAX_LEAD_MESSAGE_BYTES
+from shared.errors import ConfigError, ProtocolError
+from shared.protocol import MAX_LEAD_MESSAGE_BYTES, Hello, Refused, Welcome, parse_lead_message
 from shared.terminal import one_line
 from shared.tls import HANGS_UP, SPEAKS_PLAIN, explain_distrust, is_plain
 
@@ -75,6 +75,19 @@ def dial(
         raise _not_an_address(url, error) from error
     # An async generator by its implementation, which can be closed.
     return cast("AsyncGenerator[ClientConnection]", aiter(dialling))
+
+
+async def greet(connection: ClientConnection, url: str, hello: Hello) -> Welcome:
+    """Introduce this back; raises RefusedError with the lead's reason, or ProtocolError."""
+    await connection.send(hello.model_dump_json())
+    match parse_lead_message(await connection.recv()):
+        case Welcome() as welcome:
+            return welcome
+        case Refused(reason=reason, code=code):
+            kind = OtherVocabularyError if code == "vocabulary" else RefusedError
+            raise kind(f"the lead at {url} refuses this back: {one_line(reason)}")
+        case other:
+            raise ProtocolError(f"the lead at {url} sent {other.type} instead of welcome")
 
 
 def as_final(url: str, error: Exception) -> RefusedError | None:

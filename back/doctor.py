@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from back.dial import refusal
+from back.dial import OtherVocabularyError, RefusedError, greet, refusal
 from back.settings import BackSettings
 from back.vocabulary_download import lead_vocabulary
 from shared import cpus
@@ -25,13 +25,12 @@ from shared.diagnostics.lead_checks import (
 )
 from shared.diagnostics.lead_probe import LeadProbe, is_own_address
 from shared.diagnostics.preflight import PreflightReport, check_cores, check_memory, read_model
-from shared.errors import ConfigError, DuoError, ProtocolError, VocabularyError
+from shared.errors import ConfigError, DuoError, ProtocolError
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft
-from shared.protocol import PROTOCOL_VERSION, Hello, Refused, VocabularyId, Welcome, parse_lead_message
+from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
 from shared.settings.model_source import ModelSource
-from shared.terminal import one_line
 from shared.translation.retention import N_CONTEXT, Retention, measure_retention
 from shared.translation.stored_pair import stored_pair
 from shared.translation.vocabulary_pair import prefix_of
@@ -95,7 +94,7 @@ def diagnose(settings: BackSettings) -> DoctorReport:
 
 
 def _load(settings: BackSettings) -> Model:
-    """As the back would; raises ConfigError."""
+    """Load the model as the back would; raises ConfigError."""
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))
     options = settings.model_options.model_copy(update={"ctx_size": N_CONTEXT, "parallel": 1})
@@ -122,10 +121,10 @@ def _join(
         seconds = asyncio.run(measure_round_trip(settings.websocket_url, hello, key, tls))
     except InvalidStatus as error:
         yield problem(f"the lead refuses this back: {refusal(error)}")
-    except VocabularyError:
+    except OtherVocabularyError:
         yield from _translate(settings, model, key, tls)
-    except ProtocolError as error:
-        yield problem(f"the lead refuses this back: {error}")
+    except (RefusedError, ProtocolError) as error:
+        yield problem(str(error))
     except (OSError, ConnectionClosed, InvalidHandshake) as error:
         yield problem(
             f"no WebSocket connection to {settings.websocket_url} ({error}): is there a proxy in between?"
@@ -174,21 +173,14 @@ async def measure_round_trip(
 ) -> float:
     """Median seconds of a ping on an accepted connection.
 
-    Raises ProtocolError with the lead's reason, OSError, and what websockets raises.
+    Raises what `greet` does, OSError, and what websockets raises.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (
         asyncio.timeout(_SECONDS),
         connect(url, additional_headers=headers, ssl=tls, proxy=None) as connection,
     ):
-        await connection.send(hello.model_dump_json())
-        match parse_lead_message(await connection.recv()):
-            case Welcome():
-                pass
-            case Refused(reason=reason, code=code):
-                raise (VocabularyError if code == "vocabulary" else ProtocolError)(one_line(reason))
-            case other:
-                raise ProtocolError(f"the lead sent {other.type} instead of welcome")
+        await greet(connection, url, hello)
         times = [await (await connection.ping()) for _ in range(_N_PINGS)]
     return statistics.median(times)
 
@@ -204,8 +196,8 @@ def _draft(settings: BackSettings, model: Model, probe: LeadProbe) -> Iterator[F
     where = f" (with --threads {settings.n_threads})"
     yield from (Finding(each.severity, each.sentence + where) for each in found)
     if report:
-        is_beside = is_own_address(settings.url)
-        yield from check_contention(report, settings.own_name, 1000 * seconds, beside=is_beside)
+        is_local = is_own_address(settings.url)
+        yield from check_contention(report, settings.own_name, 1000 * seconds, is_local=is_local)
 
 
 def measure_step(model: Model, clock: Callable[[], float] = time.perf_counter) -> float:

@@ -1,10 +1,9 @@
 """How a back divides its time among several leads.
 
 Leads with equally good drafts get equal time as long as they have work; all their sequences are decoded
-together as long as nobody is ahead of the others. A lead whose draft tokens are worth less gets less, but
-never below a quarter of another's. What a lead says of that can only lower its own share: it counts as far as
-the texts bear it out. A lead without work, or one that is away, costs nothing, counts for nothing, and earns
-no claim to time later.
+together as long as no lead is ahead of the others. A lead whose draft tokens are worth less gets less, but
+never below a quarter of another's. The value that a lead claims can only lower its own share: it counts up to
+what its texts show. A lead without work, or one that is disconnected, costs nothing and saves up no time.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +15,7 @@ _LEAST_WEIGHT = 0.25
 _EQUAL = 0.75
 """Values above this part of the best count as equal: a difference must be worth a change."""
 _DECAY = 0.98
-"""Of what was learned, for each token: about the last 50 count."""
+"""The weight that earlier tokens keep with each new one: about the last 50 count."""
 
 
 @dataclass(slots=True)
@@ -32,7 +31,7 @@ class _LeadAccount:
 
     @property
     def value(self) -> float:
-        """Of a draft token, in tokens of its texts."""
+        """What a draft token is worth, in tokens of the lead's texts."""
         return min(self.claim, self.n_right / self.n_drafted)
 
 
@@ -61,7 +60,7 @@ class LeadShares:
         return {lead for lead in waiting if self._leads[lead].seconds <= self._now + _SLACK_SECONDS}
 
     def charge(self, n_tokens: Mapping[int, int], seconds: float) -> None:
-        """A step took `seconds` for so many tokens of each lead."""
+        """A step took `seconds` for `n_tokens` of each lead."""
         total = sum(n_tokens.values())
         for lead, n in n_tokens.items():
             self._leads[lead].seconds += seconds * n / (total * self._weight(lead))
@@ -71,14 +70,14 @@ class LeadShares:
         self._leads[lead].claim = 1.0 if value is None else value
 
     def learn(self, lead: int, n_right: int, n_wrong: int) -> None:
-        """So many draft tokens were committed, and in the place of so many others were."""
+        """`n_right` draft tokens were committed; instead of `n_wrong` others, another token was."""
         account = self._leads[lead]
         kept = _DECAY ** (n_right + n_wrong)
         account.n_drafted = account.n_drafted * kept + n_right + n_wrong
         account.n_right = account.n_right * kept + n_right
 
     def _weight(self, lead: int) -> float:
-        """Of one that was served, among those that had work."""
+        """The weight of a lead that was served, among those that had work."""
         best = max(self._leads[each].value for each in self._waiting)
         part = self._leads[lead].value / best if best else 1.0
         return 1.0 if part >= _EQUAL else max(part, _LEAST_WEIGHT)

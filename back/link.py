@@ -12,7 +12,7 @@ from typing import Protocol
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from back.dial import STABLE_SECONDS, ConnectionLog, OtherVocabularyError, RefusedError, as_final, brief, dial
+from back.dial import STABLE_SECONDS, ConnectionLog, as_final, brief, dial, greet
 from shared.errors import DuoError, ProtocolError
 from shared.pace import Bucket, jittered_delays
 from shared.protocol import (
@@ -169,7 +169,8 @@ class LeadLink:
         async with contextlib.aclosing(connections):
             async for connection in connections:
                 try:
-                    welcome = await self._greet(connection)
+                    async with asyncio.timeout(_HELLO_SECONDS):
+                        welcome = await greet(connection, self._url, self._hello)
                 except _TRANSIENT as error:
                     if lost := self._on_unreachable(error):
                         raise lost from error
@@ -194,19 +195,6 @@ class LeadLink:
 
     def _new_delays(self) -> Generator[float]:
         return jittered_delays(_FIRST_DELAY, _MAX_DELAY, self._rng)
-
-    async def _greet(self, connection: ClientConnection) -> Welcome:
-        await connection.send(self._hello.model_dump_json())
-        async with asyncio.timeout(_HELLO_SECONDS):
-            answer = parse_lead_message(await connection.recv())
-        match answer:
-            case Welcome():
-                return answer
-            case Refused():
-                kind = OtherVocabularyError if answer.code == "vocabulary" else RefusedError
-                raise kind(f"the lead at {self._url} refuses this back: {one_line(answer.reason)}")
-            case _:
-                raise ProtocolError(f"expected welcome, got {answer.type}")
 
     async def _stay(self, connection: ClientConnection, welcome: Welcome, listener: LeadListener) -> None:
         """Exchange messages until the connection ends."""

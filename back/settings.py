@@ -236,7 +236,7 @@ class BackSettings(FileSettings):
 
     @property
     def n_threads(self) -> int:
-        """One beside a lead on the same machine: two programs that busy-wait slow each other down."""
+        """One if a lead is on the same machine: two programs that busy-wait slow each other down."""
         if self.compute.threads:
             return self.compute.threads
         hosts = {urlsplit(each).hostname for each in self.lead}

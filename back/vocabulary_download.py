@@ -14,7 +14,7 @@ from shared.terminal import one_line
 
 _SECONDS = 30.0
 _MOST_BYTES = 256 << 20
-"""Of the largest vocabulary known 16 MB: more is a mistake, or an attack on this machine's disk."""
+"""The largest known vocabulary has 16 MB: more is a mistake, or an attack on this machine's disk."""
 
 
 def lead_vocabulary(

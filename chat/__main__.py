@@ -4,7 +4,7 @@ from shared.exits import QuietInterrupts
 
 
 def main() -> None:
-    """As `chat.program.main`, which does more with Ctrl-C than ending."""
+    """Run `chat.program.main`, which handles Ctrl-C itself."""
     with QuietInterrupts():
         from chat import program  # noqa: PLC0415  (takes its time)
     program.main()

@@ -63,7 +63,7 @@ class PromptReader:
         )
 
     def read(self, draft: str = "") -> str:
-        """As `LineReader.read`. Ctrl-C clears the line, or raises KeyboardInterrupt if it is empty."""
+        """See `LineReader.read`. Ctrl-C clears the line, or raises KeyboardInterrupt if it is empty."""
         while True:
             with suppress(_LineDiscarded):
                 return self._read_once(draft)

@@ -16,7 +16,7 @@ _BACK_HEADER = ("name", "model", "link", "since", "drafts", "tokens", "used", "a
 _N_TEXT_COLUMNS = 3
 _COLUMN_BREAK = re.compile(r"\S {2,}(?=\S)")
 _MOST_HANGING = 0.6
-"""The largest indentation as a share of the width: text beside a deeper one is hard to read."""
+"""The largest indentation as a share of the width: text indented further is hard to read."""
 
 _GUIDE = (
     "Anything else is sent to the model. Alt-Enter, or a backslash at the end of a line, starts a new line "
@@ -100,7 +100,7 @@ def status(model: str | None, of: SessionStats, connected_backs: str, columns: i
 
 
 class StatusPart(NamedTuple):
-    """Of a status line; where there is no room for all, those of the highest rank are left out first."""
+    """A part of a status line. If there is no room for all, those of the highest rank are left out first."""
 
     text: str
     rank: int

@@ -3,8 +3,9 @@
 Knows the server and the screen; knows nothing of the conversation.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
+from itertools import count
 from typing import Any
 
 from chat.answer import ChatAnswer
@@ -17,23 +18,14 @@ FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 30.0
 
 
-class RetryDelays:
-    """The delays of one question: the server's Retry-After, or doubling from one second."""
+def retry_delay(n_before: int, retry_after: float | None) -> float | None:
+    """Seconds to wait after the first attempt and `n_before` retries; None: give up.
 
-    def __init__(self) -> None:
-        self._own = self._doubling()
-
-    def next(self, retry_after: float | None) -> float | None:
-        """Seconds until the next attempt; None after the last one."""
-        own = next(self._own, None)
-        if own is None or retry_after is None:
-            return own
-        return min(retry_after, LONGEST_DELAY_S)
-
-    @staticmethod
-    def _doubling() -> Iterator[float]:
-        for n_before in range(N_RETRIES):
-            yield min(FIRST_DELAY_S * 2**n_before, LONGEST_DELAY_S)
+    The server's Retry-After, or doubling from one second.
+    """
+    if n_before == N_RETRIES:
+        return None
+    return min(FIRST_DELAY_S * 2**n_before if retry_after is None else retry_after, LONGEST_DELAY_S)
 
 
 class AnswerStreamer:
@@ -65,24 +57,24 @@ class AnswerStreamer:
 
         Raises LeadError, and KeyboardInterrupt after Ctrl-C; `answer` then has what arrived before.
         """
-        delays, first = RetryDelays(), True
         with self._around():
-            while True:
+            for n_before in count():
                 try:
-                    return self._stream(request, answer, shown=shown)
+                    self._stream(request, answer, shown=shown)
                 except (NotReadyError, UnreachableError) as error:
-                    delay = self._delay(error, delays)
+                    delay = self._delay(error, n_before)
                     if delay is None:
                         raise
-                    message = str(error).rstrip(".") if first else "Not yet"
-                    first = False
+                    message = "Not yet" if n_before else str(error).rstrip(".")
                     self._screen.note(f"{message}; trying again in {delay:.0f} s, Ctrl-C gives up.")
                     self._sleep(delay)
+                else:
+                    return
 
-    def _delay(self, error: LeadError, delays: RetryDelays) -> float | None:
+    def _delay(self, error: LeadError, n_before: int) -> float | None:
         if isinstance(error, NotReadyError):
-            return delays.next(error.retry_after)
-        return delays.next(None) if self._wait_until_reachable else None
+            return retry_delay(n_before, error.retry_after)
+        return retry_delay(n_before, None) if self._wait_until_reachable else None
 
     def _stream(self, request: Mapping[str, Any], answer: ChatAnswer, *, shown: bool) -> None:
         self._screen.begin_answer(answer, shown=shown)

@@ -21,7 +21,7 @@ from fleet.prefixes import blocks_of
 from fleet.settings import FleetSettings
 
 _BUSY = 0.75
-"""Of the slots: with more requests than that on average, another lead is started."""
+"""The share of busy slots above which another lead is started."""
 _MOST_WAITING, _MOST_AT_ONCE = 1000, 2000
 _PATIENCE_SECONDS, _RETRY_SECONDS = 120.0, 0.2
 """How long a request that has no answer yet looks for a lead that is there."""

@@ -20,7 +20,7 @@ _STOP_SECONDS = 5.0
 
 
 _SILENT_SECONDS = 15.0
-"""A lead that has not registered for so long is gone; replicas do at each health check."""
+"""A lead that has not registered for this long is gone; replicas register at each health check."""
 _ASK_SECONDS = 5.0
 _ACTOR_SECONDS = 15.0
 """Longer than a back takes to end."""

@@ -36,7 +36,7 @@ class ChildProcess:
         return self._process.pid
 
     def stop(self, seconds: float) -> None:
-        """SIGTERM, and after so many seconds SIGKILL; returns when it has ended."""
+        """Send SIGTERM, and SIGKILL after `seconds`; returns when it has ended."""
         self._process.terminate()
         try:
             self._process.wait(seconds)

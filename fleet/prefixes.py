@@ -18,13 +18,13 @@ _FIELDS = ("model", "instructions", "system", "tools", "messages", "prompt", "in
 _MOST_BRACKETS = 1 << 16
 """In a body, whose key nobody has checked yet: arrays and objects take much more memory than their text."""
 _MOST_AHEAD = 2
-"""A lead with so many more running requests than the idlest is busy, whatever it has cached."""
+"""A lead with this many more running requests than the idlest one is busy, whatever it has cached."""
 
 Blocks = tuple[bytes, ...]
 
 
 def blocks_of(body: bytes) -> Blocks:
-    """Of the prompt in a request's body, a hash of each beginning that is a multiple of a block.
+    """The hash of each beginning of a request's prompt that is a multiple of a block long.
 
     Empty for a body that is short, or no JSON object, or that costs too much to look at.
     """

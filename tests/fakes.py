@@ -77,7 +77,7 @@ class FakeTarget:
 
     `blur` makes it differ from the model without: as a draft model it is then only sometimes right. What its
     `traits` do not allow it refuses, as llama.cpp should. Where llama.cpp computes wrong logits without an
-    error, it notices: see `_is_wrong`. n_ctx_slot: slots have cells of their own. widths: in which it
+    error, it notices: see `_is_wrong`. own_cells: slots do not share one pool of cells. widths: in which it
     decodes; a generated token that was read as part of a prompt is then another one.
     """
 
@@ -90,7 +90,7 @@ class FakeTarget:
         n_window=10_000,
         blur=0.0,
         traits=PLAIN,
-        n_ctx_slot=None,
+        own_cells=False,
         widths=None,
         copies_late=False,
     ):
@@ -103,7 +103,7 @@ class FakeTarget:
         self._n_cells_written = 0
         self._blur = blur
         self.traits = traits
-        self._n_ctx_slot, self._widths, self._copies_late = n_ctx_slot, widths, copies_late
+        self._own_cells, self._widths, self._copies_late = own_cells, widths, copies_late
         self._padding: dict[int, int] = {}  # tokens at the end of slots, until the next decode
         self._last: dict[int, int] = {}  # slots of the last pass, until they are cut back, and its tokens
         self._saved: dict[int, tuple] = {}  # slot, state and cells, by their place
@@ -115,9 +115,8 @@ class FakeTarget:
 
     @property
     def layout_rules(self):
-        n_ctx_slot = min(self._n_ctx_slot or self.n_ctx, self.n_window)
-        own_cells = self._n_ctx_slot is not None
-        return LayoutRules(self.n_batch, n_ctx_slot, self.traits, own_cells=own_cells, widths=self._widths)
+        n_ctx, own_cells = min(self.n_ctx, self.n_window), self._own_cells
+        return LayoutRules(self.n_batch, n_ctx, self.traits, own_cells=own_cells, widths=self._widths)
 
     def decode(self, spans):
         self._rows[:] = np.nan  # what the last decode returned were views
@@ -161,7 +160,7 @@ class FakeTarget:
         self.slots[slot] = self.slots[source_slot][:n_keep]
         self._hashes[slot] = self._hashes[source_slot][: n_keep + 1]
         self._cells[slot] = self._cells[source_slot][:n_keep]
-        if self._n_ctx_slot is not None:
+        if self._own_cells:
             assert self.traits.can_trim, "such a copy cannot be cut back"
             self._copies.append((source_slot, slot))
             if not self._copies_late:
@@ -236,7 +235,7 @@ class FakeTarget:
 
     def _is_wrong(self, slot):
         """Whether its memory is not that of its tokens, of which llama.cpp says nothing."""
-        if self._n_ctx_slot is None or slot in self._wrong:
+        if not self._own_cells or slot in self._wrong:
             return slot in self._wrong
         return self._written[slot][: len(self.slots[slot])] != self._hashes[slot][1:]
 
@@ -291,7 +290,7 @@ class FakeTarget:
                 tokens[number] += span.tokens
                 end = span.start + len(span.tokens) + n_padding
                 n_more = RESERVE if self._widths else 0
-                assert end <= self.layout_rules.n_ctx_slot + n_more, "more tokens than the slot has cells"
+                assert end <= self.layout_rules.n_ctx_sequence + n_more, "more tokens than the slot has cells"
                 if self._widths:
                     assert len(span.tokens) + n_padding in self._widths.of(span), "in a width that differs"
         assert tokens == [list(span.tokens) for span in planned]
@@ -299,7 +298,7 @@ class FakeTarget:
     def _decode_pass(self, together, rows):
         n_tokens = sum(len(part.span.tokens) for part in together)
         n_padding = sum(part.n_padding for part in together)
-        if self._n_ctx_slot is None:
+        if not self._own_cells:
             n_free = self.n_ctx - self.n_cells_used
             assert n_tokens <= n_free, "more tokens than the cache has cells"
             if n_tokens + n_padding > n_free:
@@ -311,7 +310,7 @@ class FakeTarget:
         lengths = {part.span.slot: part.width for part in together}
         self._last |= lengths
         if self.traits.equal_lengths and self.traits.n_rollback:
-            self._last = last_pass(lengths, 1 + self.traits.n_rollback, adjacent=self._n_ctx_slot is not None)
+            self._last = last_pass(lengths, 1 + self.traits.n_rollback, adjacent=self._own_cells)
 
     def _decode_span(self, span):
         slot, cache, hashes = span.slot, self.slots[span.slot], self._hashes[span.slot]
@@ -775,7 +774,7 @@ class RealBack:
         for sequence, tokens in committed.items():
             self._drafter.handle(self._news(sequence, tokens))
             self._told[sequence] = list(tokens)
-        grown = {growth.id for _ in range(6) for growth in self._drafter.step()}
+        grown = {state.id for _ in range(6) for state in self._drafter.step()}
         drafts = [draft for sequence in sorted(grown) if (draft := self._drafter.draft(sequence))]
         return [PostDraft(source="back", **draft.model_dump(exclude={"type"})) for draft in drafts]
 
@@ -992,7 +991,7 @@ def run_engine(  # noqa: PLR0917 - what a run is made of
         limits.n_batch,
         n_window=limits.n_ctx_sequence,
         traits=limits.traits,
-        n_ctx_slot=limits.n_ctx_slot,
+        own_cells=limits.own_cells,
         widths=limits.widths,
     )
     loop = Loop(target, engine, front, clock=front.clock)

@@ -101,7 +101,7 @@ def draw_limits(room: str, rng: random.Random) -> EngineLimits:
         prompt_cache=draw_prompt_cache(traits, rng, has_parts=traits.can_trim and cells == "one pool"),
     )
     if cells != "one pool":
-        limits = replace(limits, n_ctx=n_all, n_ctx_slot=n_ctx_sequence)
+        limits = replace(limits, n_ctx=n_all, own_cells=True)
     return replace(limits, widths=rng.choice(WIDTHS)) if cells == "exact" else limits
 
 
@@ -387,7 +387,7 @@ class RandomRun:
             limits.n_batch,
             n_window=limits.n_ctx_sequence,
             traits=limits.traits,
-            n_ctx_slot=limits.n_ctx_slot,
+            own_cells=limits.own_cells,
             widths=limits.widths,
             copies_late=limits.prompt_cache == NO_PROMPT_CACHE,  # as `Model._copy_cells`
             rng=rng,

@@ -45,7 +45,7 @@ _N_LONG = 2
 ROOMS = {
     "roomy": make_limits(4, 4 * N_CTX, N_CTX, 40),
     "cramped": make_limits(3, N_CTX + 10, N_CTX, 9, n_prompt_chunk=3),
-    "cells of their own": make_limits(3, 3 * N_CTX, N_CTX, 40, n_ctx_slot=N_CTX),
+    "cells of their own": make_limits(3, 3 * N_CTX, N_CTX, 40, own_cells=True),
     "one by one": make_limits(1, N_CTX - 1, N_CTX, 5),
 }
 

@@ -105,9 +105,14 @@ SAMPLINGS = {
 }
 ROOMY = make_limits(n_slots=8, n_ctx=1000, n_ctx_sequence=100, n_batch=64)
 CRAMPED = make_limits(n_slots=3, n_ctx=61, n_ctx_sequence=60, n_batch=11, n_prompt_chunk=3)
-STREAMS = make_limits(n_slots=4, n_ctx=240, n_ctx_sequence=60, n_batch=40, n_ctx_slot=60)
+STREAMS = make_limits(n_slots=4, n_ctx=240, n_ctx_sequence=60, n_batch=40, own_cells=True)
 WIDTHS = make_limits(
-    n_slots=4, n_ctx=240, n_ctx_sequence=60, n_batch=40, n_ctx_slot=60, widths=InvariantWidths((2, 3), (4, 8))
+    n_slots=4,
+    n_ctx=240,
+    n_ctx_sequence=60,
+    n_batch=40,
+    own_cells=True,
+    widths=InvariantWidths((2, 3), (4, 8)),
 )
 ONE_BY_ONE = make_limits(n_slots=1, n_ctx=59, n_ctx_sequence=60, n_batch=5)
 MEMORIES = {

@@ -21,7 +21,7 @@ _TOLERATED_SECONDS = 10.0
 _SKIMMED_SECONDS = 0.5
 """After a burst of as many stale drafts as are allowed in this time, only a sample of its drafts is read."""
 _SAMPLE = 8
-"""One of so many. Drafts may be lost, so a back whose drafts are of use again loses little."""
+"""One draft in this many is read. Drafts may be lost, so a back that is useful again loses little."""
 PAUSE_SECONDS, _READING_SECONDS = 0.05, 0.005
 """Between two reads of such a back: a wake-up for each message would cost more than the messages."""
 

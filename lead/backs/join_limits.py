@@ -20,15 +20,15 @@ _IMPATIENCE = 8
 """For how many an attempt of a name that has to wait counts, so that its peer soon has to wait for each
 attempt, before it is asked for its name."""
 REFUSAL_SECONDS, MOST_HELD_REFUSALS = 1.0, 64
-"""A refusal is held back for so long: a peer that tries again at once does so once a second. Each that waits
-takes a descriptor, so only so many do."""
+"""How long a refusal is held back, so that a peer that tries again at once does so once a second; and how
+many are held back at the same time, because each takes a descriptor."""
 _MAX_RECORDS = 2048
-"""Of peers and names; the one that was used least recently is forgotten."""
+"""The most peers and names that are remembered; the least recently used one is forgotten."""
 
 
 @dataclass(slots=True)
 class _JoinRecord:
-    """Of a peer, or of one name that a peer has used.
+    """What a peer has done, or one name that a peer has used.
 
     `n_free`: how many offences have no consequence; `memory_seconds`: how long after the last one, and after
     what it led to, all are forgotten.
@@ -59,7 +59,7 @@ class _JoinRecord:
 
 @dataclass(slots=True)
 class JoinLimits:
-    """A peer is whatever tells one sender from another, but for names, which anybody can make up.
+    """A peer is what identifies a sender, except for names, which anybody can make up.
 
     Times are seconds of one clock.
     """

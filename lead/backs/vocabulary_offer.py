@@ -15,7 +15,7 @@ from shared.llama.gguf_metadata import content_digest, write_vocabulary_file
 from shared.llama.vocabulary import Vocabulary
 
 _N_FILES = 16
-"""So many are kept, of 2 to 16 MB; the oldest ones go."""
+"""How many files of 2 to 16 MB are kept; the oldest ones are deleted."""
 
 
 class OfferedVocabulary(NamedTuple):

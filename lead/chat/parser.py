@@ -10,7 +10,7 @@ are no calls.
 
 import json
 import re
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from lead.chat.deltas import Content, Delta, Reasoning, ToolCallStart, merge_deltas
@@ -32,17 +32,36 @@ _WINDOW_CHARACTERS = 512
 _GENERIC_HEAD = re.compile(r'\s*\{\s*"(response|tool_calls)"\s*:\s*(?=\S)')
 
 
-class Mode(Enum):
-    """What is being read."""
+class _Mode(Enum):
+    """What is being read, where that needs no memory of its own."""
 
     CONTENT = auto()
     REASONING = auto()
     CALLS = auto()  # between calls, or before the first
-    OBJECT = auto()  # a call that is a JSON object
-    ARGUMENTS = auto()  # of a call whose name came before
-    CODE = auto()  # a call written as code
     GENERIC = auto()  # a generic answer before its first value
-    RESPONSE = auto()  # a generic answer that is content
+
+
+@dataclass(frozen=True, slots=True)
+class _ObjectCall:
+    """A call that is a JSON object."""
+
+    call: ToolCallParser
+    object: ObjectStream = field(default_factory=ObjectStream)
+
+
+@dataclass(frozen=True, slots=True)
+class _NamedCall:
+    """A call whose name came before; its arguments are read."""
+
+    call: ToolCallParser
+    value: ValueScanner = field(default_factory=ValueScanner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """A call written as code."""
+
+    pieces: list[str] = field(default_factory=list)
 
 
 class OutputParser:
@@ -58,27 +77,14 @@ class OutputParser:
         self._space = ""  # white space that is dropped before a marker
         self._held = HeldCall()
         self._n_rejected_objects = 0
-        self._code: list[str] = []  # read, of a call written as code
         self._has_content = False
         self.n_calls = 0
         """The number of tool calls so far."""
-        self._call: ToolCallParser | None = None
-        self._object = ObjectStream()
-        self._arguments = ValueScanner()
-        self._response = ResponseStream()
-        self._after_reasoning = Mode.GENERIC if self._format is GENERIC else Mode.CONTENT
-        self._mode = Mode.REASONING if config.reasoning and config.in_reasoning else self._after_reasoning
-        self._skips_space = self._mode is Mode.REASONING and not config.continues_reasoning
-        self._steps: dict[Mode, Callable[[], list[Delta] | None]] = {
-            Mode.CONTENT: self._read_content,
-            Mode.REASONING: self._read_reasoning,
-            Mode.CALLS: self._read_between_calls,
-            Mode.OBJECT: self._read_object,
-            Mode.ARGUMENTS: self._read_arguments,
-            Mode.CODE: self._read_code,
-            Mode.GENERIC: self._read_generic,
-            Mode.RESPONSE: self._read_response,
-        }
+        self._after_reasoning = _Mode.GENERIC if self._format is GENERIC else _Mode.CONTENT
+        self._mode: _Mode | _ObjectCall | _NamedCall | _Code | ResponseStream = self._after_reasoning
+        if config.reasoning and config.in_reasoning:
+            self._mode = _Mode.REASONING
+        self._skips_space = self._mode is _Mode.REASONING and not config.continues_reasoning
 
     def push(self, text: str) -> list[Delta]:
         """The deltas that have become certain with `text`."""
@@ -92,20 +98,21 @@ class OutputParser:
         while self._is_unfinished_call():
             deltas += self._reject_call()
             deltas += self._read()
-        if self._code:
-            deltas += self._finish_code()
-        if self._mode in {Mode.OBJECT, Mode.ARGUMENTS} and self._call:
-            deltas += self._counted(self._call.finish())
-        elif not self._is_separator(self._text):
-            deltas += self._content(self._text)
-        if self._space and not self.n_calls and self._mode is not Mode.REASONING:
+        match self._mode:
+            case _Code(pieces) if pieces:
+                deltas += self._finish_code("".join(pieces))
+            case _ObjectCall(call) | _NamedCall(call):
+                deltas += self._counted(call.finish())
+            case _ if not self._is_separator(self._text):
+                deltas += self._content(self._text)
+        if self._space and not self.n_calls and self._mode is not _Mode.REASONING:
             deltas.append(Content(self._space))
         return merge_deltas(deltas)
 
     def _read(self) -> list[Delta]:
         deltas, self._pending = self._pending, []
         while True:
-            step = self._steps[self._mode]() if self._text else None
+            step = self._read_step() if self._text else None
             if step is not None:
                 deltas += step
             elif self._later:
@@ -118,7 +125,25 @@ class OutputParser:
         """Whether nothing comes after the window."""
         return self._finished and not self._later
 
-    # Each step reads some of the text and returns deltas, or None if it needs more text
+    def _read_step(self) -> list[Delta] | None:  # noqa: PLR0911 - one for each mode
+        """Read some of the text; None if more text is needed for that."""
+        match self._mode:
+            case _Mode.CONTENT:
+                return self._read_content()
+            case _Mode.REASONING:
+                return self._read_reasoning()
+            case _Mode.CALLS:
+                return self._read_between_calls()
+            case _Mode.GENERIC:
+                return self._read_generic()
+            case _ObjectCall(call, stream):
+                return self._read_object(call, stream)
+            case _NamedCall(call, value):
+                return self._read_arguments(call, value)
+            case _Code(pieces):
+                return self._read_code(pieces)
+            case ResponseStream() as response:
+                return self._read_response(response)
 
     def _read_reasoning(self) -> list[Delta] | None:
         assert self._config.reasoning
@@ -148,9 +173,9 @@ class OutputParser:
             return None
         deltas = self._content(text)
         if marker and self._config.reasoning and marker == self._config.reasoning.start:
-            self._mode, self._skips_space, self._space = Mode.REASONING, True, ""
+            self._mode, self._skips_space, self._space = _Mode.REASONING, True, ""
         elif marker and self._format and marker == self._format.python_tag:
-            self._mode, self._space = Mode.CODE, ""
+            self._mode, self._space = _Code(), ""
         elif marker and self._format and marker in self._format.call_starts:
             self._begin_calls(marker)
         return deltas
@@ -195,49 +220,46 @@ class OutputParser:
             return self._reject_call()
         self._text = self._text[brace:]
         self._held.release()
-        self._call, self._arguments = self._new_call(), ValueScanner()
-        self._mode = Mode.ARGUMENTS
+        call = self._new_call()
+        self._mode = _NamedCall(call)
         groups = match.groupdict()
-        return self._counted(self._call.begin(groups["name"], groups.get("id")))
+        return self._counted(call.begin(groups["name"], groups.get("id")))
 
-    def _read_arguments(self) -> list[Delta] | None:
-        assert self._call
-        n = self._arguments.push(self._text)
+    def _read_arguments(self, call: ToolCallParser, end: ValueScanner) -> list[Delta]:
+        n = end.push(self._text)
         value, self._text = self._text[:n], "" if n is None else self._text[n:]
         if n is not None:
-            self._mode = Mode.CALLS
-        return self._counted(self._call.arguments(value))
+            self._mode = _Mode.CALLS
+        return self._counted(call.arguments(value))
 
-    def _read_object(self) -> list[Delta]:
-        call, text, self._text = self._call, self._text, ""
-        assert call
+    def _read_object(self, call: ToolCallParser, stream: ObjectStream) -> list[Delta]:
+        text, self._text = self._text, ""
         self._held.add(text)
         deltas: list[Delta] = []
-        for member in self._object.push(text):
+        for member in stream.push(text):
             deltas += call.take(member)
             if call.unknown:
                 return self._reject_object()
-        rest = self._object.rest
+        rest = stream.rest
         if not call.begun:
             return self._reject_object() if rest is not None else []
         self._held.release()
         if rest is not None:
             deltas += call.finish()
-            self._text, self._mode = rest, Mode.CALLS
+            self._text, self._mode = rest, _Mode.CALLS
         return self._counted(deltas)
 
-    def _read_code(self) -> list[Delta] | None:
-        if not self._code:
+    def _read_code(self, pieces: list[str]) -> list[Delta] | None:
+        if not pieces:
             if self._text.lstrip().startswith("{"):
                 return self._begin_object()
             if not self._text.strip() and not self._complete and len(self._text) <= _MAX_SPACE_CHARACTERS:
                 return None
-        self._code.append(self._text)
+        pieces.append(self._text)
         self._text = ""
         return []
 
-    def _finish_code(self) -> list[Delta]:
-        code, self._code = "".join(self._code), []
+    def _finish_code(self, code: str) -> list[Delta]:
         called = parse_python_call(code, self._config.tools)
         if called is None:
             return self._content(code)
@@ -253,27 +275,25 @@ class OutputParser:
             return None if begins else self._leave_calls()
         self._text = self._text[head.end() :]
         if head[1] == "response":
-            self._mode = Mode.RESPONSE
+            self._mode = ResponseStream()
         else:
             self._text = self._text.removeprefix("[")
-            self._mode = Mode.CALLS
+            self._mode = _Mode.CALLS
         return []
 
-    def _read_response(self) -> list[Delta]:
-        text, self._text = self._text, ""
-        content = self._response.push(text)
+    def _read_response(self, response: ResponseStream) -> list[Delta]:
+        content, self._text = response.push(self._text), ""
         return [Content(content)] if content else []
 
     # Calls
 
     def _begin_calls(self, marker: str) -> None:
         self._held.add_marker(self._space, marker)
-        self._space, self._mode = "", Mode.CALLS
+        self._space, self._mode = "", _Mode.CALLS
 
     def _begin_object(self) -> list[Delta]:
         self._held.begin_object()
-        self._object, self._call = ObjectStream(), self._new_call()
-        self._mode = Mode.OBJECT
+        self._mode = _ObjectCall(self._new_call())
         return []
 
     def _new_call(self) -> ToolCallParser:
@@ -291,7 +311,7 @@ class OutputParser:
     def _leave_calls(self) -> list[Delta]:
         if self._held:
             return self._reject_call()
-        self._mode, self._skips_space = Mode.CONTENT, True
+        self._mode, self._skips_space = _Mode.CONTENT, True
         return []
 
     def _reject_call(self) -> list[Delta]:
@@ -299,7 +319,7 @@ class OutputParser:
         content, again = self._held.reject(self._text)
         self._text = ""
         self._later.put_back(again)
-        self._call, self._mode = None, Mode.CONTENT
+        self._mode = _Mode.CONTENT
         self._skips_space, self._has_content = False, True
         return self._content(content)
 
@@ -308,14 +328,14 @@ class OutputParser:
         return self._reject_call()
 
     def _is_unfinished_call(self) -> bool:
-        begun = self._call is not None and self._call.begun
-        return bool(self._held) and (self._mode is Mode.CALLS or (self._mode is Mode.OBJECT and not begun))
+        reads_no_name = isinstance(self._mode, _ObjectCall) and not self._mode.call.begun
+        return bool(self._held) and (self._mode is _Mode.CALLS or reads_no_name)
 
     def _is_separator(self, text: str) -> bool:
         """Whether `text`, at the end of an answer, is what may follow a call."""
         if not text.strip():
-            return self._mode is Mode.CALLS or not text
-        if self._mode is not Mode.CALLS or not self.n_calls or self._format is None:
+            return self._mode is _Mode.CALLS or not text
+        if self._mode is not _Mode.CALLS or not self.n_calls or self._format is None:
             return False
         return self._format is GENERIC or partial_marker_length(text, self._format.separators) == len(text)
 

@@ -169,7 +169,7 @@ class Engine:
 
     def find_place(self, n_tokens: int) -> TrialPlace | None:
         """Where steps of up to `n_tokens` can be timed while nothing is running."""
-        return self._slots.find_place(n_tokens, self._limits.n_ctx_slot or self._limits.n_ctx_sequence)
+        return self._slots.find_place(n_tokens, self._limits.n_ctx_sequence)
 
     def describe(self) -> dict[str, Any]:
         """Its records, without any text: for the log of a failed check."""

@@ -56,16 +56,15 @@ def limits_of(
 ) -> EngineLimits:
     """What a scheduler may use of a target; n_checkpoints: stored states of each slot."""
     n_reserve = RESERVE if model.widths else 0
-    n_ctx_slot = model.n_ctx_slot - n_reserve
     return EngineLimits(
         n_slots=model.n_slots,
         n_ctx=model.n_ctx - model.n_slots * n_reserve,
-        n_ctx_sequence=n_ctx_slot,
+        n_ctx_sequence=model.n_ctx_slot - n_reserve,
         n_batch=model.n_batch,
         traits=model.traits,
         n_checkpoints=n_checkpoints,
         prompt_cache=prompt_cache,
-        n_ctx_slot=None if model.kv_unified else n_ctx_slot,
+        own_cells=not model.kv_unified,
         widths=model.widths,
         tiles_attention=model.tiles_attention,
     )
@@ -140,10 +139,10 @@ def put_into_force(model: Model) -> Exactness:
     if reason := _why_never(model):
         return Exactness(reason=reason)
     report = measure_widths(model, _SPARE_SECONDS)
-    policy = report.policy()
-    if policy is None:
+    widths = report.widths()
+    if widths is None:
         return Exactness(reason=_NO_WIDTHS)
-    kept = rehearse(model, policy)
+    kept = rehearse(model, widths)
     log.info("widths whose logits agree: %s; rehearsed: %s", report.describe(), kept)
     if kept is None:
         return Exactness(reason=_NOT_KEPT)
@@ -157,8 +156,8 @@ def _price(model: Model) -> Exactness:
     report = estimate_widths(model, _MOST_SECONDS)
     if report is None:
         return Exactness(reason=f"the model is too large to measure that within {_MOST_SECONDS:g} s")
-    policy = report.policy()
-    return Exactness(cost=report.price(policy)) if policy else Exactness(reason=_NO_WIDTHS)
+    widths = report.widths()
+    return Exactness(cost=report.price(widths)) if widths else Exactness(reason=_NO_WIDTHS)
 
 
 _HINT = "try weights in f16 or q8_0, --no-repack, --flash-attn off or a KV cache in f16"

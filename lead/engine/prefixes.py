@@ -39,12 +39,11 @@ class Prefixes:
         self._slots = slots
         self._stored = stored
         self._traits = limits.traits
-        has_own_cells, widths = limits.n_ctx_slot is not None, limits.widths
         # Between slots with cells of their own, llama.cpp copies all, which cannot always be cut back.
-        self._can_copy = limits.traits.can_trim or not has_own_cells
-        self._copy_price = _CELLS_PRICE if has_own_cells else 0
+        self._can_copy = limits.traits.can_trim or not limits.own_cells
+        self._copy_price = _CELLS_PRICE if limits.own_cells else 0
         # In exact mode, what was generated may have other bits than as a part of another prompt.
-        self._separates_prompts = widths is not None and not widths.is_uniform
+        self._separates_prompts = limits.widths is not None and not limits.widths.is_uniform
 
     def best(self, slot: Slot, sequence: EngineSequence, n_cells: int) -> Prefix:
         """What `slot` had best begin with for `sequence`; a stored text may take `n_cells` cells at most."""

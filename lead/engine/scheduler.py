@@ -58,10 +58,9 @@ class Scheduler:
 
     def __init__(self, limits: EngineLimits, slots: SlotManager, speculation: SpeculationManager) -> None:
         self._limits = limits
-        self._layout_rules = limits.layout_rules
         self._slots = slots
         self._speculation = speculation
-        step_seconds = STEP_SECONDS if limits.n_ctx_slot is None else STEP_SECONDS_OF_OWN_CELLS
+        step_seconds = STEP_SECONDS_OF_OWN_CELLS if limits.own_cells else STEP_SECONDS
         self._prompt_chunk = PromptChunk(limits.n_prompt_chunk, limits.n_batch, step_seconds)
         self.is_minimal = False
         """The cache was full: the next step takes as few tokens as it can."""
@@ -113,17 +112,17 @@ class Scheduler:
 
     def _lay_out(self, entries: list[PlanEntry]) -> tuple[list[PlanEntry], Layout]:
         """Without drafts, if one could not be rolled back or there is no room for their padding."""
-        planned = layout([entry.span for entry in entries], self._layout_rules)
-        if not self._layout_rules.rolls_states_back or self._is_safe(entries, planned):
+        planned = layout([entry.span for entry in entries], self._limits)
+        if not self._limits.rolls_states_back or self._is_safe(entries, planned):
             return entries, planned
         entries = [replace(entry, draft=EMPTY_CHAIN) for entry in entries]
-        return entries, layout([entry.span for entry in entries], self._layout_rules)
+        return entries, layout([entry.span for entry in entries], self._limits)
 
     def _is_safe(self, entries: list[PlanEntry], planned: Layout) -> bool:
         if any(entry.draft.tokens and entry.slot.index not in planned.can_roll_back for entry in entries):
             return False
         n_cells = planned.n_tokens
-        return self._limits.n_ctx_slot is not None or self._slots.free_up_to(n_cells) >= n_cells
+        return self._limits.own_cells or self._slots.free_up_to(n_cells) >= n_cells
 
     def _plan_drafts(
         self, generating: list[Slot], n_prompt: int, now: float

@@ -33,7 +33,7 @@ class SlotManager:
         self._n_ctx = limits.n_ctx
         self._traits = limits.traits
         self._n_checkpoints = limits.n_checkpoints
-        self._stores_idle = limits.n_ctx_slot is None and limits.prompt_cache.n_bytes > 0
+        self._stores_idle = not limits.own_cells and limits.prompt_cache.n_bytes > 0
         self._table = SlotTable(limits.n_slots, limits.traits, limits.prompt_cache)
         self._slots = [Slot(cache) for cache in self._table.caches]
         self._prefixes = Prefixes(self._slots, self._table.texts, limits)

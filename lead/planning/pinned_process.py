@@ -15,7 +15,7 @@ from shared import cpus
 from shared.errors import ConfigError, DuoError
 
 _Returned = TypeVar("_Returned")
-_Arguments = ParamSpec("_Arguments")
+_Inputs = ParamSpec("_Inputs")
 
 
 class Pending(Generic[_Returned]):
@@ -64,7 +64,10 @@ class PinnedProcess:
         self._process.join()
 
     def start(
-        self, call: Callable[_Arguments, _Returned], *arguments: _Arguments.args, **named: _Arguments.kwargs
+        self,
+        call: Callable[_Inputs, _Returned],
+        *arguments: _Inputs.args,
+        **named: _Inputs.kwargs,
     ) -> Pending[_Returned]:
         """Call a function of a module there; its result is sent back. Raises ConfigError if it has died."""
         pending = Pending[_Returned](self._connection)
@@ -75,7 +78,10 @@ class PinnedProcess:
         return pending
 
     def call(
-        self, call: Callable[_Arguments, _Returned], *arguments: _Arguments.args, **named: _Arguments.kwargs
+        self,
+        call: Callable[_Inputs, _Returned],
+        *arguments: _Inputs.args,
+        **named: _Inputs.kwargs,
     ) -> _Returned:
         """The same as `start`, but waits; also raises what the function raises."""
         return self.start(call, *arguments, **named).result()

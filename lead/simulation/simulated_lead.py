@@ -91,7 +91,7 @@ class SimulatedLead:
                 self._speculation.inline.cost.learn(n, inline.seconds(n))
         for n in _CALIBRATION_ROUNDS * WIDTHS:
             self._speculation.cost.learn(n, steps.seconds(n))
-        limits = EngineLimits(n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
+        limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._engine = Engine(limits, self._speculation, self._sampler_for, _NO_TOKEN_ENDS)
 
     @property

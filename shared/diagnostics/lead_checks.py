@@ -107,10 +107,10 @@ def check_draft_speed(draft_ms: float, planner: PlannerReport | None) -> Iterato
         yield good(f"{words} (ratio {share:.2f})")
 
 
-def check_contention(report: LeadReport, own: str, draft_ms: float, *, beside: bool) -> Iterator[Finding]:
+def check_contention(report: LeadReport, own: str, draft_ms: float, *, is_local: bool) -> Iterator[Finding]:
     """Compare a back's time per token alone, `draft_ms`, with its time while the lead computes.
 
-    `own` is the back's name; `beside`: it is on the lead's machine.
+    `own` is the back's name; `is_local`: it is on the lead's machine.
     """
     planner, back = report.planner, next((each for each in report.backs if _is_named(each, own)), None)
     if not planner or not back or min(planner.n_steps, back.n_drafts) < LEAST_STEPS:
@@ -122,7 +122,7 @@ def check_contention(report: LeadReport, own: str, draft_ms: float, *, beside: b
             f"drafting a token takes {words}: "
             + (
                 "they share cores or memory bandwidth; give each its own cores with --cpus"
-                if beside
+                if is_local
                 else "other programs use its cores or memory, or it drafts for several requests at once"
             )
         )

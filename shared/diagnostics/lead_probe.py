@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Iterator
 from http import HTTPStatus
-from types import TracebackType
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
@@ -74,7 +73,7 @@ class PlannerReport(_Record):
 
     @property
     def idle_share(self) -> float:
-        """Of the choices of a depth, those for none; 0 before the first."""
+        """The share of choices for depth 0; 0 before the first choice."""
         return self.depths.get(0, 0) / (sum(self.depths.values()) or 1)
 
 
@@ -125,9 +124,7 @@ class LeadProbe:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def run(self) -> Iterator[Finding]:

@@ -9,8 +9,8 @@ from shared.sampling.remote_grammar import GrammarServer
 from shared.sampling.sampler import Sampler
 
 _WINDOW = 1024
-"""How far penalties and DRY look back. Each rejected draft and each side branch reads that many tokens
-again, in half a millisecond. Missing an older repetition may cost a draft token."""
+"""How far penalties and DRY look back. Each rejected draft and each side branch reads this many
+tokens again, in half a millisecond. Missing an older repetition may cost a draft token."""
 
 
 def drafting_sampler(

@@ -148,7 +148,7 @@ class SequenceState:
         return path.end - self.window_start - len(path.cache)
 
     def n_pending_after_move(self, n_window: int) -> int:
-        """The value of `n_pending` for the main path after `move_window`."""
+        """What `n_pending` of the main path will be after `move_window`."""
         if 0 < self.main.end - self.window_start < n_window:
             return self.n_pending(self.main)
         return min(self.main.end, max(1, n_window // 2))

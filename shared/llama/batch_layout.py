@@ -24,13 +24,14 @@ Measured: both cost the same at 450 to 800."""
 class LayoutRules:
     """What of a model decides about passes.
 
-    n_batch: the most tokens of a pass. n_ctx_slot: the most tokens of a slot, padding included. own_cells:
-    slots do not share one pool of cells. widths: in which every token must be decoded, for batch invariance.
-    tiles_attention: flash attention compares the tokens of several sequences with the cells of all of them.
+    n_batch: the most tokens of a pass. n_ctx_sequence: the most tokens of a slot, padding included.
+    own_cells: slots do not share one pool of cells. widths: in which every token must be decoded, for batch
+    invariance. tiles_attention: flash attention compares the tokens of several sequences with the cells of
+    all of them.
     """
 
     n_batch: int
-    n_ctx_slot: int
+    n_ctx_sequence: int
     traits: MemoryTraits = PLAIN
     own_cells: bool = False
     widths: InvariantWidths | None = None
@@ -86,7 +87,7 @@ def layout(spans: Sequence[Span], rules: LayoutRules) -> Layout:
     if rules.widths:
         return _layout(spans, invariant_passes(spans, rules.widths), rules)
     parts = [SpanPart(number, span) for number, span in enumerate(spans)]
-    if rules.pads:
+    if rules.pads and len(spans) > 1:
         passes = [parts] if rules.traits.can_trim else _prompts_first(parts)
         return _layout(spans, [_padded(each, rules) for each in passes], rules)
     is_apart = rules.tiles_attention and _is_read_apart(spans)
@@ -142,12 +143,14 @@ def _padded(parts: Pass, rules: LayoutRules) -> Pass:
     llama.cpp starts a new ubatch where slot numbers are not consecutive. Longer spans are prompts, whose
     remainder is worth a ubatch of its own. No padding is added where batch or slot are full.
     """
-    parts = sorted(parts, key=lambda part: part.span.slot)
-    longest = max((part.width for part in parts if part.span.is_verified), default=0)
-    padded = [
-        part._replace(n_padding=longest - part.width)
-        if part.width < longest and part.span.start + longest <= rules.n_ctx_slot
-        else part
-        for part in parts
+    ordered = sorted(parts, key=lambda part: part.span.slot)
+    spans = [part.span for part in ordered]
+    lengths = [len(span.tokens) for span in spans]
+    longest = max((len(span.tokens) for span in spans if span.is_verified), default=0)
+    added = [
+        longest - length if length < longest and span.start + longest <= rules.n_ctx_sequence else 0
+        for span, length in zip(spans, lengths, strict=True)
     ]
-    return padded if sum(part.width for part in padded) <= rules.n_batch else parts
+    if not any(added) or sum(lengths) + sum(added) > rules.n_batch:
+        return ordered
+    return [part._replace(n_padding=n) for part, n in zip(ordered, added, strict=True)]

@@ -95,7 +95,7 @@ class WidthReport:
                 chosen.append(width)
         return tuple(sorted(chosen))
 
-    def policy(self) -> InvariantWidths | None:
+    def widths(self) -> InvariantWidths | None:
         """The widths to decode in; None: no two widths agree.
 
         It follows from what agrees, not from durations, so that another start chooses the same.
@@ -116,9 +116,9 @@ class WidthReport:
         classes = dict.fromkeys(self.class_of(width) for width in sorted(self.prints))
         return " ".join("{" + " ".join(map(str, each)) + "}" for each in classes)
 
-    def price(self, policy: InvariantWidths) -> float:
-        """How much longer than a single token the narrowest step under `policy` takes, as a ratio."""
-        return self.seconds[policy.answer[0]] / self.seconds[1]
+    def price(self, widths: InvariantWidths) -> float:
+        """How much longer than a single token the narrowest step under `widths` takes, as a ratio."""
+        return self.seconds[widths.answer[0]] / self.seconds[1]
 
 
 def estimate_widths(model: Model, seconds: float, clock: Clock = time.monotonic) -> WidthReport | None:
@@ -201,8 +201,8 @@ class _Measurement:
 
     def _timed(self, n_repeats: int) -> WidthReport:
         """Time a single token and the narrowest step, in turns: a busy moment of the machine affects both."""
-        context, policy = _CONTEXTS[0], self._report.policy()
-        samples: dict[int, list[float]] = {1: [], policy.answer[0] if policy else 1: []}
+        context, widths = _CONTEXTS[0], self._report.widths()
+        samples: dict[int, list[float]] = {1: [], widths.answer[0] if widths else 1: []}
         self._read_context(context)
         for width in list(samples) * n_repeats:
             self._model.trim(0, context)
@@ -244,12 +244,12 @@ class _Measurement:
         return rows
 
 
-def rehearse(model: Model, policy: InvariantWidths) -> InvariantWidths | None:
-    """Put `policy` into force in `model`, or else one without joint passes; None if neither keeps the bits.
+def rehearse(model: Model, widths: InvariantWidths) -> InvariantWidths | None:
+    """Put `widths` into force in `model`, or else one without joint passes; None if neither keeps the bits.
 
     All slots must be empty and are left empty.
     """
-    for tried in dict.fromkeys((policy, replace(policy, joins=False))):
+    for tried in dict.fromkeys((widths, replace(widths, joins=False))):
         model.widths = tried
         if _alone(model, tried) == _in_company(model, tried):
             return tried
@@ -257,9 +257,9 @@ def rehearse(model: Model, policy: InvariantWidths) -> InvariantWidths | None:
     return None
 
 
-def _alone(model: Model, policy: InvariantWidths) -> list[bytes]:
+def _alone(model: Model, widths: InvariantWidths) -> list[bytes]:
     """The answer in the narrowest width."""
-    text, width = _text(model, 0), policy.answer[0]
+    text, width = _text(model, 0), widths.answer[0]
     prints = _digests(model, [_prompt(0, 0, text[:_N_PROMPT])], 0)
     for at in range(_N_PROMPT, len(text), width):
         tokens = text[at : at + width]
@@ -268,12 +268,12 @@ def _alone(model: Model, policy: InvariantWidths) -> list[bytes]:
     return prints
 
 
-def _in_company(model: Model, policy: InvariantWidths) -> list[bytes]:
+def _in_company(model: Model, widths: InvariantWidths) -> list[bytes]:
     slot = model.n_slots - 1
     for number, other in enumerate(_other_slots(slot), 1):
         _digests(model, [_prompt(other, 0, _text(model, number)[: _OTHERS * number])], 0)
     prints = _read_in_pieces(model, slot)
-    prints += _answer_with_drafts(model, slot, policy)
+    prints += _answer_with_drafts(model, slot, widths)
     for each in range(model.n_slots):
         model.trim(each, 0)
     return prints
@@ -290,12 +290,12 @@ def _read_in_pieces(model: Model, slot: int) -> list[bytes]:
     return prints
 
 
-def _answer_with_drafts(model: Model, slot: int, policy: InvariantWidths) -> list[bytes]:
+def _answer_with_drafts(model: Model, slot: int, widths: InvariantWidths) -> list[bytes]:
     """Right tokens and then wrong ones, in steps of many widths."""
     text, at, prints = _text(model, 0), _N_PROMPT, []
-    for n_right in cycle(range(1, max(2, min(_N_PROMPT, policy.answer[-1]) - _WRONG))):
+    for n_right in cycle(range(1, max(2, min(_N_PROMPT, widths.answer[-1]) - _WRONG))):
         right = text[at : at + n_right]
-        wrong = text[1 : 1 + min(_WRONG, policy.answer[-1] - len(right))]
+        wrong = text[1 : 1 + min(_WRONG, widths.answer[-1] - len(right))]
         span = Span(slot, at, [*right, *wrong], len(right) + len(wrong))
         prints += _digests(model, [*_others(model, slot), span], -1)[: len(right)]
         at += len(right)

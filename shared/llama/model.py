@@ -73,7 +73,9 @@ class Model:
         self._model = _load(path, options, with_heads=with_heads, with_workers=with_workers)
         self.vocabulary = Vocabulary(self._model, path)
         self._context, self._memory = self._open_context(path, plan.parameters)
-        self._stored, self._padding = StoredStates(self._context), Padding()
+        has_parts = plan.prompt_cache.n_part > 0
+        self._stored = StoredStates(self._context, spare=self.n_slots if has_parts else None)
+        self._padding = Padding()
         self._parts: list[SlotPart] = [self._stored, self._padding]
         if plan.is_guarded:
             self._parts.append(WindowGuard(self._memory, self.n_slots, plan.n_window))
@@ -287,18 +289,11 @@ class Model:
             self._saved.save(slot, snapshot.key)
             return
         self._cut_padding(slot)  # llama.cpp stores the state that was rolled back to
-        if snapshot.kind == "state":
-            self._stored.store(slot, snapshot.key)
-            return
-        size = self.prompt_cache
-        assert size.n_bytes, "this model stores no texts"
-        if size.n_part:
-            self._stored.store_part(slot, self.n_slots, snapshot.key, snapshot.start, snapshot.end)
-        else:
-            assert snapshot.start == 0, "this model stores texts as a whole"
-            self._stored.store_text(slot, snapshot.key)
-        for part in self._parts:
-            part.stored(slot, snapshot.key, snapshot.start, snapshot.end)
+        self._stored.store(slot, snapshot)
+        if snapshot.kind == "text":
+            assert self._prompt_cache.n_bytes, "this model stores no texts"
+            for part in self._parts:
+                part.stored(slot, snapshot.key, snapshot.start, snapshot.end)
 
     def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
         """Give a slot the first `n_keep` tokens of a text, as far as to the snapshot's end.
@@ -307,25 +302,19 @@ class Model:
         """
         self._check(slot)
         if snapshot.kind == "text":
-            self._load_text(slot, snapshot, n_keep)
+            n_held = llama_cpp.llama_memory_seq_pos_max(self._memory, slot) + 1
+            assert n_held == snapshot.start, f"slot {slot} holds {n_held} tokens, not {snapshot.start}"
+            self._stored.restore(slot, snapshot, n_keep)
+            for part in self._parts:
+                part.loaded(slot, snapshot.key, n_keep)
             return
         if snapshot.kind == "device":
             assert self._saved
             self._saved.restore(snapshot.key, slot)
         else:
-            self._stored.load(slot, snapshot.key, snapshot.end)
+            self._stored.restore(slot, snapshot, n_keep)
         for part in self._parts:
             part.trimmed(slot, snapshot.end)
-
-    def _load_text(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
-        n_held = llama_cpp.llama_memory_seq_pos_max(self._memory, slot) + 1
-        assert n_held == snapshot.start, f"slot {slot} holds {n_held} tokens, not {snapshot.start}"
-        if self._prompt_cache.n_part:
-            self._stored.load_part(slot, self.n_slots, snapshot.key, n_keep)
-        else:
-            self._stored.load_text(slot, snapshot.key, n_keep)
-        for part in self._parts:
-            part.loaded(slot, snapshot.key, n_keep)
 
     def forget(self, key: int) -> None:
         """Free a snapshot in host memory."""

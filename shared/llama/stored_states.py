@@ -13,6 +13,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.cache_edits import Snapshot
 from shared.errors import DecodeFatalError
 from shared.llama.memory_traits import SlotPart
 
@@ -25,45 +26,41 @@ _COPY = -1
 class StoredStates(SlotPart):
     """What was stored of a context."""
 
-    def __init__(self, context: Any) -> None:
-        """`context` is a llama_context pointer."""
+    def __init__(self, context: Any, spare: int | None) -> None:
+        """`context` is a llama_context. spare: a sequence to store parts with; None: texts are whole."""
         self._context = context
         self._memory = llama_cpp.llama_get_memory(context)
+        self._spare = spare
         self._states: dict[int, NDArray[np.uint8]] = {}
 
-    def store(self, slot: int, key: int) -> None:
-        """Store the state of a slot; raises DecodeFatalError."""
-        self._store(slot, key, _PARTIAL)
+    def store(self, slot: int, snapshot: Snapshot) -> None:
+        """Store a state or a text of a slot; raises DecodeFatalError."""
+        if snapshot.kind == "state":
+            self._store(slot, snapshot.key, _PARTIAL)
+        elif self._spare is None:
+            assert snapshot.start == 0, "this model stores texts as a whole"
+            self._store(slot, snapshot.key, _WHOLE)
+        else:
+            llama_cpp.llama_memory_seq_cp(self._memory, slot, self._spare, snapshot.start, snapshot.end)
+            self._store(self._spare, snapshot.key, _WHOLE)
+            llama_cpp.llama_memory_seq_rm(self._memory, self._spare, -1, -1)
 
-    def store_text(self, slot: int, key: int) -> None:
-        """Store all that a slot holds; raises DecodeFatalError."""
-        self._store(slot, key, _WHOLE)
-
-    def load(self, slot: int, key: int, n_tokens: int) -> None:
-        """Go back to a stored state, which is that after `n_tokens`; raises DecodeFatalError."""
-        self._load(slot, key, n_tokens, _PARTIAL)
-
-    def load_text(self, slot: int, key: int, n_keep: int) -> None:
-        """Give a slot the first `n_keep` tokens of a stored text; raises DecodeFatalError."""
-        self._load(slot, key, n_keep, _WHOLE)
+    def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
+        """Go back to a state, or add a text up to `n_keep` tokens; raises DecodeFatalError."""
+        if snapshot.kind == "state":
+            self._load(slot, snapshot.key, snapshot.end, _PARTIAL)
+        elif self._spare is None:
+            self._load(slot, snapshot.key, n_keep, _WHOLE)
+        else:
+            self._load(self._spare, snapshot.key, n_keep, _WHOLE)
+            llama_cpp.llama_memory_seq_cp(self._memory, self._spare, slot, -1, -1)
+            llama_cpp.llama_memory_seq_rm(self._memory, self._spare, -1, -1)
 
     def copy_text(self, source: int, slot: int, n_keep: int) -> None:
         """Give an empty slot the first `n_keep` tokens of another; raises DecodeFatalError."""
-        self.store_text(source, _COPY)
-        self.load_text(slot, _COPY, n_keep)
+        self._store(source, _COPY, _WHOLE)
+        self._load(slot, _COPY, n_keep, _WHOLE)
         self.forget(_COPY)
-
-    def store_part(self, slot: int, spare: int, key: int, start: int, end: int) -> None:
-        """Store the tokens `start` to `end` of a slot; raises DecodeFatalError."""
-        llama_cpp.llama_memory_seq_cp(self._memory, slot, spare, start, end)
-        self._store(spare, key, _WHOLE)
-        llama_cpp.llama_memory_seq_rm(self._memory, spare, -1, -1)
-
-    def load_part(self, slot: int, spare: int, key: int, n_keep: int) -> None:
-        """Add a stored part to a slot, up to `n_keep` tokens of the text; raises DecodeFatalError."""
-        self._load(spare, key, n_keep, _WHOLE)
-        llama_cpp.llama_memory_seq_cp(self._memory, spare, slot, -1, -1)
-        llama_cpp.llama_memory_seq_rm(self._memory, spare, -1, -1)
 
     def forget(self, key: int) -> None:
         del self._states[key]

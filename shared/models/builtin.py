@@ -1,8 +1,8 @@
 """Where the models that come with llama-duo are, and the demo's target, grown from one of them.
 
-The shipped target is so small that a step costs less than the talk about it. The demo needs a step that
-costs what a real model's does, so its target is the shipped one grown to 0.4G parameters: made on first
-use, kept in the user's cache.
+A step of the shipped target takes less time than its overhead. The demo needs a step that takes as long as a
+real model's, so its target is the shipped one grown to 0.4G parameters: made on first use, kept in the user's
+cache.
 """
 
 import hashlib

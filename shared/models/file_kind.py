@@ -20,7 +20,7 @@ _N_READ = 1 << 16
 """Bytes; `general.*` comes first, the vocabulary much later."""
 _STRING, _ARRAY = 8, 9
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""Of the types that have one; the others are strings and arrays."""
+"""The size of each type that has one; the others are strings and arrays."""
 
 EAGLE = "eagle3"
 """The architecture of EAGLE-3 drafters."""
@@ -57,7 +57,7 @@ def check_kind(path: Path) -> None:
 
 
 def check_metadata(path: Path, architecture: str, kind: str) -> None:
-    """As `check_kind`, for a file with these values of general.architecture and general.type."""
+    """Like `check_kind`, for a file with these values of general.architecture and general.type."""
     reason = (
         _BY_TYPE.get(kind)
         or _BY_ARCHITECTURE.get(architecture)
@@ -130,7 +130,7 @@ class _Cursor:
 
 
 def _parse(data: bytes) -> dict[str, str]:
-    """As far as `data` goes."""
+    """The strings among the metadata, as far as `data` goes."""
     magic, _, _, n_values = _HEADER.unpack_from(data)
     values: dict[str, str] = {}
     cursor = _Cursor(data, _HEADER.size)

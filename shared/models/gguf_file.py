@@ -150,7 +150,7 @@ class GgufFile:
         """Create the file with everything up to the first tensor's alignment padding; may raise OSError."""
         writer = GGUFWriter(path, self.architecture)
         self.describe(writer)
-        ignored = np.dtype(np.float32)  # beside raw_dtype
+        ignored = np.dtype(np.float32)  # because raw_dtype is given
         for tensor in self.tensors:
             writer.add_tensor_info(
                 tensor.name, tensor.dimensions, ignored, tensor.n_bytes, raw_dtype=tensor.ggml_type

@@ -88,7 +88,7 @@ class OptionParser(argparse.ArgumentParser):
         self._headings = {setting: titles[heading] for setting, heading in headings.items()}
 
     def add_setting(self, *names: str, **arguments: Any) -> None:
-        """As `add_argument`, with the spellings of the dialect in addition to `names`."""
+        """Like `add_argument`, with the spellings of the dialect in addition to `names`."""
         if not names[0].startswith("-"):
             self.usage = f"{self.usage} [{arguments['metavar']} ...]"
             arguments["help"] = _plain_default(arguments["help"])

@@ -63,7 +63,7 @@ class ByteVocabulary:
     def encode(self, data: bytes) -> list[int]:
         """The tokens of `data`, whose pieces are `data` again; raises TranslationError if there are none.
 
-        What is no UTF-8 (a character of which only a part is known, say) becomes the longest tokens that fit.
+        Invalid UTF-8 (part of a character, say) becomes the longest tokens that fit.
         """
         tokens: list[int] = []
         for part in _parts(data):
@@ -71,7 +71,7 @@ class ByteVocabulary:
         return tokens
 
     def _usual(self, piece: bytes) -> int | None:
-        """Of several tokens with the same bytes the one that texts are made of."""
+        """The token that texts are made of, among several with the same bytes."""
         try:
             tokens = self._tokenize(piece.decode())
         except UnicodeDecodeError:
@@ -100,7 +100,7 @@ class ByteVocabulary:
 
 
 def _parts(data: bytes) -> Iterator[str | bytes]:
-    """`data` in turns as text, and as bytes that are no UTF-8."""
+    """Split `data` into text and bytes that are not valid UTF-8, in turns."""
     undecodable = b""
     while data:
         start, end = len(data), len(data)

@@ -11,7 +11,7 @@ from shared.translation.byte_vocabulary import ByteVocabulary
 from shared.translation.lattice import NextTokens, Node
 
 _N_NODES = 6
-"""Distributions are kept after so many of the last draft tokens."""
+"""The number of last draft tokens for which the next token's distribution is kept."""
 
 
 class DecodedText:

@@ -74,7 +74,7 @@ class NextTokens:
 
 
 _N_SPLIT = 32
-"""So many continuations inside a target token are looked at; the others count as the likeliest one."""
+"""The number of continuations inside a target token that are looked at; the others count as the likeliest."""
 
 _HARDLY = 1e-17
 """In place of no probability: filters compute with finite logits."""
@@ -121,7 +121,7 @@ class Lattice:
         """text: from offset 0, with the path's text behind the position. path: nodes in order, at least one.
 
         position: an offset in bytes; the first node is at or before it. begun: offset -> the text's target
-        token that begins there: draft tokens that begin with another one are out of the question.
+        token that begins there: draft tokens that begin with another one are excluded.
         """
         self._projection = projection
         self._position = position
@@ -141,7 +141,7 @@ class Lattice:
         return len(self._path)
 
     def logits(self) -> NDArray[np.float32]:
-        """Of all target tokens, shape (n_target_vocab,); finite also where the draft model expects none."""
+        """Logits, shape (n_target_vocab,): finite also for tokens that the draft model does not expect."""
         n_target = len(self._projection.target)
         targets = np.concatenate([_NO_IDS, *(part.targets for part in self._parts)])
         weights = np.concatenate([_NO_WEIGHTS, *(part.weights for part in self._parts)])

@@ -18,18 +18,18 @@ _N_LEAST = 16
 """Fewer tokens than this say nothing."""
 
 N_CONTEXT = 192
-"""So many cells the model must have."""
+"""The number of cells that the model needs."""
 
 
 class Retention(NamedTuple):
-    """Of `n_tokens` target tokens, `share` were drafted rightly."""
+    """`share` of `n_tokens` target tokens were drafted correctly."""
 
     share: float
     n_tokens: int
 
 
 def measure_retention(model: Model, projection: Projection, prefix: Sequence[int]) -> Retention | None:
-    """At temperature 0, with a text of the model's own; None if it has nothing to say.
+    """Measure at temperature 0 with a text that the model writes; None if that is too short.
 
     prefix: draft tokens before every text. The model's slot 0 is empty, and is empty again afterwards.
     """

@@ -27,13 +27,13 @@ VERSION = 2
 
 _N_DIGEST = hashlib.sha256().digest_size
 _N_FILES = 32
-"""So many are kept, of about 4 MB; the oldest ones go."""
+"""How many files of about 4 MB are kept; the oldest ones are deleted."""
 
 _Arrays = dict[str, NDArray[np.generic]]
 
 
 def stored_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
-    """As `vocabulary_pair`, in a tenth of the time after the first one. Raises TranslationError."""
+    """Like `vocabulary_pair`, but ten times as fast from the second call on. Raises TranslationError."""
     path = _path(draft, target)
     try:
         with np.load(_unsealed(path.read_bytes()), allow_pickle=False) as arrays:

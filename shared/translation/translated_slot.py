@@ -1,4 +1,24 @@
-"""A text of the lead, and how the draft model reads it: what to decode so that the text is covered."""
+"""A text of the lead, and how the draft model reads it: what to decode so that the text is covered.
+
+A text is covered if everything up to its end was decoded. Three tokens on each side:
+
+    the lead's tokens          [The][ wat][er]         the text, whose end is the position |
+    the draft model's tokens   [The][ water][ is]      cut otherwise
+                               ^0   ^3      ^9         offsets in bytes
+
+    text         decoded before   decoded next
+    The|         -                [The]      the text as the draft model's tokenizer cuts it (`_spell`)
+    The wat|     [The]            nothing    if [ water] was expected after [The]: what follows its first
+                                             bytes is known from the same logits (`_go_on`)
+    The water|   [The]            [ water]   if that token was expected (`_go_on`)
+    The winner|  [The][ water]    [ winner]  [ water] is removed; the text after the last whole word that is
+                                             right is cut anew (`_spell`)
+    The water|   [The][ water]    nothing    if what follows [ water] is known, else it again (`_repeat`)
+
+If the drafter would choose [ is] next, and the lead has a longer token that begins so and that the draft
+model lacks ([ island]), then [ is] is decoded beyond the position, to see how likely the rest of [ island] is
+after it (`look_ahead`). If the choice stays [ is], it is decoded already.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -8,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.llama.memory_traits import MemoryTraits
-from shared.slot_cache import SlotCache
+from shared.slot_cache import SlotCache, common_prefix_length
 from shared.translation.decoded_text import DecodedText
 from shared.translation.lattice import Lattice, inside
 from shared.translation.projection import Projection
@@ -16,9 +36,9 @@ from shared.translation.projection import Projection
 _N_AHEAD = 4
 """The longest look-ahead, in draft tokens."""
 _N_LAST = 4
-"""So many draft tokens at the end of a prompt may turn out otherwise when the text goes on."""
+"""This many draft tokens at the end of a prompt may be cut otherwise when the text goes on."""
 _PLAUSIBLE = 0.02
-"""The draft model goes on inside a word if it expected that beginning with at least this probability."""
+"""A text is read on inside a draft token if the draft model expected that with at least this probability."""
 _LONGEST_WORD = 64
 _SPACES = (b" ", b"\n", b"\t", b"\r")
 
@@ -49,10 +69,10 @@ class TranslatedSlot:
         self.decoded = DecodedText(SlotCache(index, traits), projection.draft, prefix)
         self._projection = projection
         self._text = bytearray()
-        self._ends: list[int] = []  # of each target token
-        self._n_agreed = 0  # so many bytes that were decoded are known to equal the text
+        self._ends: list[int] = []  # the offset after each target token
+        self._n_agreed = 0  # the number of decoded bytes that are known to equal the text
         self._may_turn = True  # whether a look-ahead at this position may still leave the decoded path
-        self._lattice: Lattice | None = None  # while nothing changes
+        self._lattice: Lattice | None = None  # kept as long as nothing changes
 
     def __len__(self) -> int:
         """The number of target tokens."""
@@ -161,9 +181,9 @@ class TranslatedSlot:
 
     @property
     def _n_first(self) -> int:
-        """After how many decoded tokens the lattice begins.
+        """The number of decoded tokens before the lattice.
 
-        Tokens before the position count as long as another token could take their place and go on.
+        It includes tokens before the position that a longer token could replace, one that goes on beyond it.
         """
         n = self._n_before
         draft = self._projection.draft
@@ -246,7 +266,7 @@ class TranslatedSlot:
         if unfinished:
             tokens = tokens[:-_N_LAST]
         known = decoded.cache.tokens[n_keep:n_valid]
-        n_equal = sum(1 for _ in _equal(known, tokens))
+        n_equal = common_prefix_length(known, tokens)
         if n_equal == len(tokens) and not unfinished:
             return self._repeat(n_keep + n_equal)
         n_logits = 0 if unfinished else min(len(tokens) - n_equal, _N_LAST)
@@ -269,11 +289,3 @@ class TranslatedSlot:
         self.decoded.restart(base)
         self._n_agreed = 0
         self._lattice = None
-
-
-def _equal(one: Sequence[int], other: Sequence[int]) -> Iterator[int]:
-    """The common prefix."""
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            return
-        yield a

@@ -9,7 +9,7 @@ from shared.translation.byte_vocabulary import ByteVocabulary
 from shared.translation.projection import Projection
 
 PROBES = ("The cat, 12 naïve", "\n\tcafés:", " 世界", "😀", "  {x}\r\n", "A")
-"""All of a tokenizer's habits show in these: changed texts, blanks, unknown characters, lines."""
+"""They show how a tokenizer treats blanks, unknown characters and lines, and whether it changes texts."""
 _SENTINEL = "\x02"
 """SentencePiece joins it with nothing, and puts its leading blank before it."""
 _TEXT_BYTES = b"\t\n\r" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0xC0)) + bytes(range(0xC2, 0xF5))
@@ -57,7 +57,7 @@ def match_control_tokens(draft: Vocabulary, target: Vocabulary) -> tuple[TokenMa
 
 
 def _mark(number: int) -> bytes:
-    """Bytes that are no UTF-8 at any place: 0xff, and the number in five continuation bytes."""
+    """Bytes that are nowhere valid UTF-8: 0xff, and the number in five continuation bytes."""
     return b"\xff" + bytes(0x80 | number >> 6 * place & 0x3F for place in range(5))
 
 

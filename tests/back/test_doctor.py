@@ -8,16 +8,17 @@ import pytest
 from websockets.asyncio.server import serve
 
 from back import doctor
+from back.dial import OtherVocabularyError, RefusedError
 from back.doctor import diagnose, measure_round_trip, measure_step
 from back.settings import BackSettings
-from shared.errors import ProtocolError, VocabularyError
+from bench.processes import free_port
+from shared.errors import ProtocolError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
-from shared.protocol import PROTOCOL_VERSION, Hello, Refused, Tune, VocabularyId, Welcome
+from shared.protocol import PROTOCOL_VERSION, Hello, Refused, Tune, VocabularyId
 from tests.certificates import make_certificate
 from tests.lead.fakes import ScriptedLead
 from tests.lead.serving import serving
-from tests.real.processes import free_port
 
 HELLO = Hello(
     protocol=PROTOCOL_VERSION,
@@ -41,11 +42,6 @@ async def lead_that_says(message):
         yield f"ws://127.0.0.1:{port}/v1/speculation"
 
 
-async def test_a_welcome_gives_a_round_trip():
-    async with lead_that_says(Welcome(back="id", name="b")) as url:
-        assert await measure_round_trip(url, HELLO, None) > 0
-
-
 @pytest.mark.parametrize(
     ("message", "words"),
     [
@@ -55,13 +51,13 @@ async def test_a_welcome_gives_a_round_trip():
 )
 async def test_all_else_is_an_error_with_the_leads_reason(message, words):
     async with lead_that_says(message) as url:
-        with pytest.raises(ProtocolError, match=words):
+        with pytest.raises((RefusedError, ProtocolError), match=words):
             await measure_round_trip(url, HELLO, None)
 
 
 async def test_another_vocabulary_is_told_apart():
     async with lead_that_says(Refused(reason="the vocabularies differ", code="vocabulary")) as url:
-        with pytest.raises(VocabularyError):
+        with pytest.raises(OtherVocabularyError):
             await measure_round_trip(url, HELLO, None)
 
 
@@ -91,28 +87,6 @@ async def test_a_lead_with_tls_is_asked_and_joined(lead_with_tls):
     settings = BackSettings(lead=f"https://localhost:{port}", ca_file=made.authority)
     report = await asyncio.to_thread(diagnose, settings)
     assert "the lead accepts this back" in str(report)
-
-
-@pytest.mark.parametrize(
-    ("url", "knows", "words"),
-    [
-        ("https://localhost", False, "--ca-file"),
-        ("https://127.0.0.1", True, "a name that the certificate contains"),
-        ("http://localhost", True, "begins with https://"),
-    ],
-)
-async def test_what_is_wrong_with_tls_is_said(lead_with_tls, url, knows, words):
-    port, made = lead_with_tls
-    settings = BackSettings(lead=f"{url}:{port}", ca_file=made.authority if knows else None)
-    report = await asyncio.to_thread(diagnose, settings)
-    assert report.status == 1
-    assert words in str(report)
-
-
-async def test_https_to_a_lead_without_it_is_said():
-    async with serving(ScriptedLead(Vocabulary.load(builtin_target()))) as start:
-        settings = BackSettings(lead=f"https://localhost:{start().port}")
-        assert "does not speak HTTPS" in str(await asyncio.to_thread(diagnose, settings))
 
 
 def test_a_file_of_authorities_that_is_not_there_is_said(tmp_path):

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from back import link as link_module
-from back.dial import ConnectionLog, OtherVocabularyError, RefusedError
+from back.dial import OtherVocabularyError, RefusedError
 from back.link import LeadLink, LostError, Outbox
 from shared.protocol import Close, Draft, Extend, Refused, Welcome, parse_back_message
 from tests.back.linking import (
@@ -17,7 +17,6 @@ from tests.back.linking import (
     NoDelays,
     Recorder,
     answering,
-    dial_three_times,
     hang_up,
     linked,
     saying,
@@ -83,11 +82,6 @@ async def test_a_draft_reaches_the_lead():
         assert await received.get() == draft
 
 
-async def test_after_a_lost_connection_it_connects_again():
-    async with linked(saying(WELCOME, OPEN, then=hang_up), saying(WELCOME, OPEN)) as (_, listener, _):
-        assert [await listener.received.get() for _ in range(3)] == [OPEN, "disconnected", OPEN]
-
-
 async def test_a_lead_that_answers_no_pings_is_dialled_again():
     deaf = []
 
@@ -130,12 +124,6 @@ async def test_a_lead_with_another_vocabulary_is_told_apart():
     ):
         with pytest.raises(OtherVocabularyError):
             await running
-
-
-async def test_an_unreachable_lead_is_logged_once(caplog):
-    with unused_port() as port, caplog.at_level("INFO", logger="back"):
-        await dial_three_times(f"ws://127.0.0.1:{port}/")
-    assert [record.message.count("no lead at") for record in caplog.records] == [1]
 
 
 async def test_a_server_error_is_retried():
@@ -202,33 +190,6 @@ async def test_after_a_stable_connection_the_delays_are_short_again(delays, monk
     assert delays[:4] == [0, 0, 0, 0]
 
 
-async def test_a_lead_that_keeps_hanging_up_is_logged_a_few_times(caplog):
-    caplog.set_level("INFO", "back")
-    async with linked(saying(WELCOME, then=hang_up)) as (_, listener, _r):
-        await visits_of(listener, 10)
-    assert len(caplog.messages) == 6
-    assert "keeps breaking" in caplog.messages[-1]
-
-
-async def test_a_lead_that_stops_hanging_up_is_logged_once_the_connection_is_stable(caplog, monkeypatch):
-    caplog.set_level("INFO", "back")
-    stable = asyncio.Event()
-
-    class WatchedLog(ConnectionLog):
-        def stable(self):
-            super().stable()
-            stable.set()
-
-    async def stay(connection):
-        monkeypatch.setattr(link_module, "STABLE_SECONDS", 0.0)
-        await saying(WELCOME)(connection)
-
-    monkeypatch.setattr(link_module, "ConnectionLog", WatchedLog)
-    async with linked(*[saying(WELCOME, then=hang_up)] * 5, stay):
-        await stable.wait()
-    assert caplog.messages[-1].startswith("drafting for ")
-
-
 async def test_a_name_from_the_lead_cannot_forge_log_lines(caplog):
     caplog.set_level("INFO", "back")
     welcome = Welcome(back="id", name="b\x1b[31m\n12:00:00 back ERROR: lost")
@@ -284,12 +245,6 @@ async def sending(clock=lambda: 0.0, **limits):
 
 def draft_of(*tokens, sequence="s", **more):
     return Draft(sequence=sequence, base=2, tokens=tokens, **more)
-
-
-async def test_a_draft_is_sent():
-    async with sending() as (outbox, sent):
-        outbox.post(draft_of(7))
-        assert await sent.get() == draft_of(7)
 
 
 async def test_only_the_newest_draft_of_a_sequence_is_sent():

@@ -27,11 +27,6 @@ def lines_from(keyboard, history=None):
     )
 
 
-def test_a_line_can_be_edited(keyboard):
-    keyboard.send_text(f"helo{LEFT}l\r")
-    assert lines_from(keyboard).read() == "hello"
-
-
 def test_up_brings_back_the_last_line(keyboard):
     lines = lines_from(keyboard)
     keyboard.send_text("first\r")

@@ -2,20 +2,13 @@
 
 import io
 import json
-from pathlib import Path
 
 import httpx
 import pytest
 
 from chat.attribution import ANSI_COLOURS
 from chat.commands import COMMANDS
-from chat.conversation import ChatConversation, SavedConversations
-from chat.render import Screen
-from chat.repl import Repl
-from chat.streaming import N_RETRIES
 from tests.chat.fakes import (
-    FakeLead,
-    ScriptedLines,
     Session,
     Stream,
     Terminal,
@@ -23,7 +16,6 @@ from tests.chat.fakes import (
     end_events,
     event,
     is_away,
-    new_session,
     refuses,
     streams,
     text_event,
@@ -40,14 +32,6 @@ def test_an_answer_is_streamed_and_summarized():
         "3 tokens · 10.0 tokens/s · 2 of 4 drafted accepted (50%) · ■ back-1 2\n"
         "> ^D\n"
     )  # fmt: skip
-
-
-def test_the_greeting_names_the_server_and_the_first_commands():
-    session = Session()
-    session.type()
-    assert session.screen.getvalue() == (
-        "Talking to http://lead:5555. :help lists the commands, Ctrl-D leaves.\n> ^D\n"
-    )
 
 
 def test_accepted_tokens_are_in_colour():
@@ -150,15 +134,6 @@ def test_a_bad_value_is_explained_and_changes_nothing():
     assert session.conversation.sampling.chosen == {}
 
 
-def test_an_unknown_command_is_explained():
-    assert Session().type(":sats") == (
-        "> :sats\n"
-        "There is no command :sats. Did you mean :stats? "
-        "(To send it to the model, put a space before the colon.)\n"
-        "> ^D\n"
-    )
-
-
 def test_help_lists_every_command():
     screen = Session().type(":help")
     for entry in COMMANDS:
@@ -199,19 +174,10 @@ def test_an_empty_answer_is_shown_as_an_empty_line():
     assert session.type("Hi") == "> Hi\n\n0 tokens\n> ^D\n"
 
 
-def test_control_characters_of_a_model_are_sanitized():
-    session = Session(answers("\x1b", "[2J", "\x9b31m", ("\r", "back-1")))
-    assert session.type("Hi").startswith("> Hi\n␛[2J�31m␍\n")
-
-
 def test_answers_are_sent_back_to_the_model_unchanged():
     session = Session(answers("\x1b[2J"), answers("ok"))
     session.type("Hi", "And?")
     assert session.lead.messages()[1] == ("assistant", "\x1b[2J")
-
-
-def test_control_characters_of_an_error_are_sanitized():
-    assert "answered 400: ␛[2J\n" in Session(refuses(400, "\x1b[2J")).type("Hi")
 
 
 def test_ctrl_c_stops_the_answer_and_keeps_its_beginning():
@@ -220,13 +186,6 @@ def test_ctrl_c_stops_the_answer_and_keeps_its_beginning():
         "> Hi\nOnce upon\n2 tokens · stopped early\n> Go on.\na time\n1 token · 10.0 tokens/s\n> ^D\n"
     )
     assert session.lead.messages() == [("user", "Hi"), ("assistant", "Once upon"), ("user", "Go on.")]
-
-
-def test_ctrl_c_closes_the_connection():
-    stream = Stream([text_event("Once"), KeyboardInterrupt()])
-    headers = {"content-type": "text/event-stream"}
-    Session(lambda _: httpx.Response(200, headers=headers, stream=stream)).type("Hi")
-    assert stream.closed
 
 
 def test_ctrl_c_while_a_token_is_shown_closes_the_connection():
@@ -277,27 +236,6 @@ def test_an_unreachable_lead_is_tried_again():
     assert session.lead.messages() == [("user", "Hi")]
 
 
-def test_a_lead_that_is_loading_is_asked_again_after_retry_after():
-    session = Session(refuses(503, "loading the model", {"Retry-After": "5"}), answers("Hello."))
-    assert session.type("Hi").startswith(
-        "> Hi\n"
-        "http://lead:5555 answered 503: loading the model; trying again in 5 s, Ctrl-C gives up.\n"
-        "Hello.\n"
-    )
-    assert session.sleeps == [5.0]
-
-
-def test_a_lead_that_is_still_loading_after_all_retries_is_given_up():
-    session = Session(*[refuses(503, "loading the model")] * (N_RETRIES + 1))
-    screen = session.type("Hi")
-    assert len(session.sleeps) == N_RETRIES
-    assert screen.endswith(
-        "http://lead:5555 answered 503: loading the model\n"
-        "The question was left out of the conversation. :retry asks it again.\n"
-        "> ^D\n"
-    )
-
-
 def test_ctrl_c_ends_the_retries():
     def interrupted(_):
         raise KeyboardInterrupt
@@ -319,40 +257,6 @@ def test_an_error_in_the_middle_leaves_the_question_out():
     assert session.conversation.messages == []
 
 
-def piped(lead, *lines):
-    """(stdout, stderr, failures) of a session that is not interactive."""
-    out, err = io.StringIO(), io.StringIO()
-    screen = Screen(out, err, {})
-    with lead.client() as client:
-        session = new_session(client, ChatConversation(), screen, interactive=False, sleep=lambda _: None)
-        Repl(client, session, screen, SavedConversations(Path("/nowhere")), interactive=False).run(
-            ScriptedLines(io.StringIO(), lines)
-        )
-    return out.getvalue(), err.getvalue(), session.n_failed
-
-
-def test_a_pipe_gets_the_answers_and_nothing_else():
-    lead = FakeLead(answers("Hello."), answers("Me", ("!", "back-1")))
-    assert piped(lead, "Hi", ":set seed 1", "Who is there?")[0] == "Hello.\nMe!\n"
-
-
-def test_errors_of_a_pipe_go_to_stderr():
-    out, err, n_failed = piped(FakeLead(is_away, answers("Hello.")), "Hi", ":nwe", "Hi")
-    assert out == "Hello.\n"
-    assert err == (
-        "There is no answer at http://lead:5555 (Connection refused)."
-        " Start lead there, or name another address with --lead.\n"
-        "There is no command :nwe. Did you mean :new? "
-        "(To send it to the model, put a space before the colon.)\n"
-    )
-    assert n_failed == 2
-
-
-def test_ctrl_c_with_a_pipe_ends_the_program():
-    with pytest.raises(KeyboardInterrupt):
-        piped(FakeLead(streams(text_event("Once"), KeyboardInterrupt())), "Hi")
-
-
 def test_the_greeting_names_the_model():
     session = Session(places={"/v1/models": {"data": [{"id": "spec-demo"}]}})
     session.type()
@@ -367,16 +271,6 @@ def test_an_unreachable_server_is_reported_at_the_start():
         " Start lead there, or name another address with --lead.\n"
         "Talking to http://lead:5555. :help lists the commands, Ctrl-D leaves.\n"
         "> ^D\n"
-    )
-
-
-def test_a_missing_key_is_reported_at_the_start():
-    session = Session(places={"/v1/models": refuses(401, "no key")})
-    session.type()
-    assert session.screen.getvalue().startswith(
-        "http://lead:5555 answered 401: no key"
-        " (give its key with CHAT_API_KEY, --api-key or --api-key-file)\n"
-        "Talking to http://lead:5555. "
     )
 
 
@@ -397,12 +291,6 @@ def test_a_failed_retry_keeps_the_previous_answer():
     session = Session(answers("One."), refuses(500, "no luck"), answers("Two."))
     session.type("Hi", ":retry")
     assert session.conversation.turns == [("Hi", "One.")]
-
-
-def test_a_retry_after_a_failed_retry_replaces_the_answer():
-    session = Session(answers("One."), refuses(500, "no luck"), answers("Two."))
-    session.type("Hi", ":retry", ":retry")
-    assert session.conversation.turns == [("Hi", "Two.")]
 
 
 def test_retry_with_a_fixed_seed_warns_of_the_same_answer():
@@ -463,20 +351,9 @@ def test_compare_shows_both_speeds_and_that_the_texts_are_identical():
     assert session.conversation.turns == [("Hi", "One.")]
 
 
-def test_compare_uses_the_seed_that_is_set():
-    session = Session(answers("One."), answers("One."))
-    session.type(":seed 7", ":compare Hi")
-    assert [body["seed"] for body in session.lead.bodies] == [7, 7]
-
-
 def test_compare_can_be_stopped():
     session = Session(answers("One."), streams(text_event("O"), KeyboardInterrupt()))
     assert session.type(":compare Hi").endswith("Stopped: there is nothing to compare.\n> ^D\n")
-
-
-def test_a_failed_comparison_is_explained():
-    session = Session(answers("One."), refuses(400, "unknown field speculative.n_max"))
-    assert "answered 400: unknown field speculative.n_max\n" in session.type(":compare Hi")
 
 
 def test_a_conversation_is_saved_and_loaded(tmp_path):
@@ -540,12 +417,6 @@ def test_a_model_that_the_server_does_not_list_is_reported():
     screen = session.type(":model samll", ":model small")
     assert "Model: samll\nThe server does not list this model" in screen
     assert screen.endswith("> :model small\nModel: small\n> ^D\n")
-
-
-def test_a_conversation_outside_the_folder_is_loaded_by_its_path(tmp_path):
-    session = Session(answers("One."), folder=tmp_path / "kept")
-    path = tmp_path / "talk.json"
-    assert f"':load {path}' loads it." in session.type("Hi", f":save {path}")
 
 
 def test_the_seed_is_set_and_the_last_ones_shown():

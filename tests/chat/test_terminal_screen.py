@@ -8,7 +8,7 @@ import pytest
 
 from chat.attribution import ANSI_COLOURS
 from chat.terminal_screen import LiveRegion, TerminalLine, TerminalScreen, terminal_size
-from tests.chat.fakes import Session, answers, end_events, event, streams, text_event
+from tests.chat.fakes import Session, answers, end_events, event, is_away, streams, text_event
 from tests.chat.screens import EmulatedTerminal
 
 TALE = (
@@ -96,6 +96,15 @@ def test_the_status_line_is_shown_before_the_first_token():
     assert seen[-1].endswith("> Hi\n\n0 so far\n")
 
 
+def test_each_attempt_leaves_the_screen_before_the_next():
+    session = TerminalSession(is_away, is_away, answers("Hello."), columns=150)
+    screen = session.type("Hi")
+    assert "so far" not in screen
+    assert screen.endswith(
+        "trying again in 2 s, Ctrl-C gives up.\n\nHello.\n\n1 token · 10.0 tokens/s\n\n> ^D\n"
+    )
+
+
 def test_ctrl_c_keeps_the_partial_answer():
     session = TerminalSession(streams(text_event("Once\n\n- up", "on"), KeyboardInterrupt()))
     assert session.type("Hi") == ("> Hi\n\nOnce\n\n • upon\n\n2 tokens · stopped early\n\n> ^D\n")
@@ -117,19 +126,6 @@ def test_accepted_words_are_coloured_in_rendered_markdown():
     assert [(row[i].fg, row[i].bold) for i in (0, 5)] == [("default", True), ("green", True)]
     assert session.screen.screen.buffer[6][0].fg == "cyan"
     assert cells["■"][0] in ANSI_COLOURS
-
-
-def test_the_legend_fits_a_narrow_terminal():
-    session = TerminalSession(answers("a", ("b", "attic"), ("c", "cellar")), columns=30)
-    assert session.type("Hi").endswith(
-        "abc\n"
-        "\n"
-        "3 tokens · 10.0 tokens/s\n"
-        "2 of 4 drafted accepted (50%)\n"
-        "■ attic 1 · ■ cellar 1\n"
-        "\n"
-        "> ^D\n"
-    )  # fmt: skip
 
 
 def test_markdown_is_rendered_without_colours_under_no_color():
@@ -167,18 +163,6 @@ def test_a_comparison_shows_the_answer_once():
     )
 
 
-def test_a_loaded_answer_is_rendered(tmp_path):
-    session = TerminalSession(letters("**Once**"), folder=tmp_path, columns=100)
-    assert session.type("Hi", ":save a", ":load a").endswith(
-        "1 question so far. The last one:\n> Hi\n\nOnce\n\n> ^D\n"
-    )
-
-
-def test_control_characters_in_an_answer_are_sanitized():
-    session = TerminalSession(answers("\x1b[2J&#27;[2Jso"))
-    assert "> Hi\n\n␛[2J" in session.type("Hi")
-
-
 def test_all_tokens_of_a_chunk_are_drawn_at_once():
     seen = []
     session = TerminalSession(
@@ -207,25 +191,6 @@ def terminal():
 @pytest.fixture
 def live(terminal):
     return LiveRegion(terminal, terminal.size)
-
-
-def test_lines_replace_the_previous_ones(live, terminal):
-    live.draw(lines("one", "status"))
-    live.draw(lines("one two", "three", "status"))
-    assert terminal.rows == ["one two", "three", "status"]
-
-
-def test_superfluous_lines_are_erased(live, terminal):
-    live.draw(lines("one", "two", "status"))
-    live.draw(lines("one"))
-    assert terminal.rows == ["one"]
-
-
-def test_frozen_lines_are_kept(live, terminal):
-    live.draw(lines("one"))
-    live.freeze()
-    live.draw(lines("two"))
-    assert terminal.rows == ["one", "two"]
 
 
 def test_rows_that_have_scrolled_away_are_not_drawn_twice(live, terminal):

@@ -5,8 +5,8 @@ from gguf import GGUFReader
 
 from lead.cli import main
 from tests.shared.models.conftest import (  # noqa: F401 - fixtures
-    cache,
     checkpoint,
+    conversion_cache,
     gpt2_folder,
     tokenizer,
 )

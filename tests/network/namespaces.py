@@ -91,10 +91,6 @@ class Network:
         """Put the cable back."""
         self.run("switch", f"ip link set {machine} master bridge")
 
-    def spoil(self, machine: str, delay_ms: int, loss_percent: int) -> None:
-        """Delay what `machine` sends, and lose some of it. Raises CalledProcessError without netem."""
-        self.run(machine, f"tc qdisc add dev eth0 root netem delay {delay_ms}ms loss {loss_percent}%")
-
     def lose(self, machine: str, loss_percent: int) -> None:
         """Lose some of what reaches `machine`."""
         self.run(machine, "nft add table ip loss")

@@ -10,7 +10,8 @@ import pytest
 from bench.processes import Program, start_lead
 from tests.lead.server.test_listening import LEAD as LEAD_ALONE
 from tests.lead.server.test_listening import with_socket
-from tests.network.client import BACK_KEY, CLIENT_KEY, PORT, accepted, ask
+from tests.network.conftest import BACK_KEY, CLIENT_KEY, PORT
+from tests.real import client
 from tests.real.client import MOST_ANSWERS, TIMEOUT_S, repeat_until
 from tests.real.processes import BACK, LEAD
 
@@ -21,6 +22,15 @@ pytestmark = pytest.mark.real
 def on_client(network):
     with network.at("client"):
         yield
+
+
+def ask(url):
+    return client.ask(url, key=CLIENT_KEY)
+
+
+def accepted(url):
+    """Accepted tokens of each connected back."""
+    return {back["name"]: back["n_accepted_tokens"] for back in client.backs(url, key=CLIENT_KEY)}
 
 
 def ask_until_accepted(url, name):
@@ -94,19 +104,6 @@ def test_over_a_narrow_network_that_loses_packets_the_text_is_the_same(lead, bac
         network.run("desk2", "nft delete table ip loss")
         network.run("desk2", "tc qdisc del dev eth0 root")
     assert ask_until_accepted(lead[1], "desk2") == {plain}
-
-
-@pytest.mark.usefixtures("on_client")
-def test_over_a_slow_network_a_back_still_drafts(lead, back_on, plain, network):
-    try:
-        network.spoil("desk2", delay_ms=10, loss_percent=1)
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"this kernel has no netem: {error.stderr.strip()}")
-    try:
-        back_on("desk2")
-        assert ask_until_accepted(lead[1], "desk2") == {plain}
-    finally:
-        network.run("desk2", "tc qdisc del dev eth0 root")
 
 
 @pytest.mark.usefixtures("on_client")

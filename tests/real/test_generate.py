@@ -118,45 +118,9 @@ def test_models_with_learned_positions_draft_to_the_end_of_their_context(generat
     assert f"plain  {64 - n_prompt} tokens" in ended.stderr
 
 
-def test_with_context_shifts_a_text_is_longer_than_the_context(generate):
-    ended = generate(
-        *("--model", "gpt2", "--back", "gpt2-small", "-n", "120", "-i", PROMPT, "--ignore-eos", "--compare"),
-        *("--context-shift", "--keep", "3", "--temp", "0.5", "--seed", "1"),
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert "plain  120 tokens" in ended.stderr
-    assert "same text  yes, every character" in ended.stderr
-
-
 @pytest.mark.parametrize("model", ["small.bin", "gpt2"])
 def test_without_a_prompt_a_model_begins_with_its_first_token(generate, model):
     assert "prompt  1 token in" in generate("--model", model, "-n", "3").stderr
-
-
-def test_a_long_prompt_is_refused(generate):
-    ended = generate("--model", "small.bin", "-i", "the " * 100)
-    assert ended.returncode == 1
-    assert re.fullmatch(
-        r"lead generate: the request \(\d+ tokens\) exceeds the available context size \(64 tokens\)\n",
-        ended.stderr,
-    )
-
-
-def test_a_model_of_another_family_drafts_all_the_same(generate):
-    command = ("--model", "gpt2", "--back", "small.bin", "-i", PROMPT, "-n", "20", "--ignore-eos")
-    ended = generate(*command, "--compare", "--temp", "0")
-    assert ended.returncode == 0, ended.stderr
-    assert "same text  yes, every character" in ended.stderr
-    assert re.search(r"drafts  \d+ of \d+ tokens accepted", ended.stderr)
-
-
-def test_a_model_that_llama_cpp_does_not_load_is_said_in_a_sentence(generate, sources):
-    (sources / "broken.gguf").write_bytes(b"GGUF" + bytes(1000))
-    ended = generate("--model", "broken.gguf", "-i", PROMPT)
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert "lead generate: " in ended.stderr
-    assert "broken.gguf cannot be loaded" in ended.stderr
-    assert "Traceback" not in ended.stderr
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ def batching_for(limits: EngineLimits) -> Batching:
     """What suits the memory of the model."""
     if limits.traits.replays:
         return Replaying()
-    return EqualDepths() if limits.layout_rules.pads else LikeliestFirst()
+    return EqualDepths() if limits.pads else LikeliestFirst()
 
 
 def _extended(draft: Survivals, n: int) -> list[float]:

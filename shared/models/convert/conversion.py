@@ -131,7 +131,7 @@ def read_small(path: Path, max_bytes: int) -> bytes:
 
 
 def _encoder_name(weights: Weights, main: Encoder) -> str:
-    """As llama-quantize chooses: rows that do not fill blocks are stored as f16."""
+    """The type that llama-quantize would choose: rows that do not fill blocks are stored as f16."""
     if len(weights.dimensions) == 1 or weights.exact:
         return "f32"
     return "f16" if weights.width % main.block else "main"

@@ -196,7 +196,7 @@ class TensorPlace:
 
 
 def read_checkpoint(path: Path, tokenizer: Path | None) -> Conversion:
-    """The checkpoint at `path`, with a tokenizer.bin (default: the one beside it). Raises ModelLoadError."""
+    """The checkpoint at `path`, with a tokenizer.bin (default: in its folder). Raises ModelLoadError."""
     data = SourceBytes(path)
     try:
         checkpoint = Llama2cHeader.read(data.head(_HEADER_BYTES))
@@ -208,7 +208,7 @@ def read_checkpoint(path: Path, tokenizer: Path | None) -> Conversion:
         raise ModelLoadError(
             f"{path} is {what}: its header describes {end.at} bytes, and the file has {data.n_bytes}"
         )
-    tokenizer = tokenizer or _tokenizer_beside(path, checkpoint.n_vocab)
+    tokenizer = tokenizer or _tokenizer_in_folder(path, checkpoint.n_vocab)
     vocabulary = read_tokenizer(tokenizer, checkpoint.n_vocab)
     return Conversion(
         path=path,
@@ -221,10 +221,10 @@ def read_checkpoint(path: Path, tokenizer: Path | None) -> Conversion:
     )
 
 
-def _tokenizer_beside(path: Path, n_vocab: int) -> Path:
-    """As llama2.c names them: tokenizer.bin for Llama 2's 32000 tokens, tok4096.bin for others."""
+def _tokenizer_in_folder(path: Path, n_vocab: int) -> Path:
+    """The tokenizer in the same folder, as llama2.c names it: tokenizer.bin for Llama 2, else tok4096.bin."""
     names = ("tokenizer.bin", f"tok{n_vocab}.bin")
-    found = next((beside for name in names if (beside := path.with_name(name)).is_file()), None)
+    found = next((each for name in names if (each := path.with_name(name)).is_file()), None)
     if found is None:
         raise ModelLoadError(
             f"{path} is a llama2.c checkpoint and needs its tokenizer.bin: put it beside the checkpoint or "

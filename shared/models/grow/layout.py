@@ -29,7 +29,7 @@ from shared.models.grow.source import (
 
 @dataclass(frozen=True)
 class Matrix:
-    """`n_rows` of `width`: the origin in the top-left corner, zeros beside it, noise or zeros below."""
+    """`n_rows` of `width`: the origin in the top-left corner, zeros to its right, noise or zeros below."""
 
     name: str
     n_rows: int
@@ -116,7 +116,7 @@ def _layer(source: SourceModel, shape: Shape, layer: int, old: int | None) -> It
     queries = shape.n_heads * source.head_width
     keys = queries // source.heads_per_group
     width, hidden = shape.width, shape.n_feed_forward
-    #        part            rows     columns  noise: are its new rows unheard?
+    #        part            rows     columns  noise: does nothing read its new rows?
     parts = (("attn_q",      queries, width,   True),
              ("attn_k",      keys,    width,   True),
              ("attn_v",      keys,    width,   True),

@@ -1,11 +1,8 @@
 """Joining, leaving, and what is reported of the connected backs."""
 
-import logging
-
 import pytest
 
 from lead.backs.registry import HTTP_SILENCE_SECONDS
-from lead.settings.limits import RequestLimits
 from shared.errors import ProtocolError, UnavailableError
 from shared.protocol import Draft, VocabularyId
 from tests.lead.backs.harness import RegistryHarness
@@ -26,11 +23,6 @@ def test_backs_with_the_same_name_get_different_names(harness):
 @pytest.mark.parametrize("name", ["ngram", "prediction"])
 def test_no_back_gets_the_name_of_a_draft_source_in_the_lead(harness, name):
     assert harness.join(name=name).name == f"{name}-2"
-
-
-def test_there_are_enough_names_for_all_backs(harness):
-    names = {harness.join(name="ngram").name for _ in range(RequestLimits().max_backs)}
-    assert len(names) == RequestLimits().max_backs
 
 
 def test_a_posted_draft_has_its_branches_confidences_and_time_of_arrival(harness):
@@ -65,14 +57,6 @@ def test_a_silent_back_is_removed_at_the_end_of_a_sequence(harness):
     assert harness.names == []
 
 
-def test_leaving_twice_is_reported_once(harness):
-    back = harness.join()
-    harness.backs.leave(back)
-    harness.names = ["untouched"]
-    harness.backs.leave(back)
-    assert harness.names == ["untouched"]
-
-
 def test_another_vocabulary_is_refused_naming_both_models_and_what_to_do(harness):
     theirs = VocabularyId(fingerprint="other", n_tokens=50, model="small")
     with pytest.raises(ProtocolError, match=r"'big' with 100 tokens.*'small' with 50.*translates"):
@@ -97,16 +81,6 @@ def test_the_number_of_backs_is_limited():
     harness.join()
 
 
-def test_a_back_that_posts_is_removed_after_a_silence(harness):
-    back = harness.join(transport="http")
-    harness.now = HTTP_SILENCE_SECONDS - 1
-    assert harness.backs.get(back.id) is back
-    harness.now += HTTP_SILENCE_SECONDS - 1
-    assert harness.backs.get(back.id) is back
-    harness.now += HTTP_SILENCE_SECONDS + 1
-    assert harness.backs.get(back.id) is None
-
-
 def test_a_silent_websocket_stays_connected(harness):
     back = harness.join(transport="websocket")
     harness.now = 10 * HTTP_SILENCE_SECONDS
@@ -124,25 +98,6 @@ def test_the_report_has_each_back_with_its_stats(harness):
     assert (record["n_sequences"], record["n_drafts"]) == (1, 0)
 
 
-def test_joining_and_leaving_are_logged(harness, caplog):
-    caplog.set_level(logging.INFO, "lead.backs")
-    back = harness.join(name="desk")
-    harness.now = 60.0
-    harness.backs.leave(back)
-    harness.backs.leave(back)
-    joined, left = (record.getMessage() for record in caplog.records)
-    assert joined == "back desk (big, websocket) joined"
-    assert left.startswith("back desk (big, websocket) left after 60 s: 0 drafts")
-
-
 def test_the_name_of_a_model_cannot_forge_log_lines(harness):
     evil = VocabularyId(fingerprint="same", n_tokens=100, model="small\x1b[31m\n12:00:00 lead INFO: all well")
     assert str(harness.join(vocabulary=evil)) == "b (small␛[31m 12:00:00 lead INFO: all well, websocket)"
-
-
-def test_the_removal_of_a_silent_back_is_logged(harness, caplog):
-    harness.join("http")
-    caplog.set_level(logging.INFO, "lead.backs")
-    harness.now = HTTP_SILENCE_SECONDS + 1
-    assert list(harness.backs) == []
-    assert "left after 91 s" in caplog.text

@@ -1046,7 +1046,7 @@ TestEngineMachine = EngineMachine.TestCase
 
 
 def test_a_step_counts_what_the_model_adds_to_shorter_spans():
-    harness = EngineHarness(n_slots=2, n_ctx=200, n_ctx_slot=100)
+    harness = EngineHarness(n_slots=2, n_ctx=200, own_cells=True)
     harness.submit("a", tokens=LONG)
     harness.submit("b", tokens=LONG)
     harness.step()
@@ -1068,7 +1068,7 @@ def test_a_prompt_that_is_read_apart_is_counted_as_a_pass():
 
 
 def test_a_step_counts_what_makes_up_its_widths():
-    harness = EngineHarness(n_slots=2, n_ctx=200, n_ctx_slot=100, widths=InvariantWidths((2, 3), (4, 8)))
+    harness = EngineHarness(n_slots=2, n_ctx=200, own_cells=True, widths=InvariantWidths((2, 3), (4, 8)))
     harness.submit("a", tokens=LONG)
     harness.step()
     harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:8]))
@@ -1079,7 +1079,7 @@ def test_a_step_counts_what_makes_up_its_widths():
 
 @pytest.mark.parametrize(("widths", "n_tokens"), [(((2, 3), (4, 8)), 1), (((2, 3), (2, 3)), 3)])
 def test_where_prompts_are_decoded_otherwise_the_last_of_their_tokens_has_no_draft(widths, n_tokens):
-    harness = EngineHarness(n_slots=1, n_ctx=100, n_ctx_slot=100, widths=InvariantWidths(*widths))
+    harness = EngineHarness(n_slots=1, n_ctx=100, own_cells=True, widths=InvariantWidths(*widths))
     harness.submit("a", tokens=[5])
     harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=1, tokens=[6, 7]))
     plan = harness.next()

@@ -49,9 +49,9 @@ def test_who_wants_no_cached_prompt_reuses_none():
     assert (cached.prefixes.reusable(cached.slot, alone), cached.prefixes.loadable(alone)) == (0, (0, None))
 
 
-@pytest.mark.parametrize(("n_ctx_slot", "n"), [(None, 45), (100, 0)])
-def test_another_slot_gets_it_only_where_slots_can_copy(n_ctx_slot, n):
-    cached = Cached(TEXT, MemoryTraits(n_rollback=3), n_ctx_slot=n_ctx_slot)
+@pytest.mark.parametrize(("own_cells", "n"), [(False, 45), (True, 0)])
+def test_another_slot_gets_it_only_where_slots_can_copy(own_cells, n):
+    cached = Cached(TEXT, MemoryTraits(n_rollback=3), own_cells=own_cells)
     cached.slot.cache.checkpoints = {45: Snapshot("state", 1, 45)}
     assert cached.prefixes.copyable(cached.slot, sequence([*TEXT, 99])) == n
 
@@ -69,3 +69,10 @@ def test_nobody_waits_for_a_prefix_that_is_stored():
     assert cached.prefixes.is_prefix_being_decoded(waiting)
     cached.store(TEXT)
     assert not cached.prefixes.is_prefix_being_decoded(waiting)
+
+
+@pytest.mark.parametrize(("n_stored", "n"), [(42, 10), (43, 43)])
+def test_a_stored_text_is_loaded_if_that_saves_more_than_its_price(n_stored, n):
+    cached = Cached(TEXT[:10])
+    cached.store(TEXT[:n_stored])
+    assert cached.prefixes.best(cached.slot, sequence([*TEXT, 99]), 1000).n == n

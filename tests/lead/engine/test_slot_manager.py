@@ -171,7 +171,7 @@ def test_who_wants_no_cached_prompt_gets_none_of_another_slot():
 
 @pytest.mark.parametrize(("n", "n_cached"), [(32, 32), (31, 0)])
 def test_where_all_cells_are_copied_that_has_to_save_enough(n, n_cached):
-    room = Room(n_ctx=200, n_ctx_slot=100)
+    room = Room(n_ctx=200, own_cells=True)
     room.enter("s", [5] * n + [8])
     room.decode()
     assert room.enter("t", [5] * n + [9])[0].n_cached == n_cached
@@ -182,7 +182,7 @@ OTHER_WIDTHS = InvariantWidths((1, 2), (4, 8))
 
 
 def test_where_answers_have_other_bits_they_serve_no_prompt():
-    room = Room(widths=OTHER_WIDTHS, n_ctx_slot=10)
+    room = Room(widths=OTHER_WIDTHS, own_cells=True)
     room.enter("a", [1, 2, 3])
     room.decode()  # the answer begins with 7
     room.decode()
@@ -191,7 +191,7 @@ def test_where_answers_have_other_bits_they_serve_no_prompt():
 
 
 def test_where_answers_have_other_bits_they_still_serve_the_same_sequence():
-    room = Room(n_slots=1, widths=OTHER_WIDTHS, n_ctx_slot=20)
+    room = Room(n_slots=1, widths=OTHER_WIDTHS, own_cells=True)
     room.enter("a", [1, 2, 3])
     room.decode()
     room.decode()
@@ -327,8 +327,7 @@ class TestPromptCache:
     """What a slot loses to another text is kept in host memory; with one pool also what idle slots hold."""
 
     def room(self, n_slots=2, n_ctx=1000, n_stored=500, *, stores_idle=True):
-        own = None if stores_idle else n_ctx
-        return Room(n_slots, n_ctx, prompt_cache=PromptCacheSize(n_stored, 1), n_ctx_slot=own)
+        return Room(n_slots, n_ctx, prompt_cache=PromptCacheSize(n_stored, 1), own_cells=not stores_idle)
 
     def read(self, room, name, tokens):
         """One that starts, is decoded, and leaves; its edits."""

@@ -299,3 +299,16 @@ def test_a_refusal_does_not_quote_the_text_that_llguidance_reads(vocabulary):
         check_grammar(grammar_of({"pattern": "("}), vocabulary, "response_format")
     assert "unclosed group" in str(caught.value)
     assert "%" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"enum": [1, "a"], "pattern": "(?=a)"}, {"enum": [1, "a"]}),
+        ({"minProperties": 1, "additionalProperties": True, "pattern": "(?=a)"}, {"type": "object"}),
+        ({"pattern": "(?=a)"}, {"type": "string"}),
+    ],
+)
+def test_a_pattern_that_is_let_pass_decides_about_the_type_as_any_pattern(schema, expected):
+    kept = {keyword: value for keyword, value in schema.items() if keyword != "pattern"}
+    assert check_schema(schema, RequestLimits()) == kept | expected

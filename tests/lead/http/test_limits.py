@@ -38,8 +38,8 @@ ASKED_FOR = {
 ELSEWHERE = {
     *("max_body_bytes", "header_seconds", "body_seconds", "write_seconds"),  # tests/lead/http/middleware
     *("max_backs", "max_draft", "max_drafts_per_second", "max_draft_bytes_per_second"),  # tests/lead/backs
-    "max_queue",  # tests/lead/test_completions.py
-    "ping_seconds",  # tests/lead/test_server.py
+    "max_queue",  # tests/lead/generation/test_admission.py
+    "ping_seconds",  # tests/lead/server/test_server.py
     "prepare_seconds",  # tests/lead/tokenizer
 }
 

@@ -14,7 +14,6 @@ from shared import cpus
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
-from tests.shared.models.conftest import checkpoint, conversion_cache, tokenizer  # noqa: F401 - fixtures
 from tests.tiny_eagle import write_tiny_eagle
 
 SMALL = ("--threads", "1", "--ctx-size", "1024")

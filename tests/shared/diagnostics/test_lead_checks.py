@@ -171,7 +171,7 @@ def test_the_rate_of_correct_tokens_is_explained():
 
 @pytest.mark.parametrize(("beside", "words"), [(True, "they share cores or memory"), (False, "several")])
 def test_a_draft_model_that_is_much_slower_beside_the_lead_is_a_hint(beside, words):
-    only(check_contention(report(sources=SLOW), "desk", 9.0, beside=beside), Severity.HINT, words)
+    only(check_contention(report(sources=SLOW), "desk", 9.0, is_local=beside), Severity.HINT, words)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_draft_model_that_is_much_slower_beside_the_lead_is_a_hint(beside, wor
 )
 def test_contention_is_reported_only_with_evidence(own, draft_ms, n_steps):
     seen = report(sources=SLOW, n_steps=n_steps)
-    assert list(check_contention(seen, own, draft_ms, beside=True)) == []
+    assert list(check_contention(seen, own, draft_ms, is_local=True)) == []
 
 
 def test_without_a_step_to_compare_with_drafting_is_a_hint():

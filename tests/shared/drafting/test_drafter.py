@@ -16,12 +16,6 @@ from tests.shared.drafting.drafting import LONG, SAMPLED, TEXT, DrafterHarness, 
 # Drafting
 
 
-def test_a_drafter_without_sequences_is_idle():
-    harness = DrafterHarness()
-    assert harness.drafter.idle
-    assert harness.step() == []
-
-
 def test_each_step_adds_one_token_to_a_draft():
     harness = DrafterHarness(n_ahead=3)
     harness.open()
@@ -148,13 +142,6 @@ def test_a_prompt_with_unknown_tokens_is_not_drafted_for(token):
 def test_drafting_stops_at_an_unknown_token():
     harness = drafting()
     harness.extend(2, [N_VOCAB])
-    assert harness.drafter.idle
-
-
-def test_messages_about_an_unknown_sequence_are_ignored():
-    harness = DrafterHarness()
-    harness.extend(2, [1], sequence="unknown")
-    harness.close("unknown")
     assert harness.drafter.idle
 
 

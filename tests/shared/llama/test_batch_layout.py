@@ -18,8 +18,8 @@ def spans(*lengths, start=0):
     return [Span(slot, start, [1] * length, length) for slot, length in enumerate(lengths)]
 
 
-def lay_out(batch, n_batch=512, n_ctx_slot=1024, **rules):
-    return layout(batch, LayoutRules(n_batch, n_ctx_slot, **rules))
+def lay_out(batch, n_batch=512, n_ctx=1024, **rules):
+    return layout(batch, LayoutRules(n_batch, n_ctx, **rules))
 
 
 def padding(batch, *limits, **rules):

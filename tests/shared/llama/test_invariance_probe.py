@@ -43,31 +43,31 @@ def report(kernel, seconds=lambda _: 1.0):
 
 
 def test_one_kernel_for_several_tokens_serves_prompts_and_answers():
-    policy = report(lambda width, _: width == 1).policy()
+    policy = report(lambda width, _: width == 1).widths()
     assert policy.is_uniform
     assert (policy.answer[0], policy.answer[-1], policy.wide) == (2, 64, (80, 96, 112, 128))
 
 
 def test_few_and_many_tokens_make_two_classes():
-    policy = report(lambda width, _: (width > 1) + (width > 6)).policy()
+    policy = report(lambda width, _: (width > 1) + (width > 6)).widths()
     assert policy.answer == (2, 3, 4, 5, 6)
     assert policy.prompt[:3] == (7, 8, 9)
     assert not policy.is_uniform
 
 
 def test_tokens_that_are_left_over_from_groups_of_four_make_their_widths_unfit():
-    policy = report(lambda width, i: 9 if i < width // 4 * 4 and width >= 8 else -width).policy()
+    policy = report(lambda width, i: 9 if i < width // 4 * 4 and width >= 8 else -width).widths()
     assert all(width % 4 == 0 for width in policy.prompt)
     assert policy.prompt[:3] == (8, 12, 16)
 
 
 def test_a_single_token_is_in_no_class_with_others():
-    policy = report(lambda _width, _i: 0).policy()
+    policy = report(lambda _width, _i: 0).widths()
     assert policy.answer[0] == 2
 
 
 def test_where_no_widths_agree_there_is_no_policy():
-    assert report(lambda width, _: width).policy() is None
+    assert report(lambda width, _: width).widths() is None
 
 
 def test_the_choice_of_widths_does_not_depend_on_their_times():
@@ -75,7 +75,7 @@ def test_the_choice_of_widths_does_not_depend_on_their_times():
         return (width > 1) + (width > 6)
 
     slow, fast = report(kernel, float), report(kernel, lambda n: 1.0 / n)
-    assert slow.policy().answer[0] == fast.policy().answer[0] == 2
+    assert slow.widths().answer[0] == fast.widths().answer[0] == 2
 
 
 def test_a_step_of_one_token_is_priced_by_the_narrowest_width():
@@ -93,7 +93,7 @@ def test_a_model_that_takes_too_long_is_not_measured():
 def test_an_estimate_takes_hardly_longer_than_it_may():
     model = Kernels(lambda width, _: width == 1, lambda n: 1.0 + 0.3 * (n - 1))
     found = estimate_widths(model, 35.0, clock=lambda: model.now)
-    assert found.price(found.policy()) == pytest.approx(1.3)
+    assert found.price(found.widths()) == pytest.approx(1.3)
     assert model.now <= 40.0
 
 
@@ -105,8 +105,8 @@ def test_widths_agree_only_if_all_their_common_tokens_do():
 
 def test_the_shipped_model_agrees_for_several_tokens(model):
     found = estimate_widths(model, 20.0)
-    assert found.policy().is_uniform
-    assert found.price(found.policy()) > 0
+    assert found.widths().is_uniform
+    assert found.price(found.widths()) > 0
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def separate():
 
 
 def test_measured_widths_keep_the_bits(separate):
-    policy = measure_widths(separate, 0.1).policy()
+    policy = measure_widths(separate, 0.1).widths()
     assert rehearse(separate, policy) == policy
     assert separate.widths == policy
     separate.widths = None

@@ -20,6 +20,16 @@ def test_logits_come_for_the_last_tokens_of_each_span(model):
     assert (first.shape, second.shape) == ((2, model.n_vocab), (0, model.n_vocab))
 
 
+def test_a_decode_can_be_launched_and_awaited_apart(model):
+    spans = [Span(0, 0, TEXT, 2), Span(1, 0, TEXT[:3], 1)]
+    at_once = [rows.copy() for rows in model.decode(spans)]
+    model.trim(0, 0)
+    model.trim(1, 0)
+    wait = model.launch(spans)
+    for one, other in zip(at_once, wait(), strict=True):
+        assert np.array_equal(one, other)
+
+
 def test_sequences_in_one_batch_do_not_see_each_other(model):
     alone = model.decode([Span(0, 0, TEXT, 1)])[0].copy()
     model.trim(0, 0)

@@ -14,22 +14,10 @@ def test_text_comes_back_from_its_tokens(vocabulary, text):
     assert vocabulary.detokenize(tokens) == text
 
 
-def test_control_tokens_are_read_only_where_that_is_asked_for(vocabulary):
-    text = "<|im_end|>"
-    as_token = vocabulary.tokenize(text, add_special=False, parse_special=True)
-    as_text = vocabulary.tokenize(text, add_special=False, parse_special=False)
-    assert len(as_token) == 1
-    assert len(as_text) > 1
-
-
 def test_an_end_token_is_silent_in_an_answer_and_visible_when_asked(vocabulary):
     assert vocabulary.eos in vocabulary.end_tokens
     assert vocabulary.piece(vocabulary.eos) == b""
     assert vocabulary.piece(vocabulary.eos, special=True) == b"<|im_end|>"
-
-
-def test_a_vocabulary_without_bos_has_none(vocabulary):
-    assert vocabulary.bos is None
 
 
 @pytest.mark.parametrize("token", [-1, 4096, 1 << 40])
@@ -49,11 +37,6 @@ def test_the_shipped_pair_has_one_vocabulary(vocabulary):
     draft = Vocabulary.load(builtin_draft()).identify()
     assert draft.fingerprint == vocabulary.identify().fingerprint
     assert draft.model != vocabulary.identify().model
-
-
-def test_a_missing_file_is_a_sentence(tmp_path):
-    with pytest.raises(ModelLoadError, match="is not there"):
-        Vocabulary.load(tmp_path / "no.gguf")
 
 
 def test_a_file_that_is_no_model_is_a_sentence(tmp_path):

@@ -68,7 +68,7 @@ def gelu(x):
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
-def logits(config, weights, tokens, gelu=gelu):
+def logits(config, weights, tokens):
     """(n_tokens, n_vocab), in float64."""
     weights = {name: array.astype(np.float64) for name, array in weights.items()}
     n, n_heads = len(tokens), config["n_head"]

@@ -20,12 +20,6 @@ SHAPES = {
 TOKENS = gpt2.encode(TEXT)
 
 
-def table_gelu(x):
-    """GELU as llama.cpp computes it on CPUs: from a table of half-precision numbers."""
-    half = x.astype(np.float16).astype(np.float64)
-    return gpt2.gelu(half).astype(np.float16).astype(np.float64)
-
-
 @pytest.mark.parametrize("prefix", ["", "transformer."])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_a_folder_gives_the_logits_of_the_definition(tmp_path, shape, prefix):
@@ -34,14 +28,6 @@ def test_a_folder_gives_the_logits_of_the_definition(tmp_path, shape, prefix):
     found = logits(model, TOKENS)
     assert np.abs(found - gpt2.logits(config, weights, TOKENS)).max() < 2e-3
     assert greedy(model, TOKENS, 12) == gpt2.greedy(config, weights, TOKENS, 12)
-
-
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_what_differs_is_llama_cpp_s_table_of_gelu(tmp_path, shape):
-    config, weights = small_gpt2(**shape)
-    model = converted(gpt2.write_folder(tmp_path / "gpt2", config, weights))
-    expected = gpt2.logits(config, weights, TOKENS, gelu=table_gelu)
-    assert np.abs(logits(model, TOKENS) - expected).max() < 1e-3
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
