@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat.answer import ChatAnswer, Comparison, GenerationStats, requests_to_compare
+from chat.answer import ChatAnswer, Comparison, GenerationStats
 from chat.wire import Chunk
 
 
@@ -22,18 +22,6 @@ def speculation(*tokens, n_drafted=0, n_accepted=0):
     }
 
 
-def test_tokens_carry_their_source():
-    tokens = ChatAnswer(clock(0.0)).read(
-        chunk("Once upon", speculation=speculation(("Once", None), (" upon", "back-1")))
-    )
-    assert [(token.text, token.source) for token in tokens] == [("Once", None), (" upon", "back-1")]
-
-
-def test_a_chunk_without_speculation_is_one_token_without_a_source():
-    (token,) = ChatAnswer(clock(0.0)).read(chunk("Once upon"))
-    assert (token.text, token.source) == ("Once upon", None)
-
-
 def test_tokens_that_differ_from_the_content_are_ignored():
     (token,) = ChatAnswer(clock(0.0)).read(chunk("Once", speculation=speculation(("Twice", "back-1"))))
     assert (token.text, token.source) == ("Once", None)
@@ -43,26 +31,6 @@ def test_drafts_of_a_chunk_without_text_are_counted():
     answer = ChatAnswer(clock())
     assert answer.read(chunk(None, speculation=speculation(("\ufffd", "b"), n_drafted=3))) == []
     assert answer.stats.n_drafted == 3
-
-
-def test_the_text_so_far_is_the_tokens_in_order():
-    answer = ChatAnswer(clock(0.0, 1.0))
-    answer.read(chunk("Once"))
-    answer.read(chunk(" upon"))
-    assert answer.text == "Once upon"
-
-
-def test_accepted_tokens_are_counted_by_source():
-    answer = ChatAnswer(clock(0.0))
-    answer.read(chunk("abc", speculation=speculation(("a", "ngram"), ("b", None), ("c", "ngram"))))
-    assert answer.n_accepted_by_source == {"ngram": 2}
-
-
-def test_timings_of_the_server_override_measured_ones():
-    answer = ChatAnswer(clock(0.0))
-    timings = {"predicted_n": 8, "predicted_per_second": 4.0, "draft_n": 6, "draft_n_accepted": 3}
-    answer.read(chunk("a", timings=timings))
-    assert answer.stats == GenerationStats(8, 2.0, 6, 3)
 
 
 def test_without_timings_the_speed_is_measured_between_first_and_last_token():
@@ -98,10 +66,6 @@ def test_usage_counts_tokens_where_chunks_hold_several():
     answer.read(chunk("Once upon a time"))
     answer.read(Chunk.model_validate({"choices": [], "usage": {"completion_tokens": 4}}))
     assert answer.stats.n_tokens == 4
-
-
-def test_the_accepted_share_is_unknown_if_nothing_was_drafted():
-    assert GenerationStats().accepted_share is None
 
 
 def test_seed_zero_is_reported():
@@ -153,13 +117,3 @@ def answer(text="Once", rate=10.0, n_drafted=0):
 )
 def test_the_verdict_compares_speeds_and_texts(one, other, sentence):
     assert sentence in Comparison(one, other).verdict
-
-
-def test_both_requests_have_one_seed():
-    with_drafts, without = requests_to_compare({"messages": []}, 5)
-    assert with_drafts == {"messages": [], "seed": 5}
-    assert without == {"messages": [], "seed": 5, "speculative.n_max": 0}
-
-
-def test_a_seed_that_is_set_is_used():
-    assert requests_to_compare({"seed": 0}, 5)[0]["seed"] == 0

@@ -19,10 +19,6 @@ def shown_as(written, shown):
     return "".join(char if mark else "_" for char, mark in zip(shown, marks, strict=True))
 
 
-def test_a_text_that_is_rendered_unchanged_keeps_its_sources():
-    assert shown_as(marked(("One ", None), ("two", "b"), (".", None)), "One two.") == "____two_"
-
-
 def test_markup_that_is_not_rendered_does_not_shift_sources():
     assert (
         shown_as(marked(("**One** ", None), ("*two*", "b"), (" one", None)), "One two one") == "____two____"

@@ -14,7 +14,6 @@ from tests.chat.fakes import (
     answers,
     end_events,
     event,
-    is_away,
     refuses,
     streams,
     text_event,
@@ -36,14 +35,6 @@ def ask(lead, answer=None, **options):
 def test_tokens_come_with_their_sources():
     lead = FakeLead(streams(text_event("Once", (" upon", "back-1")), *end_events()))
     assert ask(lead) == [("Once", None), (" upon", "back-1")]
-
-
-def test_the_end_carries_reason_seed_timings_and_usage():
-    answer = new_answer()
-    ask(FakeLead(answers("Once", " upon")), answer)
-    assert (answer.finish_reason, answer.seed) == ("stop", 42)
-    assert answer.timings.prompt_n == 7
-    assert answer.usage.completion_tokens == 2
 
 
 def test_a_stream_with_sources_and_usage_is_asked_for():
@@ -76,18 +67,12 @@ def test_any_openai_compatible_server_works():
     assert ask(lead) == [("Hi", None)]
 
 
-def test_a_strict_server_is_asked_again_without_return_speculation():
-    lead = FakeLead(refuses(400, "Unrecognized request argument: return_speculation"), answers("Hi"))
-    assert ask(lead) == [("Hi", None)]
-    assert "return_speculation" not in lead.bodies[1]
-
-
-def test_a_strict_server_is_remembered():
+def test_a_strict_server_is_asked_again_without_return_speculation_and_remembered():
     lead = FakeLead(refuses(422, "return_speculation: extra"), answers("a"), answers("b"))
     with lead.client() as client:
         for _ in range(2):
             list(client.stream(REQUEST, new_answer()))
-    assert len(lead.requests) == 3
+    assert ["return_speculation" in body for body in lead.bodies] == [True, False, False]
 
 
 def models(*names):
@@ -121,13 +106,6 @@ def test_an_error_that_mentions_the_model_is_raised_if_it_persists(places):
         ask(lead)
 
 
-def test_a_refused_connection_is_explained():
-    with pytest.raises(
-        UnreachableError, match=r"http://lead:5555 \(Connection refused\)\. Start lead there, or"
-    ):
-        ask(FakeLead(is_away))
-
-
 @pytest.mark.parametrize("status", [429, 503])
 def test_retry_after_is_read_from_a_server_that_is_not_ready(status):
     with pytest.raises(NotReadyError, match="loading the model") as caught:
@@ -140,11 +118,6 @@ def test_an_invalid_retry_after_is_ignored(value):
     with pytest.raises(NotReadyError) as caught:
         ask(FakeLead(refuses(503, "loading", {"Retry-After": value})))
     assert caught.value.retry_after is None
-
-
-def test_an_error_quotes_the_server():
-    with pytest.raises(RejectedError, match=r"answered 400: temperature: too hot$"):
-        ask(FakeLead(refuses(400, "temperature: too hot")))
 
 
 @pytest.mark.parametrize("status", [401, 403])

@@ -22,10 +22,10 @@ def lead(monkeypatch):
     return fake
 
 
-def pipe(text, **settings):
+def pipe(text, err=None, **settings):
     """(status, stdout) with `text` on stdin."""
     out = io.StringIO()
-    status = run(ChatSettings(**settings), io.StringIO(text), out, io.StringIO())
+    status = run(ChatSettings(**settings), io.StringIO(text), out, err or io.StringIO())
     return status, out.getvalue()
 
 
@@ -97,9 +97,16 @@ def test_lines_are_answered_in_turn(lead):
     assert pipe("Hi\n\n:seed 7\nWho is there?\n", lines=True) == (0, "Hello.\nMe.\n")
 
 
-def test_the_next_line_is_answered_after_a_failed_one(lead):
+def test_the_next_line_is_answered_after_failed_ones_which_are_explained_on_stderr(lead):
     lead.replies += [is_away, answers("Hello.")]
-    assert pipe("Hi\nHi\n", lines=True) == (1, "Hello.\n")
+    err = io.StringIO()
+    assert pipe("Hi\n:nwe\nHi\n", err, lines=True) == (1, "Hello.\n")
+    assert err.getvalue() == (
+        "There is no answer at http://lead:5555 (Connection refused)."
+        " Start lead there, or name another address with --lead.\n"
+        "There is no command :nwe. Did you mean :new? "
+        "(To send it to the model, put a space before the colon.)\n"
+    )
 
 
 @pytest.mark.usefixtures("lead")

@@ -10,7 +10,6 @@ from prompt_toolkit.output import DummyOutput
 from chat.prompt import CommandCompleter, PromptReader, open_history, session_history
 
 UP = "\x1b[A"
-LEFT = "\x1b[D"
 CTRL_C = "\x03"
 CTRL_D = "\x04"
 
@@ -25,11 +24,6 @@ def lines_from(keyboard, history=None):
     return PromptReader(
         history or session_history(), CommandCompleter({}), lambda: "", keyboard, DummyOutput()
     )
-
-
-def test_a_line_can_be_edited(keyboard):
-    keyboard.send_text(f"helo{LEFT}l\r")
-    assert lines_from(keyboard).read() == "hello"
 
 
 def test_up_brings_back_the_last_line(keyboard):

@@ -2,25 +2,20 @@
 
 import io
 import json
-from pathlib import Path
 
 import httpx
 import pytest
 
+from chat.attribution import ANSI_COLOURS
 from chat.commands import COMMANDS
-from chat.conversation import ChatConversation, SavedConversations
-from chat.render import Screen
-from chat.repl import Repl
 from tests.chat.fakes import (
-    FakeLead,
-    ScriptedLines,
     Session,
     Stream,
+    Terminal,
     answers,
     end_events,
     event,
     is_away,
-    new_session,
     refuses,
     streams,
     text_event,
@@ -39,12 +34,10 @@ def test_an_answer_is_streamed_and_summarized():
     )  # fmt: skip
 
 
-def test_the_greeting_names_the_server_and_the_first_commands():
-    session = Session()
-    session.type()
-    assert session.screen.getvalue() == (
-        "Talking to http://lead:5555. :help lists the commands, Ctrl-D leaves.\n> ^D\n"
-    )
+def test_accepted_tokens_are_in_colour():
+    session = Session(streams(text_event("Hello", (" there", "back-1")), *end_events()), terminal=Terminal)
+    session.type("Hi")
+    assert f"Hello{ANSI_COLOURS['green']} there\x1b[0m\n" in session.screen.getvalue()
 
 
 def test_the_conversation_is_kept():
@@ -139,15 +132,6 @@ def test_a_bad_value_is_explained_and_changes_nothing():
         "> ^D\n"
     )
     assert session.conversation.sampling.chosen == {}
-
-
-def test_an_unknown_command_is_explained():
-    assert Session().type(":sats") == (
-        "> :sats\n"
-        "There is no command :sats. Did you mean :stats? "
-        "(To send it to the model, put a space before the colon.)\n"
-        "> ^D\n"
-    )
 
 
 def test_help_lists_every_command():
@@ -273,53 +257,20 @@ def test_an_error_in_the_middle_leaves_the_question_out():
     assert session.conversation.messages == []
 
 
-def piped(lead, *lines):
-    """(stdout, stderr, failures) of a session that is not interactive."""
-    out, err = io.StringIO(), io.StringIO()
-    screen = Screen(out, err, {})
-    with lead.client() as client:
-        session = new_session(client, ChatConversation(), screen, interactive=False, sleep=lambda _: None)
-        Repl(client, session, screen, SavedConversations(Path("/nowhere")), interactive=False).run(
-            ScriptedLines(io.StringIO(), lines)
-        )
-    return out.getvalue(), err.getvalue(), session.n_failed
-
-
-def test_a_pipe_gets_the_answers_and_nothing_else():
-    lead = FakeLead(answers("Hello."), answers("Me", ("!", "back-1")))
-    assert piped(lead, "Hi", ":set seed 1", "Who is there?")[0] == "Hello.\nMe!\n"
-
-
-def test_errors_of_a_pipe_go_to_stderr():
-    out, err, n_failed = piped(FakeLead(is_away, answers("Hello.")), "Hi", ":nwe", "Hi")
-    assert out == "Hello.\n"
-    assert err == (
-        "There is no answer at http://lead:5555 (Connection refused)."
-        " Start lead there, or name another address with --lead.\n"
-        "There is no command :nwe. Did you mean :new? "
-        "(To send it to the model, put a space before the colon.)\n"
-    )
-    assert n_failed == 2
-
-
-def test_ctrl_c_with_a_pipe_ends_the_program():
-    with pytest.raises(KeyboardInterrupt):
-        piped(FakeLead(streams(text_event("Once"), KeyboardInterrupt())), "Hi")
-
-
 def test_the_greeting_names_the_model():
     session = Session(places={"/v1/models": {"data": [{"id": "spec-demo"}]}})
     session.type()
     assert session.screen.getvalue().startswith("Talking to spec-demo at http://lead:5555. ")
 
 
-def test_a_missing_key_is_reported_at_the_start():
-    session = Session(places={"/v1/models": refuses(401, "no key")})
+def test_an_unreachable_server_is_reported_at_the_start():
+    session = Session(places={"/v1/models": is_away})
     session.type()
-    assert session.screen.getvalue().startswith(
-        "http://lead:5555 answered 401: no key"
-        " (give its key with CHAT_API_KEY, --api-key or --api-key-file)\n"
-        "Talking to http://lead:5555. "
+    assert session.screen.getvalue() == (
+        "There is no answer at http://lead:5555 (Connection refused)."
+        " Start lead there, or name another address with --lead.\n"
+        "Talking to http://lead:5555. :help lists the commands, Ctrl-D leaves.\n"
+        "> ^D\n"
     )
 
 

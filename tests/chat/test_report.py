@@ -32,16 +32,6 @@ def test_stats_before_the_first_answer():
     assert report.stats(SessionStats()) == "No answers yet."
 
 
-def test_stats_show_the_session_and_the_last_answer():
-    stats = SessionStats()
-    stats.add(answer_with(predicted_per_second=4.0))
-    stats.add(answer_with(predicted_per_second=8.0, prompt_n=5, prompt_ms=250, cache_n=2))
-    assert report.stats(stats) == (
-        "session      2 answers · 16 tokens · 5.3 tokens/s\n"
-        "last answer  8 tokens · 8.0 tokens/s · prompt 5 tokens in 0.25 s (2 more from the cache) · seed 7"
-    )
-
-
 def test_backs_are_a_table():
     backs = [
         BackStatus(
@@ -88,13 +78,6 @@ def test_help_fits_the_terminal(columns):
     assert max(map(len, report.help_text(columns).splitlines())) <= (columns or 80)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0s"), (59, "59s"), (60, "1m"), (7200, "2h"), (200_000, "2d")]
-)
-def test_durations_are_short(seconds, text):
-    assert report.duration(seconds) == text
-
-
 def test_the_status_line_leaves_out_what_is_unknown():
     stats = SessionStats()
     assert report.status(None, stats, "") == ":help"
@@ -124,21 +107,3 @@ def test_progress_is_shown_before_the_first_token():
     assert report.progress(ChatAnswer(lambda: 0.0), "1 back") == (
         "waiting for the first token · 1 back · Ctrl-C stops it"
     )
-
-
-@pytest.mark.parametrize(
-    ("columns", "lines"),
-    [(None, [["aa", "bb", "cc"]]), (7, [["aa", "bb"], ["cc"]]), (1, [["aa"], ["bb"], ["cc"]])],
-)
-def test_parts_fill_lines(columns, lines):
-    assert report.filled(["aa", "bb", "cc"], columns) == lines
-
-
-def test_the_last_column_of_a_table_is_wrapped_inside_it():
-    assert report.wrapped(":a   some words", 10) == ":a   some\n     words"
-    assert report.wrapped("a name   some words", 10) == "a name\nsome words"  # too narrow for it
-
-
-def test_only_lines_that_are_too_long_are_wrapped():
-    assert report.wrapped("a  b\n\nsome words", 5) == "a  b\n\nsome\nwords"
-    assert report.wrapped("some words", None) == "some words"

@@ -7,10 +7,6 @@ from chat.sampling import Sampling
 from shared.sampling.parameters import SamplingParameters
 
 
-def test_unset_parameters_are_not_sent():
-    assert Sampling().chosen == {}
-
-
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
@@ -24,10 +20,6 @@ def test_unset_parameters_are_not_sent():
 )
 def test_a_typed_value_is_parsed(name, text, value):
     assert list(Sampling().with_value(name, text).chosen.values()) == [value]
-
-
-def test_none_unsets_a_parameter():
-    assert Sampling(seed=1).with_value("seed", "none").chosen == {}
 
 
 def test_setting_a_parameter_keeps_the_others():

@@ -7,15 +7,6 @@ from chat.settings import ChatSettings
 read = ChatSettings.from_command_line
 
 
-def test_the_lead_on_this_machine_is_the_default():
-    assert read([]).lead == "http://127.0.0.1:5555"
-
-
-def test_the_environment_names_the_lead(monkeypatch):
-    monkeypatch.setenv("CHAT_LEAD", "http://attic:5555")
-    assert read([]).lead == "http://attic:5555"
-
-
 @pytest.mark.parametrize(
     ("given", "url"),
     [

@@ -20,7 +20,6 @@ pytestmark = [
 
 ROOT = Path(__file__).parent.parent.parent
 WAIT_S = 60
-CODE = "".join(f"line_{n} = {n}\n" for n in range(40))
 
 
 class Lead(BaseHTTPRequestHandler):
@@ -48,8 +47,6 @@ class Lead(BaseHTTPRequestHandler):
                 return
 
     def parts(self, question):
-        if question == "long":
-            return [*(text_event(f"{line}\n") for line in f"```\n{CODE}```".split("\n")), *end_events(40)]
         if question == "endless":
             return iter(lambda: time.sleep(0.01) or text_event("so on, "), None)
         if question == "held":
@@ -127,12 +124,6 @@ def test_an_answer_is_rendered_with_a_legend_and_a_status_line(tmux):
     assert "2 tokens · 10.0 tokens/s · 1 of 2 drafted accepted (50%)\n■ attic 1\n" in screen
 
 
-def test_an_answer_taller_than_the_terminal_is_shown_completely_and_once(tmux):
-    tmux.keys("long", "Enter")
-    screen = tmux.see("\n40 tokens · 10.0 tokens/s\n")
-    assert [screen.count(f"line_{n} = {n}\n") for n in range(40)] == [1] * 40
-
-
 def test_ctrl_c_stops_an_answer_and_ctrl_d_ends_the_program(tmux, server):
     tmux.keys("endless", "Enter")
     tmux.see("so on, so on")
@@ -150,15 +141,3 @@ def test_text_typed_during_an_answer_is_kept_for_the_next_prompt(tmux, server):
     tmux.keys("and then?")
     server.let_go.set()
     assert "\nWell, yes.\n" in tmux.see("> and then?")
-
-
-def test_a_question_has_several_lines(tmux):
-    tmux.keys("one", "M-Enter", "two")
-    assert "> one\n. two\n" in tmux.see(". two")
-
-
-def test_tab_completes(tmux):
-    tmux.keys(":com")
-    tmux.see("ask with and without")
-    tmux.keys("Tab")
-    tmux.see("> :compare")

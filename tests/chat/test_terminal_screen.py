@@ -8,7 +8,7 @@ import pytest
 
 from chat.attribution import ANSI_COLOURS
 from chat.terminal_screen import LiveRegion, TerminalLine, TerminalScreen, terminal_size
-from tests.chat.fakes import Session, answers, end_events, event, streams, text_event
+from tests.chat.fakes import Session, answers, end_events, event, is_away, streams, text_event
 from tests.chat.screens import EmulatedTerminal
 
 TALE = (
@@ -94,6 +94,15 @@ def test_the_status_line_is_shown_before_the_first_token():
     )
     assert session.type("Hi").startswith("> Hi\nStopped before the answer began.")
     assert seen[-1].endswith("> Hi\n\n0 so far\n")
+
+
+def test_each_attempt_leaves_the_screen_before_the_next():
+    session = TerminalSession(is_away, is_away, answers("Hello."), columns=150)
+    screen = session.type("Hi")
+    assert "so far" not in screen
+    assert screen.endswith(
+        "trying again in 2 s, Ctrl-C gives up.\n\nHello.\n\n1 token · 10.0 tokens/s\n\n> ^D\n"
+    )
 
 
 def test_ctrl_c_keeps_the_partial_answer():

@@ -137,11 +137,6 @@ def test_a_back_states_the_states_after_its_draft_tokens(tiny_model):
     assert f"{2 * (1 + 5)} recurrent states of 0.0358 MB" in text
 
 
-def test_a_model_file_names_its_quantization():
-    info = Vocabulary.load(builtin_target()).info
-    assert info.file_type == 7  # MOSTLY_Q8_0
-
-
 @pytest.mark.parametrize("program", [lead, back])
 @pytest.mark.parametrize(("arguments", "status"), [([], 0), (["-t", "99"], 1)])
 def test_the_exit_status_is_1_if_there_is_a_problem(monkeypatch, capsys, program, arguments, status):
@@ -182,11 +177,6 @@ def test_an_eagle_drafter_needs_a_target_that_gives_the_inputs_of_its_layers(
     found = report("--model", str(tiny_model(architecture)), "--draft-model", str(eagle))
     assert "EAGLE-3" in dict(found.lines)["draft model"]
     assert len([each for each in found.problems if "inputs of the layers" in each]) == n_problems
-
-
-def test_a_missing_draft_model_is_a_problem():
-    (problem,) = report("--draft-model", "no.gguf").problems
-    assert problem.startswith("--draft-model: ")
 
 
 def test_a_missing_model_of_the_back_is_reported_as_the_backs():
