@@ -102,15 +102,6 @@ def test_help_shows_all_spellings_with_one_value(parser):
     assert "-ngl, --layers, --gpu-layers N" in parser.format_help()
 
 
-def test_help_shows_spellings_with_a_fixed_value(parser):
-    assert "--unified, -no-kvu whether" in " ".join(parser.format_help().split())
-
-
-def test_help_has_the_groups_in_their_order(parser):
-    text = parser.format_help()
-    assert text.index("computing:") < text.index("-ngl") < text.index("address:") < text.index("--host")
-
-
 def test_help_does_not_show_ignored_and_refused_options(parser, capsys):
     with pytest.raises(SystemExit):
         parser.parse(["--help"])
