@@ -118,8 +118,8 @@ class DraftWorker:
                     self._drafter.handle(message, lead)
             case Extend() | Close():
                 self._drafter.handle(message, lead)
-                self._shares.learn(lead, self._drafter.n_right[lead], self._drafter.n_wrong[lead])
-                del self._drafter.n_right[lead], self._drafter.n_wrong[lead]
+                drafter = self._drafter
+                self._shares.learn(lead, drafter.n_right.pop(lead, 0), drafter.n_wrong.pop(lead, 0))
             case Tune():
                 self._shares.claim(lead, message.value)
                 self._drafter.handle(message, lead)

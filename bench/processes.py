@@ -1,6 +1,7 @@
 """Starting the real programs, waiting for lines of their logs, stopping them by their own process id."""
 
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -111,9 +113,14 @@ class Program:
             self._news.notify_all()
 
 
-def start_lead(*arguments: str, seconds: float = _PATIENCE_SECONDS) -> tuple[Program, str]:
-    """Start a lead on a free port and wait until it has loaded its model; returns it and its URL."""
-    lead = Program("lead", "--port", "0", *arguments)
+def start_lead(
+    *arguments: str, seconds: float = _PATIENCE_SECONDS, command: Sequence[str] = ()
+) -> tuple[Program, str]:
+    """Start a lead and wait until it has loaded its model; returns it and its URL.
+
+    Its port is a free one unless `arguments` say which; `command` is that of `Program`.
+    """
+    lead = Program("lead", "--port", "0", *arguments, command=command)
     try:
         url = lead.wait_for(r"listening on (http://\S+),", seconds).group(1)
         lead.wait_for(r" ready: ", seconds)
@@ -133,9 +140,11 @@ def start_calibrated_lead(*arguments: str) -> tuple[Program, str]:
     return lead, url
 
 
-def start_back(url: str, *arguments: str, seconds: float = _PATIENCE_SECONDS) -> Program:
-    """Start a back and wait until the lead at `url` has welcomed it."""
-    back = Program("back", "--lead", url, *arguments)
+def start_back(
+    url: str, *arguments: str, seconds: float = _PATIENCE_SECONDS, command: Sequence[str] = ()
+) -> Program:
+    """Start a back and wait until the lead at `url` has welcomed it; `command` is that of `Program`."""
+    back = Program("back", "--lead", url, *arguments, command=command)
     try:
         back.wait_for(r"drafting for ", seconds)
     except BaseException:
@@ -152,11 +161,11 @@ def split_cores(cores: Sequence[int]) -> tuple[str, str]:
 
 
 def free_port() -> int:
-    """A port of loopback that nothing listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nothing listens on, below those that Linux gives to programs which ask for any port."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def memory_of(pid: int) -> dict[str, float]:

@@ -15,6 +15,7 @@ import uvloop
 from hypothesis import HealthCheck, settings
 
 from bench.tiny_models import TinyModel, write_tiny_model
+from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.models.grow import Shape, grow
 
@@ -82,6 +83,12 @@ def target(tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "target.gguf"
     grow(builtin_target(), path, Shape(width=480, n_layers=6, n_heads=14, n_feed_forward=1344), "f32")
     return path
+
+
+@pytest.fixture(scope="session")
+def vocabulary():
+    """That of the shipped models."""
+    return Vocabulary.load(builtin_target())
 
 
 @pytest.fixture(scope="session")

@@ -774,7 +774,7 @@ class RealBack:
         for sequence, tokens in committed.items():
             self._drafter.handle(self._news(sequence, tokens))
             self._told[sequence] = list(tokens)
-        grown = {growth.sequence for _ in range(6) for growth in self._drafter.step()}
+        grown = {state.id for _ in range(6) for state in self._drafter.step()}
         drafts = [draft for sequence in sorted(grown) if (draft := self._drafter.draft(sequence))]
         return [PostDraft(source="back", **draft.model_dump(exclude={"type"})) for draft in drafts]
 

@@ -166,8 +166,10 @@ class Loop:
         until_old = self._forget_old()
         wait = self._idle_wait(self._clock(), until_old) if self._engine.idle else self._wait
         self._wait = 0.0
-        for command in self._pipe.drain(wait):
-            self._engine.apply(command, self._clock())
+        commands = self._pipe.drain(wait)
+        now = self._clock()
+        for command in commands:
+            self._engine.apply(command, now)
             self._unchecked = True
         self._send()
 

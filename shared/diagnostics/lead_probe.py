@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Iterator
 from http import HTTPStatus
-from types import TracebackType
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
@@ -125,9 +124,7 @@ class LeadProbe:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def run(self) -> Iterator[Finding]:

@@ -147,13 +147,6 @@ def test_a_lead_that_stays_unreachable_is_reported_once(log, caplog):
     assert caplog.messages == ["no lead at ws://lead/ (refused): trying again until there is one"]
 
 
-def test_a_lead_that_becomes_unreachable_after_a_connection_is_reported(log, caplog):
-    log.connected("b")
-    log.lost("closed")
-    log.unreachable("refused")
-    assert caplog.messages[-1].startswith("no lead at ws://lead/ (refused)")
-
-
 def test_a_lead_that_keeps_closing_the_connection_does_not_fill_the_log(log, caplog):
     flap(log, 100)
     assert len(caplog.messages) == 6

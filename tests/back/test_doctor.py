@@ -11,6 +11,7 @@ from back import doctor
 from back.dial import OtherVocabularyError, RefusedError
 from back.doctor import diagnose, measure_round_trip, measure_step
 from back.settings import BackSettings
+from bench.processes import free_port
 from shared.errors import ProtocolError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
@@ -18,7 +19,6 @@ from shared.protocol import PROTOCOL_VERSION, Hello, Refused, Tune, VocabularyId
 from tests.certificates import make_certificate
 from tests.lead.fakes import ScriptedLead
 from tests.lead.serving import serving
-from tests.real.processes import free_port
 
 HELLO = Hello(
     protocol=PROTOCOL_VERSION,

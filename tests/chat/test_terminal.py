@@ -20,7 +20,6 @@ pytestmark = [
 
 ROOT = Path(__file__).parent.parent.parent
 WAIT_S = 60
-CODE = "".join(f"line_{n} = {n}\n" for n in range(40))
 
 
 class Lead(BaseHTTPRequestHandler):
@@ -48,8 +47,6 @@ class Lead(BaseHTTPRequestHandler):
                 return
 
     def parts(self, question):
-        if question == "long":
-            return [*(text_event(f"{line}\n") for line in f"```\n{CODE}```".split("\n")), *end_events(40)]
         if question == "endless":
             return iter(lambda: time.sleep(0.01) or text_event("so on, "), None)
         if question == "held":
@@ -125,12 +122,6 @@ def test_an_answer_is_rendered_with_a_legend_and_a_status_line(tmux):
     screen = tmux.see("2 tokens · 10.0 tokens/s · 50% accepted · 1 back · :help")
     assert "> Hi\n\nHello you\n\n • one\n • two\n\n" in screen
     assert "2 tokens · 10.0 tokens/s · 1 of 2 drafted accepted (50%)\n■ attic 1\n" in screen
-
-
-def test_an_answer_taller_than_the_terminal_is_shown_completely_and_once(tmux):
-    tmux.keys("long", "Enter")
-    screen = tmux.see("\n40 tokens · 10.0 tokens/s\n")
-    assert [screen.count(f"line_{n} = {n}\n") for n in range(40)] == [1] * 40
 
 
 def test_ctrl_c_stops_an_answer_and_ctrl_d_ends_the_program(tmux, server):

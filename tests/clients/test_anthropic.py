@@ -5,7 +5,7 @@ import pydantic
 import pytest
 
 from lead.chat.template import ChatTemplate
-from tests.lead.http.routes.test_chat_tools import CALL, HERMES, THINKS
+from tests.lead.http.routes.test_chat_tools import CALL, HERMES
 from tests.lead.http.routes.test_messages import ADD
 
 ASK = {"model": "any", "max_tokens": 64, "messages": [{"role": "user", "content": "Hello"}]}
@@ -36,18 +36,6 @@ async def test_a_message_is_streamed(lead, client):
     assert text == final.content[0].text == "Hello there"
 
 
-async def test_a_streams_usage_is_that_of_the_whole_message(lead, client):
-    lead.will_say("Hello there")
-    async with client.messages.stream(**ASK) as stream:
-        start = (await anext(aiter(stream))).message.usage.model_copy()
-        end = (await stream.get_final_message()).usage
-    whole = (await client.messages.create(**ASK)).usage
-    for usage in (start, end):
-        found = (usage.input_tokens, usage.cache_read_input_tokens)
-        assert found == (whole.input_tokens, whole.cache_read_input_tokens)
-    assert end.output_tokens == whole.output_tokens
-
-
 async def test_tools_are_called(lead, client):
     lead.use(template=ChatTemplate(HERMES, "", ""))
     lead.will_say("Well.\n" + CALL)
@@ -57,30 +45,11 @@ async def test_tools_are_called(lead, client):
     assert (final.content[1].input, final.stop_reason) == ({"a": 1}, "tool_use")
 
 
-async def test_thinking_comes_apart(lead, client):
-    lead.use(template=ChatTemplate(THINKS, "", ""))
-    lead.will_say("Hm.</think>Yes.")
-    message = await client.messages.create(**ASK, thinking={"type": "adaptive"})
-    assert [block.type for block in message.content] == ["thinking", "text"]
-    assert message.content[0].thinking == "Hm."
-
-
 async def test_an_object_is_parsed(lead, client):
     lead.will_say('{"a": 1}')
     message = await client.messages.parse(**ASK, output_format=Sum)
     assert message.parsed_output == Sum(a=1)
     assert lead.engine.submitted[0].sampling.grammar
-
-
-async def test_an_object_is_streamed(lead, client):
-    lead.will_say('{"a": 1}')
-    async with client.messages.stream(**ASK, output_format=Sum) as stream:
-        assert (await stream.get_final_message()).parsed_output == Sum(a=1)
-    assert lead.engine.submitted[0].sampling.grammar
-
-
-async def test_tokens_are_counted(client):
-    assert (await client.messages.count_tokens(model="any", messages=ASK["messages"])).input_tokens > 0
 
 
 async def test_a_wrong_field_raises_bad_request(client):
@@ -94,15 +63,6 @@ async def test_an_engine_that_dies_raises_in_mid_stream(lead, client):
     with pytest.raises(anthropic.APIStatusError, match="died"):
         async with client.messages.stream(**ASK) as stream:
             await stream.get_final_message()
-
-
-async def test_hanging_up_cancels(lead, client):
-    lead.will_say("one two three four")
-    lead.engine.pause_after = 2
-    async with client.messages.stream(**ASK) as stream:
-        await anext(aiter(stream))
-    await lead.engine.cancellation.wait()
-    assert lead.engine.cancelled == [lead.engine.submitted[0].sequence]
 
 
 async def test_an_unknown_path_raises_not_found(client):

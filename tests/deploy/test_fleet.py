@@ -2,59 +2,28 @@
 
 import os
 import re
-import shutil
 import subprocess
 
 import pytest
 
 from bench.routers import haproxy
+from tests.deploy.test_systemd import unit
+from tests.docker.compose import FLEET as COMPOSE
 from tests.docker.compose import ROOT, load, seconds
-from tests.docker.test_compose import compose_command
 
 FOLDER = ROOT / "deploy/fleet"
-UNIT = FOLDER / "llama-duo-smg.service"
-COMPOSE = FOLDER / "compose.yml"
 SMG_GRACE = 180.0
 """SMG's --shutdown-grace-period-secs by default."""
 
 
-def unit():
-    lines = UNIT.read_text().splitlines()
-    return [tuple(line.split("=", 1)) for line in lines if "=" in line and not line.startswith("#")]
-
-
-# systemd
-
-
-def test_systemd_knows_every_line(tmp_path):
-    if (systemd := shutil.which("systemd-analyze")) is None:
-        pytest.skip("no systemd-analyze")
-    path = tmp_path / UNIT.name
-    # The program is not installed here, and that would be a complaint, too.
-    path.write_text(UNIT.read_text().replace("/opt/llama-duo-router/bin/python", shutil.which("true")))
-    result = subprocess.run([systemd, "verify", str(path)], check=False, capture_output=True, text=True)
-    assert (result.returncode, result.stderr) == (0, "")
-
-
-def test_systemd_finds_little_that_the_service_could_do_without():
-    if (systemd := shutil.which("systemd-analyze")) is None:
-        pytest.skip("no systemd-analyze")
-    command = [systemd, "security", "--offline=true", "--threshold=20", UNIT]
-    result = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout
-
-
 def test_answers_may_finish_before_smg_is_killed():
-    assert float(dict(unit())["TimeoutStopSec"]) > SMG_GRACE
+    assert float(dict(unit("smg"))["TimeoutStopSec"]) > SMG_GRACE
     assert seconds(load(COMPOSE)["services"]["smg"]["stop_grace_period"]) > SMG_GRACE
 
 
 def test_keys_are_on_no_command_line():
-    assert "--key-file ${CREDENTIALS_DIRECTORY}/api" in dict(unit())["ExecStart"]
+    assert "--key-file ${CREDENTIALS_DIRECTORY}/api" in dict(unit("smg"))["ExecStart"]
     assert "--key-file=/run/secrets/api" in load(COMPOSE)["services"]["smg"]["command"]
-
-
-# compose
 
 
 def test_only_the_door_is_published_and_only_on_loopback_unless_asked_for():
@@ -75,25 +44,6 @@ def test_both_routers_get_the_same_leads():
 def test_the_door_gets_every_variable_that_its_configuration_names():
     named = set(re.findall(r'"\$\{(\w+)(?:\[\*\])?\}"', (FOLDER / "haproxy.cfg").read_text()))
     assert named == set(load(COMPOSE)["services"]["door"]["environment"])
-
-
-def test_containers_can_change_nothing():
-    for service in load(COMPOSE)["services"].values():
-        assert service["read_only"]
-        assert service["cap_drop"] == ["ALL"]
-        assert "no-new-privileges:true" in service["security_opt"]
-
-
-def test_docker_compose_takes_the_file():
-    if (command := compose_command()) is None:
-        pytest.skip("no docker compose")
-    result = subprocess.run(
-        [*command, "-f", str(COMPOSE), "config"], check=False, capture_output=True, text=True
-    )
-    assert (result.returncode, result.stderr) == (0, "")
-
-
-# HAProxy
 
 
 def test_tokens_are_not_held_back():

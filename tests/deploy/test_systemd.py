@@ -12,21 +12,33 @@ from pathlib import Path
 import pytest
 
 from back.settings import BackSettings
-from bench.processes import Program
+from bench.processes import start_back, start_lead
 from lead.server.server import _END_SECONDS as END_SECONDS
 from lead.settings.lead_settings import LeadSettings
 from shared.models.builtin import builtin_draft, builtin_target
 from tests.real.client import ask_until_accepted, chat, post
 from tests.real.processes import BACK, LEAD, engine_of
 
-UNITS = Path(__file__).parents[2] / "deploy/systemd"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+UNITS = {
+    "lead": DEPLOY / "systemd/llama-duo-lead.service",
+    "back": DEPLOY / "systemd/llama-duo-back.service",
+    "smg": DEPLOY / "fleet/llama-duo-smg.service",
+}
 SETTINGS = {"lead": LeadSettings, "back": BackSettings}
 
 
 def unit(name):
     """All (key, value) of a unit."""
-    lines = (UNITS / f"llama-duo-{name}.service").read_text().splitlines()
+    lines = UNITS[name].read_text().splitlines()
     return [tuple(line.split("=", 1)) for line in lines if "=" in line and not line.startswith("#")]
+
+
+@pytest.fixture
+def systemd_analyze():
+    if (found := shutil.which("systemd-analyze")) is None:
+        pytest.skip("no systemd-analyze")
+    return found
 
 
 def settings_of(name, tmp_path, monkeypatch):
@@ -39,7 +51,7 @@ def settings_of(name, tmp_path, monkeypatch):
         monkeypatch.setitem(os.environ, variable, value)
     program, *arguments = shlex.split(dict(unit(name))["ExecStart"])
     assert program == f"/opt/llama-duo/bin/{name}"
-    readme = (UNITS / "README.md").read_text()
+    readme = (DEPLOY / "systemd/README.md").read_text()
     text = readme.partition(f"/etc/llama-duo/{name}.toml > /dev/null <<'END'\n")[2].partition("END\n")[0]
     assert text
     (tmp_path / "settings.toml").write_text(text)
@@ -58,26 +70,23 @@ def test_answers_may_finish_before_the_lead_is_killed(tmp_path, monkeypatch):
     assert grace > settings.drain_seconds + END_SECONDS
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_systemd_knows_every_line(name, tmp_path):
-    if (systemd := shutil.which("systemd-analyze")) is None:
-        pytest.skip("no systemd-analyze")
-    text = (UNITS / f"llama-duo-{name}.service").read_text()
-    path = tmp_path / f"llama-duo-{name}.service"
-    # The program is not installed here, and that would be a complaint, too.
-    path.write_text(text.replace(f"/opt/llama-duo/bin/{name}", shutil.which("true")))
-    result = subprocess.run([systemd, "verify", str(path)], check=False, capture_output=True, text=True)
-    assert (result.returncode, result.stderr) == (0, "")
+def test_systemd_knows_every_line(systemd_analyze, tmp_path):
+    for name, path in UNITS.items():
+        # The program is not installed here, and that would be a complaint, too.
+        program = shlex.split(dict(unit(name))["ExecStart"])[0]
+        (tmp_path / path.name).write_text(path.read_text().replace(program, shutil.which("true")))
+        command = [systemd_analyze, "verify", str(tmp_path / path.name)]
+        result = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert (result.returncode, result.stderr) == (0, ""), name
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_what_a_person_has_to_change_is_not_tried_again(name):
-    assert ("RestartPreventExitStatus", "1 2") in unit(name)
+def test_what_a_person_has_to_change_is_not_tried_again():
+    assert [dict(unit(name))["RestartPreventExitStatus"] for name in SETTINGS] == ["1 2", "1 2"]
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_caches_lie_where_the_service_may_write(name):
-    assert ("Environment", f"XDG_CACHE_HOME=%C/{dict(unit(name))['CacheDirectory']}") in unit(name)
+def test_caches_lie_where_the_service_may_write():
+    for name in SETTINGS:
+        assert ("Environment", f"XDG_CACHE_HOME=%C/{dict(unit(name))['CacheDirectory']}") in unit(name)
 
 
 # Rights
@@ -88,15 +97,11 @@ FILTER = Path(__file__).with_name("system_call_filter.py")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_systemd_finds_little_that_a_service_could_do_without(name):
-    if (systemd := shutil.which("systemd-analyze")) is None:
-        pytest.skip("no systemd-analyze")
-    command = [systemd, "security", "--offline=true", f"--threshold={MOST_EXPOSED * 10:.0f}"]
-    result = subprocess.run(
-        [*command, UNITS / f"llama-duo-{name}.service"], check=False, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stdout
+def test_systemd_finds_little_that_a_service_could_do_without(systemd_analyze):
+    command = [systemd_analyze, "security", "--offline=true", f"--threshold={MOST_EXPOSED * 10:.0f}"]
+    for path in UNITS.values():
+        result = subprocess.run([*command, path], check=False, capture_output=True, text=True)
+        assert result.returncode == 0, result.stdout
 
 
 def test_both_services_have_the_same_rights():
@@ -104,10 +109,9 @@ def test_both_services_have_the_same_rights():
     assert lead[lead.index(("DynamicUser", "yes")) :] == back[back.index(("DynamicUser", "yes")) :]
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_gpus_can_be_reached(name):
+def test_gpus_can_be_reached():
     """`ProtectClock=` allows a device, and then all that are not allowed are forbidden."""
-    lines = unit(name)
+    lines = unit("lead")
     assert ("ProtectClock", "yes") in lines
     assert {"char-nvidia* rw", "char-drm rw", "char-kfd rw"} <= {v for k, v in lines if k == "DeviceAllow"}
     assert "PrivateDevices" not in dict(lines)
@@ -117,17 +121,9 @@ def test_an_engine_that_runs_out_of_memory_does_not_stop_the_lead():
     assert ("OOMPolicy", "continue") in unit("lead")
 
 
-@pytest.fixture
-def filtered():
+def filtered(name):
     """The command of a program under its unit's filter of system calls."""
-    if shutil.which("systemd-analyze") is None or ctypes.util.find_library("seccomp") is None:
-        pytest.skip("no systemd-analyze, or no libseccomp")
-
-    def command(name):
-        path = UNITS / f"llama-duo-{name}.service"
-        return [sys.executable, str(FILTER), str(path), sys.executable, "-m", name]
-
-    return command
+    return [sys.executable, str(FILTER), str(UNITS[name]), sys.executable, "-m", name]
 
 
 def is_filtered(pid):
@@ -135,16 +131,14 @@ def is_filtered(pid):
 
 
 @pytest.mark.real
-def test_lead_engine_and_back_make_no_system_call_that_is_forbidden(filtered):
-    model = ("--model", str(builtin_target()))
-    draft = ("--model", str(builtin_draft()))
-    with Program("lead", "--port", "0", *model, *LEAD, command=filtered("lead")) as lead:
-        url = lead.wait_for(r"listening on (http://\S+),").group(1)
-        lead.wait_for(r" ready: ")
+@pytest.mark.usefixtures("systemd_analyze")
+@pytest.mark.skipif(ctypes.util.find_library("seccomp") is None, reason="no libseccomp")
+def test_lead_engine_and_back_make_no_system_call_that_is_forbidden():
+    lead, url = start_lead("--model", str(builtin_target()), *LEAD, command=filtered("lead"))
+    with lead:
         assert is_filtered(lead.process.pid)
         assert is_filtered(engine_of(lead))
-        with Program("back", "--lead", url, *draft, *BACK, command=filtered("back")) as back:
-            back.wait_for(r"drafting for ")
+        with start_back(url, "--model", str(builtin_draft()), *BACK, command=filtered("back")) as back:
             assert is_filtered(back.process.pid)
             assert ask_until_accepted(url).done
             constrained = chat(response_format={"type": "json_schema", "json_schema": {"schema": SCHEMA}})

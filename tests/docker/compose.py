@@ -10,6 +10,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 LEAD, BACK = ROOT / "docker/compose.lead.yml", ROOT / "docker/compose.back.yml"
 ONE_HOST = ROOT / "docker-compose.yml"
+FLEET = ROOT / "deploy/fleet/compose.yml"
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-(.*?))?\}")
 

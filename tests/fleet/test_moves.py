@@ -39,10 +39,6 @@ def test_idle_leads_get_equally_many_backs():
     assert sorted(move.lead for move in moves) == ["a", "a", "b", "b", "c", "c"]
 
 
-def test_without_leads_nothing_moves():
-    assert plan_moves([], {"x": "a"}, 2) == []
-
-
 def test_after_the_moves_there_is_nothing_left_to_move():
     leads = needs(a=5, b=0, c=2, d=9)
     placed = {f"back-{number}": "abcd"[number % 4] for number in range(8)}

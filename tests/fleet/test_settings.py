@@ -1,8 +1,5 @@
 """What `serve run fleet.app:app` is told."""
 
-import pytest
-from pydantic import ValidationError
-
 from fleet.settings import FleetSettings
 from lead.settings.limits import RequestLimits
 
@@ -13,17 +10,8 @@ def test_options_are_divided_as_a_shell_does():
     assert settings.arguments("back") == []
 
 
-def test_numbers_may_be_texts_as_on_a_command_line():
-    assert FleetSettings.model_validate({"slots": "8", "backs": "2"}).slots == 8
-
-
 def test_bodies_are_as_large_as_a_lead_takes_them():
     assert FleetSettings().max_body_bytes == RequestLimits().max_body_bytes
-
-
-def test_an_unknown_name_is_refused():
-    with pytest.raises(ValidationError, match="leads"):
-        FleetSettings.model_validate({"leads": 2})
 
 
 def test_the_first_key_of_the_file_is_the_fleets_own(tmp_path):

@@ -1,9 +1,12 @@
 import pytest
 
 from bench.processes import start_back, start_lead
-from tests.network.client import BACK_KEY, CLIENT_KEY, PORT, ask
 from tests.network.namespaces import Network, why_not
+from tests.real.client import ask
 from tests.real.processes import BACK, LEAD
+
+PORT = 5555
+CLIENT_KEY, BACK_KEY = "the-clients-key", "the-backs-key"
 
 
 @pytest.fixture(scope="session")
@@ -63,4 +66,4 @@ def back_on(network, lead):
 def plain(network, lead):
     """The text without backs."""
     with network.at("client"):
-        return ask(lead[1]).text
+        return ask(lead[1], key=CLIENT_KEY).text

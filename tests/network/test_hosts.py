@@ -10,7 +10,8 @@ import pytest
 from bench.processes import Program, start_lead
 from tests.lead.server.test_listening import LEAD as LEAD_ALONE
 from tests.lead.server.test_listening import with_socket
-from tests.network.client import BACK_KEY, CLIENT_KEY, PORT, accepted, ask
+from tests.network.conftest import BACK_KEY, CLIENT_KEY, PORT
+from tests.real import client
 from tests.real.client import MOST_ANSWERS, TIMEOUT_S, repeat_until
 from tests.real.processes import BACK, LEAD
 
@@ -21,6 +22,15 @@ pytestmark = pytest.mark.real
 def on_client(network):
     with network.at("client"):
         yield
+
+
+def ask(url):
+    return client.ask(url, key=CLIENT_KEY)
+
+
+def accepted(url):
+    """Accepted tokens of each connected back."""
+    return {back["name"]: back["n_accepted_tokens"] for back in client.backs(url, key=CLIENT_KEY)}
 
 
 def ask_until_accepted(url, name):

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import httpx
 
+CHAT = "/v1/chat/completions"
 PROMPT = "Tell me a story about a fox named Zorvi who gets lost, with a red umbrella."
 N_TOKENS = 80
 ENDLESS = 2000
@@ -38,6 +39,7 @@ class Reply:
     sources: set[str] = field(default_factory=set)
     n_accepted: int = 0
     n_drafted: int = 0
+    n_suffix_accepted: int = 0
     n_prompt: int = 0
     n_cached: int = 0
     n_generated: int = 0
@@ -60,6 +62,7 @@ class Reply:
             details = usage["completion_tokens_details"]
             self.n_accepted = details["accepted_prediction_tokens"]
             self.n_drafted = self.n_accepted + details["rejected_prediction_tokens"]
+            self.n_suffix_accepted = details.get("suffix_accepted_tokens", 0)
             self.n_prompt = usage["prompt_tokens"]
             self.n_cached = usage["prompt_tokens_details"]["cached_tokens"]
             self.n_generated = usage["completion_tokens"]
@@ -92,27 +95,54 @@ class Stream:
                 yield json.loads(line.removeprefix("data: "))
 
 
+def connect(url: str, key: str | None = None) -> httpx.Client:
+    """A client of the lead at `url` that is patient, and not sent to any proxy."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False)
+
+
+def get(url: str, path: str, *, key: str | None = None) -> Any:
+    """The JSON at a path of the lead, which has to be there."""
+    with connect(url, key) as client:
+        response = client.get(path)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def post(url: str, body: dict[str, Any], *, key: str | None = None) -> httpx.Response:
+    """The response to a chat request."""
+    with connect(url, key) as client:
+        return client.post(CHAT, json=body)
+
+
 @contextmanager
-def stream(url: str, **fields: Any) -> Iterator[Stream]:
+def stream(url: str, *, key: str | None = None, **fields: Any) -> Iterator[Stream]:
     """A streamed answer; leaving the context hangs up."""
     extra = {"stream": True, "stream_options": {"include_usage": True}, "return_speculation": True}
     with (
-        httpx.Client(trust_env=False, timeout=TIMEOUT_S) as client,
-        client.stream("POST", f"{url}/v1/chat/completions", json=chat(**fields) | extra) as response,
+        connect(url, key) as client,
+        client.stream("POST", CHAT, json=chat(**fields) | extra) as response,
     ):
         assert response.status_code == 200, response.read()
         yield Stream(response)
 
 
-def ask(url: str, **fields: Any) -> Reply:
+def ask(url: str, *, key: str | None = None, **fields: Any) -> Reply:
     """A whole answer."""
-    response = post(url, chat(**fields))
-    assert response.status_code == 200, response.text
+    response = post(url, chat(**fields), key=key)
+    reply = Reply(text=text_of(response), done=True)
     body = response.json()
-    (choice,) = body["choices"]
-    reply = Reply(text=choice["message"]["content"], finish_reason=choice["finish_reason"], done=True)
+    reply.finish_reason = body["choices"][0]["finish_reason"]
     reply.take_usage(body["usage"])
     return reply
+
+
+def text_of(response: httpx.Response) -> str:
+    """What a whole answer with one choice says."""
+    assert response.status_code == 200, response.text
+    (choice,) = response.json()["choices"]
+    text: str = choice["message"]["content"]
+    return text
 
 
 def repeat_until(enough: Callable[[Reply], object], answer: Callable[[], Reply]) -> Reply:
@@ -126,16 +156,18 @@ def repeat_until(enough: Callable[[Reply], object], answer: Callable[[], Reply])
     raise AssertionError(f"{MOST_ANSWERS} answers were not enough, the last one is {reply}")
 
 
-def ask_until_accepted(url: str, **fields: Any) -> Reply:
+def ask_until_accepted(url: str, *, key: str | None = None, **fields: Any) -> Reply:
     """The first whole answer with an accepted draft token."""
-    return repeat_until(lambda reply: reply.n_accepted > 0, lambda: ask(url, **fields))
+    return repeat_until(lambda reply: reply.n_accepted > 0, lambda: ask(url, key=key, **fields))
 
 
-def post(url: str, body: dict[str, Any]) -> httpx.Response:
-    return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=TIMEOUT_S, trust_env=False)
-
-
-def backs(url: str) -> list[dict[str, Any]]:
+def backs(url: str, *, key: str | None = None) -> list[dict[str, Any]]:
     """The lead's list of connected backs."""
-    listed: list[dict[str, Any]] = httpx.get(f"{url}/v1/speculation", trust_env=False).json()["backs"]
+    listed: list[dict[str, Any]] = get(url, "/v1/speculation", key=key)["backs"]
     return listed
+
+
+def planner(url: str) -> dict[str, Any]:
+    """What the lead says of its speculation."""
+    report: dict[str, Any] = get(url, "/v1/speculation")["planner"]
+    return report

@@ -1,12 +1,10 @@
 """Real leads and backs as processes: starting, stopping, killing and freezing them."""
 
 import os
-import random
 import select
 import signal
-import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from bench.processes import Program, start_back
@@ -78,22 +76,3 @@ def kill(program: Program) -> None:
     """Send SIGKILL and wait until it has ended."""
     program.signal(signal.SIGKILL)
     program.process.wait()
-
-
-def free_port() -> int:
-    """A port that nothing listens on, below those that Linux gives to programs which ask for any port."""
-    while True:
-        port = random.randint(20_000, 32_000)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-
-
-def start_lead_at(port: int, *arguments: str) -> Program:
-    """A lead on this port that has loaded its model."""
-    lead = Program("lead", "--port", str(port), *arguments)
-    try:
-        lead.wait_for(r" ready: ")
-    except BaseException:
-        lead.stop()
-        raise
-    return lead

@@ -9,24 +9,22 @@ import sys
 import httpx
 import pytest
 
-from bench.processes import Program
-from tests.real.client import TIMEOUT_S, ask, chat, post, stream
+from bench.processes import start_lead
+from tests.real.client import TIMEOUT_S, ask, get, stream
 from tests.real.processes import LEAD, back_of, engine_of, tokenizer_of
 
 pytestmark = pytest.mark.real
 
 LIMIT = 128
 FEW_FILES = ["sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh", sys.executable, "-m"]
-SENT = [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+IDLE = [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"]
 """What an idle connection has sent before it says no more."""
 
 
 @contextlib.contextmanager
 def limited(target):
-    lead = Program("lead", "--port", "0", "--model", str(target), *LEAD, command=[*FEW_FILES, "lead"])
+    lead, url = start_lead("--model", str(target), *LEAD, command=[*FEW_FILES, "lead"])
     with lead:
-        url = lead.wait_for(r"listening on (http://\S+),").group(1)
-        lead.wait_for(r" ready: ")
         yield lead, url
 
 
@@ -38,7 +36,7 @@ def few_files(target):
 
 
 @contextlib.contextmanager
-def crowd(url, sent=SENT):
+def crowd(url, sent=IDLE):
     """While this context lasts, there are more hostile connections than the lead may have files open."""
     address = (httpx.URL(url).host, httpx.URL(url).port)
     with contextlib.ExitStack() as stack:
@@ -63,14 +61,11 @@ UNREADABLE = [
 """Handshakes that the WebSocket library cannot read."""
 
 
-def health(url):
-    return httpx.get(f"{url}/health", trust_env=False, timeout=TIMEOUT_S).status_code
-
-
-def test_idle_connections_do_not_keep_other_clients_out(few_files):
+@pytest.mark.parametrize("sent", [IDLE, UNREADABLE], ids=["idle connections", "unreadable handshakes"])
+def test_a_crowd_keeps_nobody_out(few_files, sent):
     _, url = few_files
-    with crowd(url):
-        assert health(url) == 200
+    with crowd(url, sent):
+        assert get(url, "/health")
         assert ask(url).done
 
 
@@ -82,8 +77,8 @@ def test_an_engine_and_a_tokenizer_that_die_in_a_crowd_are_started_again(few_fil
         os.kill(tokenizer_of(lead), signal.SIGKILL)
         with crowd(url):
             lead.wait_for(r" ready: ", since=since)
-            assert health(url) == 200
-            assert post(url, chat(max_tokens=5)).status_code == 200
+            assert get(url, "/health")
+            assert ask(url, max_tokens=5).done
 
 
 def test_a_back_stays_in_a_crowd(few_files):
@@ -93,22 +88,10 @@ def test_a_back_stays_in_a_crowd(few_files):
         assert "back helper left" not in lead.log
 
 
-def test_a_crowd_does_not_hold_up_the_end(target):
-    with limited(target) as (lead, url), crowd(url):
-        lead.signal(signal.SIGTERM)
-        assert lead.process.wait(TIMEOUT_S) == 0
-
-
-def test_handshakes_that_cannot_be_read_keep_nobody_out(few_files):
-    _, url = few_files
-    with crowd(url, UNREADABLE):
-        assert ask(url).done
-
-
-def test_handshakes_that_cannot_be_read_do_not_disturb_the_end_of_a_stream(target):
+def test_a_crowd_disturbs_neither_the_end_of_a_stream_nor_that_of_the_lead(target):
     with limited(target) as (lead, url), stream(url) as answer:
         answer.until(lambda reply: reply.text)
-        with crowd(url, UNREADABLE):
+        with crowd(url, [*IDLE, *UNREADABLE]):
             lead.signal(signal.SIGTERM)
             assert answer.rest().done
             assert lead.process.wait(TIMEOUT_S) == 0

@@ -1,10 +1,9 @@
 """Draft models of other kinds change no text: another vocabulary, in a back or in the engine; EAGLE-3."""
 
 import gguf
-import httpx
 import pytest
 
-from tests.real.client import ask, ask_until_accepted
+from tests.real.client import ask, ask_until_accepted, get, planner
 from tests.real.processes import back_of
 from tests.shuffled_model import write_shuffled
 from tests.tiny_eagle import write_tiny_eagle
@@ -43,5 +42,5 @@ def test_an_eagle_drafter_changes_no_text(served, own_lead, target, tmp_path):
     lead.wait_for("drafting with an EAGLE-3 drafter, .* memory: .* for weights")
     for sampling in SAMPLINGS:
         assert ask(url, **sampling).text == ask(served[1], **sampling).text
-    planner = httpx.get(f"{url}/v1/speculation", trust_env=False).json()["planner"]
-    assert planner["sources"]["draft_model"]["n_scored"] > 0
+    assert planner(url)["sources"]["draft_model"]["n_scored"] > 0
+    assert get(url, "/props")["draft_model"]

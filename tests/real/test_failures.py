@@ -5,15 +5,14 @@ import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import pytest
 
-from bench.processes import Program, start_back
+from bench.processes import Program, free_port, start_back, start_lead
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_draft
+from shared.models.builtin import builtin_draft, builtin_target
 from shared.protocol import PROTOCOL_VERSION, Hello
-from tests.real.client import ENDLESS, TIMEOUT_S, ask_until_accepted, stream
-from tests.real.processes import BACK, LEAD, back_of, engine_of, free_port, start_lead_at
+from tests.real.client import ENDLESS, TIMEOUT_S, ask_until_accepted, connect, stream
+from tests.real.processes import BACK, LEAD, back_of, engine_of
 
 pytestmark = pytest.mark.real
 
@@ -32,32 +31,11 @@ def test_a_back_may_be_started_before_the_lead_and_comes_back_to_one_that_was_st
     with Program("back", "--lead", url, *BACK) as back:
         back.wait_for("no lead at ")
         for _ in range(2):
-            with start_lead_at(port, "--model", str(target), *LEAD) as lead:
+            lead, _ = start_lead("--model", str(target), "--port", str(port), *LEAD)
+            with lead:
                 lead.wait_for(r"back .* joined")
                 ask_until_accepted(url)
         assert back.process.poll() is None
-
-
-def listens(url):
-    try:
-        httpx.get(f"{url}/health", trust_env=False)
-    except httpx.TransportError:
-        return False
-    return True
-
-
-def test_a_second_sigterm_does_not_wait_for_answers(own_lead):
-    lead, url = own_lead("--drain-seconds", "3600")
-    with stream(url, max_tokens=ENDLESS) as answer:
-        answer.until(lambda reply: reply.text)
-        lead.signal(signal.SIGTERM)
-        while listens(url):
-            pass
-        lead.signal(signal.SIGTERM)
-        reply = answer.rest()
-    assert reply.error["message"] == "the server is shutting down"
-    assert lead.process.wait(TIMEOUT_S) == 0
-    assert "Traceback" not in lead.log
 
 
 def test_connected_backs_do_not_hold_up_sigterm(own_lead):
@@ -71,11 +49,7 @@ def test_connected_backs_do_not_hold_up_sigterm(own_lead):
         n_sequences=1,
     )
     body = {"messages": [hello.model_dump()]}
-    with (
-        start_back(url, *BACK),
-        httpx.Client(base_url=url, trust_env=False, timeout=TIMEOUT_S) as client,
-        ThreadPoolExecutor() as threads,
-    ):
+    with start_back(url, *BACK), connect(url) as client, ThreadPoolExecutor() as threads:
         (welcome,) = client.post("/v1/speculation", json=body).json()["messages"]
         waiting = threads.submit(client.post, "/v1/speculation?wait=60", json={"back": welcome["back"]})
         lead.signal(signal.SIGTERM)
@@ -108,20 +82,18 @@ def test_a_port_in_use_is_reported_in_one_sentence(served, target):
     )
 
 
-@pytest.mark.parametrize("name", ["lead", "back"])
-def test_a_missing_model_is_reported_in_one_sentence(name, tmp_path):
-    path = tmp_path / "nowhere.gguf"
-    extra = ["--port", "0"] if name == "lead" else []
-    status, log = exit_of(Program(name, "--model", str(path), *extra))
-    assert (status, "Traceback" in log) == (1, False)
-    assert f"{path} is not there: check the path" in log
-
-
-@pytest.mark.parametrize("name", ["lead", "back"])
-def test_a_file_that_is_not_a_model_is_reported_in_one_sentence(name, tmp_path):
-    path = tmp_path / "story.gguf"
-    path.write_text("Once upon a time")
-    extra = ["--port", "0"] if name == "lead" else []
-    status, log = exit_of(Program(name, "--model", str(path), *extra))
-    assert (status, "Traceback" in log) == (1, False)
-    assert f"{path} cannot be loaded" in log
+def test_a_model_that_cannot_be_used_is_reported_in_one_sentence(tmp_path):
+    story, half = tmp_path / "story.gguf", tmp_path / "half.gguf"
+    story.write_text("Once upon a time")
+    half.write_bytes(builtin_target().read_bytes()[: builtin_target().stat().st_size // 2])
+    missing = tmp_path / "nowhere.gguf"
+    expected = {
+        Program("lead", "--port", "0", "--model", str(missing)): f"{missing} is not there: check the path",
+        Program("back", "--model", str(missing)): f"{missing} is not there: check the path",
+        Program("lead", "--port", "0", "--model", str(half)): f"{half} cannot be loaded",
+        Program("lead", "generate", "--model", str(story)): f"{story} cannot be loaded",
+        Program("back", "--model", str(story)): f"{story} cannot be loaded",
+    }
+    for program, sentence in expected.items():
+        status, log = exit_of(program)
+        assert (status, "Traceback" in log, sentence in log) == (1, False, True), log

@@ -10,14 +10,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
 
 from bench.processes import Program, free_port, start_lead
 from bench.routers import haproxy, smg_python, start_haproxy, start_smg
 from shared.models.builtin import builtin_target
 from shared.models.grow import Shape, grow
-from tests.real.client import TIMEOUT_S, Stream, chat
+from tests.real.client import chat, connect, post, stream, text_of
 from tests.real.processes import LEAD, kill
 
 pytestmark = [pytest.mark.real, pytest.mark.routers]
@@ -44,7 +43,7 @@ class Fleet:
 def fleet(target: Path, folder: Path, *arguments: str):
     """Two leads, and before them all routers that are installed."""
     keys = folder / "api"
-    keys.write_text(f"# clients\n{ALICE}\n{BOB}\n")
+    keys.write_text_of(f"# clients\n{ALICE}\n{BOB}\n")
     python, binary = smg_python(), haproxy()
     if not (python or binary):
         pytest.skip("neither SMG (`make router`) nor haproxy")
@@ -53,7 +52,7 @@ def fleet(target: Path, folder: Path, *arguments: str):
 
         def run(started):
             program, url = started
-            stack.enter_context(program)
+            stack.enter_context_of(program)
             return program, url
 
         leads, urls = zip(*(run(start_lead(*common)) for _ in range(2)), strict=True)
@@ -89,27 +88,12 @@ def own(small, tmp_path):
 
 
 def client(url, key=ALICE):
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False)
+    return connect(url, key)
 
 
-def ask(url, path="/v1/chat/completions", key=ALICE, **fields):
+def ask(url, key=ALICE, **fields):
     """The response to a chat request."""
-    with client(url, key) as http:
-        return http.post(path, json=chat(model="fleet", **fields))
-
-
-def text(response):
-    assert response.status_code == 200, response.text
-    return response.json()["choices"][0]["message"]["content"]
-
-
-@contextmanager
-def stream(url, **fields):
-    body = chat(model="fleet", stream=True, stream_options={"include_usage": True}, **fields)
-    with client(url) as http, http.stream("POST", "/v1/chat/completions", json=body) as response:
-        assert response.status_code == 200, response.read()
-        yield Stream(response)
+    return post(url, chat(model="fleet", **fields), key=key)
 
 
 # What clients get
@@ -118,18 +102,18 @@ def stream(url, **fields):
 @pytest.mark.parametrize("way", WAYS)
 def test_a_stream_arrives_whole_with_our_own_fields(shared, way):
     direct = ask(shared.urls[0], max_tokens=40)
-    with stream(shared.through(way), max_tokens=40, return_speculation=True, prediction=None) as answer:
+    with stream(shared.through(way), key=ALICE, model="fleet", max_tokens=40, prediction=None) as answer:
         pieces = []
         reply = answer.until(lambda reply: pieces.append(reply.text) or reply.done)
     reply = reply.rest()
-    assert (reply.text, reply.done, reply.n_generated) == (text(direct), True, 40)
+    assert (reply.text, reply.done, reply.n_generated) == (text_of(direct), True, 40)
     assert len(set(pieces)) > 20
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_only_llama_duo_and_llama_server_know_reaches_the_lead(shared, way):
     url = shared.through(way)
-    assert text(ask(url, grammar='root ::= "yes, " "always"', ignore_eos=False)) == "yes, always"
+    assert text_of(ask(url, grammar='root ::= "yes, " "always"', ignore_eos=False)) == "yes, always"
     answer = ask(url, return_speculation=True, private=True, max_tokens=3).json()
     assert len(answer["speculation"]["tokens"]) == 3
     assert answer["timings"]["predicted_n"] == 3
@@ -208,7 +192,7 @@ def cached_in_later_turns(url, subject, n_turns=3):
     for turn in range(n_turns):
         response = ask(url, messages=messages, max_tokens=8)
         messages += [
-            {"role": "assistant", "content": text(response)},
+            {"role": "assistant", "content": text_of(response)},
             {"role": "user", "content": f"And then? ({turn})"},
         ]
         usage = response.json()["usage"]
@@ -257,7 +241,8 @@ def test_nothing_is_lost_when_a_lead_is_told_to_stop(own):
         streams = []
         for way, url in own.ways.items():
             for number in range(4):
-                answer = stack.enter_context(stream(url, prompt=f"{way}, {number}", max_tokens=300))
+                fields = {"model": "fleet", "prompt": f"{way}, {number}", "max_tokens": 300}
+                answer = stack.enter_context_of(stream(url, key=ALICE, **fields))
                 streams.append(answer.until(lambda reply: reply.text))
         own.leads[0].signal(signal.SIGTERM)
         own.leads[0].wait_for("stopping: ")

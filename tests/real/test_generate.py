@@ -124,24 +124,6 @@ def test_without_a_prompt_a_model_begins_with_its_first_token(generate, model):
     assert "prompt  1 token in" in generate("--model", model, "-n", "3").stderr
 
 
-def test_a_long_prompt_is_refused(generate):
-    ended = generate("--model", "small.bin", "-i", "the " * 100)
-    assert ended.returncode == 1
-    assert re.fullmatch(
-        r"lead generate: the request \(\d+ tokens\) exceeds the available context size \(64 tokens\)\n",
-        ended.stderr,
-    )
-
-
-def test_a_model_that_llama_cpp_does_not_load_is_said_in_a_sentence(generate, sources):
-    (sources / "broken.gguf").write_bytes(b"GGUF" + bytes(1000))
-    ended = generate("--model", "broken.gguf", "-i", PROMPT)
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert "lead generate: " in ended.stderr
-    assert "broken.gguf cannot be loaded" in ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
 @pytest.fixture
 def running(sources):
     """One that generates without end, until the test ends it."""

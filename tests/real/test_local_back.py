@@ -5,10 +5,9 @@ import signal
 
 import pytest
 
-from bench.processes import start_lead
-from shared.models.builtin import builtin_draft
+from bench.processes import free_port, start_lead
 from tests.real.client import TIMEOUT_S, ask, ask_until_accepted, backs, stream
-from tests.real.processes import LEAD, engine_of, free_port, kill, local_back_of, start_lead_at, wait_for_end
+from tests.real.processes import LEAD, engine_of, kill, local_back_of, wait_for_end
 
 pytestmark = pytest.mark.real
 
@@ -37,14 +36,10 @@ def lead_with_back(own_lead):
 
 
 def test_its_drafts_are_accepted_and_change_no_text(served, shared_lead):
-    _, url = shared_lead
-    assert ask_until_accepted(url).text == ask(served[1]).text
-    assert [back["name"] for back in backs(url)] == ["local"]
-
-
-def test_it_logs_to_the_log_of_the_lead(shared_lead):
     lead, url = shared_lead
     lead.wait_for(rf"back INFO: drafting for ws{url.removeprefix('http')}/v1/speculation as local")
+    assert ask_until_accepted(url).text == ask(served[1]).text
+    assert [back["name"] for back in backs(url)] == ["local"]
 
 
 def test_after_sigkill_it_is_started_again(shared_lead):
@@ -74,21 +69,13 @@ def test_sigterm_lets_an_answer_finish_with_its_drafts_and_exits_with_0(lead_wit
     assert "Traceback" not in lead.log
 
 
-def test_a_back_that_cannot_draft_for_this_lead_is_not_started_again(own_lead, tmp_path):
-    path = tmp_path / "half.gguf"
-    path.write_bytes(builtin_draft().read_bytes()[:-1000])
-    lead, url = own_lead("--back", str(path))
-    lead.wait_for("the local back will not be restarted")
-    assert "half.gguf cannot be loaded" in lead.log
-    assert ask(url).text
-
-
 def test_on_all_addresses_it_connects_over_loopback_and_ends_with_a_killed_lead_as_the_engine_does(target):
     port = free_port()
     arguments = ("--model", str(target), "--host", "0.0.0.0", "--insecure", "--back", "builtin", *LEAD)
     cores = sorted(os.sched_getaffinity(0))
     one, other = cores[0], cores[-1]
-    with start_lead_at(port, *arguments, "--cpus", str(one), "--back-cpus", str(other)) as lead:
+    lead, _ = start_lead(*arguments, "--port", str(port), "--cpus", str(one), "--back-cpus", str(other))
+    with lead:
         lead.wait_for(rf"drafting for ws://127\.0\.0\.1:{port}/")
         assert os.sched_getaffinity(lead.process.pid) == {one}
         assert os.sched_getaffinity(local_back_of(lead)) == {other}

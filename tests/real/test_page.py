@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from bench.processes import start_back, start_lead
+from bench.processes import free_port, start_back, start_lead
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
-from tests.real.processes import BACK, LEAD, back_of, free_port, kill, start_lead_at
+from tests.real.processes import BACK, LEAD, back_of, kill
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -187,9 +187,9 @@ def test_backs_come_and_go(visit, lead):
 
 
 def test_a_lead_that_was_away_is_asked_again(visit, target):
-    port = free_port()
-    arguments = (port, "--model", str(target), *LEAD)
-    with start_lead_at(*arguments) as first, visit(key="", url=f"http://127.0.0.1:{port}") as page:
+    arguments = ("--port", str(free_port()), "--model", str(target), *LEAD)
+    first, url = start_lead(*arguments)
+    with first, visit(key="", url=url) as page:
         with asking_for(page, max_tokens=8):
             ask(page, "Who are you?")
             expect(figures(page, 0)).to_be_visible()
@@ -197,7 +197,8 @@ def test_a_lead_that_was_away_is_asked_again(visit, target):
             expect(page.locator("#state")).to_have_text("the lead is away, trying again")
             ask(page, "Are you there?")
             expect(answers(page).nth(1)).to_contain_text("the lead is away")
-        with start_lead_at(*arguments, "--alias", "another"), asking_for(page, max_tokens=8) as sent:
+        second, _ = start_lead(*arguments, "--alias", "another")
+        with second, asking_for(page, max_tokens=8) as sent:
             expect(page.locator("#state")).to_have_text("ready")
             expect(page.locator("#model")).to_have_text("another")
             page.get_by_role("button", name="Ask again").click()

@@ -21,7 +21,7 @@ from fleet.settings import FleetSettings
 from lead.settings.limits import RequestLimits
 from shared.models.builtin import builtin_target
 from shared.models.grow import Shape, grow
-from tests.real.client import TIMEOUT_S, Stream, chat
+from tests.real.client import TIMEOUT_S, chat, connect, get, post, stream, text_of
 
 pytestmark = [
     pytest.mark.real,
@@ -81,13 +81,9 @@ def app_of(settings, **changes):
     return app(FleetSettings(**settings | changes))
 
 
-def client(url):
-    return httpx.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False)
-
-
 def ask(url, **fields):
-    with client(url) as http:
-        return http.post("/v1/chat/completions", json=chat(model="fleet", **fields))
+    """The response to a chat request."""
+    return post(url, chat(model="fleet", **fields))
 
 
 def children(program):
@@ -139,8 +135,7 @@ def until(condition, seconds=240.0):
 
 
 def n_running(url):
-    with client(url) as http:
-        return http.get("/loads").json()["loads"][0]["num_running_reqs"]
+    return get(url, "/loads")["loads"][0]["num_running_reqs"]
 
 
 def engine_of(lead):
@@ -160,24 +155,17 @@ def placed():
     return serve.get_deployment_handle("BackPool", "default").placed.remote().result()
 
 
-def text(response):
-    assert response.status_code == 200, response.text
-    return response.json()["choices"][0]["message"]["content"]
-
-
 def test_the_text_is_that_of_a_direct_request_streamed_or_not(fleet):
-    direct = text(ask(next(iter(lead_children())), max_tokens=20))
-    body = chat(model="fleet", max_tokens=20, stream=True, stream_options={"include_usage": True})
-    with client(fleet) as http, http.stream("POST", "/v1/chat/completions", json=body) as response:
-        reply = Stream(response).rest()
-    assert text(ask(fleet, max_tokens=20)) == reply.text == direct
+    direct = text_of(ask(next(iter(lead_children())), max_tokens=20))
+    with stream(fleet, model="fleet", max_tokens=20) as answer:
+        reply = answer.rest()
+    assert text_of(ask(fleet, max_tokens=20)) == reply.text == direct
     assert (reply.done, reply.n_generated) == (True, 20)
 
 
 def test_a_client_that_leaves_frees_its_slot(fleet):
-    body = chat(model="fleet", max_tokens=2000, stream=True)
-    with client(fleet) as http, http.stream("POST", "/v1/chat/completions", json=body) as response:
-        Stream(response).until(lambda reply: reply.text)
+    with stream(fleet, model="fleet", max_tokens=2000) as answer:
+        answer.until(lambda reply: reply.text)
     until(lambda: not any(n_running(url) for url in lead_children()))
 
 
@@ -185,34 +173,37 @@ def test_conversations_stay_where_their_prefix_is(fleet):
     for subject in ("A baker.", "Ships, for once!", "Of cabbages.", "A fox."):
         messages = [{"role": "user", "content": f"{subject} {LONG}"}]
         first = ask(fleet, messages=messages, max_tokens=4)
-        messages += [{"role": "assistant", "content": text(first)}, {"role": "user", "content": "And then?"}]
+        messages += [
+            {"role": "assistant", "content": text_of(first)},
+            {"role": "user", "content": "And then?"},
+        ]
         usage = ask(fleet, messages=messages, max_tokens=4).json()["usage"]
         assert usage["prompt_tokens_details"]["cached_tokens"] > 0.9 * first.json()["usage"]["prompt_tokens"]
 
 
 def test_a_body_that_no_lead_would_take_is_refused_before_it_is_parsed(fleet):
     """What FleetSettings allows, of something that takes much more memory than its text: 64 MiB took 2 GB."""
-    with client(fleet) as http:
+    with connect(fleet) as http:
         body = b'{"prompt":[' + b"[]," * (22 << 20) + b"[]]}"
         status, error = error_of(http.post("/v1/completions", content=body, headers=JSON))
         assert (status, error["type"]) == (413, "invalid_request_error")
         body = b'{"prompt":[' + b"[]," * (RequestLimits().max_body_bytes // 3 - 8) + b"[]]}"
         status, error = error_of(http.post("/v1/completions", content=body, headers=JSON))
         assert (status, "objects and arrays" in error["message"]) == (400, True)
-    assert text(ask(fleet, max_tokens=2))
+    assert text_of(ask(fleet, max_tokens=2))
 
 
 @pytest.mark.parametrize(
     "body", [b"[" * 200_000, b'{"messages":' * 100_000, b'{"prompt": "' + b"\\ud800" * 600]
 )
 def test_a_body_that_cannot_be_parsed_is_the_leads_to_refuse(fleet, body):
-    with client(fleet) as http:
+    with connect(fleet) as http:
         status, error = error_of(http.post("/v1/chat/completions", content=body, headers=JSON))
     assert (status, error["type"]) == (400, "invalid_request_error")
 
 
 def test_a_page_that_points_its_own_name_here_is_refused(fleet):
-    with client(fleet) as http:
+    with connect(fleet) as http:
         refused = http.get("/v1/models", headers={"Host": "page.example"})
         assert http.get("/v1/models").status_code == 200
     assert error_of(refused)[0] == 403
@@ -232,10 +223,8 @@ def test_a_client_that_asks_for_no_compression_gets_none(fleet):
     connection.close()
 
 
-@pytest.mark.parametrize("path", ["/health", "/v1/health"])
-def test_a_fleet_with_a_lead_is_healthy(fleet, path):
-    with client(fleet) as http:
-        assert http.get(path).json() == {"status": "ok"}
+def test_a_fleet_with_a_lead_is_healthy(fleet):
+    assert get(fleet, "/health") == get(fleet, "/v1/health") == {"status": "ok"}
 
 
 def test_a_fleet_whose_leads_load_says_so_at_once(fleet, settings, tmp_path):
@@ -247,7 +236,7 @@ def test_a_fleet_whose_leads_load_says_so_at_once(fleet, settings, tmp_path):
     target = serve.RunTarget(loading, name="loading", route_prefix="/loading")
     serve.run_many([target], wait_for_applications_running=False)
     try:
-        with client(fleet) as http:
+        with connect(fleet) as http:
             until(lambda: http.get("/loading/health").status_code != 404)
             status, error = error_of(http.get("/loading/health"))
     finally:
@@ -291,7 +280,7 @@ def test_a_killed_lead_costs_its_running_streams_and_nothing_else(fleet):
         until(lambda: outcomes["answered"] >= n_before + 12)
         until(lambda: len(lead_children()) == 2)
     assert outcomes.total() - outcomes["answered"] <= 4, outcomes
-    assert text(ask(fleet, max_tokens=4))
+    assert text_of(ask(fleet, max_tokens=4))
 
 
 def test_a_rolling_update_under_load_loses_nothing(fleet, settings):

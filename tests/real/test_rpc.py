@@ -4,10 +4,10 @@ import signal
 
 import pytest
 
-from bench.processes import Program, ProgramError, start_lead
+from bench.processes import Program, ProgramError, free_port, start_lead
 from shared.llama import rpc_backend
 from tests.real.client import ENDLESS, ask, stream
-from tests.real.processes import LEAD, free_port, kill
+from tests.real.processes import LEAD, kill
 
 pytestmark = [
     pytest.mark.real,
@@ -38,8 +38,9 @@ class Workers:
             worker.stop()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def workers():
+    """Running ones; a test that ends one starts it again."""
     two = Workers()
     two.start(0)
     two.start(1)
@@ -47,9 +48,17 @@ def workers():
     two.stop()
 
 
-def split_lead(target, workers, *arguments):
+def start_split(target, workers, *arguments):
     at = ("--rpc", ",".join(workers.addresses))
     return start_lead("--model", str(target), *ARGUMENTS, *at, *arguments)
+
+
+@pytest.fixture(scope="module")
+def split(target, workers):
+    """(lead, url) of a lead whose target is on the workers."""
+    lead, url = start_split(target, workers, "--log-level", "debug")
+    with lead:
+        yield lead, url
 
 
 @pytest.fixture(scope="module")
@@ -58,18 +67,17 @@ def whole(served):
     return ask(url, max_tokens=N_TOKENS).text
 
 
-def test_a_target_over_two_workers_writes_the_same_text(target, workers, whole):
-    lead, url = split_lead(target, workers, "--log-level", "debug")
-    with lead:
-        assert ask(url, max_tokens=N_TOKENS).text == whole
-        for n, address in enumerate(workers.addresses):
-            assert f"RPC{n} ({address})" in lead.log
-            assert f"assigned to device RPC{n}," in lead.log
+def test_a_target_over_two_workers_writes_the_same_text(split, workers, whole):
+    lead, url = split
+    assert ask(url, max_tokens=N_TOKENS).text == whole
+    for n, address in enumerate(workers.addresses):
+        assert f"RPC{n} ({address})" in lead.log
+        assert f"assigned to device RPC{n}," in lead.log
 
 
-def test_an_answer_goes_on_when_a_killed_worker_is_back(target, workers, whole):
-    lead, url = split_lead(target, workers)
-    with lead, stream(url, max_tokens=N_TOKENS) as answer:
+def test_an_answer_goes_on_when_a_killed_worker_is_back(split, workers, whole):
+    lead, url = split
+    with stream(url, max_tokens=N_TOKENS) as answer:
         answer.until(lambda reply: reply.text)
         kill(workers[1])
         lead.wait_for("cannot be reached.*; waiting for it")
@@ -78,19 +86,20 @@ def test_an_answer_goes_on_when_a_killed_worker_is_back(target, workers, whole):
         assert (reply.text, reply.done, reply.error) == (whole, True, None)
 
 
-def test_an_answer_goes_on_when_a_stopped_worker_goes_on(target, workers, whole):
-    lead, url = split_lead(target, workers)
-    with lead, stream(url, max_tokens=N_TOKENS) as answer:
+def test_an_answer_goes_on_when_a_stopped_worker_goes_on(split, workers, whole):
+    lead, url = split
+    since = lead.n_lines()
+    with stream(url, max_tokens=N_TOKENS) as answer:
         answer.until(lambda reply: reply.text)
         workers[0].signal(signal.SIGSTOP)
-        lead.wait_for("shown no sign of life")
-        lead.wait_for("does not answer.*; waiting for it")
+        lead.wait_for("shown no sign of life", since=since)
+        lead.wait_for("does not answer.*; waiting for it", since=since)
         workers[0].signal(signal.SIGCONT)
         assert answer.rest().text == whole
 
 
 def test_an_answer_whose_worker_never_returns_ends_with_an_error_and_the_lead_goes_on(target, workers, whole):
-    lead, url = split_lead(target, workers, "--rpc-timeout", "1")
+    lead, url = start_split(target, workers, "--rpc-timeout", "1")
     with lead:
         with stream(url, max_tokens=ENDLESS) as answer:
             answer.until(lambda reply: reply.text)

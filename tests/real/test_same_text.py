@@ -10,84 +10,74 @@ from tests.real.processes import back_of, frozen_engine, kill
 
 pytestmark = pytest.mark.real
 
-SAMPLINGS = {"greedy": {"temperature": 0}, "sampled": {"temperature": 0.8, "seed": 7}}
-GREEDY = pytest.mark.parametrize("plain", ["greedy"], indirect=True)
-SAMPLED = pytest.mark.parametrize("plain", ["sampled"], indirect=True)
+GREEDY, SAMPLED = {"temperature": 0}, {"temperature": 0.8, "seed": 7}
 """What becomes of backs has nothing to do with sampling: one of both is enough there."""
 
 
-@pytest.fixture(scope="module", params=SAMPLINGS)
-def plain(request, served):
-    """(sampling parameters, what the lead says with them when it is alone)."""
-    _, url = served
+@pytest.fixture(scope="module")
+def greedy_text(served):
+    """What the lead says when it is alone."""
+    return alone(served[1], GREEDY)
+
+
+@pytest.fixture(scope="module")
+def sampled_text(served):
+    """What the lead says when it is alone."""
+    return alone(served[1], SAMPLED)
+
+
+def alone(url, sampling):
     assert backs(url) == []
-    sampling = SAMPLINGS[request.param]
     reply = ask(url, **sampling)
     assert reply.n_drafted == 0
-    return sampling, reply.text
+    return reply.text
 
 
 def accepted_from(name):
     return lambda reply: name in reply.sources
 
 
-def test_a_back_is_accepted_and_changes_nothing(served, plain):
+def test_a_back_with_a_short_context_drafts_from_a_window_and_changes_nothing(served, greedy_text):
     lead, url = served
-    sampling, text = plain
-    with back_of(lead, url, "helper"):
-        reply = ask_until_accepted(url, **sampling)
-    assert reply.text == text
+    with back_of(lead, url, "short", "--ctx-size", "256", "--parallel", "4") as back:
+        assert ask_until_accepted(url, **GREEDY).text == greedy_text
+        assert back.process.poll() is None
 
 
-@GREEDY
-def test_a_back_stopped_in_mid_answer_changes_nothing(served, plain):
+def test_a_back_stopped_in_mid_answer_changes_nothing(served, greedy_text):
     lead, url = served
-    sampling, text = plain
 
     def answer():
-        with back_of(lead, url, "sleeper") as back, stream(url, **sampling) as answer:
+        with back_of(lead, url, "sleeper") as back, stream(url, **GREEDY) as answer:
             answer.until(accepted_from("sleeper"))
             with frozen_engine(lead):
                 back.signal(signal.SIGSTOP)
             return answer.rest()
 
-    assert repeat_until(accepted_from("sleeper"), answer).text == text
+    assert repeat_until(accepted_from("sleeper"), answer).text == greedy_text
 
 
-@SAMPLED
-def test_a_back_that_was_stopped_drafts_again_when_it_goes_on(served, plain):
+def test_a_back_that_was_stopped_drafts_again_when_it_goes_on(served, sampled_text):
     lead, url = served
-    sampling, text = plain
     with back_of(lead, url, "sleeper") as back:
         back.signal(signal.SIGSTOP)
-        assert ask(url, **sampling).n_accepted == 0
+        assert ask(url, **SAMPLED).n_accepted == 0
         back.signal(signal.SIGCONT)
-        reply = ask_until_accepted(url, **sampling)
-    assert reply.text == text
+        assert ask_until_accepted(url, **SAMPLED).text == sampled_text
 
 
-@SAMPLED
-def test_a_back_killed_and_another_joining_in_mid_answer_change_nothing(served, plain):
+def test_a_back_killed_and_another_joining_in_mid_answer_change_nothing(served, sampled_text):
     lead, url = served
-    sampling, text = plain
 
     def answer():
         with ExitStack() as stack:
             first = stack.enter_context(back_of(lead, url, "first"))
-            answer = stack.enter_context(stream(url, **sampling)).until(accepted_from("first"))
+            answer = stack.enter_context(stream(url, **SAMPLED)).until(accepted_from("first"))
             with frozen_engine(lead):
+                since = lead.n_lines()
                 kill(first)
+                lead.wait_for("back first .*left", since=since)
                 stack.enter_context(back_of(lead, url, "second"))
             return answer.rest()
 
-    assert repeat_until(lambda reply: {"first", "second"} <= reply.sources, answer).text == text
-
-
-@GREEDY
-def test_a_back_with_a_short_context_drafts_from_a_window(served, plain):
-    lead, url = served
-    sampling, text = plain
-    with back_of(lead, url, "short", "--ctx-size", "256", "--parallel", "4") as back:
-        reply = ask_until_accepted(url, **sampling)
-        assert back.process.poll() is None
-    assert reply.text == text
+    assert repeat_until(lambda reply: {"first", "second"} <= reply.sources, answer).text == sampled_text

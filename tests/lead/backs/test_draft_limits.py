@@ -41,14 +41,14 @@ def test_too_many_invalid_drafts_are_an_error(harness):
         harness.backs.take_draft(back, wrong)
 
 
-def test_the_welcome_has_the_longest_draft_and_longer_ones_are_invalid():
-    harness = RegistryHarness(max_draft=2)
+def test_the_welcome_has_the_limits_and_longer_drafts_are_invalid():
+    harness = RegistryHarness(max_draft=2, max_drafts_per_second=7)
     sequence = harness.sequence()
     back, welcome = harness.backs.join(hello(), "websocket")
     harness.backs.updates(back)
     for tokens in ([8, 9], [8, 9, 7]):
         harness.backs.take_draft(back, Draft(sequence=sequence.id, base=3, tokens=tokens))
-    assert welcome.max_draft == 2
+    assert (welcome.max_draft, welcome.max_drafts_per_second) == (2, 7)
     assert [draft.tokens for draft in harness.posted] == [[8, 9]]
     assert back.stats.n_invalid_drafts == 1
 
@@ -105,11 +105,6 @@ def test_bursts_with_pauses_are_tolerated():
     for _ in range(20):
         send_for(harness, back, seconds=1, per_second=80)
         harness.now += 60
-
-
-def test_the_welcome_has_the_rate_limit():
-    _, welcome = RegistryHarness(max_drafts_per_second=7).backs.join(hello(), "websocket")
-    assert welcome.max_drafts_per_second == 7
 
 
 def test_messages_above_the_rate_in_bytes_are_dropped():

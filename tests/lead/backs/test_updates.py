@@ -47,12 +47,6 @@ def test_an_ended_sequence_is_closed_once(harness):
     assert harness.backs.updates(back) == []
 
 
-def test_a_sequence_that_ended_before_it_was_opened_is_not_sent(harness):
-    back, sequence = harness.join(), harness.sequence()
-    harness.sequences.discard(sequence)
-    assert harness.backs.updates(back) == []
-
-
 def test_a_back_gets_at_most_as_many_sequences_as_it_asked_for(harness):
     sequences = [harness.sequence() for _ in range(3)]
     back = harness.join(n_sequences=2)
@@ -94,12 +88,6 @@ def test_tune_is_sent_before_sequences_are_opened(harness):
     harness.sequence()
     harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
     assert [message.type for message in harness.backs.updates(harness.join())] == ["tune", "open"]
-
-
-async def test_tune_wakes_requests_that_wait_for_updates(harness):
-    change = harness.join().changed.next_change()
-    harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
-    assert change.is_set()
 
 
 async def test_new_sequences_and_their_tokens_wake_a_back(harness):
@@ -170,3 +158,15 @@ def test_a_back_is_told_what_its_drafts_are_worth_once_that_is_known(harness):
         harness.commit(sequence, [7, 8, 9], n_right={back.name: (3, 0)})
         told += [message for message in harness.backs.updates(back) if isinstance(message, Tune)]
     assert [tune.value for tune in told] == [None, 0.74]
+
+
+def test_a_sequence_that_ended_before_it_was_opened_is_not_sent(harness):
+    back, sequence = harness.join(), harness.sequence()
+    harness.sequences.discard(sequence)
+    assert harness.backs.updates(back) == []
+
+
+async def test_tune_wakes_requests_that_wait_for_updates(harness):
+    change = harness.join().changed.next_change()
+    harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
+    assert change.is_set()

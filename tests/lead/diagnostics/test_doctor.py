@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
+from bench.processes import free_port
 from lead.diagnostics.doctor import _own_key, check_address, check_threads, diagnose
 from lead.settings.lead_settings import LeadSettings
 from shared.diagnostics.findings import Severity
 from shared.errors import ConfigError
 from tests.certificates import make_certificate
-from tests.real.processes import free_port
 
 TWO = frozenset({0, 1})
 

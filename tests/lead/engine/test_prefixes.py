@@ -69,3 +69,10 @@ def test_nobody_waits_for_a_prefix_that_is_stored():
     assert cached.prefixes.is_prefix_being_decoded(waiting)
     cached.store(TEXT)
     assert not cached.prefixes.is_prefix_being_decoded(waiting)
+
+
+@pytest.mark.parametrize(("n_stored", "n"), [(42, 10), (43, 43)])
+def test_a_stored_text_is_loaded_if_that_saves_more_than_its_price(n_stored, n):
+    cached = Cached(TEXT[:10])
+    cached.store(TEXT[:n_stored])
+    assert cached.prefixes.best(cached.slot, sequence([*TEXT, 99]), 1000).n == n

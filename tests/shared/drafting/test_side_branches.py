@@ -160,16 +160,6 @@ def test_a_branch_becomes_the_draft_when_its_first_token_is_committed():
     assert state(harness).main.tokens[: len(tokens) - 1] == tokens[1:]
 
 
-def test_several_tokens_of_a_branch_may_be_committed_at_once():
-    harness = branching(n_ahead=8)
-    place, tokens = branches(harness)[0]
-    n_steps = len(harness.model.steps)
-    harness.extend(2, [*state(harness).main.tokens[:place], *tokens[:2]])
-    assert harness.drafter.draft("s").tokens == tokens[2:]
-    harness.step()
-    assert harness.model.steps[n_steps:] == [[1]]
-
-
 def test_the_wrong_tokens_of_a_branch_that_became_the_main_path_are_removed():
     harness = branching(n_ahead=8)
     place, tokens = branches(harness)[0]
@@ -182,18 +172,6 @@ def test_the_wrong_tokens_of_a_branch_that_became_the_main_path_are_removed():
     assert harness.model.steps[n_steps:] == [[1]]
     harness.drain()
     assert state(harness).main.tokens == chosen(text, WARM, 8)
-
-
-def test_all_branches_are_dropped_if_none_begins_with_the_committed_token():
-    harness = branching()
-    place, tokens = branches(harness)[0]
-    main = state(harness).main
-    other = next(
-        token for token in range(N_VOCAB) if token not in {tokens[0], main.tokens[place], *END_TOKENS}
-    )
-    harness.extend(2, [*main.tokens[:place], other])
-    assert branches(harness) == []
-    assert harness.drafter.draft("s") is None
 
 
 def test_a_branch_that_begins_elsewhere_does_not_become_the_draft():

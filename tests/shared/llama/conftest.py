@@ -2,14 +2,8 @@ import pytest
 
 from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
-
-
-@pytest.fixture(scope="session")
-def vocabulary():
-    return Vocabulary.load(builtin_target())
 
 
 @pytest.fixture(scope="session")

@@ -64,20 +64,26 @@ def plain(value):
     return value if isinstance(value, int | float | str | tuple | None) else str(value)
 
 
-@pytest.mark.parametrize(("typed", "setting", "value"), OPTIONS)
-def test_lead_understands_the_option(typed, setting, value):
-    assert plain(value_of(LeadSettings.from_command_line(typed.split()), setting)) == value
+def misread(settings, options):
+    """The options that are read otherwise than expected."""
+    return [
+        (typed, found)
+        for typed, setting, value in options
+        if (found := plain(value_of(settings.from_command_line(typed.split()), setting))) != value
+    ]
 
 
-@pytest.mark.parametrize(("typed", "setting", "value"), BACKS_OPTIONS)
-def test_back_understands_the_option(typed, setting, value):
-    assert plain(value_of(BackSettings.from_command_line(typed.split()), setting)) == value
+def test_lead_and_back_understand_every_option():
+    assert misread(LeadSettings, OPTIONS) == misread(BackSettings, BACKS_OPTIONS) == []
 
 
-@pytest.mark.parametrize(("variable", "text", "setting", "value"), VARIABLES)
-def test_lead_understands_the_variable(monkeypatch, variable, text, setting, value):
-    monkeypatch.setenv(variable, text)
-    assert plain(value_of(LeadSettings.from_command_line([]), setting)) == value
+def test_lead_understands_every_variable(monkeypatch):
+    wrong = []
+    for variable, text, setting, value in VARIABLES:
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, text)
+            wrong += [(variable, each) for each in misread(LeadSettings, [("", setting, value)])]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("option", ["-cb", "--jinja", "--warmup", "--no-warmup", "--no-perf"])
