@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from lead.engine.commands import PostDraft
-from lead.engine.events import Committed, DraftsDropped, Failed, Finished, Started, Tuned
-from lead.engine.speculation.policy import SYNC_PATIENCE_S
+from lead.engine.events import Committed, Failed, Finished, Started
 from lead.engine.step_plan import StepPlan
 from shared.cache_edits import Restore, Store
 from shared.errors import KvCacheFullError, PendingAnswerError, RequestError
@@ -154,23 +153,6 @@ def post(harness, tokens, base=3, sequence="s", source="a", *, parents=None):
     harness.speculation.post_draft(draft)
 
 
-def test_a_draft_is_decoded_after_the_last_committed_token():
-    harness = drafting()
-    post(harness, TEXT[3:6])
-    harness.step()
-    assert harness.spans == [Span(0, 2, TEXT[2:6], 4)]
-
-
-def test_a_right_draft_is_accepted_with_a_bonus_token():
-    harness = drafting()
-    post(harness, TEXT[3:6])
-    assert harness.step() == [
-        Committed(
-            sequence="s", start=3, tokens=TEXT[3:7], n_accepted=3, sources=["a"] * 3, n_right={"a": (3, 0)}
-        )
-    ]
-
-
 def test_a_wrong_draft_is_cut_off_where_it_is_wrong():
     harness = drafting()
     wrong = (TEXT[4] + 1) % N_VOCAB
@@ -211,18 +193,6 @@ def test_no_draft_token_is_decoded_that_could_not_be_committed():
     assert events[-1] == Finished(sequence="s", reason="length")
 
 
-def test_nothing_follows_an_end_token_within_a_draft():
-    text, _ = plain_run(submit(tokens=[0, 1]), 100)
-    harness = EngineHarness(depth=9, n_batch=100)
-    harness.submit(tokens=text[:-3])
-    harness.step()
-    post(harness, [*text[-2:], 5, 6], base=len(text) - 2)
-    committed, finished = harness.step()
-    assert committed.tokens == text[-2:]
-    assert committed.rejected == [5, 6]
-    assert finished.reason == "stop"
-
-
 def test_drafts_share_what_the_batch_has_left():
     harness = EngineHarness(depth=9, n_batch=6)
     harness.submit("s", LONG)
@@ -254,41 +224,11 @@ def test_a_draft_may_arrive_before_its_sequence_has_a_slot():
     assert text_of(harness.step()) == TEXT[3:7]
 
 
-def test_stale_drafts_are_counted_in_the_next_step():
-    harness = drafting()
-    post(harness, [1], base=50)
-    post(harness, [1], base=50, source="b")
-    assert of(DraftsDropped, harness.step()) == [
-        DraftsDropped(source="a", n_stale=1),
-        DraftsDropped(source="b", n_stale=1),
-    ]
-    assert of(DraftsDropped, harness.step()) == []
-
-
 def test_a_model_that_cannot_trim_verifies_no_drafts():
     harness = drafting(traits=MemoryTraits(n_rollback=0))
     post(harness, TEXT[3:6])
     harness.step()
     assert harness.spans == [Span(0, 2, TEXT[2:3], 1)]
-
-
-def test_after_a_mismatch_the_branch_that_begins_with_the_recovered_token_is_verified():
-    harness = drafting()
-    wrong = (TEXT[3] + 1) % N_VOCAB
-    post(harness, [wrong, 8, *TEXT[3:6]], parents=[-1, 0, -1, 2, 3])
-    (step,) = harness.step()
-    assert (step.tokens, step.rejected) == (TEXT[3:4], [wrong, 8])
-    (step,) = harness.step()
-    assert (step.tokens, step.n_accepted) == (TEXT[4:7], 2)
-
-
-def test_each_token_of_a_step_has_its_own_source():
-    harness = drafting()
-    post(harness, TEXT[3:4], source="a")
-    post(harness, TEXT[3:6], source="b")
-    (step,) = harness.step()
-    assert step.n_accepted == 3
-    assert step.sources[1:] == ["b", "b"]
 
 
 # Waiting for drafts, and what backs are told
@@ -311,13 +251,6 @@ def test_a_plan_that_waits_has_the_events_of_started_sequences():
     assert names(harness.engine.pop_events()) == ["t"]
 
 
-def test_a_wait_ends_with_patience():
-    harness = drafting(policy="sync", sources=["a"])
-    assert harness.waits
-    harness.now += 2 * SYNC_PATIENCE_S
-    assert not harness.waits
-
-
 def test_caches_are_cut_back_before_a_wait():
     harness = drafting(policy="sync", sources=["a"])
     post(harness, [(TEXT[3] + 1) % N_VOCAB, 8, 8, 8])
@@ -332,15 +265,6 @@ def test_caches_are_cut_back_before_a_wait():
 def test_nothing_is_waited_for_that_could_not_be_committed():
     harness = drafting(policy="sync", sources=["a"], max_tokens=2)
     assert not harness.waits
-
-
-def test_after_a_full_cache_no_drafts_are_waited_for():
-    harness = drafting(policy="sync", sources=["a"])
-    post(harness, TEXT[3:7])
-    harness.next()
-    harness.find_no_room()
-    harness.step()
-    assert [len(span.tokens) for span in harness.spans] == [1]
 
 
 def test_after_a_full_cache_the_next_step_does_not_wait():
@@ -361,24 +285,6 @@ def test_steps_with_prompts_are_not_predicted():
     assert harness.next().n_expected is None
 
 
-def test_backs_are_told_to_stop_when_speculation_is_turned_off():
-    harness = drafting()
-    harness.speculation.set_policy("off", 0)
-    post(harness, TEXT[3:6])
-    events = harness.step()
-    assert text_of(events) == TEXT[3:4]
-    assert of(Tuned, events) == [Tuned(n_ahead=0, min_confidence=0.0)]
-    assert of(Tuned, harness.step()) == []
-
-
-def test_a_new_policy_is_followed_in_the_next_step():
-    harness = drafting(policy="off")
-    harness.speculation.set_policy("fixed", 2)
-    post(harness, TEXT[3:9])
-    harness.step()
-    assert [len(span.tokens) for span in harness.spans] == [3]
-
-
 def test_what_was_done_is_reported():
     harness = drafting()
     post(harness, [TEXT[3], (TEXT[4] + 1) % N_VOCAB])
@@ -392,14 +298,6 @@ def test_what_was_done_is_reported():
 
 
 # Many sequences
-
-
-def test_sequences_run_together():
-    harness = EngineHarness()
-    harness.submit("s", LONG)
-    harness.submit("t", LONG)
-    harness.step()
-    assert [span.slot for span in harness.spans] == [0, 1]
 
 
 def test_those_that_find_no_slot_start_in_the_order_they_came():
@@ -435,15 +333,6 @@ def test_a_prompt_is_not_begun_before_there_is_room_in_a_batch():
     harness.submit("t", [5] * 6)
     harness.step()
     assert [(span.slot, len(span.tokens)) for span in harness.spans] == [(0, 4)]
-
-
-def test_a_prompt_that_does_not_fit_beside_the_others_waits():
-    harness = EngineHarness(n_ctx=100)
-    harness.submit("s", LONG, max_tokens=20)
-    harness.submit("t", [4] * 97, max_tokens=2)
-    assert names(harness.step()) == ["s"]
-    assert names(harness.step()) == []
-    assert names(harness.drain(), Finished) == ["s", "t"]
 
 
 def test_when_cells_run_out_the_youngest_steps_back_and_goes_on_later():
@@ -483,13 +372,6 @@ def test_a_prompt_that_continues_an_earlier_text_finds_it_cached():
     assert harness.complete("t", TEXT[:15], max_tokens=1) == 11
 
 
-def test_the_last_token_of_a_prompt_is_decoded_even_if_it_is_cached():
-    harness = EngineHarness()
-    harness.complete("s", LONG, max_tokens=10)
-    assert harness.complete("t", TEXT[:8], max_tokens=1) == 7
-    assert harness.target.steps[-1] == [1]
-
-
 def test_rejected_drafts_are_not_taken_for_cached_text():
     harness = EngineHarness()
     harness.submit("s", LONG, max_tokens=4)
@@ -498,14 +380,6 @@ def test_rejected_drafts_are_not_taken_for_cached_text():
     post(harness, [wrong, 6])
     harness.drain()
     assert harness.complete("t", [*TEXT[:3], wrong, 6, 7], max_tokens=1) == 3
-
-
-def test_a_text_goes_where_most_of_it_is_cached():
-    harness = EngineHarness()
-    harness.submit("s", [1] * 10, max_tokens=1)
-    harness.submit("t", [4] * 10, max_tokens=1)
-    harness.drain()
-    assert harness.complete("u", [4] * 12, max_tokens=1) == 10
 
 
 def test_a_common_beginning_alone_overwrites_no_other_text():
@@ -843,13 +717,6 @@ def test_after_a_full_cache_a_scheduler_whose_sequences_are_cancelled_goes_on():
 
 
 # Integrity
-
-
-def test_a_cache_with_another_text_is_noticed():
-    harness = drafting()
-    harness.engine._slots._slots[0].cache.tokens[0] += 1
-    with pytest.raises(AssertionError, match="another text"):
-        harness.engine.check_integrity()
 
 
 def test_a_sequence_in_two_places_is_noticed():
