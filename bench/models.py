@@ -20,7 +20,8 @@ from lead.planning.timing import measure_steps
 from shared.cpus import parse_cpus
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft, builtin_target, grown_target
-from shared.models.grow import VERSION, Quantization, Shape, grow
+from shared.models.gguf_file import Quantization
+from shared.models.grow import VERSION, Shape, grow
 from shared.settings.model_options import ModelOptions
 
 TARGET_SHAPES = {
