@@ -50,8 +50,8 @@ class _ObjectCall:
 
 
 @dataclass(frozen=True, slots=True)
-class _Arguments:
-    """The arguments of a call whose name came before."""
+class _NamedCall:
+    """A call whose name came before; its arguments are read."""
 
     call: ToolCallParser
     value: ValueScanner = field(default_factory=ValueScanner)
@@ -81,7 +81,7 @@ class OutputParser:
         self.n_calls = 0
         """The number of tool calls so far."""
         self._after_reasoning = _Mode.GENERIC if self._format is GENERIC else _Mode.CONTENT
-        self._mode: _Mode | _ObjectCall | _Arguments | _Code | ResponseStream = self._after_reasoning
+        self._mode: _Mode | _ObjectCall | _NamedCall | _Code | ResponseStream = self._after_reasoning
         if config.reasoning and config.in_reasoning:
             self._mode = _Mode.REASONING
         self._skips_space = self._mode is _Mode.REASONING and not config.continues_reasoning
@@ -101,7 +101,7 @@ class OutputParser:
         match self._mode:
             case _Code(pieces) if pieces:
                 deltas += self._finish_code("".join(pieces))
-            case _ObjectCall(call) | _Arguments(call):
+            case _ObjectCall(call) | _NamedCall(call):
                 deltas += self._counted(call.finish())
             case _ if not self._is_separator(self._text):
                 deltas += self._content(self._text)
@@ -138,7 +138,7 @@ class OutputParser:
                 return self._read_generic()
             case _ObjectCall(call, stream):
                 return self._read_object(call, stream)
-            case _Arguments(call, value):
+            case _NamedCall(call, value):
                 return self._read_arguments(call, value)
             case _Code(pieces):
                 return self._read_code(pieces)
@@ -221,7 +221,7 @@ class OutputParser:
         self._text = self._text[brace:]
         self._held.release()
         call = self._new_call()
-        self._mode = _Arguments(call)
+        self._mode = _NamedCall(call)
         groups = match.groupdict()
         return self._counted(call.begin(groups["name"], groups.get("id")))
 

@@ -15,7 +15,7 @@ from bench.processes import free_port
 from shared.errors import ProtocolError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
-from shared.protocol import PROTOCOL_VERSION, Hello, Refused, Tune, VocabularyId, Welcome
+from shared.protocol import PROTOCOL_VERSION, Hello, Refused, Tune, VocabularyId
 from tests.certificates import make_certificate
 from tests.lead.fakes import ScriptedLead
 from tests.lead.serving import serving
@@ -40,11 +40,6 @@ async def lead_that_says(message):
     async with serve(probe, "127.0.0.1", 0) as server:
         port = next(iter(server.sockets)).getsockname()[1]
         yield f"ws://127.0.0.1:{port}/v1/speculation"
-
-
-async def test_a_welcome_gives_a_round_trip():
-    async with lead_that_says(Welcome(back="id", name="b")) as url:
-        assert await measure_round_trip(url, HELLO, None) > 0
 
 
 @pytest.mark.parametrize(

@@ -82,11 +82,6 @@ async def test_a_draft_reaches_the_lead():
         assert await received.get() == draft
 
 
-async def test_after_a_lost_connection_it_connects_again():
-    async with linked(saying(WELCOME, OPEN, then=hang_up), saying(WELCOME, OPEN)) as (_, listener, _):
-        assert [await listener.received.get() for _ in range(3)] == [OPEN, "disconnected", OPEN]
-
-
 async def test_a_lead_that_answers_no_pings_is_dialled_again():
     deaf = []
 

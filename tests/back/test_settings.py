@@ -11,10 +11,6 @@ def settings(*arguments):
     return BackSettings.from_command_line(list(arguments))
 
 
-def test_no_options_are_required():
-    assert settings().websocket_url == "ws://127.0.0.1:5555/v1/speculation"
-
-
 @pytest.mark.parametrize(
     ("lead", "url"),
     [
@@ -64,10 +60,6 @@ def test_on_another_machine_it_uses_all_cores(monkeypatch):
 def test_all_chosen_cores_are_used_on_the_leads_machine_too(monkeypatch):
     monkeypatch.setattr(cpus, "n_physical", lambda: 3)
     assert settings("--cpus", "0-2").n_threads == 3
-
-
-def test_a_number_of_threads_is_used_unchanged():
-    assert settings("--threads", "5").n_threads == 5
 
 
 @pytest.mark.parametrize(

@@ -52,11 +52,6 @@ def download(lead, key=None):
 
 
 @pytest.mark.usefixtures("cache")
-def test_the_vocabulary_is_that_of_the_lead(served):
-    assert download(Lead(*served)).identify().fingerprint == fingerprint()
-
-
-@pytest.mark.usefixtures("cache")
 def test_it_is_downloaded_once(served):
     lead = Lead(*served)
     download(lead)

@@ -113,12 +113,6 @@ def draft_of(*tokens, sequence="s"):
     return Draft(sequence=sequence, base=1, tokens=tokens)
 
 
-def test_a_busy_worker_does_not_wait_for_news(drafts):
-    worker = worker_of(ScriptedDrafter([DRAFT]), drafts)
-    worker.step()
-    assert drafts.get_nowait() == DRAFT
-
-
 def test_all_news_is_taken_in_before_a_step_and_in_order(drafts):
     drafter = ScriptedDrafter([DRAFT])
     worker = worker_of(drafter, drafts, opened="")

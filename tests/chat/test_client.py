@@ -14,7 +14,6 @@ from tests.chat.fakes import (
     answers,
     end_events,
     event,
-    is_away,
     refuses,
     streams,
     text_event,
@@ -229,14 +228,6 @@ def test_closing_the_iterator_closes_the_connection():
         assert stream.closed
 
 
-<<<<<<< HEAD
-def test_listing_backs_of_an_unreachable_server_fails():
-    with FakeLead(is_away).client() as client, pytest.raises(UnreachableError):
-        client.backs()
-
-
-=======
->>>>>>> main
 @pytest.mark.parametrize("url", ["http://localhost:5555", "http://127.0.0.1:5555", "http://[::1]:5555"])
 def test_a_proxy_is_not_used_for_this_machine(url, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "http://proxy:3128")

@@ -62,13 +62,3 @@ def test_the_last_line_of_an_answer_is_ended_before_a_note():
     screen.token("Once", None)
     screen.note("Stopped.")
     assert out.getvalue() == "Once\n"
-<<<<<<< HEAD
-
-
-def test_a_line_that_has_ended_is_not_ended_twice():
-    screen, out, _ = screens()
-    screen.token("Once\n", None)
-    screen.end_answer()
-    assert out.getvalue() == "Once\n"
-=======
->>>>>>> main

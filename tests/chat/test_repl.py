@@ -6,17 +6,12 @@ import json
 import httpx
 import pytest
 
+from chat.attribution import ANSI_COLOURS
 from chat.commands import COMMANDS
-<<<<<<< HEAD
-from chat.streaming import N_RETRIES
-=======
-from chat.conversation import ChatConversation, SavedConversations
-from chat.render import Screen
-from chat.repl import Repl
->>>>>>> main
 from tests.chat.fakes import (
     Session,
     Stream,
+    Terminal,
     answers,
     end_events,
     event,
@@ -39,19 +34,10 @@ def test_an_answer_is_streamed_and_summarized():
     )  # fmt: skip
 
 
-<<<<<<< HEAD
 def test_accepted_tokens_are_in_colour():
     session = Session(streams(text_event("Hello", (" there", "back-1")), *end_events()), terminal=Terminal)
     session.type("Hi")
     assert f"Hello{ANSI_COLOURS['green']} there\x1b[0m\n" in session.screen.getvalue()
-=======
-def test_the_greeting_names_the_server_and_the_first_commands():
-    session = Session()
-    session.type()
-    assert session.screen.getvalue() == (
-        "Talking to http://lead:5555. :help lists the commands, Ctrl-D leaves.\n> ^D\n"
-    )
->>>>>>> main
 
 
 def test_the_conversation_is_kept():
@@ -277,7 +263,6 @@ def test_the_greeting_names_the_model():
     assert session.screen.getvalue().startswith("Talking to spec-demo at http://lead:5555. ")
 
 
-<<<<<<< HEAD
 def test_an_unreachable_server_is_reported_at_the_start():
     session = Session(places={"/v1/models": is_away})
     session.type()
@@ -286,15 +271,6 @@ def test_an_unreachable_server_is_reported_at_the_start():
         " Start lead there, or name another address with --lead.\n"
         "Talking to http://lead:5555. :help lists the commands, Ctrl-D leaves.\n"
         "> ^D\n"
-=======
-def test_a_missing_key_is_reported_at_the_start():
-    session = Session(places={"/v1/models": refuses(401, "no key")})
-    session.type()
-    assert session.screen.getvalue().startswith(
-        "http://lead:5555 answered 401: no key"
-        " (give its key with CHAT_API_KEY, --api-key or --api-key-file)\n"
-        "Talking to http://lead:5555. "
->>>>>>> main
     )
 
 

@@ -100,7 +100,9 @@ def test_each_attempt_leaves_the_screen_before_the_next():
     session = TerminalSession(is_away, is_away, answers("Hello."), columns=150)
     screen = session.type("Hi")
     assert "so far" not in screen
-    assert screen.endswith("trying again in 2 s, Ctrl-C gives up.\n\nHello.\n\n1 token · 10.0 tokens/s\n\n> ^D\n")
+    assert screen.endswith(
+        "trying again in 2 s, Ctrl-C gives up.\n\nHello.\n\n1 token · 10.0 tokens/s\n\n> ^D\n"
+    )
 
 
 def test_ctrl_c_keeps_the_partial_answer():

@@ -52,9 +52,8 @@ def test_every_variable_is_a_setting(path, name):
 
 
 @pytest.mark.parametrize(("path", "name"), SERVICES)
-@pytest.mark.parametrize("variables", [{}, SET])
-def test_the_programs_start_with_what_the_files_set(path, name, variables, monkeypatch):
-    settings_of(path, name, monkeypatch, **variables)
+def test_the_programs_start_with_what_the_files_set(path, name, monkeypatch):
+    settings_of(path, name, monkeypatch)
 
 
 @pytest.mark.parametrize(("path", "name"), SERVICES)
@@ -65,10 +64,10 @@ def test_what_a_person_sets_reaches_the_program(path, name, monkeypatch):
         assert (",".join(value) if isinstance(value, tuple) else str(value)) == SET[variable]
 
 
-@pytest.mark.parametrize(("path", "name"), SERVICES)
-def test_keys_come_from_secrets(path, name):
+@pytest.mark.parametrize(("path", "name"), SERVICES + TLS)
+def test_keys_and_certificates_come_from_secrets(path, name):
     secrets = set(service(path, name)["secrets"])
-    files = {v for k, v in service(path, name)["environment"].items() if k.endswith("KEY_FILE")}
+    files = {v for k, v in service(path, name)["environment"].items() if k.endswith("_FILE")}
     assert files == {f"/run/secrets/{secret}" for secret in secrets}
     assert secrets <= set(load(path)["secrets"])
 
@@ -127,15 +126,6 @@ def test_on_one_host_the_back_waits_for_the_model():
     assert "HEALTHCHECK" in dockerfile
     assert "COPY docker/health.py /opt/health.py" in dockerfile
     assert "!docker/health.py" in (ROOT / ".dockerignore").read_text().splitlines()
-
-
-@pytest.mark.parametrize(("path", "name"), TLS)
-def test_what_https_needs_comes_from_secrets(path, name):
-    files = [
-        value for variable, value in service(path, name)["environment"].items() if variable.endswith("_FILE")
-    ]
-    assert files == [f"/run/secrets/{secret}" for secret in service(path, name)["secrets"]]
-    assert set(service(path, name)["secrets"]) == set(load(path)["secrets"])
 
 
 def test_with_https_the_back_of_one_host_dials_that():

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from bench.processes import start_lead
-from bench.tiny_models import TinyModel, write_tiny_model
+from bench.tiny_models import with_heads as with_mtp_heads
+from bench.tiny_models import write_tiny_model
 from shared.models.builtin import builtin_draft, builtin_target
 from tests.real.client import chat, get, planner, post
 from tests.real.processes import LEAD, back_of, engine_of
@@ -39,9 +40,9 @@ def say(url, prompt, **fields):
     return choice["message"]["content"], [token["logprob"] for token in choice["logprobs"]["content"]]
 
 
-def say_all_at_once(url, **fields):
-    with ThreadPoolExecutor(len(PROMPTS)) as pool:
-        return list(pool.map(lambda prompt: say(url, prompt, **fields), PROMPTS))
+def say_all_at_once(url, prompts=PROMPTS, **fields):
+    with ThreadPoolExecutor(len(prompts)) as pool:
+        return list(pool.map(lambda prompt: say(url, prompt, **fields), prompts))
 
 
 def say_all_while_the_engine_dies(lead, url, **fields):
@@ -69,29 +70,26 @@ def test_not_on_the_death_of_the_engine(exact):
     assert say_all_while_the_engine_dies(lead, url) == alone
 
 
-HEADS = {"nextn_predict_layers": 1, "rope.dimension_sections": [0, 0, 0, 0]}
-
-
 def with_a_draft_model(_folder):
     return builtin_target(), "--draft-model", str(builtin_draft())
 
 
 def with_heads(folder):
-    model = TinyModel("glm4moe", n_layers=5, settings=HEADS)
-    return write_tiny_model(model, folder / "heads.gguf"), "--mtp", "on"
+    return write_tiny_model(with_mtp_heads("glm4moe"), folder / "heads.gguf"), "--mtp", "on"
 
 
 @pytest.mark.parametrize(("drafting", "source"), [(with_a_draft_model, "draft_model"), (with_heads, "mtp")])
 def test_nor_on_drafts_of_the_engine_nor_on_shifts_of_the_context(tmp_path, monkeypatch, drafting, source):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model, *arguments = drafting(tmp_path)
-    arguments += ["--exact", "--policy", "fixed", "--depth", "3", "--context-shift", "-c", "704"]
-    lead, url = start_lead("--model", str(model), *LEAD, *arguments)
-    long = {"max_tokens": 280}  # of 256 that a slot holds
+    arguments += ["--exact", "--policy", "fixed", "--depth", "3", "--context-shift"]
+    slots = ("--parallel", "2", "-c", "352")
+    lead, url = start_lead("--model", str(model), *LEAD, *arguments, *slots)
+    long = {"max_tokens": 200}  # with the prompt more than the 192 that a sequence has room for
+    prompts = PROMPTS[:2]
     with lead:
-        alone = [
-            say(url, prompt, cache_prompt=False, **{"speculative.n_max": 0}, **long) for prompt in PROMPTS
-        ]
-        assert say_all_at_once(url, **long) == alone
+        plain = {"cache_prompt": False, "speculative.n_max": 0}
+        alone = [say(url, prompt, **plain, **long) for prompt in prompts]
+        assert say_all_at_once(url, prompts, **long) == alone
         assert planner(url)[source]["n_tokens"] > 0
-        assert say_all_while_the_engine_dies(lead, url, **long) == alone
+        assert say_all_while_the_engine_dies(lead, url, prompts=prompts, **long) == alone

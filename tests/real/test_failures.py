@@ -87,13 +87,13 @@ def test_a_model_that_cannot_be_used_is_reported_in_one_sentence(tmp_path):
     story.write_text("Once upon a time")
     half.write_bytes(builtin_target().read_bytes()[: builtin_target().stat().st_size // 2])
     missing = tmp_path / "nowhere.gguf"
-    commands = {
-        (("lead", "--port", "0", "--model"), missing): f"{missing} is not there: check the path",
-        (("back", "--model"), missing): f"{missing} is not there: check the path",
-        (("lead", "--port", "0", "--model"), half): f"{half} cannot be loaded",
-        (("lead", "generate", "--model"), story): f"{story} cannot be loaded",
-        (("back", "--model"), story): f"{story} cannot be loaded",
+    expected = {
+        Program("lead", "--port", "0", "--model", str(missing)): f"{missing} is not there: check the path",
+        Program("back", "--model", str(missing)): f"{missing} is not there: check the path",
+        Program("lead", "--port", "0", "--model", str(half)): f"{half} cannot be loaded",
+        Program("lead", "generate", "--model", str(story)): f"{story} cannot be loaded",
+        Program("back", "--model", str(story)): f"{story} cannot be loaded",
     }
-    for (command, path), sentence in commands.items():
-        status, log = exit_of(Program(*command, str(path)))
+    for program, sentence in expected.items():
+        status, log = exit_of(program)
         assert (status, "Traceback" in log, sentence in log) == (1, False, True), log

@@ -26,11 +26,6 @@ def test_anything_else_is_refused_with_a_sentence(text):
         cpus.parse_cpus(text)
 
 
-def test_cores_that_are_not_there_are_named():
-    with pytest.raises(ConfigError, match="60000"):
-        cpus.pin(frozenset({60_000}))
-
-
 def test_pinning_keeps_the_process_on_those_cores():
     before = os.sched_getaffinity(0)
     try:

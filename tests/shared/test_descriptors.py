@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.descriptors import SpareDescriptors, limit, n_open
+from shared.descriptors import SpareDescriptors, n_open
 
 N_FREE = 32
 
@@ -52,10 +52,6 @@ def test_the_limit_is_raised_to_what_the_system_permits():
 
 def test_a_limit_that_cannot_be_raised_stays():
     assert raised_in_a_process(200, 200) == (200, 200, 200)
-
-
-def test_the_limit_says_how_many_this_process_may_have():
-    assert limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def test_open_ones_are_counted():

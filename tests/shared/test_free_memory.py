@@ -53,11 +53,6 @@ def test_cached_files_give_way(groups):
     assert groups.free("0::/\n") == 3500
 
 
-def test_a_service_has_a_group_below_the_root(groups):
-    groups.limit("system.slice/lead.service", 4000)
-    assert groups.free("0::/system.slice/lead.service\n") == 4000
-
-
 def test_the_narrowest_group_counts(groups):
     groups.limit("a", 3000)
     groups.limit("a/b", 4000)

@@ -114,10 +114,6 @@ def test_distrust_is_found_behind_what_libraries_make_of_it():
     assert distrust_behind(OSError("away")) is None
 
 
-def test_a_certificate_with_its_key_can_be_served(files):
-    check_certificate(files[0], files[1])
-
-
 def test_one_without_its_key_cannot(files, authority, tmp_path):
     authority.issue_cert("x").private_key_pem.write_to_path(str(tmp_path / "key.pem"))
     with pytest.raises(ConfigError, match=r"cannot serve TLS with .*key values mismatch"):

@@ -179,11 +179,6 @@ def test_an_eagle_drafter_needs_a_target_that_gives_the_inputs_of_its_layers(
     assert len([each for each in found.problems if "inputs of the layers" in each]) == n_problems
 
 
-def test_a_missing_draft_model_is_a_problem():
-    (problem,) = report("--draft-model", "no.gguf").problems
-    assert problem.startswith("--draft-model: ")
-
-
 def test_a_missing_model_of_the_back_is_reported_as_the_backs():
     (problem,) = report("--back", "no.gguf").problems
     assert problem.startswith("--back: ")

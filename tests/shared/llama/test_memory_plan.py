@@ -10,14 +10,13 @@ from shared.errors import ModelLoadError
 from shared.llama.memory_plan import (
     choose_traits,
     describe_checkpoints,
-    describe_prompt_cache,
     n_prompt_checkpoints,
     plan_memory,
     size_prompt_cache,
 )
 from shared.llama.memory_probe import MemoryProbe
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
+from shared.prompt_cache import PromptCacheSize
 from shared.settings.model_options import ModelOptions
 
 OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2)
@@ -162,11 +161,6 @@ def test_no_checkpoints_are_needed_where_memory_can_be_trimmed():
     assert describe_checkpoints(PLAIN, OPTIONS) == ""
 
 
-def test_checkpoints_are_stated():
-    assert describe_checkpoints(WINDOWS, OPTIONS) == "up to 8 of each slot, 1.05 MB each, 16.8 MB in all"
-    assert describe_checkpoints(WINDOWS, OPTIONS.model_copy(update={"ctx_checkpoints": 0})).startswith("none")
-
-
 @pytest.mark.parametrize(
     ("cache_ram", "n_left", "n_bytes"),
     [(1, 1 << 40, 1 << 20), (-1, 4000, 1000), (8192, 4000, 1000), (0, 1 << 40, 0), (8192, -5000, 0)],
@@ -185,11 +179,3 @@ def test_texts_are_stored_unless_cells_outside_of_windows_may_be_needed(
 ):
     plan = plan_memory(tiny_model(architecture), OPTIONS.model_copy(update={"swa_full": swa_full}))
     assert (plan.prompt_cache.n_bytes > 0) == stores
-
-
-def test_the_prompt_cache_is_stated():
-    assert describe_prompt_cache(NO_PROMPT_CACHE) == "none"
-    of_tokens = describe_prompt_cache(PromptCacheSize(2_000_000, 1000))
-    assert of_tokens == "up to 2 MB of earlier texts in host memory, 2000 tokens"
-    of_states = describe_prompt_cache(PromptCacheSize(2_000_000, 1000, 50_000))
-    assert of_states.endswith("0.001 MB a token and 0.05 MB a text or checkpoint")

@@ -8,7 +8,7 @@ import pytest
 from bench.tiny_models import N_CTX, WINDOW
 from shared.errors import ModelLoadError
 from shared.llama import devices, library, unbound
-from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, graph_bytes, read_sizes
+from shared.llama.memory_probe import MemoryProbe, ModelOutline, graph_bytes, read_sizes
 from shared.llama.model import Model
 from shared.llama.native_parameters import context_parameters, model_parameters
 from shared.settings.model_options import ModelOptions
@@ -58,15 +58,6 @@ def test_a_file_that_is_no_model_cannot_be_measured(tmp_path):
         ModelOutline.load(tmp_path / "a.gguf", OPTIONS),
     ):
         pass
-
-
-def test_the_size_is_stated_part_by_part():
-    size = MemorySize(12_000_000, 3_000_000, 18_000_000, 9, 1_000_000)
-    assert size.total == 34_000_000
-    assert str(size) == (
-        "12 MB for keys and values, 3 MB for those of sliding windows, 18 MB for 9 recurrent states of "
-        "2 MB, 1 MB for intermediate results"
-    )
 
 
 # What is stated for computing is what a context takes when it computes

@@ -16,10 +16,6 @@ SPECIAL = SpecialTokens(
 )
 
 
-def test_text_and_special_tokens_alternate():
-    assert SPECIAL.split("<|start|>user<|end|>", control=True) == [START, "user", END]
-
-
 def test_control_tokens_are_text_where_they_are_not_wanted():
     assert SPECIAL.split("<|start|>a<table>", control=False) == ["<|start|>a", TABLE]
 
@@ -45,10 +41,6 @@ def test_a_break_beside_a_control_token_leaves_it(position):
 
 def test_a_break_does_not_concern_user_defined_tokens():
     assert SPECIAL.split("<table>", control=True, breaks=[3]) == [TABLE]
-
-
-def test_nothing_is_found_in_nothing():
-    assert SPECIAL.split("", control=True) == []
 
 
 def test_a_token_without_text_is_never_found():

@@ -15,7 +15,7 @@ from shared.errors import ModelLoadError
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.models.builtin import builtin_target
 from shared.models.file_kind import check_kind, parts_of, read_beginning, read_name
 from shared.settings.model_options import ModelOptions
 
@@ -68,10 +68,6 @@ def test_a_file_of_another_kind_is_refused(tmp_path, architecture, kind, message
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "pangu-embedded", "mamba", "gemma4", "unknown"])
 def test_a_text_model_is_not_refused(tmp_path, architecture):
     check_kind(write(tmp_path / "model.gguf", architecture, "model"))
-
-
-def test_the_shipped_models_are_not_refused():
-    check_kind(builtin_draft())
 
 
 def test_the_type_may_come_after_other_metadata(tmp_path):
@@ -185,8 +181,3 @@ def test_a_model_in_parts_has_the_same_vocabulary(split_model):
     vocabulary = Vocabulary.load(split_model)
     assert vocabulary.identify() == Vocabulary.load(builtin_target()).identify()
     assert vocabulary.info.path == split_model
-
-
-def test_another_part_is_refused_before_llama_cpp_sees_it(split_model):
-    with pytest.raises(ModelLoadError, match="name the first"):
-        load(split_model.with_name("toy-00002-of-00003.gguf"))

@@ -58,10 +58,6 @@ def test_equal_values_are_not_moved_even_if_all_but_a_few_are(monkeypatch):
     assert sum(n_moved) < 1000
 
 
-def test_more_than_there_are_is_all():
-    assert top_k(np.array([1.0, 3.0, 2.0]), 9).tolist() == [1, 2, 0]
-
-
 @pytest.mark.parametrize("n", [5, 5000])
 def test_infinities_are_the_largest_and_the_smallest(n):
     values = np.zeros(n, np.float32)

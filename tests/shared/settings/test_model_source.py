@@ -7,7 +7,7 @@ from back.program import main as back
 from back.settings import BackSettings
 from lead.cli import main as lead
 from lead.settings.lead_settings import LeadSettings
-from shared.errors import ConfigError, ModelLoadError
+from shared.errors import ModelLoadError
 from shared.models.hub import Hub, HubModel
 from tests.shared.models.conftest import checkpoint, conversion_cache, tokenizer  # noqa: F401 - fixtures
 
@@ -75,16 +75,6 @@ def test_without_a_repository_nothing_is_downloaded(fetched):
     assert fetched == []
 
 
-def test_an_existing_file_is_used(tmp_path):
-    (tmp_path / "a.gguf").touch()
-    assert settings("-m", str(tmp_path / "a.gguf")).located().source.model == tmp_path / "a.gguf"
-
-
-def test_a_missing_file_is_an_error(tmp_path):
-    with pytest.raises(ModelLoadError, match="is not there"):
-        settings("-m", str(tmp_path / "a.gguf")).located()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -112,15 +102,6 @@ def test_a_program_ends_with_a_sentence_before_anything_starts(program, monkeypa
     assert ended.value.code == 1
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert "is part 2 of 3: name the first" in caplog.text
-
-
-def test_an_error_of_the_hub_is_passed_on(monkeypatch):
-    def fetch(_hub, _model):
-        raise ConfigError("no connection")
-
-    monkeypatch.setattr(Hub, "fetch", fetch)
-    with pytest.raises(ConfigError, match="no connection"):
-        settings("-hf", "a/b").located()
 
 
 @pytest.mark.parametrize("kind", [LeadSettings, BackSettings])

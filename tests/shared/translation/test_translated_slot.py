@@ -1,7 +1,6 @@
 """What is decoded of a text, and when."""
 
 import numpy as np
-import pytest
 
 from shared.llama.memory_traits import PLAIN
 from shared.translation.projection import Projection
@@ -147,18 +146,6 @@ def test_an_accepted_look_ahead_is_not_decoded_again():
     assert decode(text) == []
 
 
-def test_a_rejected_look_ahead_is_removed():
-    text = slot()
-    append(text, b"a")
-    decode(text, logits(_the=0.9, _of=0.1))
-    text.add(text.cut(text.look_ahead(token(TARGET, b" the"), ROOM)), np.array([logits(ater=1.0)]))
-    append(text, b" o")
-    assert decode(text) == []
-    append(text, b"f")
-    assert decode(text) == [b" of"]
-    assert text.decoded.data == b"a of"
-
-
 def test_a_text_that_was_cut_back_is_decoded_where_it_differs():
     text = slot()
     append(text, b" the", b" theater", b"a")
@@ -174,20 +161,6 @@ def test_a_text_cut_back_to_what_was_decoded_repeats_the_last_token():
     decode(text)
     text.keep(1)
     assert decode(text) == [b" the"]
-
-
-@pytest.mark.parametrize("n_room", [12, 8])
-def test_a_text_longer_than_the_context_goes_on_with_its_end(n_room):
-    text = slot()
-    for _ in range(5):
-        append(text, *[b" the"] * 4)
-        feed = text.plan(unfinished=False, n_room=n_room)
-        assert feed.n_keep + len(feed.tokens) <= n_room
-        tokens = text.cut(feed)
-        text.decoded.cache.take_edits()
-        text.add(tokens, np.zeros((feed.n_logits, len(DRAFT)), np.float32))
-        text.check_integrity()
-    assert (b" the" * 20).endswith(bytes(text.decoded.data))
 
 
 def test_a_prompt_longer_than_the_context_is_decoded_from_its_end():

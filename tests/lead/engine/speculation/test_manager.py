@@ -235,7 +235,7 @@ def test_a_recovered_token_is_covered_if_another_source_s_draft_goes_on_from_it(
     assert table.speculation.stats.n_covered == 1
 
 
-def test_local_drafters_do_not_cover_a_recovered_token():
+def test_lookup_drafters_do_not_cover_a_recovered_token():
     table = Table(local={"ngram": Scripted([9, 8])})
     table.tokens_at()
     table.commit(9, rejected=[1])
@@ -245,7 +245,7 @@ def test_local_drafters_do_not_cover_a_recovered_token():
 # Local drafters
 
 
-def test_a_local_drafter_is_asked_with_all_tokens_at_each_plan():
+def test_a_lookup_drafter_is_asked_with_all_tokens_at_each_plan():
     own = Scripted()
     table = Table(local={"ngram": own})
     table.tokens_at()
@@ -254,7 +254,7 @@ def test_a_local_drafter_is_asked_with_all_tokens_at_each_plan():
     assert [tokens for tokens, _ in own.asked] == [[10, 11, 12], [10, 11, 12, 7]]
 
 
-def test_a_local_drafter_is_scored_like_any_other_source():
+def test_a_lookup_drafter_is_scored_like_any_other_source():
     own = Scripted([1, 2])
     table = Table(local={"ngram": own})
     assert table.decide().chains[0].sources == ("ngram", "ngram")
@@ -262,7 +262,7 @@ def test_a_local_drafter_is_scored_like_any_other_source():
     assert table.scored("ngram") == (1, 2)
 
 
-def test_a_local_drafter_that_is_never_right_takes_no_place_in_the_batch():
+def test_a_lookup_drafter_that_is_never_right_takes_no_place_in_the_batch():
     table = Table(table={1: 1.0, **{n: 1.2 + n / 10 for n in range(2, 12)}}, local={"ngram": Scripted([1])})
     for _ in range(40):
         table.tokens_at()
@@ -270,7 +270,7 @@ def test_a_local_drafter_that_is_never_right_takes_no_place_in_the_batch():
     assert table.tokens_at() == ()
 
 
-def test_if_a_local_drafter_proposes_nothing_its_older_draft_stays():
+def test_if_a_lookup_drafter_proposes_nothing_its_older_draft_stays():
     own = Scripted([1, 2, 3])
     table = Table(local={"ngram": own})
     table.tokens_at()
@@ -279,7 +279,7 @@ def test_if_a_local_drafter_proposes_nothing_its_older_draft_stays():
     assert table.tokens_at() == (2, 3)
 
 
-def test_a_local_drafter_is_told_once_that_its_sequence_has_ended_and_how():
+def test_a_lookup_drafter_is_told_once_that_its_sequence_has_ended_and_how():
     own = Scripted()
     table = Table(local={"ngram": own})
     table.commit(7)
@@ -288,13 +288,13 @@ def test_a_local_drafter_is_told_once_that_its_sequence_has_ended_and_how():
     assert own.closed == [[*PROMPT, 7]]
 
 
-def test_sync_asks_no_local_drafter():
+def test_sync_asks_no_lookup_drafter():
     own = Scripted([1, 2])
     assert Table("sync", local={"ngram": own}).wait_at() > 0
     assert own.asked == []
 
 
-def test_each_sequence_has_local_drafters_of_its_own():
+def test_each_sequence_has_lookup_drafters_of_its_own():
     made = []
 
     def make(request):
@@ -451,7 +451,7 @@ def test_a_source_that_left_is_forgotten_although_its_draft_is_still_on_the_boar
     assert table.speculation.describe()["sources"].keys() == {"b", "c"}
 
 
-def test_local_drafters_are_not_forgotten_when_backs_come_and_go():
+def test_lookup_drafters_are_not_forgotten_when_backs_come_and_go():
     table = Table(local={"ngram": Scripted([1])})
     table.tokens_at()
     table.commit(1)

@@ -24,25 +24,6 @@ def test_rows_that_fill_no_blocks_are_stored_in_half_precision(gpt2_folder):
     assert types["blk.0.attn_qkv.bias"] == "F32"
 
 
-def test_the_bar_ends_at_the_total(checkpoint, tmp_path):
-    seen = []
-    file = read_conversion(checkpoint).file()
-    file.write(tmp_path / "out.gguf", lambda n_done, n_total: seen.append((n_done, n_total)))
-    assert seen == sorted(seen)
-    assert seen[-1] == (file.n_bytes, file.n_bytes)
-
-
-def test_a_cancelled_conversion_leaves_nothing(checkpoint, tmp_path):
-    def cancel(_n_done, _n_total):
-        raise KeyboardInterrupt
-
-    folder = tmp_path / "out"
-    folder.mkdir()
-    with pytest.raises(KeyboardInterrupt):
-        read_conversion(checkpoint).file().write(folder / "model.gguf", cancel)
-    assert not list(folder.iterdir())
-
-
 def test_a_folder_that_is_not_there_is_an_error(checkpoint, tmp_path):
     with pytest.raises(ConfigError, match="cannot write"):
         read_conversion(checkpoint).file().write(tmp_path / "missing" / "model.gguf")

@@ -37,11 +37,6 @@ def test_rows_are_read(path, kind):
     assert file.rows("b", 0, 2).dtype == np.float32
 
 
-def test_a_vector_is_one_row(path):
-    path.write_bytes(safetensors({"a": ARRAY[0]}))
-    assert np.array_equal(SafetensorsFile(path).rows("a", 0, 1), ARRAY[:1])
-
-
 def test_data_need_not_be_aligned(path):
     path.write_bytes(with_header(json.dumps(entry(data_offsets=[1, 25])).encode(), b"\0" + ARRAY.tobytes()))
     assert np.array_equal(SafetensorsFile(path).rows("a", 0, 2), ARRAY)
