@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypedDict
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from chat.errors import CommandError
 from chat.sampling import Sampling
@@ -93,8 +93,6 @@ class _SavedMessage(BaseModel):
 
 
 class _Saved(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     model: str | None = None
     messages: list[_SavedMessage]
 

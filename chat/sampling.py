@@ -7,16 +7,14 @@ Those that are not set are not sent, so the server's own defaults apply. The ran
 import difflib
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from chat.errors import CommandError
 from shared.sampling.parameters import MAX_SEED, Finite
 
 
-class Sampling(BaseModel):
+class Sampling(BaseModel, frozen=True):
     """None: the server's default."""
-
-    model_config = ConfigDict(frozen=True)
 
     temperature: Finite | None = Field(
         None, ge=0, le=1e6, description="temperature; 0: always the most likely token"

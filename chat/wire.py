@@ -3,11 +3,11 @@
 Only declares fields. Those that are not OpenAI's are optional, so that any compatible server works.
 """
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 
-class _ServerReply(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+class _ServerReply(BaseModel, frozen=True):
+    pass
 
 
 class ErrorBody(_ServerReply):

@@ -57,6 +57,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "shared/llama/library.py",
         "shared/llama/native_parameters.py",
     ),
+    "tests/shared/translation/test_lattice.py": ("shared/translation/projection.py",),
     "tests/shared/sampling/test_sampler.py": (
         "shared/errors.py",
         "shared/sampling/coupled_choice.py",

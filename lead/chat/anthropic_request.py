@@ -5,12 +5,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost, ConvertedRequest, NullIsDefault
 from shared.errors import RequestError
 
-_STRICT = ConfigDict(strict=True, extra="ignore")
 _PASSED_ON = ("temperature", "top_p", "top_k", "stream", "model", "seed", "min_p", "private")
 # Claude Code begins the system prompt with such a line. It says nothing to a model, and `cch` changes with
 # each request, so that hardly any of the prompt would be in the cache. What follows on the line is kept.
@@ -22,65 +21,52 @@ _NO_TEXT = ("thinking", "tool_use")
 Blocks = Annotated[list[Block], AtMost(MAX_MESSAGES)]
 
 
-class AnthropicMessage(BaseModel):
+class AnthropicMessage(BaseModel, strict=True):
     """A message: text, or blocks."""
-
-    model_config = _STRICT
 
     role: Literal["user", "assistant", "system"]
     content: str | Blocks
 
 
-class AnthropicTool(BaseModel):
+class AnthropicTool(BaseModel, strict=True):
     """A tool of the client; the tools of Anthropic's servers are not supported."""
-
-    model_config = _STRICT
 
     name: str
     description: str | None = None
     input_schema: dict[str, Any]
 
 
-class AnthropicChoice(NullIsDefault):
+class AnthropicChoice(NullIsDefault, strict=True):
     """Which tools may or must be called."""
-
-    model_config = _STRICT
 
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None
     disable_parallel_tool_use: bool = False
 
 
-class AnthropicThinking(BaseModel):
+class AnthropicThinking(BaseModel, strict=True):
     """Whether to reason; the budget is ignored."""
-
-    model_config = _STRICT
 
     type: Literal["enabled", "disabled", "adaptive"]
 
 
-class AnthropicFormat(BaseModel):
+class AnthropicFormat(BaseModel, strict=True):
     """The form of the text: JSON of a schema."""
-
-    model_config = _STRICT
 
     type: Literal["json_schema"]
     definition: dict[str, Any] = Field(alias="schema")
 
 
-class AnthropicOutputConfig(BaseModel):
+class AnthropicOutputConfig(BaseModel, strict=True):
     """The form of the answer, and how much to reason for it."""
-
-    model_config = _STRICT
 
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     format: AnthropicFormat | None = None
 
 
-class CountRequest(ConvertedRequest):
+class CountRequest(ConvertedRequest, strict=True, extra="allow"):
     """The part of a request that the prompt is made from."""
 
-    model_config = ConfigDict(strict=True, extra="allow")
     own_names: ClassVar = {
         "stop": "stop_sequences",
         "reasoning_effort": "output_config.effort",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from lead.chat.constraint import OutputConstraint
 from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost
@@ -22,10 +22,8 @@ from lead.settings.conversation import ConversationOptions, ReasoningFormat
 from shared.errors import RequestError
 
 
-class ConversationFields(BaseModel):
+class ConversationFields(BaseModel, strict=True):
     """Fields that are absent or null take the default; unknown ones are ignored."""
-
-    model_config = ConfigDict(strict=True, extra="ignore")
 
     messages: Annotated[list[ChatMessage], Field(min_length=1), AtMost(MAX_MESSAGES)]
     documents: Annotated[list[dict[str, Any]], AtMost(MAX_MESSAGES)] | None = None

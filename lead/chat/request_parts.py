@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError, from_json
 
 from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost, NullIsDefault
@@ -13,10 +13,8 @@ from lead.grammar import JSON_OBJECT
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
 
 
-class ContentPart(NullIsDefault):
+class ContentPart(NullIsDefault, strict=True):
     """A part of a message. Only text is supported; a refusal counts as text."""
-
-    model_config = ConfigDict(strict=True)
 
     type: str
     text: str = ""
@@ -27,10 +25,8 @@ class ContentPart(NullIsDefault):
         return self.refusal if self.type == "refusal" else self.text
 
 
-class FunctionCallParam(NullIsDefault):
+class FunctionCallParam(NullIsDefault, strict=True):
     """The function and arguments of a tool call."""
-
-    model_config = ConfigDict(strict=True)
 
     name: Annotated[str, Field(min_length=1)]
     arguments: str | dict[str, Any] = "{}"
@@ -53,20 +49,16 @@ class FunctionCallParam(NullIsDefault):
         return json.dumps(self.arguments, ensure_ascii=False)
 
 
-class ToolCallParam(NullIsDefault):
+class ToolCallParam(NullIsDefault, strict=True):
     """A tool call in an assistant message."""
-
-    model_config = ConfigDict(strict=True)
 
     id: str | None = None
     type: str = "function"
     function: FunctionCallParam
 
 
-class ChatMessage(BaseModel):
+class ChatMessage(BaseModel, strict=True, extra="allow"):
     """One message; unknown fields are passed on to the chat template."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     role: Annotated[str, Field(min_length=1, max_length=64)]
     content: str | Annotated[list[ContentPart], AtMost(MAX_MESSAGES)] | None = None
@@ -127,20 +119,16 @@ def _check_part(part: Any) -> None:
         raise PydanticCustomError("part", 'a part must be {{"type": "text", "text": "..."}}')
 
 
-class FunctionDefinition(BaseModel):
+class FunctionDefinition(BaseModel, strict=True, extra="allow"):
     """A function that the model may call; `parameters` is a JSON schema."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     name: Annotated[str, Field(min_length=1, max_length=256)]
     description: str | None = None
     parameters: dict[str, Any] | None = None
 
 
-class Tool(NullIsDefault):
+class Tool(NullIsDefault, strict=True, extra="allow"):
     """OpenAI's `tools`."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
     type: Literal["function"] = "function"
     function: FunctionDefinition
@@ -154,18 +142,14 @@ class Tool(NullIsDefault):
         }
 
 
-class ToolChoiceFunction(BaseModel):
+class ToolChoiceFunction(BaseModel, strict=True):
     """The name of a tool."""
-
-    model_config = ConfigDict(strict=True)
 
     name: str
 
 
-class NamedToolChoice(NullIsDefault):
+class NamedToolChoice(NullIsDefault, strict=True):
     """The choice of a tool that must be called."""
-
-    model_config = ConfigDict(strict=True)
 
     type: Literal["function"] = "function"
     function: ToolChoiceFunction
@@ -187,19 +171,15 @@ def tools_prompt(tools: Sequence[Mapping[str, Any]], *, must_call: bool) -> str:
     return _TOOLS_PROMPT % (listed, _MUST_CALL if must_call else _MAY_CALL)
 
 
-class NamedSchema(BaseModel):
+class NamedSchema(BaseModel, strict=True):
     """`strict` makes no difference: the grammar always holds."""
-
-    model_config = ConfigDict(strict=True)
 
     name: str | None = None
     definition: dict[str, Any] | None = Field(None, alias="schema")
 
 
-class ResponseFormat(BaseModel):
+class ResponseFormat(BaseModel, strict=True):
     """The form of the content. llama-server's `json_object` may have a `schema` field."""
-
-    model_config = ConfigDict(strict=True)
 
     type: Literal["text", "json_object", "json_schema"]
     definition: dict[str, Any] | None = Field(None, alias="schema")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost, ConvertedRequest
 from shared.errors import RequestError
@@ -17,26 +17,21 @@ _MAX_METADATA = 16
 Item = dict[str, Any]
 
 
-class TextOptions(BaseModel):
+class TextOptions(BaseModel, strict=True):
     """The format of the text: `response_format`'s, with one level less."""
-
-    model_config = ConfigDict(strict=True)
 
     format: dict[str, Any] | None = None
 
 
-class ReasoningOptions(BaseModel):
+class ReasoningOptions(BaseModel, strict=True):
     """How much the model reasons."""
-
-    model_config = ConfigDict(strict=True)
 
     effort: str | None = None
 
 
-class ResponsesRequest(ConvertedRequest):
+class ResponsesRequest(ConvertedRequest, strict=True, extra="allow"):
     """The body of a request. Nothing is stored, so there is nothing to continue by id."""
 
-    model_config = ConfigDict(strict=True, extra="allow")
     own_names: ClassVar = {
         "messages": "input",
         "prompt": "input",

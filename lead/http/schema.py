@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, AtMost, NullIsDefault
 from lead.server.services import Services
@@ -30,19 +30,15 @@ class StreamOptions(NullIsDefault):
     include_usage: bool = False
 
 
-class TextPart(BaseModel):
+class TextPart(BaseModel, strict=True):
     """A part of a message; only text is understood."""
-
-    model_config = ConfigDict(strict=True)
 
     type: Annotated[str, Field(pattern="^text$")]
     text: str
 
 
-class PredictedText(BaseModel):
+class PredictedText(BaseModel, strict=True):
     """OpenAI's `prediction`: most of the text that the client expects as the answer."""
-
-    model_config = ConfigDict(strict=True)
 
     type: Literal["content"]
     content: str | Annotated[list[TextPart], AtMost(MAX_MESSAGES)]
@@ -54,18 +50,14 @@ class PredictedText(BaseModel):
         return "".join(part.text for part in self.content)
 
 
-class SpeculativeFields(BaseModel):
+class SpeculativeFields(BaseModel, strict=True):
     """llama-server's `speculative`, as an object."""
-
-    model_config = ConfigDict(strict=True)
 
     n_max: int | None = None
 
 
-class GenerationFields(BaseModel):
+class GenerationFields(BaseModel, strict=True, populate_by_name=True):
     """Fields that are absent or null take the default; unknown ones are ignored; types are not converted."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", populate_by_name=True)
 
     model: str | None = None
     stream: bool | None = None

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from lead.chat.fields import MAX_PROMPT_ELEMENTS, MAX_PROMPTS, AtMost
 from lead.http.answers import respond
@@ -62,10 +62,8 @@ async def create_completion(
 MixedPrompt = Annotated[list[int | str], AtMost(MAX_PROMPT_ELEMENTS)]
 
 
-class PromptObject(BaseModel):
+class PromptObject(BaseModel, strict=True):
     """A prompt with what belongs to it; only text is understood."""
-
-    model_config = ConfigDict(strict=True)
 
     prompt_string: str | MixedPrompt
     multimodal_data: Annotated[list[Any], AtMost(MAX_PROMPT_ELEMENTS)] | None = None

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from lead.chat.fields import MAX_PROMPT_ELEMENTS, AtMost, NullIsDefault
 from lead.chat.request import ConversationFields
@@ -16,10 +16,8 @@ from lead.tokenizer.jobs import DetokenizeIds, Job, RenderPrompt, TokenizeText, 
 router = APIRouter(route_class=JsonRoute)
 
 
-class TokenizeRequest(NullIsDefault):
+class TokenizeRequest(NullIsDefault, strict=True):
     """Text to split."""
-
-    model_config = ConfigDict(strict=True)
 
     content: str
     add_special: bool = False
@@ -27,10 +25,8 @@ class TokenizeRequest(NullIsDefault):
     with_pieces: bool = False
 
 
-class DetokenizeRequest(BaseModel):
+class DetokenizeRequest(BaseModel, strict=True):
     """Tokens to join."""
-
-    model_config = ConfigDict(strict=True)
 
     tokens: Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 

@@ -151,3 +151,15 @@ def test_a_back_is_told_what_its_drafts_are_worth_once_that_is_known(harness):
         harness.commit(sequence, [7, 8, 9], n_right={back.name: (3, 0)})
         told += [message for message in harness.backs.updates(back) if isinstance(message, Tune)]
     assert [tune.value for tune in told] == [None, 0.74]
+
+
+def test_a_sequence_that_ended_before_it_was_opened_is_not_sent(harness):
+    back, sequence = harness.join(), harness.sequence()
+    harness.sequences.discard(sequence)
+    assert harness.backs.updates(back) == []
+
+
+async def test_tune_wakes_requests_that_wait_for_updates(harness):
+    change = harness.join().changed.next_change()
+    harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
+    assert change.is_set()

@@ -36,55 +36,35 @@ def test_a_name_that_is_none_is_said(text):
         HubModel.parse(text)
 
 
-@pytest.mark.parametrize(
-    ("names", "chosen"),
-    [
-        (PLAIN, "toy-Q4_K_M.gguf"),
-        (["toy-BF16.gguf", "toy-Q8_0.gguf"], "toy-Q8_0.gguf"),
-        (["mmproj-toy.gguf", "toy-Q5_0.gguf", "toy-BF16.gguf"], "toy-BF16.gguf"),
-    ],
-)
-def test_q4_k_m_is_preferred_then_q8_0_then_the_first_model(names, chosen):
-    assert choose(names) == [chosen]
+CHOICES = {
+    "Q4_K_M is preferred": ((PLAIN,), ["toy-Q4_K_M.gguf"]),
+    "then Q8_0": ((["toy-BF16.gguf", "toy-Q8_0.gguf"],), ["toy-Q8_0.gguf"]),
+    "then the first model": ((["mmproj-toy.gguf", "toy-Q5_0.gguf", "toy-BF16.gguf"],), ["toy-BF16.gguf"]),
+    "a quantization by name": ((PLAIN, "Q4_0"), ["toy-Q4_0.gguf"]),
+    "in any case": ((PLAIN, "q4_0"), ["toy-Q4_0.gguf"]),
+    "not part of another": ((["toy-Q4_K_M.gguf", "toy-Q4_K.gguf"], "Q4_K"), ["toy-Q4_K.gguf"]),
+    "a file by name": ((PLAIN, "Q8_0", "toy-Q4_0.gguf"), ["toy-Q4_0.gguf"]),
+    "all parts of a model": ((SPLIT, "Q8_0"), SPLIT[1:]),
+}
 
 
-@pytest.mark.parametrize("quantization", ["Q4_0", "q4_0"])
-def test_a_quantization_is_found_in_any_case(quantization):
-    assert choose(PLAIN, quantization) == ["toy-Q4_0.gguf"]
+@pytest.mark.parametrize(("asked", "chosen"), CHOICES.values(), ids=CHOICES)
+def test_a_model_is_chosen_from_the_files_of_a_repository(asked, chosen):
+    assert choose(*asked) == chosen
 
 
-def test_a_quantization_is_not_part_of_another():
-    assert choose(["toy-Q4_K_M.gguf", "toy-Q4_K.gguf"], "Q4_K") == ["toy-Q4_K.gguf"]
+REFUSALS = {
+    "a part is missing": (([*SPLIT[:2], SPLIT[3]], "Q8_0"), r"lacks Q8_0/toy-Q8_0-00002-of-00003\.gguf"),
+    "no such quantization": ((PLAIN, "Q2_K"), "no quantization Q2_K: there are toy-Q4_0.gguf, toy-Q4_K_M"),
+    "no such file": ((PLAIN, None, "toy.gguf"), "no toy.gguf: there are toy-Q4_0.gguf"),
+    "no model": ((["README.md", "mmproj-toy.gguf", "model.safetensors"],), "has no GGUF models"),
+}
 
 
-def test_a_file_may_be_named():
-    assert choose(PLAIN, "Q8_0", "toy-Q4_0.gguf") == ["toy-Q4_0.gguf"]
-
-
-def test_all_parts_belong_to_a_model():
-    assert choose(SPLIT, "Q8_0") == SPLIT[1:]
-
-
-def test_a_part_that_the_repository_lacks_is_named():
-    with pytest.raises(ConfigError, match=r"lacks Q8_0/toy-Q8_0-00002-of-00003\.gguf"):
-        choose([*SPLIT[:2], SPLIT[3]], "Q8_0")
-
-
-def test_a_quantization_that_is_not_there_is_answered_with_those_that_are():
-    with pytest.raises(
-        ConfigError, match=r"no quantization Q2_K: there are toy-Q4_0.gguf, toy-Q4_K_M.gguf, "
-    ):
-        choose(PLAIN, "Q2_K")
-
-
-def test_a_file_that_is_not_there_is_answered_with_those_that_are():
-    with pytest.raises(ConfigError, match=r"no toy.gguf: there are toy-Q4_0.gguf"):
-        choose(PLAIN, file="toy.gguf")
-
-
-def test_a_repository_without_models_is_said():
-    with pytest.raises(ConfigError, match="has no GGUF models"):
-        choose(["README.md", "mmproj-toy.gguf", "model.safetensors"])
+@pytest.mark.parametrize(("asked", "message"), REFUSALS.values(), ids=REFUSALS)
+def test_what_a_repository_lacks_is_answered_with_what_it_has(asked, message):
+    with pytest.raises(ConfigError, match=message):
+        choose(*asked)
 
 
 @pytest.fixture

@@ -114,9 +114,9 @@ def test_behind_a_draft_counts_what_agrees_with_all_of_it(sequence):
     sequence.post(3, [1], confidences=[0.9], source="a")
     sequence.post(3, [1, 2, 3], confidences=[0.9, 0.6, 0.5], source="b")
     sequence.post(3, [7, 2, 3, 4], confidences=[0.9, 0.8, 0.8, 0.8], source="c")
-    assert sequence.drafts.probabilities_behind("a", stated) == (0.6, 0.5)
-    assert sequence.drafts.probabilities_behind("c", stated) == ()
-    assert sequence.drafts.probabilities_behind("new", stated)[1:] == (0.8, 0.8, 0.8)
+    assert sequence.drafts.behind("a", stated).probabilities == (0.6, 0.5)
+    assert sequence.drafts.behind("c", stated) == EMPTY_CHAIN
+    assert sequence.drafts.behind("new", stated).probabilities[1:] == (0.8, 0.8, 0.8)
 
 
 # Which draft of a source is kept

@@ -152,7 +152,8 @@ def test_the_next_tokens_of_a_draft_are_as_likely_as_usual():
 
 def test_where_another_source_shows_that_a_place_is_hard_it_is_so_for_both():
     drafts = drafts_of(a=([1], [0.9]), b=([1, 2, 3], [0.9, 0.1, 0.5]))
-    assert Forecast().future(drafts, "a", 0.7, 50, 8).probabilities == pytest.approx((0.9, 0.4, 0.6))
+    # The mean of a new source is 0.5.
+    assert Forecast().future(drafts, "a", 0.7, 50, 8).probabilities == pytest.approx((0.9, 0.5, 0.7))
 
 
 def test_no_more_counts_than_can_be_committed():

@@ -212,7 +212,7 @@ def test_a_recovered_token_is_covered_if_another_source_s_draft_goes_on_from_it(
     assert table.speculation.stats.n_covered == 1
 
 
-def test_local_drafters_do_not_cover_a_recovered_token():
+def test_lookup_drafters_do_not_cover_a_recovered_token():
     table = Table(local={"ngram": Scripted([9, 8])})
     table.tokens_at()
     table.commit(9, rejected=[1])
@@ -222,7 +222,7 @@ def test_local_drafters_do_not_cover_a_recovered_token():
 # Local drafters
 
 
-def test_a_local_drafter_is_asked_with_all_tokens_at_each_plan():
+def test_a_lookup_drafter_is_asked_with_all_tokens_at_each_plan():
     own = Scripted()
     table = Table(local={"ngram": own})
     table.tokens_at()
@@ -231,7 +231,7 @@ def test_a_local_drafter_is_asked_with_all_tokens_at_each_plan():
     assert [tokens for tokens, _ in own.asked] == [[10, 11, 12], [10, 11, 12, 7]]
 
 
-def test_if_a_local_drafter_proposes_nothing_its_older_draft_stays():
+def test_if_a_lookup_drafter_proposes_nothing_its_older_draft_stays():
     own = Scripted([1, 2, 3])
     table = Table(local={"ngram": own})
     table.tokens_at()
@@ -240,7 +240,7 @@ def test_if_a_local_drafter_proposes_nothing_its_older_draft_stays():
     assert table.tokens_at() == (2, 3)
 
 
-def test_a_local_drafter_is_told_once_that_its_sequence_has_ended_and_how():
+def test_a_lookup_drafter_is_told_once_that_its_sequence_has_ended_and_how():
     own = Scripted()
     table = Table(local={"ngram": own})
     table.commit(7)
@@ -249,13 +249,13 @@ def test_a_local_drafter_is_told_once_that_its_sequence_has_ended_and_how():
     assert own.closed == [[*PROMPT, 7]]
 
 
-def test_sync_asks_no_local_drafter():
+def test_sync_asks_no_lookup_drafter():
     own = Scripted([1, 2])
     assert Table("sync", local={"ngram": own}).wait_at() > 0
     assert own.asked == []
 
 
-def test_each_sequence_has_local_drafters_of_its_own():
+def test_each_sequence_has_lookup_drafters_of_its_own():
     made = []
 
     def make(request):
@@ -375,7 +375,7 @@ def test_a_source_that_left_is_forgotten_although_its_draft_is_still_on_the_boar
     assert table.speculation.describe()["sources"].keys() == {"b", "c"}
 
 
-def test_local_drafters_are_not_forgotten_when_backs_come_and_go():
+def test_lookup_drafters_are_not_forgotten_when_backs_come_and_go():
     table = Table(local={"ngram": Scripted([1])})
     table.tokens_at()
     table.commit(1)
