@@ -24,10 +24,6 @@ def test_one_point_is_the_same_for_all():
     assert StepTable.of_milliseconds("test", {1: 10}).seconds(7) == 0.01
 
 
-def test_ratios_are_of_the_first():
-    assert StepTable.of_ratios("test", 50, 1, 1.5).points == ((1, 0.05), (2, 0.075))
-
-
 @pytest.mark.parametrize("wrap", [lambda table: table, lambda table: {"step_ms": table, "policy": "off"}])
 def test_a_file_may_be_the_table_or_what_the_lead_reports(tmp_path, wrap):
     path = tmp_path / "mine.json"
