@@ -160,7 +160,6 @@ class LeadClient:
             yield chunk
 
     def _check(self, response: httpx.Response) -> None:
-        """Raise the error for an HTTP status other than success."""
         if response.is_success:
             return
         response.read()
@@ -211,7 +210,6 @@ def _reason(error: httpx.HTTPError) -> str:
 
 
 def _server_message(response: httpx.Response) -> str:
-    """The server's message, in whichever shape it sends it."""
     try:
         message = ErrorReply.model_validate_json(response.content).message
     except ValidationError:

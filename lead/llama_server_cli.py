@@ -83,5 +83,4 @@ def _context_of_slots(arguments: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """As `lead.cli.main`."""
     lead_main(LlamaServerSettings)

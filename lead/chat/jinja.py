@@ -191,7 +191,6 @@ class TemplateCapabilities:
 
 
 def detect_capabilities(template: Template, tokens: Mapping[str, str]) -> TemplateCapabilities:
-    """`tokens` are bos_token and eos_token."""
     probe = _Probe(template, tokens)
     no_tools_is_none = probe.renders_user(_PROBE) or probe.renders_user([{"type": "text", "text": _PROBE}])
     probe.no_tools = None if no_tools_is_none else []

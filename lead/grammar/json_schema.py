@@ -62,8 +62,6 @@ def check_schema(schema: object, limits: RequestLimits, param: str = "response_f
 
 
 class _Reader:
-    """Copies a schema and checks it on the way."""
-
     def __init__(self, root: object) -> None:
         self._root = root
         self._references = References(root)

@@ -77,7 +77,6 @@ class DraftModelOptions(OptionGroup):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether there is a draft model in the engine."""
         return self.draft_model is not None or self.hf_repo_draft is not None
 
     def located(self, hub: ModelSource) -> Self:
@@ -89,7 +88,6 @@ class DraftModelOptions(OptionGroup):
         )
 
     def source(self, hub: ModelSource) -> ModelSource:
-        """See `_source`."""
         return _source(self.draft_model, self.hf_repo_draft, hub)
 
     def model_options(self, target: ModelOptions, cache_ram: int) -> ModelOptions:
@@ -149,7 +147,6 @@ class OwnBackOptions(OptionGroup):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the lead starts a back."""
         return self.back is not None or self.back_hf_repo is not None
 
     @property
