@@ -39,6 +39,8 @@ OTHER = (9, 4)
 STORED = [(7 * i) % 18 for i in range(60)]
 """Long enough for the prompt cache."""
 TEXT, _ = plain_run(submit(tokens=LONG), 100)
+SHORT, _ = plain_run(submit(tokens=[0, 1]), 100)
+"""It ends with an end token."""
 
 
 def of(kind, events):
@@ -82,37 +84,22 @@ def test_without_sequences_there_is_nothing_to_plan():
     assert harness.next() is None
 
 
-def test_a_sequence_ends_with_the_context():
+@pytest.mark.parametrize(
+    ("prompt", "max_tokens", "reason"),
+    [
+        pytest.param(LONG, None, "length", id="the context is full"),
+        pytest.param(LONG, 5, "length", id="its token limit"),
+        pytest.param((0, 1), None, "stop", id="an end token"),
+        pytest.param((0, 1), len(SHORT) - 2, "stop", id="an end token at its limit"),
+    ],
+)
+def test_a_sequence_ends_with(prompt, max_tokens, reason):
+    text, _ = plain_run(submit(tokens=prompt, max_tokens=max_tokens), 100)
     harness = EngineHarness()
-    harness.submit(tokens=LONG)
+    harness.submit(tokens=prompt, max_tokens=max_tokens)
     events = harness.drain()
-    assert [*LONG, *text_of(events)] == TEXT
-    assert events[-1] == Finished(sequence="s", reason="length")
-
-
-def test_a_sequence_ends_with_its_token_limit():
-    harness = EngineHarness()
-    harness.submit(tokens=LONG, max_tokens=5)
-    events = harness.drain()
-    assert text_of(events) == TEXT[2:7]
-    assert events[-1] == Finished(sequence="s", reason="length")
-
-
-def test_a_sequence_ends_with_an_end_token():
-    text, reason = plain_run(submit(tokens=[0, 1]), 100)
-    assert reason == "stop"
-    harness = EngineHarness()
-    harness.submit(tokens=[0, 1])
-    events = harness.drain()
-    assert text_of(events) == text[2:]
-    assert events[-1] == Finished(sequence="s", reason="stop")
-
-
-def test_an_end_token_at_the_token_limit_is_a_stop():
-    text, _ = plain_run(submit(tokens=[0, 1]), 100)
-    harness = EngineHarness()
-    harness.submit(tokens=[0, 1], max_tokens=len(text) - 2)
-    assert harness.drain()[-1] == Finished(sequence="s", reason="stop")
+    assert [*prompt, *text_of(events)] == text
+    assert events[-1] == Finished(sequence="s", reason=reason)
 
 
 def test_each_step_feeds_the_last_committed_token():

@@ -70,10 +70,6 @@ def continuation(tokens, at, n):
     return text[at : at + n]
 
 
-def test_the_continuation_of_an_earlier_occurrence_is_proposed():
-    assert ngram_draft([1, 2, 3, 4, 5, 6, 7, 9, 2, 3, 4], 3) == [5, 6, 7]
-
-
 def test_of_two_occurrences_the_longer_match_is_followed():
     assert ngram_draft([1, 2, 3, 4, 50, 9, 3, 4, 60, 1, 2, 3, 4], 1) == [50]
 
@@ -228,14 +224,6 @@ def test_a_copy_does_not_go_on_past_what_is_kept():
     assert drafter.draft([2, 3, 4, 8, 8, 8, 8, 8, 8], 8)[0] == []
 
 
-def test_each_token_has_a_confidence_that_rises_with_the_match():
-    passage = list(range(100, 140))
-    tokens, confidences = SuffixDrafter(seen(passage), ALICE).draft(passage[:3], 10)
-    assert len(tokens) == len(confidences) == 10
-    assert confidences == sorted(set(confidences))
-    assert all(0 < value < 1 for value in confidences)
-
-
 @given(
     st.lists(st.tuples(st.integers(0, 2), FEW_TOKENS), max_size=12),
     st.integers(0, 2),
@@ -287,10 +275,6 @@ def test_after_a_departure_two_equal_tokens_bring_it_back(answer):
     assert after(answer) == [109, 110, 111]
 
 
-def test_where_the_answer_has_departed_nothing_is_proposed():
-    assert after([*PREDICTION[:5], 7, 8]) == []
-
-
 def test_what_comes_back_more_than_once_is_found_ahead_before_it_is_found_behind():
     line = [1, 2]
     prediction = [*line, 50, 51, *line, 60, 61, *line, 70, 71]
@@ -320,11 +304,6 @@ def test_the_predictions_beginning_may_be_in_the_prompt():
     source = PredictionDrafter([5, 6, 7, 8], 2)
     assert source.draft([5, 6], 2)[0] == [5, 6]
     assert source.draft([5, 6, 7], 2)[0] == [8]
-
-
-@pytest.mark.parametrize("prediction", [[], [100]])
-def test_a_prediction_too_short_to_match_does_no_harm(prediction):
-    assert after([7, 8, 9], 3, prediction) == []
 
 
 def test_confidence_is_moderate_at_first_and_rises_while_the_answer_follows():
