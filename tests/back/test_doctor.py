@@ -15,18 +15,11 @@ from bench.processes import free_port
 from shared.errors import ProtocolError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
-from shared.protocol import PROTOCOL_VERSION, Hello, Refused, Tune, VocabularyId
+from shared.protocol import Refused, Tune
+from tests.back.linking import HELLO
 from tests.certificates import make_certificate
 from tests.lead.fakes import ScriptedLead
 from tests.lead.serving import serving
-
-HELLO = Hello(
-    protocol=PROTOCOL_VERSION,
-    name="b",
-    vocabulary=VocabularyId(fingerprint="f", n_tokens=9, model="m"),
-    n_ctx=0,
-    n_sequences=1,
-)
 
 
 @contextlib.asynccontextmanager

@@ -35,11 +35,6 @@ def test_each_kind_of_memory_is_measured(tiny_model, architecture, expected):
     assert probe(tiny_model(architecture)) == expected
 
 
-def test_a_checkpoint_holds_the_state_and_the_window():
-    sizes = MemoryProbe(True, True, 10, full_token_bytes=5, window_token_bytes=7, state_bytes=1000)
-    assert sizes.checkpoint_bytes == 1070
-
-
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "qwen35", "lfm2", "jamba", "mamba2", "gpt-oss"])
 def test_a_model_takes_what_was_stated_without_its_weights(tiny_model, architecture):
     with library.captured_log() as lines:
