@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.exits import QuietInterrupts
+from shared.exits import QuietInterrupts, raise_interrupts
 
 INTERRUPTED = """
 import signal
@@ -47,6 +47,13 @@ def test_an_interrupt_that_somebody_raised_is_the_exit_status():
     with pytest.raises(SystemExit) as ended, QuietInterrupts():
         raise KeyboardInterrupt
     assert ended.value.code == 130
+
+
+def test_a_program_that_has_something_to_undo_gets_an_exception():
+    with QuietInterrupts():
+        raise_interrupts()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_other_errors_pass():

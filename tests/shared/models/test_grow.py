@@ -12,9 +12,8 @@ from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft
-from shared.models.gguf_file import QUANTIZATIONS, Encoder
-from shared.models.grow import Quantization, Shape, grow
-from shared.models.grow.__main__ import main
+from shared.models.gguf_file import QUANTIZATIONS, Quantization
+from shared.models.grow import Shape, grow, main
 from tests.shared.models.conftest import load, logits
 from tests.shared.models.gguf_copies import with_tensor, without_vocabulary, write_header_only
 
@@ -222,21 +221,6 @@ def test_a_failing_disk_is_a_config_error_and_leaves_the_old_file(
         grow(source, destination, LARGER, "f16")
     assert destination.read_text() == "old"
     assert list(tmp_path.iterdir()) == [destination]
-
-
-# Rows
-
-
-@pytest.mark.parametrize("quantization", QUANTIZATIONS)
-@pytest.mark.parametrize("noise", [True, False])
-def test_repeated_rows_have_the_bytes_of_encoded_ones(quantization: Quantization, noise: bool) -> None:
-    encoder = Encoder(quantization)
-    n_rows = 3 * (1 << 20) // 4096 + 5
-    chunks = list(encoder.repeat(n_rows, 4096, noise=noise))
-    assert sum(chunk.nbytes for chunk in chunks) == n_rows * encoder.row_bytes(4096)
-    if not noise:
-        zeros = encoder.encode(np.zeros((1, 4096), np.float32))
-        assert all(np.array_equal(row, zeros[0]) for row in chunks[-1])
 
 
 # The command

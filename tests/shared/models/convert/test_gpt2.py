@@ -39,7 +39,9 @@ def test_shards_and_types_are_read(tmp_path, kind):
 @pytest.mark.parametrize(("kind", "stored"), [("F32", "F32"), ("F16", "F16"), ("BF16", "F32")])
 def test_matrices_are_stored_as_in_the_source(tmp_path, kind, stored):
     folder = gpt2.write_folder(tmp_path / "gpt2", *small_gpt2(), kind)
-    stored_as = {each.name: each.ggml_type.name for each in read_conversion(folder).file().tensors}
+    stored_as = {
+        each.weights.name: each.encoder.ggml_type.name for each in read_conversion(folder).file().tensors
+    }
     assert stored_as["blk.0.attn_qkv.weight"] == stored
     assert stored_as["position_embd.weight"] == "F32"
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from shared.errors import ModelLoadError
+from shared.models.gguf_file import Encoder
 from shared.models.model_file import read_conversion
 from tests.shared.models.conftest import PIECES, converted, logits, small_llama
 from tests.shared.models.convert import llama2c_reference as llama2c
@@ -53,10 +54,10 @@ def test_quantized_checkpoints_keep_their_integers(tmp_path):
     path.write_bytes(data)
     conversion = read_conversion(path)
     (weights,) = (each for each in conversion.weights if each.name == "blk.1.attn_q.weight")
-    blocks = weights.blocks(3, 5).view([("scale", "<f2"), ("values", "i1", 32)])
+    blocks = weights.encoded(Encoder("q8_0"), 3, 5).view([("scale", "<f2"), ("values", "i1", 32)])
     values = (blocks["values"] * blocks["scale"].astype(np.float32)[..., None]).reshape(2, 64)
     assert np.allclose(values, reference.weights["wq"][1][3:5], rtol=2**-11, atol=0)
-    assert {each.ggml_type.name for each in conversion.file().tensors} == {"F32", "Q8_0"}
+    assert {each.encoder.ggml_type.name for each in conversion.file().tensors} == {"F32", "Q8_0"}
 
 
 @pytest.mark.parametrize("stored_as", ["f16", "q8_0"])
