@@ -6,7 +6,6 @@ import llama_cpp
 import pytest
 
 from bench.tiny_models import N_CTX, WINDOW
-from shared.errors import ModelLoadError
 from shared.llama import devices, library, unbound
 from shared.llama.memory_probe import MemoryProbe, ModelOutline, graph_bytes, read_sizes
 from shared.llama.model import Model
@@ -44,15 +43,6 @@ def test_a_model_takes_what_was_stated_without_its_weights(tiny_model, architect
     taken = read_sizes(lines[real:])
     assert replace(model.memory_size, computing=taken.computing) == taken
     assert model.memory_size.computing > taken.computing  # graphs and the work buffer are not in the log
-
-
-def test_a_file_that_is_no_model_cannot_be_measured(tmp_path):
-    (tmp_path / "a.gguf").write_text("no model")
-    with (
-        pytest.raises(ModelLoadError, match="not a GGUF file"),
-        ModelOutline.load(tmp_path / "a.gguf", OPTIONS),
-    ):
-        pass
 
 
 # What is stated for computing is what a context takes when it computes
