@@ -154,11 +154,6 @@ def test_the_exit_status_is_1_if_there_is_a_problem(monkeypatch, capsys, program
     assert ("PROBLEM" in capsys.readouterr().out) is bool(status)
 
 
-def test_the_draft_model_is_reported():
-    lines = dict(report("--draft-model", "builtin").lines)
-    assert "0.8M parameters" in lines["draft model"]
-
-
 @pytest.mark.parametrize(("architecture", "n_problems"), [("llama", 0), ("gemma3", 1)])
 def test_an_eagle_drafter_needs_a_target_that_gives_the_inputs_of_its_layers(
     tiny_model, tmp_path, architecture, n_problems
