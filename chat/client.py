@@ -107,10 +107,7 @@ class LeadClient:
             body.setdefault("model", self._model)
         if self._asks_for_sources:
             body["return_speculation"] = True
-        with (
-            self._translated(),
-            self._answering(body) as source,
-        ):
+        with self._translated(), self._answering(body) as source:
             self._check(source.response)
             for chunk in self._chunks(source):
                 yield from answer.read(chunk)

@@ -234,11 +234,7 @@ class _Probe:
 
     def _call(self, *, as_object: bool) -> list[dict[str, Any]]:
         arguments = _ARGUMENTS if as_object else json.dumps(_ARGUMENTS)
-        call = {
-            "id": _CALL_ID,
-            "type": "function",
-            "function": {"name": _FUNCTION, "arguments": arguments},
-        }
+        call = {"id": _CALL_ID, "type": "function", "function": {"name": _FUNCTION, "arguments": arguments}}
         return [self._message("user", "x"), self._message("assistant", "") | {"tool_calls": [call]}]
 
     def _message(self, role: str, content: str) -> dict[str, Any]:
