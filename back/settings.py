@@ -29,7 +29,7 @@ from shared.settings.model_options import (
 )
 from shared.settings.model_source import ModelSource
 from shared.tls import pinning, trusting
-from shared.translation.drafter_maker import STATES_BESIDE_DRAFT
+from shared.translation.drafter_maker import N_FURTHER_STATES
 
 log = logging.getLogger("back")
 
@@ -270,7 +270,7 @@ class BackSettings(FileSettings):
     @property
     def n_step_checkpoints(self) -> int:
         """States of each slot that a recurrent draft model keeps."""
-        return self.n_ahead + STATES_BESIDE_DRAFT
+        return self.n_ahead + N_FURTHER_STATES
 
     @property
     def own_name(self) -> str:

@@ -59,7 +59,7 @@ class CheckedModel:
         return sum(len(text) for text in self._texts)
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """As `Model.decode`; one row of each step is compared."""
+        """See `Model.decode`; one row of each step is compared."""
         assert self._ahead.isdisjoint(span.slot for span in spans), "a state is not that of its text"
         try:
             rows = self._model.decode(spans)
@@ -76,14 +76,14 @@ class CheckedModel:
         return rows
 
     def trim(self, slot: int, n_keep: int) -> None:
-        """As `Model.trim`."""
+        """See `Model.trim`."""
         self._model.trim(slot, n_keep)
         if n_keep == 0:
             self._ahead.discard(slot)
         del self._texts[slot][n_keep:]
 
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
-        """As `Model.copy`."""
+        """See `Model.copy`."""
         self._model.copy(source_slot, slot, n_keep)
         if not self.traits.can_trim and n_keep < len(self._texts[source_slot]):
             self._ahead.add(slot)
@@ -91,7 +91,7 @@ class CheckedModel:
         self._n_prompt[slot] = self._n_prompt[source_slot]
 
     def store(self, slot: int, snapshot: Snapshot) -> None:
-        """As `Model.store`."""
+        """See `Model.store`."""
         if snapshot.kind == "text":
             assert slot not in self._ahead, "a text is stored with another state"
         self._model.store(slot, snapshot)
@@ -100,7 +100,7 @@ class CheckedModel:
         kept[snapshot.key] = self._texts[slot][: snapshot.end], self._n_prompt[slot]
 
     def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
-        """As `Model.restore`."""
+        """See `Model.restore`."""
         text, n_prompt = (self._kept if snapshot.kind == "device" else self._stored)[snapshot.key]
         held = self._texts[slot]
         if snapshot.kind == "state":
@@ -114,7 +114,7 @@ class CheckedModel:
         self._texts[slot] = text[:n_keep]
 
     def forget(self, key: int) -> None:
-        """As `Model.forget`."""
+        """See `Model.forget`."""
         self._model.forget(key)
         del self._stored[key]
 

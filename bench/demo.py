@@ -48,7 +48,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Of texts in exact mode, alone and with a back; None: it cannot be had here, for the reason."""
+    """Whether exact texts are the same alone and with a back; None: not measurable here, for the reason."""
 
     same: bool | None
     reason: str = ""

@@ -22,7 +22,7 @@ class NamedText:
         self.tokens = [self.name(Text.token(position)) for position in range(n_tokens)]
 
     def name(self, token: int) -> int:
-        """As good as random, and another one in another text."""
+        """A name that is as good as random, and another one in another text."""
         return zlib.crc32(b"%d %d" % (self._number, token)) % self._n_vocab
 
 

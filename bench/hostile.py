@@ -85,7 +85,7 @@ class HostileMessages:
         self._last: Frame = "{}"
 
     def first_frame(self) -> Frame:
-        """Of a WebSocket: mostly a good hello."""
+        """The first frame of a WebSocket, mostly a good hello."""
         hello = self.hello(self._rng.choice(_NAMES))
         return json.dumps(hello) if self._happens(0.95) else self._mutator.broken(hello)
 
@@ -105,7 +105,7 @@ class HostileMessages:
         return self._last
 
     def draft(self, known: Mapping[str, int]) -> Message:
-        """Of the right shape, with contents from right to absurd."""
+        """A draft of the right shape, with contents from right to absurd."""
         rng = self._rng
         sequence, n_committed = self._sequence(known)
         n = rng.choice((1, 1, 2, 4, 8, 8, 16, 64))

@@ -60,7 +60,7 @@ class Answer:
     n_tokens: int
     seconds: float
     n_right: tuple[int, ...] = ()
-    """Of each draft, how many of its tokens were right before the first wrong one."""
+    """For each draft, how many of its tokens were right before the first wrong one."""
 
     @property
     def rate(self) -> float:

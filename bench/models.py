@@ -20,7 +20,8 @@ from lead.planning.timing import measure_steps
 from shared.cpus import parse_cpus
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft, builtin_target, grown_target
-from shared.models.grow import VERSION, Quantization, Shape, grow
+from shared.models.gguf_file import Quantization
+from shared.models.grow import VERSION, Shape, grow
 from shared.settings.model_options import ModelOptions
 
 TARGET_SHAPES = {
@@ -32,7 +33,7 @@ TARGET_SHAPES = {
 WEIGHTS = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m", "q6_k")
 _DEMO = "0.4G:f16"
 _N_LAYERS = 25
-"""As in models that have heads, a head is a small part of the whole."""
+"""Enough that a head is a small part of the whole, like in real models that have heads."""
 _WITH_HEADS = TinyModel(
     "glm4moe",
     width=768,
@@ -131,7 +132,7 @@ def draft_shape(n_parameters: float) -> Shape:
 
 
 def n_draft_parameters(shape: Shape) -> int:
-    """Of the matrices; half as many key/value heads as heads, embeddings tied, as in the shipped draft."""
+    """Parameters of the matrices, with half as many key/value heads as heads and tied embeddings."""
     heads = shape.n_heads * _HEAD_WIDTH
     attention = 3 * shape.width * heads  # q and output whole, k and v half each
     feed_forward = 3 * shape.width * shape.n_feed_forward

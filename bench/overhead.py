@@ -132,7 +132,7 @@ def _speculation(depth: int) -> SpeculationManager:
 def _engine(
     speculation: SpeculationManager, parameters: SamplingParameters, n_vocab: int, n_ctx: int, shares: Shares
 ) -> Engine:
-    """As `lead.engine.worker` makes it."""
+    """The engine that `lead.engine.worker` makes."""
     limits = EngineLimits(n_slots=1, n_ctx=n_ctx, n_ctx_sequence=n_ctx, n_batch=_N_BATCH)
 
     def sampler_for(request: Submit) -> Sampler:

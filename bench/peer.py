@@ -107,7 +107,7 @@ class Peer:
         self.stop()
 
     def tokens_per_second(self, n_tokens: int) -> float:
-        """Of one answer of this length without its prompt, as the server states it."""
+        """The speed of one answer of this length without its prompt, as the server states it."""
         request = {"prompt": _PROMPT, "n_predict": n_tokens, "temperature": 0, "ignore_eos": True}
         reply = self.http.post("/completion", json=request | {"cache_prompt": False})
         reply.raise_for_status()

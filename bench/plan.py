@@ -131,7 +131,7 @@ def _started(stack: ExitStack, each: Mapping[str, Any]) -> httpx.Client:
 def _seconds_per_token(
     http: httpx.Client, prompt: str, temperature: float, n_tokens: int, seed: int
 ) -> float:
-    """Of one text, without its prompt."""
+    """The time for a token of one text, without its prompt."""
     body = {"prompt": prompt, "n_predict": n_tokens, "temperature": temperature, "seed": seed}
     response = http.post("/completion", json=body | {"ignore_eos": True, "cache_prompt": False})
     if not response.is_success:

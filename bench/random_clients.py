@@ -98,7 +98,7 @@ class RandomClients:
         return commands
 
     def send(self, event: Event) -> None:
-        """Of the engine."""
+        """Take an event of the engine."""
         self._n_silent_looks = 0
         match event:
             case Started():

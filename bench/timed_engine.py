@@ -119,7 +119,7 @@ class TimedEngine:
         self._commands.append(encode_command(SetBacks(names=names)))
 
     def calibrate(self) -> None:
-        """As a lead does when it starts."""
+        """Measure T(n) like a lead that starts."""
         self._clear()
         StepTimer.of_target(self._model, self._model.n_vocab).calibrate(self._speculation.cost)
         if self._heads and self._speculation.inline:

@@ -126,7 +126,7 @@ ELEMENTS: tuple[str, ...] = (
     *('{"type":"function_call","name":"f","call_id":"1","arguments":"{}"}', '{"type":"tool_use","name":"f"}'),
     *('{"prompt_string":""}', '{"type":"tool_result"}', '{"type":"draft","sequence":"a","base":0}'),
 )
-"""Of large lists: what is cheap to send, and what an API takes for an element of its lists."""
+"""Elements of large lists: what is cheap to send, and what an API takes for an element of its lists."""
 
 
 def large(rng: random.Random, n_bytes: int) -> tuple[str, Raw]:

@@ -113,7 +113,7 @@ def _repeated(requests: Sequence[MixedRequest], n: int, seed: int) -> list[Mixed
 
 
 def _options(settings: argparse.Namespace, *, alone: bool) -> list[str]:
-    """Of the lead. KV caches as precise as the weights."""
+    """The options of the lead, with KV caches that are as precise as the weights."""
     options = ["--ctx-size", "16384", "--ping-seconds", "2", "--drain-seconds", "60"]
     other_pieces = settings.exact == "on" and not alone
     options += ["--parallel", "6", "--batch-size", "40"] if other_pieces else ["--parallel", "8"]

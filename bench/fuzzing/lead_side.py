@@ -177,7 +177,7 @@ class LeadFuzzer:
     # The lead
 
     def _deliver(self, event: Event) -> None:
-        """As `EngineClient` does."""
+        """Pass an event to its listeners like `EngineClient`."""
         match event:
             case DraftsDropped():
                 self._backs.count_stale(event.source, event.n_stale)

@@ -52,7 +52,7 @@ class Mutator:
                 return small(self._rng)
 
     def _with_wrong_value(self, message: Message) -> str:
-        """Of a field, or of an item somewhere inside it."""
+        """Give a field, or an item inside it, a wrong value."""
         key = self._rng.choice(list(message))
         value = message[key]
         if isinstance(value, list) and value and self._rng.random() < 0.7:  # noqa: PLR2004 - a share

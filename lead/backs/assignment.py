@@ -16,13 +16,13 @@ MOST_ASKED = 4
 UPDATE_SECONDS = 0.25e-3
 """CPU time of the lead's processes for an update to a back and a draft in reply: `bench backs` at dbf6226."""
 TRIAL_UPDATES = 16
-"""As many in a row are one trial."""
+"""The updates in a row that make one trial."""
 _COST_SHARE, _TRIAL_SHARE = 0.03, 0.01
-"""Of the time of a step, for updates to the backs that are asked; of all time, for those on trial."""
+"""The share of a step's time for updates to the backs that are asked, and of all time for those on trial."""
 _LEAST_GAIN = 0.02
 """Right tokens per update; a back with fewer is worth no verification."""
 _DECAY = 0.95
-"""Of a back's record, for each update: its last 20 count most."""
+"""What a back's record keeps with each update: its last 20 count most."""
 _LATE_WEIGHT = 0.5
 """What a right token counts that arrived after the lead's own, if all of its back's others came in time."""
 _N_TRUSTED = 8.0
@@ -109,7 +109,7 @@ class _BackRecord:
 
 @dataclass(slots=True)
 class _AskedBacks:
-    """Of a sequence. The trial ends after `n_left` more updates."""
+    """The backs that are asked for a sequence. The trial ends after `n_left` more updates."""
 
     chosen: list[str] = field(default_factory=list)
     trial: str | None = None
@@ -183,7 +183,7 @@ class Assignment:
         return self._backs[back].gain
 
     def value(self, back: str) -> float | None:
-        """Of one more draft token, in tokens of the text; None before it is known.
+        """The value of one more draft token, in tokens of the text; None before it is known.
 
         `gain` tokens in a row are right on average if each is with this probability.
         """
@@ -280,7 +280,7 @@ class Assignment:
         return back.is_proven or back.name in asked_backs.chosen or len(self._backs) <= MOST_ASKED
 
     def _begin_trial(self, asked_backs: _AskedBacks, ready: Sequence[_BackRecord], now: float) -> None:
-        """Of the back whose last trial is the longest ago, or that has had none."""
+        """Try the back whose last trial is the longest ago, or that has had none."""
         asked_backs.trial = None
         others = [back for back in ready if back.name not in asked_backs.chosen]
         if others and self._trials.take(now, TRIAL_UPDATES):

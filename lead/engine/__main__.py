@@ -4,7 +4,7 @@ import signal
 
 
 def main() -> None:
-    """As `lead.engine.worker.main`, whose imports take a second."""
+    """Run `lead.engine.worker.main`, whose imports take a second."""
     # Ctrl-C reaches the whole process group; the front decides when the engine ends, by closing the pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     from lead.engine import worker  # noqa: PLC0415

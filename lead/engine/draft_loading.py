@@ -27,13 +27,13 @@ from shared.models.file_kind import is_eagle_file
 from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
-from shared.translation.drafter_maker import STATES_BESIDE_DRAFT, DrafterMaker, most_ahead
+from shared.translation.drafter_maker import N_FURTHER_STATES, DrafterMaker, most_ahead
 
 log = logging.getLogger("engine")
 
 _REPEATS = 5
 _WIDTHS = (1, 2, 4, 8, 32, 128)
-"""Of the steps that are timed: drafting, and reading what it has not seen yet."""
+"""Tokens in the steps that are timed: drafting, and reading what it has not seen yet."""
 _MAX_SECONDS = 3.0
 
 
@@ -152,7 +152,7 @@ def load_inline_source(load: Load, target: Model) -> InlineSource | None:
 def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
     """Raises ModelLoadError, also for a model that cannot draft in the target's vocabulary."""
     options = load.options.model_copy(update={"ctx_size": load.options.ctx_size or target.n_ctx})
-    model = Model(load.model, options, n_step_checkpoints=load.n_most + STATES_BESIDE_DRAFT)
+    model = Model(load.model, options, n_step_checkpoints=load.n_most + N_FURTHER_STATES)
     maker = _maker(model, target)
     if most_ahead(model, load.n_most) < 1:
         raise ModelLoadError(

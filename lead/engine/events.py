@@ -82,7 +82,7 @@ class PromptProgress(BaseModel, frozen=True):
 
 
 class TokenProbabilities(BaseModel, frozen=True):
-    """Of the chosen token, and of the most likely ones with their ids: see `lead.engine.verifier`."""
+    """Probabilities of the chosen token and, with their ids, of the most likely ones."""
 
     chosen: float
     top: list[tuple[int, float]]

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from lead.engine.events import Alive, Event
 
 _LEAST_SECONDS = 0.001
-"""Of computing between two questions: more than a sign of life costs, less than loading a part of a model."""
+"""CPU time between two looks that counts as computing: more than a sign of life takes, less than loading a
+part of a model."""
 
 
 class Computing:

@@ -95,7 +95,7 @@ class EngineProcess:
 
     @property
     def n_unsent_bytes(self) -> int:
-        """Of commands that the pipe has not taken yet."""
+        """The size of the commands that the pipe has not taken yet."""
         return self._writer.transport.get_write_buffer_size()
 
     def send(self, command: Command) -> None:

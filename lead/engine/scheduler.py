@@ -21,7 +21,7 @@ STEP_SECONDS = 0.5
 STEP_SECONDS_OF_OWN_CELLS = 2.0
 """The same where slots have cells of their own: prompts are read a tenth faster than with 0.5 s."""
 _WEIGHT = 0.3
-"""Of the latest step in the average."""
+"""The weight of the latest step in the average."""
 
 
 class PromptChunk:

@@ -12,7 +12,7 @@ _MAX_LEVELS = 300
 """Nesting of all definitions together: llguidance recurses into them; a level takes some 10 KB of stack."""
 _MAX_PARTS = 1000
 _MAX_ALL_PARTS = 30_000
-"""Of all values of a schema together, each time that one is looked at: about 0.1 s."""
+"""The limit for all values of a schema together, counting each look at one: about 0.1 s."""
 _BESIDE_REFERENCE = {
     "allOf",
     "properties",

@@ -14,7 +14,8 @@ from platformdirs import user_cache_path
 
 from shared.cached_files import make_cache_folder, remove_abandoned
 from shared.errors import ConfigError
-from shared.models.grow import VERSION, Progress, Quantization, Shape, grow
+from shared.models.gguf_file import Progress, Quantization
+from shared.models.grow import VERSION, Shape, grow
 
 # Of the shapes near 0.4G that were measured this one gains most from checking several tokens in a step, and
 # f16 gains more than q8_0 or q4_0 (docs/performance.md); the file takes 0.77 GB.

@@ -15,6 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 from gguf import (
     GGML_QUANT_SIZES,
+    GGML_QUANT_VERSION,
     GGUF_DEFAULT_ALIGNMENT,
     GGMLQuantizationType,
     GGUFWriter,
@@ -46,20 +47,15 @@ _FILE_TYPES: dict[Quantization, LlamaFileType] = {
 }
 # Values per chunk: 4 MiB of float32, so that memory stays small however large a matrix is.
 _N_CHUNK = 1 << 20
-# As large as the initial weights of a real model, so that the added arithmetic stays in a normal range.
-_NOISE_SCALE = 0.02
 
 
 class Encoder:
-    """Turns rows into bytes of one quantization; what repeats (zeros, noise) is encoded once."""
+    """Turns rows into bytes of one quantization."""
 
     def __init__(self, quantization: Quantization) -> None:
         self.ggml_type = GGMLQuantizationType[quantization.upper()]
         self.file_type = _FILE_TYPES[quantization]
         self.block, self._block_bytes = GGML_QUANT_SIZES[self.ggml_type]
-        generator = np.random.default_rng(0)
-        self._noise = generator.standard_normal(_N_CHUNK, dtype=np.float32) * np.float32(_NOISE_SCALE)
-        self._repeated: dict[tuple[int, bool], Bytes] = {}
 
     def row_bytes(self, width: int) -> int:
         """Bytes of one row of `width` values, which must fill whole blocks."""
@@ -71,48 +67,79 @@ class Encoder:
         packed: Bytes = quants.quantize(np.ascontiguousarray(rows), self.ggml_type).view(np.uint8)
         return packed
 
-    def repeat(self, n_rows: int, width: int, *, noise: bool) -> Iterator[Bytes]:
-        """`n_rows` rows of noise, or of zeros, a chunk at a time."""
-        chunk = self._repeated.get((width, noise))
-        if chunk is None:
-            shape = (rows_per_chunk(width), width)
-            chunk = self.encode(np.resize(self._noise, shape) if noise else np.zeros(shape, np.float32))
-            self._repeated[width, noise] = chunk
-        for start in range(0, n_rows, len(chunk)):
-            yield chunk[: n_rows - start]
-
-
-def rows_per_chunk(width: int) -> int:
-    """How many rows of this width are worked on at once."""
-    return max(1, _N_CHUNK // width)
-
 
 @dataclass(frozen=True, slots=True)
-class StoredTensor:
-    """A tensor as it is in the file: `n_bytes` in all, as the chunks that `read` yields.
+class Weights:
+    """A tensor of a model to write.
 
-    dimensions: (rows, width) of a matrix, (width,) of a vector.
+    dimensions: (rows, width) of a matrix, (width,) of a vector. `rows(start, stop)` has shape
+    (stop - start, width); a vector is one row. `encoded(encoder, start, stop)` has the same rows as that
+    encoder's bytes where they are known, else None. `exact`: never quantized, because llama.cpp needs it so.
     """
 
     name: str
     dimensions: tuple[int, ...]
-    ggml_type: GGMLQuantizationType
-    n_bytes: int
-    read: Callable[[], Iterator[Bytes]]
+    rows: Callable[[int, int], Floats]
+    encoded: Callable[[Encoder, int, int], Bytes | None] = lambda _encoder, _start, _stop: None
+    exact: bool = False
+
+    @property
+    def n_rows(self) -> int:
+        return self.dimensions[0] if len(self.dimensions) > 1 else 1
+
+    @property
+    def width(self) -> int:
+        return self.dimensions[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """Weights and how they are stored."""
+
+    weights: Weights
+    encoder: Encoder
+
+    @property
+    def n_bytes(self) -> int:
+        return self.weights.n_rows * self.encoder.row_bytes(self.weights.width)
 
     @property
     def n_padded(self) -> int:
         """Bytes with the padding after it."""
         return self.n_bytes + len(_padding(self.n_bytes))
 
+    def chunks(self) -> Iterator[Bytes]:
+        """All of its bytes, some rows at a time."""
+        weights, step = self.weights, max(1, _N_CHUNK // self.weights.width)
+        for start in range(0, weights.n_rows, step):
+            stop = min(start + step, weights.n_rows)
+            known = weights.encoded(self.encoder, start, stop)
+            yield self.encoder.encode(weights.rows(start, stop)) if known is None else known
 
-@dataclass(frozen=True, slots=True)
+
 class GgufFile:
-    """What to write. `describe` adds the metadata, except for the architecture."""
+    """A file to write, its matrices in one quantization."""
 
-    architecture: str
-    describe: Callable[[GGUFWriter], None]
-    tensors: Sequence[StoredTensor]
+    def __init__(
+        self,
+        architecture: str,
+        describe: Callable[[GGUFWriter], None],
+        weights: Sequence[Weights],
+        quantization: Quantization,
+    ) -> None:
+        """`describe` adds the metadata but the architecture and the types."""
+        self._architecture = architecture
+        self._describe = describe
+        self._main = main = Encoder(quantization)
+        others = {name: Encoder(name) for name in ("f32", "f16")}
+
+        def encoder(each: Weights) -> Encoder:
+            """As llama-quantize chooses: rows that do not fill blocks are stored as f16."""
+            if len(each.dimensions) == 1 or each.exact:
+                return others["f32"]
+            return others["f16"] if each.width % main.block else main
+
+        self.tensors = [StoredTensor(each, encoder(each)) for each in weights]
 
     @property
     def n_bytes(self) -> int:
@@ -148,12 +175,15 @@ class GgufFile:
 
     def _write_header(self, path: Path) -> None:
         """Create the file with everything up to the first tensor's alignment padding; may raise OSError."""
-        writer = GGUFWriter(path, self.architecture)
-        self.describe(writer)
+        writer = GGUFWriter(path, self._architecture)
+        writer.add_file_type(self._main.file_type)
+        writer.add_quantization_version(GGML_QUANT_VERSION)
+        self._describe(writer)
         ignored = np.dtype(np.float32)  # because raw_dtype is given
         for tensor in self.tensors:
+            weights, ggml_type = tensor.weights, tensor.encoder.ggml_type
             writer.add_tensor_info(
-                tensor.name, tensor.dimensions, ignored, tensor.n_bytes, raw_dtype=tensor.ggml_type
+                weights.name, weights.dimensions, ignored, tensor.n_bytes, raw_dtype=ggml_type
             )
         try:
             writer.write_header_to_file()
@@ -168,7 +198,7 @@ class GgufFile:
         with part.open("ab") as file:
             file.write(_padding(file.tell()))
             for tensor in self.tensors:
-                for chunk in tensor.read():
+                for chunk in tensor.chunks():
                     n_done += file.write(chunk.data)
                     yield n_done
                 n_done += file.write(_padding(tensor.n_bytes))

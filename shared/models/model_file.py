@@ -20,7 +20,7 @@ from shared.models.gguf_file import Progress, progress_bar
 log = logging.getLogger("model")
 
 
-VERSION = 1
+VERSION = 2
 """Raise this when the same source gives another file."""
 _GGUF_MAGIC = b"GGUF"
 _ZIP_MAGIC = b"PK\x03\x04"

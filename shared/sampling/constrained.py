@@ -86,7 +86,7 @@ class ConstrainedSampler(Sampler):
         return self._constraint.is_ready
 
     def choose(self, logits: NDArray[np.float32], position: int) -> int:
-        """As `Sampler.choose`, among the tokens that the grammar allows.
+        """Choose like `Sampler.choose`, among the tokens that the grammar allows.
 
         If it raises PendingAnswerError, nothing has changed.
         """
@@ -97,7 +97,7 @@ class ConstrainedSampler(Sampler):
         return likeliest(ids, scores)
 
     def rank(self, logits: NDArray[np.float32], position: int, n: int) -> list[RankedToken]:
-        """As `Sampler.rank`, among the tokens that the grammar allows; see `choose`."""
+        """Rank like `Sampler.rank`, among the tokens that the grammar allows; see `choose`."""
         choices = super().rank(logits, position, n)
         allows = self._constraint.allows([choice.token for choice in choices])
         if allows[0]:

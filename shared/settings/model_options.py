@@ -79,7 +79,7 @@ class ComputeOptions(OptionGroup):
         description="the most host memory for the KV caches of earlier requests, in MiB; -1: no limit, 0: "
         "none. What idle slots hold is moved there while others run, and a request that continues such a "
         "text does not read it again. What a lead has, it shares with its --draft-model and --back, which "
-        "get an eighth each. Never more than a quarter of the memory that is free beside the weights; not "
+        "get an eighth each. Never more than a quarter of the memory that the weights leave free; not "
         "used with --rpc, nor for sliding windows with --swa-full",
     )
     kv_offload: bool = Field(True, description="keep the KV cache in VRAM")

@@ -17,12 +17,12 @@ from shared.translation.stored_pair import stored_pair
 from shared.translation.translating_model import TranslatingModel
 from shared.translation.vocabulary_pair import prefix_of
 
-STATES_BESIDE_DRAFT = 2
+N_FURTHER_STATES = 2
 """A recurrent draft model keeps a state after each draft token, and those before the first ones."""
 
 
 class DrafterMaker:
-    """Of one model, for texts in one vocabulary."""
+    """Makes drafters of one model, for texts in one vocabulary."""
 
     def __init__(self, model: Model, vocabulary: Vocabulary, log: logging.Logger) -> None:
         """Takes seconds if that is not the model's own. Raises TranslationError if it cannot translate."""
@@ -74,7 +74,7 @@ class DrafterMaker:
 def most_ahead(model: Model, n_wanted: int) -> int:
     """How many tokens it can draft ahead: each draft token of a recurrent model needs a kept state."""
     traits = model.traits
-    return n_wanted if traits.can_trim else min(n_wanted, traits.n_step_checkpoints - STATES_BESIDE_DRAFT)
+    return n_wanted if traits.can_trim else min(n_wanted, traits.n_step_checkpoints - N_FURTHER_STATES)
 
 
 def describe_translation(draft: Vocabulary, target: Vocabulary, projection: Projection) -> str:

@@ -96,7 +96,8 @@ def test_models_of_llama2_c_draft_for_each_other(generate):
 
 def test_a_checkpoint_s_text_is_llama2_c_s(generate):
     ended = generate("--model", "large.bin", "-n", "20", "-i", PROMPT, "--temp", "0", "--ignore-eos")
-    tokens = llama2c.greedy(small_llama(width=64), llama2c.encode(PROMPT, PIECES, SCORES), 20)
+    prompt = [1, *map(PIECES.index, (" Once", " upon", " a", " time"))]
+    tokens = llama2c.greedy(small_llama(width=64), prompt, 20)
     text = b"".join(map(piece, tokens)).decode("utf-8", "replace")
     assert f" {ended.stdout}" == f"{text}\n"
 
@@ -114,8 +115,7 @@ def test_models_with_learned_positions_draft_to_the_end_of_their_context(generat
     ended = generate(*command, "-c", "4096", "--compare", "--temp", "0")
     assert ended.returncode == 0, ended.stderr
     assert "same text  yes, every character" in ended.stderr
-    n_prompt = len(gpt2.encode(PROMPT))
-    assert f"plain  {64 - n_prompt} tokens" in ended.stderr
+    assert "plain  60 tokens" in ended.stderr  # 4 of its 64 positions are the prompt's
 
 
 @pytest.mark.parametrize("model", ["small.bin", "gpt2"])

@@ -106,7 +106,7 @@ class HeadDraft(InlineDraft):
 
     @property
     def end(self) -> int:
-        """Of the draft."""
+        """The position after the draft."""
         return self.base + len(self.drafted)
 
     def begin_anew(self) -> None:
@@ -139,7 +139,7 @@ class HeadDraft(InlineDraft):
         return True
 
     def text(self, start: int, end: int) -> list[int]:
-        """Of the context: tokens start … end - 1, with those of the draft."""
+        """Tokens start … end - 1 of the context, with those of the draft."""
         return [*self.context[start : self.base], *self.drafted[max(0, start - self.base) :]][: end - start]
 
 

@@ -142,7 +142,7 @@ class ModelDrafter:
 
 
 class ThreadChoice:
-    """Of two numbers of threads that with the shorter round of one token: one, or all that the target has.
+    """Chooses the number of threads with the shorter round of one token: one, or all that the target has.
 
     A small model's step is over before several threads have met at its barriers. Which is faster is learned
     from the rounds of drafting themselves: it depends on what else the cores do, and while the engine starts,

@@ -137,7 +137,7 @@ class SeenTexts(Sequence[int]):
 
 
 def mark(owner: int, tokens: Sequence[int]) -> list[int]:
-    """As tokens of `owner`, which no other has."""
+    """The tokens marked as those of `owner`: no other owner has the same."""
     base = (owner + 1) << _OWNER_SHIFT
     return [base + token for token in tokens]
 

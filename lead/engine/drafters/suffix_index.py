@@ -76,7 +76,7 @@ class SuffixIndex:
             newest[bucket] = start + end
 
     def _buckets(self, tokens: Sequence[int], end: int) -> list[int]:
-        """Of the n-grams that end at `end`; orders longer than the text are missing."""
+        """The buckets of the n-grams that end at `end`; orders longer than the text are missing."""
         if end < ORDERS[0]:
             return []
         a, b, c, d, e = _FACTORS
@@ -110,7 +110,7 @@ def _enter(
     buckets: NDArray[np.int64],
     ends: NDArray[np.int32],
 ) -> None:
-    """As if entered one by one. numpy promises no order if an index repeats; `maximum.at` needs none."""
+    """Enter all; the result is that of one by one, although numpy promises no order if an index repeats."""
     previous[buckets] = newest[buckets]
     np.maximum.at(newest, buckets, ends)
     passed = newest[buckets] != ends

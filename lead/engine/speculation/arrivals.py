@@ -210,7 +210,7 @@ class Arrivals:
         return {"first_draft_ms": _ms(timing.first.value), "token_ms": _ms(timing.token.value)}
 
     def _growth(self, timing: _Timing, mean: _RunningMean, waited: float) -> Arrival | None:
-        """Of a draft that is alive: one more token `mean` after what its source has `waited` for since."""
+        """When a living draft grows: a token each `mean` seconds, of which its source has `waited` some."""
         if timing.token.value is None or self._is_late(mean, waited):
             return None
         return Arrival(self._remaining(mean, waited), 1, timing.token.value)

@@ -128,7 +128,7 @@ class Replaying(EqualDepths):
         cost: StepCost,
         depth: int,
     ) -> float:
-        """Of all passes: the first has as many tokens of each span as the shortest span, and so on."""
+        """The time of all passes; the first has as many tokens of each span as the shortest, and so on."""
         if len(candidates) == 1:
             return cost.seconds(candidates[0].n_fed + depth + n_prompt)
         lengths = sorted(

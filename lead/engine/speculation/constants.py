@@ -56,11 +56,11 @@ class SpeculationConstants:
     # The adaptive policy: `adaptive`, `speedup`
 
     long_run_weight: float = 0.75
-    """Of the long-run rate in what a second is worth; the rest is this moment's rate. In the worst of 94
-    simulated cells, adaptive over the best fixed or sync depth was .92 with 0, .95 with .5, .98 with .65 and
-    .8, .97 with 1."""
+    """The weight of the long-run rate in what a second is worth; the rest is this moment's. In the worst of
+    94 simulated cells, adaptive over the best fixed or sync depth was .92 with 0, .95 with .5, .98 with .65
+    and .8, .97 with 1."""
     speedup_decay: float = 0.98
-    """Of the long-run rate, per step: about the last 50 count."""
+    """The weight that the long-run rate keeps with each step: about the last 50 count."""
     speedup_min_steps: int = 8
     """Steps before the long-run rate counts."""
     explore_every: int = 32

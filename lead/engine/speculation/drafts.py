@@ -14,7 +14,7 @@ MAX_DEPTH = 32
 """No step verifies more draft tokens of a sequence."""
 
 Agreement = Literal["single", "agreed", "conflicting"]
-"""Of a proposed token: no other source proposed one; one proposed the same; all others proposed another."""
+"""For a proposed token: no other source proposed one; one proposed the same; all others proposed another."""
 
 EstimateAcceptance = Callable[[str, float | None, Agreement], float]
 """The probability that a token of (source, confidence, agreement) is accepted if those before it are."""
@@ -208,7 +208,7 @@ class Drafts:
         return DraftChain(*zip(*chosen, strict=True)) if chosen else EMPTY_CHAIN
 
     def probabilities(self, source: str, estimate: EstimateAcceptance) -> tuple[float, ...]:
-        """Of each token that `source` proposes: that it is accepted if those before it are.
+        """For each token that `source` proposes, the probability that it is accepted if those before it are.
 
         Other sources count that agree with all tokens before it: they agree with this one, too, or conflict.
         """
@@ -226,8 +226,8 @@ class Drafts:
             sources = [each for each, _ in agreeing]
         return tuple(probabilities)
 
-    def probabilities_behind(self, source: str, estimate: EstimateAcceptance) -> tuple[float, ...]:
-        """Of what others propose behind the draft of `source`, as far as they agree with all of it."""
+    def behind(self, source: str, estimate: EstimateAcceptance) -> DraftChain:
+        """What others propose behind the draft of `source`, as far as they agree with all of it."""
         branches = self._main_branches()
         own = [draft.token for draft in branches.pop(source, ())]
         others = [
@@ -236,9 +236,8 @@ class Drafts:
             if len(draft) > len(own) and [each.token for each in draft[: len(own)]] == own
         ]
         if not others:
-            return ()
-        chosen = _Merge(branches, estimate, 0.0).after(others, len(own), 1.0)
-        return tuple(probability for _, _, probability in chosen)
+            return EMPTY_CHAIN
+        return DraftChain(*zip(*_Merge(branches, estimate, 0.0).after(others, len(own), 1.0), strict=True))
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless all drafts are alive."""
@@ -316,7 +315,7 @@ class _Merge:
         return chosen
 
     def _best_fork(self, here: list[tuple[str, DraftToken]], place: int, survival: float) -> list[_Chosen]:
-        """Of the conflicting tokens at `place`, the one with the most expected tokens from there on."""
+        """The one of the conflicting tokens at `place` with the most expected tokens from there on."""
         tokens = [draft.token for _, draft in here]
         forks = []
         for token in dict.fromkeys(tokens):

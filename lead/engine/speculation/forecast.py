@@ -20,7 +20,7 @@ _MAX_PLACES = 16
 
 @dataclass(slots=True)
 class _Counts:
-    """Of outcomes, weighted by their age."""
+    """Counts of outcomes, weighted by their age."""
 
     n_outcomes: float = 0.0
     n_right: float = 0.0
@@ -116,11 +116,15 @@ class Forecast:
     def future(self, drafts: Drafts, source: str, mean: float, n_useful: int, n_most: int) -> FutureDraft:
         """A source's draft with its next tokens, which are right with probability `mean`, up to `n_most`.
 
-        Where others have proposed a token already, they say as much of how hard that place is as the mean.
+        Where others have proposed a token already, it shows how hard that place is: what makes theirs less
+        likely than usual does so half as much to this source's.
         """
         drafted = drafts.probabilities(source, self.probability)[:n_useful]
-        behind = drafts.probabilities_behind(source, self.probability)
-        probabilities = (*drafted, *((mean + each) / 2 for each in behind))
+        behind = drafts.behind(source, self.probability)
+        unusual = (
+            each - self.mean(other) for other, each in zip(behind.sources, behind.probabilities, strict=True)
+        )
+        probabilities = (*drafted, *(min(1.0, max(0.0, mean + each / 2)) for each in unusual))
         return FutureDraft(probabilities, len(drafted), mean, n_most)
 
     def connect(self, backs: Iterable[str], own: Iterable[str], timelines: Iterable[Timeline]) -> None:

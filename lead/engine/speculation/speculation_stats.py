@@ -47,7 +47,7 @@ class SpeculationStats:
 
     @property
     def tokens_per_second(self) -> float:
-        """Of all sequences together, since the engine was started."""
+        """The speed of all sequences together, since the engine was started."""
         seconds = self.step_seconds + self.wait_seconds + self.draft_seconds
         return self.n_committed / seconds if seconds > 0 else 0.0
 

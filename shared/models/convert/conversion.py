@@ -1,55 +1,22 @@
-"""A model of another format as a GGUF file: which tensors it has, and how they are stored.
+"""A model of another format as a GGUF file.
 
 Knows no format: `llama2c` and `gpt2` say where the weights are.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from gguf import GGML_QUANT_VERSION, GGUFWriter
+from gguf import GGUFWriter
 from numpy.typing import NDArray
 
 from shared.errors import ModelLoadError
-from shared.models.gguf_file import (
-    Bytes,
-    Encoder,
-    Floats,
-    GgufFile,
-    Quantization,
-    StoredTensor,
-    rows_per_chunk,
-)
+from shared.models.gguf_file import GgufFile, Quantization, Weights
 
 ConversionType = Literal["auto", "f32", "f16", "q8_0"]
 """How matrices are stored; auto: as in the source."""
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """A tensor of the source; `name` is the GGUF's.
-
-    dimensions: (rows, width) of a matrix, (width,) of a vector. `rows(start, stop)` has shape
-    (stop - start, width); a vector is one row. `blocks(start, stop)` has the same rows as q8_0, where the
-    source has them as 8-bit integers. `exact`: never quantized, because llama.cpp needs it so.
-    """
-
-    name: str
-    dimensions: tuple[int, ...]
-    rows: Callable[[int, int], Floats]
-    blocks: Callable[[int, int], Bytes] | None = None
-    exact: bool = False
-
-    @property
-    def n_rows(self) -> int:
-        return self.dimensions[0] if len(self.dimensions) > 1 else 1
-
-    @property
-    def width(self) -> int:
-        return self.dimensions[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +43,11 @@ class Conversion:
 
     def file(self, stored_as: ConversionType = "auto") -> GgufFile:
         """The GGUF file with this model."""
-        main = Encoder(self.source_type if stored_as == "auto" else stored_as)
-        encoders = {name: Encoder(name) for name in ("f32", "f16")} | {"main": main}
-        return GgufFile(
-            self.architecture,
-            partial(self._describe, main=main),
-            [_stored(each, encoders[_encoder_name(each, main)]) for each in self.weights],
-        )
+        quantization = self.source_type if stored_as == "auto" else stored_as
+        return GgufFile(self.architecture, self._describe, self.weights, quantization)
 
-    def _describe(self, writer: GGUFWriter, main: Encoder) -> None:
+    def _describe(self, writer: GGUFWriter) -> None:
         writer.add_name(self.name)
-        writer.add_file_type(main.file_type)
-        writer.add_quantization_version(GGML_QUANT_VERSION)
         self.describe(writer)
 
 
@@ -128,30 +88,3 @@ def read_small(path: Path, max_bytes: int) -> bytes:
     if len(data) > max_bytes:
         raise ModelLoadError(f"{path} is too large: more than {max_bytes >> 20} MiB")
     return data
-
-
-def _encoder_name(weights: Weights, main: Encoder) -> str:
-    """The type that llama-quantize would choose: rows that do not fill blocks are stored as f16."""
-    if len(weights.dimensions) == 1 or weights.exact:
-        return "f32"
-    return "f16" if weights.width % main.block else "main"
-
-
-def _stored(weights: Weights, encoder: Encoder) -> StoredTensor:
-    return StoredTensor(
-        weights.name,
-        weights.dimensions,
-        encoder.ggml_type,
-        weights.n_rows * encoder.row_bytes(weights.width),
-        partial(_chunks, weights, encoder),
-    )
-
-
-def _chunks(weights: Weights, encoder: Encoder) -> Iterator[Bytes]:
-    step = rows_per_chunk(weights.width)
-    for start in range(0, weights.n_rows, step):
-        stop = min(start + step, weights.n_rows)
-        if weights.blocks is not None and encoder.ggml_type.name == "Q8_0":
-            yield weights.blocks(start, stop)
-        else:
-            yield encoder.encode(weights.rows(start, stop))

@@ -13,9 +13,9 @@ from gguf import GGUFWriter, TokenType
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from shared.errors import ModelLoadError
-from shared.models.convert.conversion import Conversion, Weights, read_small
+from shared.models.convert.conversion import Conversion, read_small
 from shared.models.convert.safetensors import SafetensorsFile, SafetensorsFolder, is_known_type
-from shared.models.gguf_file import Quantization
+from shared.models.gguf_file import Quantization, Weights
 
 CONFIG: Final = "config.json"
 _MAX_CONFIG = 1 << 20

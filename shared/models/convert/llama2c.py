@@ -19,9 +19,9 @@ import numpy as np
 from gguf import GGUFWriter
 
 from shared.errors import ModelLoadError
-from shared.models.convert.conversion import Conversion, SourceBytes, Weights
+from shared.models.convert.conversion import Conversion, SourceBytes
 from shared.models.convert.tokenizer_bin import TokenizerBin, read_tokenizer
-from shared.models.gguf_file import Bytes, Floats
+from shared.models.gguf_file import Bytes, Encoder, Floats, Weights
 
 MAGIC = struct.pack("<I", 0x616B3432)  # "ak42"
 """The first bytes of versions 1 and 2."""
@@ -165,9 +165,8 @@ class TensorPlace:
         """The tensor in a file."""
         if not self.group_size:
             return Weights(self.name, self.dimensions, partial(self._floats, data))
-        whole_blocks = self.dimensions[-1] % _BLOCK == 0 and self.group_size % _BLOCK == 0
-        blocks = partial(self._blocks, data) if whole_blocks else None
-        return Weights(self.name, self.dimensions, partial(self._dequantized, data), blocks)
+        rows, encoded = partial(self._dequantized, data), partial(self._encoded, data)
+        return Weights(self.name, self.dimensions, rows, encoded)
 
     def _floats(self, data: SourceBytes, start: int, stop: int) -> Floats:
         width = self.dimensions[-1]
@@ -181,9 +180,11 @@ class TensorPlace:
         scales = self._scales(data)[np.arange(first, last) // self.group_size]
         return (integers * scales).reshape(-1, width)
 
-    def _blocks(self, data: SourceBytes, start: int, stop: int) -> Bytes:
-        """The same integers; only the scales are rounded, to f16."""
+    def _encoded(self, data: SourceBytes, encoder: Encoder, start: int, stop: int) -> Bytes | None:
+        """As q8_0 the same integers; only the scales are rounded, to f16."""
         width = self.dimensions[-1]
+        if encoder.ggml_type.name != "Q8_0" or width % _BLOCK or self.group_size % _BLOCK:
+            return None
         first, last = start * width, stop * width
         packed = np.empty((last - first) // _BLOCK, _BLOCK_TYPE)
         packed["values"] = data.array(self.at + first, last - first, "i1").reshape(-1, _BLOCK)

@@ -1,19 +1,14 @@
 """Joining, leaving, and what is reported of the connected backs."""
 
+import logging
+
 import pytest
 
 from lead.backs.registry import HTTP_SILENCE_SECONDS
+from lead.settings.limits import RequestLimits
 from shared.errors import ProtocolError, UnavailableError
 from shared.protocol import Draft, VocabularyId
 from tests.lead.backs.harness import RegistryHarness
-
-
-def test_a_draft_is_posted_under_the_name_of_the_back(harness):
-    sequence, back = harness.sequence(), harness.join(name="desk")
-    harness.backs.updates(back)
-    harness.backs.take_draft(back, Draft(sequence=sequence.id, base=3, tokens=[8]))
-    (posted,) = harness.posted
-    assert (posted.sequence, posted.source, posted.base, posted.tokens) == (sequence.id, "desk", 3, [8])
 
 
 def test_backs_with_the_same_name_get_different_names(harness):
@@ -101,3 +96,19 @@ def test_the_report_has_each_back_with_its_stats(harness):
 def test_the_name_of_a_model_cannot_forge_log_lines(harness):
     evil = VocabularyId(fingerprint="same", n_tokens=100, model="small\x1b[31m\n12:00:00 lead INFO: all well")
     assert str(harness.join(vocabulary=evil)) == "b (small␛[31m 12:00:00 lead INFO: all well, websocket)"
+
+
+def test_there_are_enough_names_for_all_backs(harness):
+    names = {harness.join(name="ngram").name for _ in range(RequestLimits().max_backs)}
+    assert len(names) == RequestLimits().max_backs
+
+
+def test_joining_and_leaving_are_logged(harness, caplog):
+    caplog.set_level(logging.INFO, "lead.backs")
+    back = harness.join(name="desk")
+    harness.now = 60.0
+    harness.backs.leave(back)
+    harness.backs.leave(back)
+    joined, left = (record.getMessage() for record in caplog.records)
+    assert joined == "back desk (big, websocket) joined"
+    assert left.startswith("back desk (big, websocket) left after 60 s: 0 drafts")

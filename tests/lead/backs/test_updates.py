@@ -32,13 +32,6 @@ def test_a_slow_back_gets_missed_tokens_in_one_message(harness):
     assert harness.backs.updates(back) == [Extend(sequence=sequence.id, start=3, tokens=[4, 5, 6])]
 
 
-def test_a_back_that_joins_late_gets_all_tokens(harness):
-    sequence = harness.sequence()
-    harness.commit(sequence, [4, 5])
-    (news,) = harness.backs.updates(harness.join())
-    assert news.tokens == [1, 2, 3, 4, 5]
-
-
 def test_an_ended_sequence_is_closed_once(harness):
     sequence, back = harness.sequence(), harness.join()
     harness.backs.updates(back)
@@ -158,3 +151,15 @@ def test_a_back_is_told_what_its_drafts_are_worth_once_that_is_known(harness):
         harness.commit(sequence, [7, 8, 9], n_right={back.name: (3, 0)})
         told += [message for message in harness.backs.updates(back) if isinstance(message, Tune)]
     assert [tune.value for tune in told] == [None, 0.74]
+
+
+def test_a_sequence_that_ended_before_it_was_opened_is_not_sent(harness):
+    back, sequence = harness.join(), harness.sequence()
+    harness.sequences.discard(sequence)
+    assert harness.backs.updates(back) == []
+
+
+async def test_tune_wakes_requests_that_wait_for_updates(harness):
+    change = harness.join().changed.next_change()
+    harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
+    assert change.is_set()

@@ -1,6 +1,5 @@
 """Heads of real (tiny, random) models: what they read, and what they draft."""
 
-import gguf
 import numpy as np
 import pytest
 
@@ -11,6 +10,7 @@ from shared.llama.model import Model
 from shared.llama.mtp_heads import has_heads, is_heads_file
 from shared.llama.span import Span
 from shared.settings.model_options import ModelOptions
+from tests.shared.models.gguf_copies import without_tensors
 
 ARCHITECTURES = ["qwen35", "qwen3next", "glm4moe"]
 OPTIONS = ModelOptions(ctx_size=512, parallel=3, batch_size=64, ubatch_size=64, threads=1)
@@ -114,32 +114,14 @@ def test_the_memory_of_the_heads_is_that_of_one_layer(model_with_heads):
     heads.close()
 
 
-def without(path, name, is_dropped):
-    """A copy of a model file without some of its tensors."""
-    reader = gguf.GGUFReader(path)
-    copy = path.with_name(name)
-    writer = gguf.GGUFWriter(copy, reader.fields["general.architecture"].contents())
-    for field in reader.fields.values():
-        kind, *items = field.types
-        if not field.name.startswith(("GGUF.", "general.architecture")):
-            writer.add_key_value(field.name, field.contents(), kind, items[-1] if items else None)
-    for tensor in reader.tensors:
-        if not is_dropped(tensor.name):
-            writer.add_tensor(tensor.name, tensor.data)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return copy
-
-
 @pytest.mark.parametrize("architecture", ["qwen35", "glm4moe"])
 def test_heads_in_a_file_of_their_own_draft_the_same(model_with_heads, architecture):
     whole, path = model_with_heads(architecture)
-    alone = without(path, "mtp.gguf", lambda name: name.startswith(("blk.0.", "blk.1.", "blk.2.", "blk.3.")))
+    alone = path.with_name("mtp.gguf")
+    without_tensors(path, alone, lambda name: name.startswith(("blk.0.", "blk.1.", "blk.2.", "blk.3.")))
     assert not is_heads_file(path)
     if architecture == "glm4moe":  # of qwen35 llama.cpp does not load a file that names heads without them
-        path = without(path, "trunk.gguf", lambda name: name.startswith("blk.4."))
+        path = without_tensors(path, path.with_name("trunk.gguf"), lambda name: name.startswith("blk.4."))
     trunk = Model(path, OPTIONS, with_heads=True)
     assert is_heads_file(alone)
     drafts = []

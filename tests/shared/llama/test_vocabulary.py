@@ -1,11 +1,10 @@
-import numpy as np
 import pytest
-from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
-from bench.tiny_models import TinyModel, write_metadata
+from bench.tiny_models import TinyModel, write_metadata, write_tiny_model
 from shared.errors import ModelLoadError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft, builtin_target
+from tests.shared.models.gguf_copies import without_tensors
 
 
 @pytest.mark.parametrize("text", ["Hello, fox!", "  two  spaces\n\n", "Grüße 👋 日本", "", "\x00 nul"])
@@ -39,16 +38,12 @@ def test_the_shipped_pair_has_one_vocabulary(vocabulary):
     assert draft.model != vocabulary.identify().model
 
 
-def test_a_file_that_is_no_model_is_a_sentence(tmp_path):
-    path = tmp_path / "junk.gguf"
-    path.write_bytes(b"GGUF" + b"\x07" * 100)
-    with pytest.raises(ModelLoadError, match="cannot be loaded"):
-        Vocabulary.load(path)
-
-
-def test_a_truncated_model_is_a_sentence(tmp_path):
-    path = tmp_path / "half.gguf"
-    path.write_bytes(builtin_target().read_bytes()[:50_000])
+@pytest.mark.parametrize(
+    "data", [b"GGUF" + b"\x07" * 100, builtin_target().read_bytes()[:50_000]], ids=["junk", "truncated"]
+)
+def test_a_file_that_is_no_whole_model_is_a_sentence(tmp_path, data):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(data)
     with pytest.raises(ModelLoadError, match="cannot be loaded"):
         Vocabulary.load(path)
 
@@ -73,29 +68,10 @@ def test_a_model_that_cannot_continue_a_text_is_refused(tmp_path, model, reason)
         Vocabulary.load(path)
 
 
-def test_layers_after_the_last_one_alone_are_refused(tmp_path):
-    path = with_layers(tmp_path / "mtp.gguf", first=4)
+def test_layers_after_the_last_one_are_refused_alone_and_not_with_the_others(tmp_path):
+    model = TinyModel("qwen35", n_layers=5, settings={"nextn_predict_layers": 1})
+    whole = write_tiny_model(model, tmp_path / "whole.gguf")
+    assert Vocabulary.load(whole).n_tokens == 4096
+    alone = without_tensors(whole, tmp_path / "mtp.gguf", lambda name: name[:6] != "blk.4.")
     with pytest.raises(ModelLoadError, match="cannot be used: it is a drafter that reads hidden states"):
-        Vocabulary.load(path)
-
-
-def test_a_whole_model_with_such_layers_is_not_refused(tmp_path):
-    assert Vocabulary.load(with_layers(tmp_path / "whole.gguf", first=0)).n_tokens == 4096
-
-
-def with_layers(path, first):
-    """A model of five layers, the last one for prediction, of which those before `first` are left out."""
-    settings = {"nextn_predict_layers": 1}
-    outline = write_metadata(TinyModel("qwen35", n_layers=5, settings=settings), path.with_suffix(".outline"))
-    writer = GGUFWriter(path, "qwen35")
-    for key, field in GGUFReader(outline).fields.items():
-        if key.startswith(("qwen35.", "tokenizer.")):
-            types = {"sub_type": field.types[-1]} if field.types[0] == GGUFValueType.ARRAY else {}
-            writer.add_key_value(key, field.contents(), field.types[0], **types)
-    for layer in range(first, 5):
-        writer.add_tensor(f"blk.{layer}.attn_norm.weight", np.ones(64, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+        Vocabulary.load(alone)

@@ -1,6 +1,5 @@
 """Models of both kinds in files, and their logits in llama.cpp."""
 
-import numpy as np
 import pytest
 
 from shared.llama.model import Model
@@ -10,7 +9,6 @@ from shared.settings.model_options import ModelOptions
 from tests.shared.models.convert import gpt2_reference, llama2c_reference
 
 PIECES, SCORES = llama2c_reference.words()
-TEXT = "Once upon a time, the hen and the wolf. Hé! 世界 it's"
 
 
 @pytest.fixture(autouse=True)
@@ -71,14 +69,3 @@ def logits(model, tokens):
     (rows,) = model.decode([Span(0, 0, tokens, len(tokens))])
     model.trim(0, 0)
     return rows.copy()
-
-
-def greedy(model, tokens, n):
-    """A text that is written token by token."""
-    tokens = list(tokens)
-    model.decode([Span(0, 0, tokens[:-1], 0)])
-    for _ in range(n):
-        (rows,) = model.decode([Span(0, len(tokens) - 1, tokens[-1:], 1)])
-        tokens.append(int(np.argmax(rows[0])))
-    model.trim(0, 0)
-    return tokens

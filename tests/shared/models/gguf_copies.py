@@ -16,6 +16,12 @@ def without_vocabulary(source: Path, destination: Path) -> None:
     _copy(source, destination, lambda tensor: [tensor], leave_out="tokenizer.")
 
 
+def without_tensors(source: Path, destination: Path, is_dropped: Callable[[str], bool]) -> Path:
+    """A copy without the tensors of certain names."""
+    _copy(source, destination, lambda tensor: [] if is_dropped(tensor) else [tensor])
+    return destination
+
+
 def write_header_only(writer: GGUFWriter) -> None:
     """Write what has been added; without tensors that is the header alone."""
     writer.write_header_to_file()
@@ -28,7 +34,7 @@ def _copy(
     source: Path, destination: Path, names_of: Callable[[str], list[str]], leave_out: str = "\0"
 ) -> None:
     reader = GGUFReader(source)
-    writer = GGUFWriter(destination, "llama")
+    writer = GGUFWriter(destination, reader.fields["general.architecture"].contents())
     for key, field in list(reader.fields.items())[4:]:  # after the reader's own three and the architecture
         if not key.startswith(leave_out):
             kind, *sub_types = field.types

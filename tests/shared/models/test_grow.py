@@ -6,17 +6,15 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-import llama_cpp
 import numpy as np
 import pytest
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
 from shared.errors import ConfigError
-from shared.llama import library
 from shared.models.builtin import builtin_draft
-from shared.models.gguf_file import QUANTIZATIONS, Encoder
-from shared.models.grow import Quantization, Shape, grow
-from shared.models.grow.__main__ import main
+from shared.models.gguf_file import QUANTIZATIONS, Quantization
+from shared.models.grow import Shape, grow, main
+from tests.shared.models.conftest import load, logits
 from tests.shared.models.gguf_copies import with_tensor, without_vocabulary, write_header_only
 
 OLD = Shape(width=128, n_layers=2, n_heads=4, n_feed_forward=256)
@@ -25,15 +23,8 @@ PROMPT = (
     "<|im_start|>user\nTell me a story about a fox named Zorvi who gets lost, with a red umbrella."
     "<|im_end|>\n<|im_start|>assistant\n"
 )
-N_GREEDY = 32
 
 Grower = Callable[..., Path]
-Answer = tuple[np.ndarray, list[int]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _llama() -> None:
-    library.start()
 
 
 @pytest.fixture(scope="module")
@@ -59,45 +50,16 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def answer(path: Path) -> Answer:
-    """The logits after each token of the prompt, and the greedy tokens that follow."""
-    model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
-    assert model
-    params = llama_cpp.llama_context_default_params()
-    params.n_ctx, params.n_threads, params.n_threads_batch = 256, 1, 1
-    context = llama_cpp.llama_init_from_model(model, params)
-    try:
-        vocabulary = llama_cpp.llama_model_get_vocab(model)
-        room = (llama_cpp.llama_token * 128)()
-        prompt = PROMPT.encode()
-        n = llama_cpp.llama_tokenize(vocabulary, prompt, len(prompt), room, len(room), False, True)
-        n_vocab = llama_cpp.llama_vocab_n_tokens(vocabulary)
-        logits = decode(context, list(room[:n]), 0, n_vocab)
-        tokens = [int(logits[-1].argmax())]
-        while len(tokens) < N_GREEDY:
-            last = decode(context, tokens[-1:], n + len(tokens) - 1, n_vocab)
-            tokens.append(int(last[-1].argmax()))
-        return logits, tokens
-    finally:
-        llama_cpp.llama_free(context)
-        llama_cpp.llama_model_free(model)
+def answer(path: Path) -> np.ndarray:
+    """The logits after each token of the prompt."""
+    model = load(path)
+    rows = logits(model, model.vocabulary.tokenize(PROMPT, add_special=False, parse_special=True))
+    model.close()
+    return rows
 
 
-def decode(context: object, tokens: list[int], position: int, n_vocab: int) -> np.ndarray:
-    batch = llama_cpp.llama_batch_init(len(tokens), 0, 1)
-    batch.n_tokens = len(tokens)
-    for i, token in enumerate(tokens):
-        batch.token[i], batch.pos[i], batch.logits[i] = token, position + i, 1
-        batch.n_seq_id[i], batch.seq_id[i][0] = 1, 0
-    assert llama_cpp.llama_decode(context, batch) == 0
-    logits = llama_cpp.llama_get_logits(context)
-    result = np.ctypeslib.as_array(logits, shape=(len(tokens), n_vocab)).copy()
-    llama_cpp.llama_batch_free(batch)
-    return result
-
-
-def relative_error(one: Answer, other: Answer) -> float:
-    return float(np.linalg.norm(one[0] - other[0]) / np.linalg.norm(other[0]))
+def relative_error(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 
 
 @cache
@@ -117,7 +79,6 @@ def test_a_larger_shape_computes_the_same_function(grown: Grower, quantization: 
     """Measured against the same quantization of the old shape, so that only growing can make a difference."""
     old, new = answer(grown(OLD, quantization)), answer(grown(LARGER, quantization))
     assert relative_error(new, old) < (1e-4 if quantization == "f32" else 1e-2)
-    assert new[1] == old[1]
 
 
 @pytest.mark.parametrize("quantization", ["f32", "f16", "q8_0"])
@@ -154,12 +115,6 @@ def test_the_file_has_the_shape_asked_for(grown: Grower) -> None:
     assert embedding.data.shape == (4096, LARGER.width)
 
 
-def test_the_file_says_that_it_only_looks_big(grown: Grower) -> None:
-    said = metadata(grown(LARGER, "f16"))
-    assert said["general.name"] == "spec-demo-draft-grown"
-    assert "the small model's answers at a big model's cost" in str(said["general.description"])
-
-
 def test_tokenizer_and_chat_template_are_the_source_s(grown: Grower) -> None:
     old, new = metadata(builtin_draft()), metadata(grown(LARGER, "f16"))
     kept = {key: value for key, value in old.items() if key.startswith("tokenizer.")}
@@ -193,7 +148,7 @@ def test_rows_that_do_not_fill_quantized_blocks_are_refused(
 
 def test_rows_of_any_length_are_fine_unquantized(grown: Grower) -> None:
     odd = replace(OLD, width=130, n_feed_forward=300)
-    assert answer(grown(odd, "f16"))[1] == answer(grown(OLD, "f16"))[1]
+    assert relative_error(answer(grown(odd, "f16")), answer(grown(OLD, "f16"))) < 1e-2
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"not a model at all"], ids=["empty", "cut", "other"])
@@ -266,21 +221,6 @@ def test_a_failing_disk_is_a_config_error_and_leaves_the_old_file(
         grow(source, destination, LARGER, "f16")
     assert destination.read_text() == "old"
     assert list(tmp_path.iterdir()) == [destination]
-
-
-# Rows
-
-
-@pytest.mark.parametrize("quantization", QUANTIZATIONS)
-@pytest.mark.parametrize("noise", [True, False])
-def test_repeated_rows_have_the_bytes_of_encoded_ones(quantization: Quantization, noise: bool) -> None:
-    encoder = Encoder(quantization)
-    n_rows = 3 * (1 << 20) // 4096 + 5
-    chunks = list(encoder.repeat(n_rows, 4096, noise=noise))
-    assert sum(chunk.nbytes for chunk in chunks) == n_rows * encoder.row_bytes(4096)
-    if not noise:
-        zeros = encoder.encode(np.zeros((1, 4096), np.float32))
-        assert all(np.array_equal(row, zeros[0]) for row in chunks[-1])
 
 
 # The command

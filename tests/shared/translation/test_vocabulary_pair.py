@@ -9,28 +9,11 @@ from hypothesis import strategies as st
 
 from shared.errors import TranslationError
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_target
-from shared.models.model_file import read_conversion
 from shared.translation import vocabulary_pair as module
 from shared.translation.vocabulary_pair import match_control_tokens, prefix_of, vocabulary_pair
-from tests.shared.models.conftest import PIECES, SCORES, small_gpt2, small_llama
-from tests.shared.models.convert import gpt2_reference, llama2c_reference
 
 PAIRS = list(permutations(("shipped", "gpt2", "llama2c"), 2))
 TEXT = "Once upon a time, the hen\n\n\tand the wolf: 12 + 345. Hé! 世界 😀 it's  x{}\r\n"
-
-
-@pytest.fixture(scope="module")
-def vocabularies(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("vocabularies")
-    (folder / "tokenizer.bin").write_bytes(llama2c_reference.tokenizer_bin(PIECES, SCORES))
-    (folder / "llama.bin").write_bytes(llama2c_reference.version_1(small_llama()))
-    gpt2_reference.write_folder(folder / "gpt2", *small_gpt2())
-    found = {"shipped": Vocabulary.load(builtin_target())}
-    for name, source in (("gpt2", folder / "gpt2"), ("llama2c", folder / "llama.bin")):
-        read_conversion(source, None).file().write_outline(folder / f"{name}.gguf")
-        found[name] = Vocabulary.load(folder / f"{name}.gguf")
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -1,17 +1,16 @@
-"""GPT-2 in NumPy: forward pass, byte-level BPE, and the files of a Hugging Face folder.
+"""GPT-2 in NumPy: forward pass, and the files of a Hugging Face folder.
 
 Written from the definitions (Radford et al. 2019; pre-norm blocks, learned positions, tanh GELU); shares
 nothing with the converter.
 """
 
 import json
-import re
 import struct
-from itertools import pairwise
 
 import numpy as np
 
-EPSILON = 1e-5
+from tests.shared.models.convert.llama2c_reference import EPSILON, attention
+
 ALPHABET = {
     byte: chr(byte if 0x21 <= byte <= 0x7E or 0xA1 <= byte <= 0xAC or byte >= 0xAE else 0)
     for byte in range(256)
@@ -64,26 +63,19 @@ def random_gpt2(seed, *, width, n_heads, n_layers, n_vocab, n_ctx=64, n_hidden=N
     return config, weights
 
 
-def gelu(x):
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-
-
 def logits(config, weights, tokens):
     """(n_tokens, n_vocab), in float64."""
     weights = {name: array.astype(np.float64) for name, array in weights.items()}
     n, n_heads = len(tokens), config["n_head"]
     x = weights["wte.weight"][tokens] + weights["wpe.weight"][:n]
-    head = x.shape[1] // n_heads
     for layer in range(config["n_layer"]):
         at = f"h.{layer}."
         h = linear(norm(x, weights, f"{at}ln_1"), weights, f"{at}attn.c_attn")
-        q, k, v = (part.reshape(n, n_heads, head).transpose(1, 0, 2) for part in np.split(h, 3, axis=1))
-        scores = q @ k.transpose(0, 2, 1) / np.sqrt(head) + np.triu(np.full((n, n), -np.inf), 1)
-        scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        attended = scores / scores.sum(axis=-1, keepdims=True) @ v
-        x = x + linear(attended.transpose(1, 0, 2).reshape(n, -1), weights, f"{at}attn.c_proj")
+        attended = attention(*(part.reshape(n, n_heads, -1) for part in np.split(h, 3, axis=1)))
+        x = x + linear(attended, weights, f"{at}attn.c_proj")
         h = linear(norm(x, weights, f"{at}ln_2"), weights, f"{at}mlp.c_fc")
-        x = x + linear(gelu(h), weights, f"{at}mlp.c_proj")
+        gelu = 0.5 * h * (1 + np.tanh(np.sqrt(2 / np.pi) * (h + 0.044715 * h**3)))
+        x = x + linear(gelu, weights, f"{at}mlp.c_proj")
     return norm(x, weights, "ln_f") @ weights.get("lm_head.weight", weights["wte.weight"]).T
 
 
@@ -94,13 +86,6 @@ def linear(x, weights, name):
 def norm(x, weights, name):
     mean, variance = x.mean(axis=-1, keepdims=True), x.var(axis=-1, keepdims=True)
     return (x - mean) / np.sqrt(variance + EPSILON) * weights[f"{name}.weight"] + weights[f"{name}.bias"]
-
-
-def greedy(config, weights, tokens, n):
-    tokens = list(tokens)
-    for _ in range(n):
-        tokens.append(int(np.argmax(logits(config, weights, tokens)[-1])))
-    return tokens
 
 
 # files
@@ -165,9 +150,6 @@ def write_folder(folder, config, weights, kind="F32", *, prefix="", n_shards=1):
 
 # the tokenizer
 
-SPLIT = re.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")
-"""GPT-2's pattern, with Python's classes for letters and digits, which agree on the texts here."""
-
 
 def vocabulary():
     """(ids by token, merges): bytes, some merges, and the end token last, as in GPT-2."""
@@ -178,27 +160,3 @@ def vocabulary():
     merges += [(space + "t", "i"), ("m", "e"), (space + "ti", "me"), ("'", "s"), ("Ã", "©"), ("l", "l")]
     tokens = [*sorted(ALPHABET.values()), *map("".join, merges), "<|endoftext|>"]
     return {token: i for i, token in enumerate(tokens)}, merges
-
-
-def encode(text):
-    ids, merges = vocabulary()
-    ranks = {pair: rank for rank, pair in enumerate(merges)}
-    tokens = []
-    for word in SPLIT.findall(text):
-        parts = [ALPHABET[byte] for byte in word.encode()]
-        while len(parts) > 1:
-            pairs = list(pairwise(parts))
-            best = min(pairs, key=lambda pair: ranks.get(pair, len(ranks)))
-            if best not in ranks:
-                break
-            merged, i = [], 0
-            while i < len(parts):
-                if tuple(parts[i : i + 2]) == best:
-                    merged.append("".join(best))
-                    i += 2
-                else:
-                    merged.append(parts[i])
-                    i += 1
-            parts = merged
-        tokens += [ids[part] for part in parts]
-    return tokens

@@ -1,4 +1,4 @@
-"""llama2.c in NumPy: its tokenizer, its forward pass, and its files in all versions.
+"""llama2.c in NumPy: its forward pass, and its files in all versions.
 
 Written from run.c's definitions (RMSNorm, rotary positions in pairs of neighbours, grouped-query attention,
 SwiGLU) and from the description of its file formats; shares nothing with the converter.
@@ -6,11 +6,12 @@ SwiGLU) and from the description of its file formats; shares nothing with the co
 
 import struct
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
 EPSILON = 1e-5
+NORMS = ("attention_norm", "ffn_norm", "norm")
+MATRICES = ("wq", "wk", "wv", "wo", "w1", "w2", "w3")
 
 
 @dataclass
@@ -20,74 +21,59 @@ class Llama:
     n_heads: int
     n_kv_heads: int
     n_ctx: int
-    tok_embeddings: np.ndarray
-    attention_norm: np.ndarray
-    ffn_norm: np.ndarray
-    norm: np.ndarray
-    wq: np.ndarray
-    wk: np.ndarray
-    wv: np.ndarray
-    wo: np.ndarray
-    w1: np.ndarray
-    w2: np.ndarray
-    w3: np.ndarray
-    output: np.ndarray | None = None
-
-    @property
-    def matrices(self):
-        return ("wq", "wk", "wv", "wo", "w1", "w2", "w3")
+    weights: dict[str, np.ndarray]
 
     def logits(self, tokens):
         """(n_tokens, n_vocab), in float64."""
-        x = self.tok_embeddings[tokens].astype(np.float64)
+        weights = {name: array.astype(np.float64) for name, array in self.weights.items()}
+        x = weights["tok_embeddings"][tokens]
         n, width = x.shape
         head = width // self.n_heads
-        group = self.n_heads // self.n_kv_heads
-        mask = np.triu(np.full((n, n), -np.inf), 1)
-        for layer in range(len(self.wq)):
-            h = rms_norm(x, self.attention_norm[layer])
-            q = rotate((h @ self.wq[layer].T).reshape(n, self.n_heads, head))
-            k = rotate((h @ self.wk[layer].T).reshape(n, self.n_kv_heads, head))
-            v = (h @ self.wv[layer].T).reshape(n, self.n_kv_heads, head)
-            attended = np.empty((n, self.n_heads, head))
-            for i in range(self.n_heads):
-                scores = q[:, i] @ k[:, i // group].T / np.sqrt(head) + mask
-                attended[:, i] = softmax(scores) @ v[:, i // group]
-            x = x + attended.reshape(n, width) @ self.wo[layer].T
-            h = rms_norm(x, self.ffn_norm[layer])
-            gate = h @ self.w1[layer].T
-            x = x + (gate / (1 + np.exp(-gate)) * (h @ self.w3[layer].T)) @ self.w2[layer].T
-        classifier = self.tok_embeddings if self.output is None else self.output
-        return rms_norm(x, self.norm) @ classifier.T.astype(np.float64)
+        for layer in range(len(weights["wq"])):
+            at = {name: weights[name][layer] for name in (*NORMS[:2], *MATRICES)}
+            h = rms_norm(x, at["attention_norm"])
+            q = rotate((h @ at["wq"].T).reshape(n, self.n_heads, head))
+            k = rotate((h @ at["wk"].T).reshape(n, self.n_kv_heads, head))
+            v = (h @ at["wv"].T).reshape(n, self.n_kv_heads, head)
+            x = x + attention(q, k, v) @ at["wo"].T
+            h = rms_norm(x, at["ffn_norm"])
+            gate = h @ at["w1"].T
+            x = x + (gate / (1 + np.exp(-gate)) * (h @ at["w3"].T)) @ at["w2"].T
+        return rms_norm(x, weights["norm"]) @ weights.get("output", weights["tok_embeddings"]).T
 
 
 def random_llama(seed, *, width, n_hidden, n_layers, n_heads, n_kv_heads, n_vocab, n_ctx=64, shared=True):
     rng = np.random.default_rng(seed)
     n_keys = width // n_heads * n_kv_heads
-
-    def draw(*shape):
-        return (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
-
-    def norm(*shape):
-        return (1 + 0.1 * rng.standard_normal(shape)).astype(np.float32)
-
+    norms = {"attention_norm": (n_layers, width), "ffn_norm": (n_layers, width), "norm": (width,)}
+    matrices = {"tok_embeddings": (n_vocab, width)} | {
+        name: (n_layers, *shape)
+        for name, *shape in (
+            ("wq", width, width),
+            ("wk", n_keys, width),
+            ("wv", n_keys, width),
+            ("wo", width, width),
+            ("w1", n_hidden, width),
+            ("w2", width, n_hidden),
+            ("w3", n_hidden, width),
+        )
+    }
+    if not shared:
+        matrices["output"] = (n_vocab, width)
+    weights = {name: 1 + 0.1 * rng.standard_normal(shape) for name, shape in norms.items()}
+    weights |= {name: rng.standard_normal(shape) / shape[-1] ** 0.5 for name, shape in matrices.items()}
     return Llama(
-        n_heads,
-        n_kv_heads,
-        n_ctx,
-        tok_embeddings=draw(n_vocab, width),
-        attention_norm=norm(n_layers, width),
-        ffn_norm=norm(n_layers, width),
-        norm=norm(width),
-        wq=draw(n_layers, width, width),
-        wk=draw(n_layers, n_keys, width),
-        wv=draw(n_layers, n_keys, width),
-        wo=draw(n_layers, width, width),
-        w1=draw(n_layers, n_hidden, width),
-        w2=draw(n_layers, width, n_hidden),
-        w3=draw(n_layers, n_hidden, width),
-        output=None if shared else draw(n_vocab, width),
+        n_heads, n_kv_heads, n_ctx, {name: array.astype(np.float32) for name, array in weights.items()}
     )
+
+
+def attention(q, k, v):
+    """Causal; k and v may have fewer heads. (n_tokens, heads, head width) each; returns (n_tokens, width)."""
+    n, n_heads, head = q.shape
+    k, v = (np.repeat(each, n_heads // each.shape[1], axis=1) for each in (k, v))
+    scores = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(head) + np.triu(np.full((n, n), -np.inf), 1)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.einsum("hij,jhd->ihd", weights / weights.sum(axis=-1, keepdims=True), v).reshape(n, -1)
 
 
 def rms_norm(x, weight):
@@ -105,11 +91,6 @@ def rotate(x):
     return turned
 
 
-def softmax(x):
-    weights = np.exp(x - x.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)
-
-
 def greedy(model, tokens, n):
     tokens = list(tokens)
     for _ in range(n):
@@ -121,10 +102,10 @@ def greedy(model, tokens, n):
 
 
 def shape(model, *, signed):
-    n_vocab, width = model.tok_embeddings.shape
-    if signed and model.output is not None:
+    n_vocab, width = model.weights["tok_embeddings"].shape
+    if signed and "output" in model.weights:
         n_vocab = -n_vocab
-    n_layers, n_hidden, _ = model.w1.shape
+    n_layers, n_hidden, _ = model.weights["w1"].shape
     return struct.pack(
         "<7i", width, n_hidden, n_layers, model.n_heads, model.n_kv_heads, n_vocab, model.n_ctx
     )
@@ -134,45 +115,43 @@ def floats(*arrays):
     return b"".join(np.ascontiguousarray(array, "<f4").tobytes() for array in arrays)
 
 
+def floats_of(model, *names):
+    """Those of the weights that the model has."""
+    return floats(*(model.weights[name] for name in names if name in model.weights))
+
+
 def version_0(model):
-    head = model.tok_embeddings.shape[1] // model.n_heads
-    tables = np.full(model.n_ctx * head, 7.0)
+    head = model.weights["tok_embeddings"].shape[1] // model.n_heads
     return (
         shape(model, signed=True)
-        + floats(model.tok_embeddings, model.attention_norm, model.wq, model.wk, model.wv, model.wo)
-        + floats(model.ffn_norm, model.w1, model.w2, model.w3, model.norm, tables)
-        + (b"" if model.output is None else floats(model.output))
+        + floats_of(model, "tok_embeddings", "attention_norm", "wq", "wk", "wv", "wo", "ffn_norm")
+        + floats_of(model, "w1", "w2", "w3", "norm")
+        + floats(np.full(model.n_ctx * head, 7.0))  # tables that are not read
+        + floats_of(model, "output")
     )
 
 
 def header(model, version, *flags):
     text = b"24ka" + struct.pack("<i", version) + shape(model, signed=False)
-    return (text + struct.pack("<B", model.output is None) + b"".join(flags)).ljust(256, b"\0")
+    return (text + struct.pack("<B", "output" not in model.weights) + b"".join(flags)).ljust(256, b"\0")
 
 
 def version_1(model):
-    matrices = [getattr(model, name) for name in model.matrices]
-    last = [] if model.output is None else [model.output]
-    return header(model, 1) + floats(
-        model.attention_norm, model.ffn_norm, model.norm, model.tok_embeddings, *matrices, *last
-    )
+    return header(model, 1) + floats_of(model, *NORMS, "tok_embeddings", *MATRICES, "output")
 
 
 def version_2(model, group_size):
     """The file, and the model that it holds after rounding."""
-    held = replace(model)
-    body = floats(model.attention_norm, model.ffn_norm, model.norm)
-    for name in ("tok_embeddings", *model.matrices, "output"):
-        weights = getattr(model, name)
-        if weights is None:
-            continue
-        rounded = np.empty_like(weights)
+    held = dict(model.weights)
+    body = floats_of(model, *NORMS)
+    for name in ("tok_embeddings", *MATRICES, *held.keys() & {"output"}):
+        weights = model.weights[name]
+        held[name] = np.empty_like(weights)
         for place in np.ndindex(weights.shape[: weights.ndim - 2]):
             integers, scales = quantize(weights[place], group_size)
             body += integers.tobytes() + floats(scales)
-            rounded[place] = (integers * scales[:, None]).reshape(weights[place].shape)
-        setattr(held, name, rounded)
-    return header(model, 2, struct.pack("<i", group_size)) + body, held
+            held[name][place] = (integers * scales[:, None]).reshape(weights[place].shape)
+    return header(model, 2, struct.pack("<i", group_size)) + body, replace(model, weights=held)
 
 
 def quantize(weights, group_size):
@@ -187,24 +166,8 @@ def quantize(weights, group_size):
 def words():
     """Pieces in the order of Llama 2's: special ones, bytes, merged ones (best first), characters."""
     characters = " abcdefghijklmnopqrstuvwxyzTOLé,.'\n"
-    merged = [
-        " t",
-        "he",
-        " the",
-        "on",
-        "ce",
-        " a",
-        "in",
-        "nd",
-        " and",
-        "er",
-        "On",
-        " On",
-        "Once",
-        " Once",
-        "up",
-    ]
-    merged += [" up", " upon", "pon", "me", "ti", " ti", " time", "ll", "ell", "ello", "th", "ed", " w", " s"]
+    merged = " t|he| the|on|ce| a|in|nd| and|er|On| On|Once| Once|up| up| upon|pon|me|ti| ti| time|ll|ell"
+    merged = f"{merged}|ello|th|ed| w| s".split("|")
     pieces = ["<unk>", "\n<s>\n", "\n</s>\n", *(f"<0x{byte:02X}>" for byte in range(256))]
     characters = [each for each in characters if each != "\n"]  # a byte token
     scores = [0.0] * len(pieces)
@@ -218,26 +181,3 @@ def tokenizer_bin(pieces, scores):
     for piece, score in zip(encoded, scores, strict=True):
         data += struct.pack("<fI", score, len(piece)) + piece
     return data
-
-
-def encode(text, pieces, scores):
-    """As run.c: BOS, a space in front, characters (or their bytes), then always the best-scored pair."""
-    ids = {piece: token for token, piece in enumerate(pieces)}
-    tokens = [1]
-    if text:
-        tokens.append(ids[" "])
-    for character in text:
-        tokens += [ids[character]] if character in ids else [3 + byte for byte in character.encode()]
-    while True:
-        best = max(
-            (
-                (scores[token], -i, token)
-                for i, pair in enumerate(pairwise(tokens[1:]), 1)
-                if (token := ids.get(pieces[pair[0]] + pieces[pair[1]])) is not None
-            ),
-            default=None,
-        )
-        if best is None:
-            return tokens
-        i = -best[1]
-        tokens[i : i + 2] = [best[2]]

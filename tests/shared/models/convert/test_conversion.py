@@ -18,7 +18,8 @@ def test_matrices_are_stored_as_wanted_and_vectors_exactly(checkpoint, tmp_path,
 
 
 def test_rows_that_fill_no_blocks_are_stored_in_half_precision(gpt2_folder):
-    types = {each.name: each.ggml_type.name for each in read_conversion(gpt2_folder).file("q8_0").tensors}
+    tensors = read_conversion(gpt2_folder).file("q8_0").tensors
+    types = {each.weights.name: each.encoder.ggml_type.name for each in tensors}
     assert types["blk.0.ffn_up.weight"] == "F16"  # rows of 60
     assert types["blk.0.attn_qkv.bias"] == "F32"
 

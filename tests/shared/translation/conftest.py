@@ -1,0 +1,21 @@
+import pytest
+
+from shared.llama.vocabulary import Vocabulary
+from shared.models.builtin import builtin_target
+from shared.models.model_file import read_conversion
+from tests.shared.models.conftest import PIECES, SCORES, small_gpt2, small_llama
+from tests.shared.models.convert import gpt2_reference, llama2c_reference
+
+
+@pytest.fixture(scope="session")
+def vocabularies(tmp_path_factory):
+    """By name: a byte-level BPE, another one, and SentencePiece, where several tokens have the same bytes."""
+    folder = tmp_path_factory.mktemp("vocabularies")
+    (folder / "tokenizer.bin").write_bytes(llama2c_reference.tokenizer_bin(PIECES, SCORES))
+    (folder / "llama.bin").write_bytes(llama2c_reference.version_1(small_llama()))
+    gpt2_reference.write_folder(folder / "gpt2", *small_gpt2())
+    found = {"shipped": Vocabulary.load(builtin_target())}
+    for name, source in (("gpt2", folder / "gpt2"), ("llama2c", folder / "llama.bin")):
+        read_conversion(source, None).file().write_outline(folder / f"{name}.gguf")
+        found[name] = Vocabulary.load(folder / f"{name}.gguf")
+    return found
