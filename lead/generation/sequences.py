@@ -350,8 +350,7 @@ class Sequences:
         return suspects[:1] or waiting
 
     def _give_up(self, sequence: LiveSequence) -> None:
-        times = "once" if sequence.n_deaths == 1 else f"{sequence.n_deaths} times"
-        reason = f"the engine has died {times} while it worked on this request"
+        reason = f"the engine has died {sequence.n_deaths} times while it worked on this request"
         log.error("sequence %s is given up: %s", sequence.id, reason)
         self.fail(sequence, UnavailableError(reason))
 
