@@ -33,8 +33,6 @@ class EngineHandle(Protocol):
 
 
 class Admission:
-    """Submits sequences to the engine and cancels them."""
-
     def __init__(
         self,
         sequences: Sequences,

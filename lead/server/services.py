@@ -36,8 +36,6 @@ class SupervisedEngine(EngineHandle, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The parts of a running lead."""
-
     vocabulary: Vocabulary
     template: ChatTemplate
     tokenizer: Tokenizer
@@ -62,7 +60,6 @@ class Services:
 
     @property
     def n_slots(self) -> int:
-        """How many sequences run at the same time."""
         return self.engine.ready.n_slots if self.engine.ready else 0
 
 

@@ -53,7 +53,6 @@ class CellOutcome:
 
 
 def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> CellOutcome:
-    """Run a cell under one policy."""
     simulation = _Simulation(cell, policy, depth)
     simulation.run(_N_WARM_UP * cell.n_clients)
     before = simulation.totals()
@@ -109,7 +108,6 @@ class _Simulation:
             self.clock.after(0.0, functools.partial(self._ask, client))
 
     def run(self, n_tokens: int) -> None:
-        """Until `n_tokens` are committed."""
         self.clock.run(lambda: self._lead.stats.n_committed >= n_tokens)
 
     def totals(self) -> tuple[float, ...]:

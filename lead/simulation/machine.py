@@ -19,7 +19,6 @@ class StepTable:
     points: tuple[tuple[int, float], ...]
 
     def seconds(self, n: int) -> float:
-        """T(n)."""
         points = self.points
         if len(points) == 1:
             return points[0][1]
@@ -74,7 +73,6 @@ class SharedMachine:
         self._balance()
 
     def _balance(self) -> None:
-        """Somebody has begun or ended."""
         has_lead = LEAD in self._jobs
         of_lead = self._contention.lead if len(self._jobs) > 1 else 1.0
         of_back = self._contention.back if has_lead else 1.0

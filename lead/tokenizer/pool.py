@@ -115,7 +115,6 @@ class TokenizerPool:
         self._quick = _Lane(self._long, _QUICK_SECONDS)
 
     async def run(self, job: Job, client: Client) -> Any:
-        """See `Tokenizer`."""
         message = encode(job)
         ticket = _Ticket(client, message, JobLimits.of(len(message), self._base_seconds))
         lane = self._quick if len(message) <= _QUICK_BYTES else self._long
