@@ -26,14 +26,6 @@ def lines_from(keyboard, history=None):
     )
 
 
-def test_up_brings_back_the_last_line(keyboard):
-    lines = lines_from(keyboard)
-    keyboard.send_text("first\r")
-    lines.read()
-    keyboard.send_text(f"{UP}!\r")
-    assert lines.read() == "first!"
-
-
 def test_typed_lines_are_saved_in_the_history_file(keyboard, tmp_path):
     path = tmp_path / "state" / "chat-history"
     keyboard.send_text("a question\r")
