@@ -75,7 +75,6 @@ class SourceColours:
         self._chosen: dict[str, str] = {}
 
     def name_of(self, source: str) -> str:
-        """The colour's name."""
         return self._chosen.setdefault(source, _NAMES[len(self._chosen) % len(_NAMES)])
 
     def escape_of(self, source: str) -> str:

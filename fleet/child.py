@@ -27,12 +27,10 @@ class ChildProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs."""
         return self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self._process.pid
 
     def stop(self, seconds: float) -> None:

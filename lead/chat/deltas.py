@@ -8,15 +8,11 @@ from itertools import groupby
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """More reasoning."""
-
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """More content."""
-
     text: str
 
 
@@ -75,8 +71,6 @@ class ToolCall:
 
 @dataclass(slots=True)
 class AssistantMessage:
-    """A whole answer."""
-
     content: str = ""
     reasoning: str = ""
     calls: list[ToolCall] = field(default_factory=list)

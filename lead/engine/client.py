@@ -7,8 +7,9 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
+from lead.backs.registry import Backs
 from lead.engine.commands import (
     Cancel,
     Command,
@@ -18,7 +19,6 @@ from lead.engine.commands import (
     PostDraft,
     SetBacks,
     SetPolicy,
-    Submit,
 )
 from lead.engine.events import (
     Alive,
@@ -28,12 +28,12 @@ from lead.engine.events import (
     Explained,
     LoadFailed,
     Ready,
-    SequenceEvent,
     Tuned,
 )
 from lead.engine.exactness import promise
 from lead.engine.process import EngineProcess
 from lead.engine.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
+from lead.generation.sequences import Sequences
 from shared.descriptors import SpareDescriptors
 from shared.errors import EngineError, ModelLoadError, NotServingError
 from shared.logs import LogLevel
@@ -87,50 +87,13 @@ SERVING = frozenset({EngineState.READY, EngineState.RESTARTING, EngineState.SLEE
 """Requests are taken in these states, and may have to wait."""
 
 
-class SequenceListener(Protocol):
-    """Where events about sequences go (`lead.generation.sequences.Sequences`)."""
-
-    def apply(self, event: SequenceEvent, now: float) -> None:
-        """Something happened to one sequence."""
-
-    def fail_all(self, reason: str) -> None:
-        """There will be no engine any more."""
-
-    def __len__(self) -> int:
-        """How many sequences have not ended."""
-
-
-class SubmissionSource(Protocol):
-    """Which sequences an engine process gets (`lead.generation.sequences.Sequences`)."""
-
-    @property
-    def holds_back(self) -> bool:
-        """Whether more become due as sequences go on."""
-
-    def take_due(self) -> list[Submit]:
-        """What the process is to be given now."""
-
-    def on_death(self) -> bool:
-        """The process is gone; returns whether it had a sequence in a slot."""
-
-
-class BackListener(Protocol):
-    """Where events about backs go (`lead.backs.registry.Backs`)."""
-
-    def count_stale(self, name: str, n: int) -> None:
-        """Drafts of a back came too late."""
-
-    def tune(self, tune: Tune) -> None:
-        """What all backs should draft from now on."""
-
-
 class EngineClient:
     """`run` supervises until `stop`; the other methods may be called at any time from the same event loop."""
 
     def __init__(
         self,
         load: Load,
-        submissions: SubmissionSource,
+        sequences: Sequences,
         log_level: LogLevel,
         *,
         log_json: bool = False,
@@ -145,7 +108,7 @@ class EngineClient:
         `clock` returns seconds; times of events are measured with it.
         """
         self._load = load.model_copy(update={"heartbeat_seconds": timeout / _BEATS})
-        self._submissions = submissions
+        self._sequences = sequences
         self._timeout = timeout
         self._sleep_seconds = sleep_seconds
         self._fed_at = clock()
@@ -171,10 +134,9 @@ class EngineClient:
 
     @property
     def pid(self) -> int | None:
-        """The engine's process id while it runs."""
         return self._process.pid if self._process else None
 
-    async def run(self, sequences: SequenceListener, backs: BackListener) -> None:
+    async def run(self, backs: Backs) -> None:
         """Keep an engine running and pass its events to the listeners.
 
         Raises ModelLoadError if there is never one that is ready, EngineError if no further one will be, or
@@ -182,9 +144,9 @@ class EngineClient:
         """
         with contextlib.closing(self._spare):
             while not self._stopped:
-                await self._run_next(sequences, backs)
+                await self._run_next(backs)
                 if self._restarts.are_in_vain:
-                    self._fail(sequences)
+                    self._fail()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._restarts.next_delay()):
                         await self._stopping.wait()
@@ -205,7 +167,7 @@ class EngineClient:
         self._fed_at = self._clock()
         self._wanted.set()
         if self.state is EngineState.READY:
-            for submission in self._submissions.take_due():
+            for submission in self._sequences.take_due():
                 self._send(submission)
         elif self.state not in SERVING:
             raise NotServingError(f"{self.state.value}: try again in a moment")
@@ -248,7 +210,7 @@ class EngineClient:
                 return await asyncio.shield(self._explanation)
         return None
 
-    async def _run_next(self, sequences: SequenceListener, backs: BackListener) -> None:
+    async def _run_next(self, backs: Backs) -> None:
         """Start a process and run it to its end; one that cannot be started is logged."""
         try:
             with self._spare.released():
@@ -256,20 +218,18 @@ class EngineClient:
         except OSError as error:  # no descriptors, memory or processes: there may be some later
             log.error("the engine cannot be started: %s", error)  # noqa: TRY400 - no fault of the program
         else:
-            await self._run_once(process, sequences, backs)
+            await self._run_once(process, backs)
 
-    async def _run_once(
-        self, process: EngineProcess, sequences: SequenceListener, backs: BackListener
-    ) -> None:
+    async def _run_once(self, process: EngineProcess, backs: Backs) -> None:
         self._process = process
         self._restarts.on_start()
-        dozing = asyncio.ensure_future(self._fall_asleep(process, sequences))
+        dozing = asyncio.ensure_future(self._fall_asleep(process))
         try:
             if not self._stopped:  # while it was being started
                 self._send(self._load)
                 async with contextlib.aclosing(process.events()) as events:
                     async for event in events:
-                        self._take(event, sequences, backs)
+                        self._take(event, backs)
         finally:
             dozing.cancel()
             self._lose_process()
@@ -279,11 +239,11 @@ class EngineClient:
         if self.state is EngineState.SLEEPING:
             await self._sleep()
 
-    async def _fall_asleep(self, process: EngineProcess, sequences: SequenceListener) -> None:
+    async def _fall_asleep(self, process: EngineProcess) -> None:
         """End the process when there has been nothing to do for long enough."""
         while self._sleep_seconds > 0:
             now = self._clock()
-            if len(sequences) or self.state is not EngineState.READY:
+            if len(self._sequences) or self.state is not EngineState.READY:
                 self._fed_at = now
             left = self._fed_at + self._sleep_seconds - now
             if left <= 0:
@@ -309,18 +269,18 @@ class EngineClient:
         died_as = EngineState.RESTARTING if self.ready else EngineState.STARTING
         if died_as in _MOVES[self.state]:
             self._become(died_as)
-            self._restarts.on_death(was_busy=self._submissions.on_death())
+            self._restarts.on_death(was_busy=self._sequences.on_death())
 
-    def _fail(self, sequences: SequenceListener) -> NoReturn:
+    def _fail(self) -> NoReturn:
         self._become(EngineState.FAILED)
-        sequences.fail_all(f"{self.state.value}; see the lead's log")
+        self._sequences.fail_all(f"{self.state.value}; see the lead's log")
         if self.ready is None:
             raise ModelLoadError(
                 f"the engine has died {MOST_DEATHS_AT_START} times before it was ready; the log says how"
             )
         raise EngineError(f"the engine has died {MOST_IDLE_DEATHS} times in a row with nothing to do")
 
-    def _take(self, event: Event, sequences: SequenceListener, backs: BackListener) -> None:
+    def _take(self, event: Event, backs: Backs) -> None:
         match event:
             case DraftsDropped():
                 backs.count_stale(event.source, event.n_stale)
@@ -331,25 +291,25 @@ class EngineClient:
             case Explained():
                 self._explained(event.report)
             case LoadFailed():
-                self._take_load_failure(event, sequences)
+                self._take_load_failure(event)
             case Alive():
                 pass
             case _:
                 if isinstance(event, Committed):
                     self._restarts.on_work()
-                sequences.apply(event, self._clock())
-                if self._submissions.holds_back:
+                self._sequences.apply(event, self._clock())
+                if self._sequences.holds_back:
                     self.feed()
         self._send_held()  # the engine has finished a step and reads again
 
-    def _take_load_failure(self, event: LoadFailed, sequences: SequenceListener) -> None:
+    def _take_load_failure(self, event: LoadFailed) -> None:
         if self.ready is None:
             self._become(EngineState.FAILED)
             raise EngineError(event.reason) if event.may_recover else ModelLoadError(event.reason)
         log.error("%s", event.reason)
         if event.may_recover:  # what it lacks is no fault of its own, nor of the sequences
-            self._restarts.on_outage()
-            sequences.fail_all(event.reason)
+            self._restarts.on_work()
+            self._sequences.fail_all(event.reason)
 
     def _become_ready(self, ready: Ready) -> None:
         self.ready = ready

@@ -42,8 +42,6 @@ class TextOutput:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedText:
-    """A text that was generated."""
-
     text: str
     stats: AnswerStats
 

@@ -60,7 +60,6 @@ class Broadcast:
         return self._event
 
     def notify(self) -> None:
-        """Something has changed."""
         self._event.set()
         self._event = asyncio.Event()
 
@@ -162,7 +161,6 @@ class LiveSequence:
             self.progress.append((progress, now))
 
     def append(self, step: Committed, now: float) -> None:
-        """Append the tokens of one step."""
         if step.start != len(self.tokens):
             raise RuntimeError(
                 f"sequence {self.id}: step starts at {step.start}, expected {len(self.tokens)}"
@@ -243,7 +241,6 @@ class Sequences:
         return iter(self._live.values())
 
     def observe(self, observer: Observer) -> None:
-        """Notify `observer` from now on."""
         self._observers.append(observer)
 
     def on_create(self, callback: Callable[[LiveSequence], None]) -> None:
@@ -251,7 +248,6 @@ class Sequences:
         self._on_create.append(callback)
 
     def get(self, sequence_id: str) -> LiveSequence | None:
-        """The sequence in progress with this id."""
         return self._live.get(sequence_id)
 
     def create(
@@ -303,7 +299,6 @@ class Sequences:
             self._end(sequence, Status.FINISHED)
 
     def fail(self, sequence: LiveSequence, error: DuoError) -> None:
-        """End a sequence in progress with an error."""
         sequence.failure = error
         self._end(sequence, Status.FAILED)
         sequence.changed.notify()

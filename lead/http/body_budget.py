@@ -75,7 +75,6 @@ class BodyInHand:
         return self._deadline is not None and not self._deadline.expired()
 
     def grow(self, n_bytes: int) -> None:
-        """Count bytes that have arrived."""
         self._budget.grow(self, n_bytes)
 
     def refuse(self) -> None:

@@ -165,7 +165,6 @@ class BackMetrics(Collector):
         """By name of the back, measured by the engine."""
 
     def collect(self) -> Iterator[Metric]:
-        """The current values."""
         connected: Counter[str] = Counter()
         sums: dict[str, Counter[str]] = {name: Counter() for name in _COUNTERS}
         answers: dict[str, float] = {}

@@ -222,7 +222,7 @@ class Lead:
                 services = self._app.state.services = self._services(vocabulary, template, engine, tokenizer)
                 if not self._stopping.is_set():
                     async with _in_background(self._note_ready(engine)):
-                        await engine.run(self._sequences, services.backs)
+                        await engine.run(services.backs)
         except BaseException:
             self.stop()
             raise

@@ -53,7 +53,6 @@ class CellOutcome:
 
 
 def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> CellOutcome:
-    """Run a cell under one policy."""
     simulation = _Simulation(cell, policy, depth)
     simulation.run(_N_WARM_UP * cell.n_clients)
     before = simulation.totals()

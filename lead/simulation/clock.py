@@ -66,7 +66,6 @@ class Link(Generic[Payload]):
         self._free_at = 0.0
 
     def send(self, message: Payload) -> None:
-        """Post a message."""
         self._free_at = max(self._clock.now, self._free_at) + self._message_s
         under_way = self._free_at + self._delay_s - self._clock.now
         self._clock.after(under_way, lambda: self._deliver(message))

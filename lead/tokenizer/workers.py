@@ -52,7 +52,6 @@ class Workers:
         return worker
 
     async def close(self) -> None:
-        """End all processes."""
         await asyncio.to_thread(self._sandbox.close)
 
 

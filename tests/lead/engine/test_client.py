@@ -70,7 +70,7 @@ class Front:
         self.holds_back = False
         self.was_busy = True
         self._news = asyncio.Event()
-        self.running = asyncio.ensure_future(self.client.run(self, self))
+        self.running = asyncio.ensure_future(self.client.run(self))
 
     def apply(self, event, now):
         assert now >= 1.0
@@ -244,7 +244,7 @@ async def test_what_is_held_back_is_asked_for_after_each_event(start, tmp_path):
     front = start("ready()\n" + LISTEN)
     front.holds_back = True
     front.due = []
-    front.client._submissions.take_due = lambda: front.due if UP in front.events else []
+    front.client._sequences.take_due = lambda: front.due if UP in front.events else []
     front.due = [submission()]
     await front.until(is_up)
     await front.stop()
