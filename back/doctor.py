@@ -48,11 +48,7 @@ def check(settings: BackSettings) -> PreflightReport:
     with read_model(report, source) as vocabulary:
         if vocabulary:
             check_memory(
-                report,
-                vocabulary.info,
-                settings.model_options,
-                settings.n_slots,
-                settings.n_step_checkpoints,
+                report, vocabulary.info, settings.model_options, settings.n_slots, settings.n_step_checkpoints
             )
     check_cores(report, settings.cpus, lambda: settings.n_threads)
     report.add("lead", ", ".join(settings.lead))
@@ -107,11 +103,7 @@ def _hello(settings: BackSettings, vocabulary: VocabularyId) -> Hello:
 
 
 def _join(
-    settings: BackSettings,
-    model: Model,
-    key: str | None,
-    tls: ssl.SSLContext | None,
-    probe: LeadProbe,
+    settings: BackSettings, model: Model, key: str | None, tls: ssl.SSLContext | None, probe: LeadProbe
 ) -> Iterator[Finding]:
     """Whether the lead accepts key, protocol and vocabulary, and the time of a round trip."""
     if probe.report:

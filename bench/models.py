@@ -15,7 +15,7 @@ from platformdirs import user_cache_path
 
 from bench.quantize import quantize
 from bench.tiny_models import TinyModel, write_tiny_model
-from lead.planning.pinned_process import PinnedProcess
+from lead.planning.pinned_process import pinned_process
 from lead.planning.timing import measure_steps
 from shared.cpus import parse_cpus
 from shared.errors import ConfigError
@@ -172,8 +172,8 @@ def _step_seconds(path: Path, cores: str) -> float:
     """T(1), measured in a process of its own on `cores`. Raises ConfigError."""
     pinned = parse_cpus(cores)
     options = ModelOptions(ctx_size=512, parallel=1, batch_size=256, threads=len(pinned))
-    with PinnedProcess(pinned) as process:
-        return process.call(measure_steps, path, options, [1], _REPEATS, math.inf)[1]
+    with pinned_process(pinned) as process:
+        return process.submit(measure_steps, path, options, [1], _REPEATS, math.inf).result()[1]
 
 
 def _grown(source: Path, shape: Shape, quantization: Quantization) -> Path:

@@ -78,5 +78,4 @@ class SourceColours:
         return self._chosen.setdefault(source, _NAMES[len(self._chosen) % len(_NAMES)])
 
     def escape_of(self, source: str) -> str:
-        """The escape sequence of the colour."""
         return ANSI_COLOURS[self.name_of(source)]

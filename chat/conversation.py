@@ -58,15 +58,12 @@ class ChatConversation:
         }
 
     def record(self) -> dict[str, Any]:
-        """The whole conversation as the body of a request."""
         return {**self._head(), "messages": self.messages, **self._tail()}
 
     def add(self, question: str, answer: str, *, instead: bool = False) -> None:
-        """Add a question and its answer, which may be incomplete."""
         self.turns[len(self.turns) - instead :] = [Turn(question, answer)]
 
     def emptied(self) -> "ChatConversation":
-        """A new conversation with the same model, system prompt and parameters."""
         return ChatConversation(model=self.model, system=self.system, sampling=self.sampling)
 
     def _messages(self, turns: list[Turn]) -> list[RequestMessage]:
@@ -104,7 +101,6 @@ class SavedConversations:
         self._folder = folder
 
     def names(self) -> list[str]:
-        """The names of the conversations in the folder, sorted."""
         return sorted(path.stem for path in self._folder.glob(f"*{_SUFFIX}"))
 
     def path(self, name: str) -> Path:

@@ -94,7 +94,6 @@ def open_history(path: Path) -> History:
 
 
 def session_history() -> History:
-    """A history that is not saved."""
     return InMemoryHistory()
 
 

@@ -12,6 +12,7 @@ from lead.settings.lead_settings import LeadSettings
 from shared import cpus, descriptors
 from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError, EngineError
+from shared.exits import raise_interrupts
 from shared.logs import configure_logging
 
 log = logging.getLogger("lead")
@@ -34,7 +35,9 @@ _SUBCOMMANDS = {
 def main(kind: type[LeadSettings] = LeadSettings) -> None:
     """Run the lead or a subcommand, or report with --check or `doctor`."""
     if program := _SUBCOMMANDS.get(next(iter(sys.argv[1:]), "")):
-        importlib.import_module(program).main(sys.argv[2:])
+        module = importlib.import_module(program)
+        raise_interrupts()
+        module.main(sys.argv[2:])
         return
     is_doctor = sys.argv[1:2] == ["doctor"]
     settings = kind.from_command_line(sys.argv[2:] if is_doctor else None)

@@ -104,9 +104,7 @@ def find_leads(seconds: float) -> list[FoundLead]:
 
 
 def resolve(
-    names: Sequence[str],
-    read: Callable[[str], "ServiceInfo | None"],
-    reaches: Callable[[str, int], bool],
+    names: Sequence[str], read: Callable[[str], "ServiceInfo | None"], reaches: Callable[[str, int], bool]
 ) -> list[FoundLead]:
     """The leads with these names, all read at the same time; those without an address are left out."""
 

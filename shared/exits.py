@@ -37,6 +37,12 @@ class QuietInterrupts:
             sys.exit(INTERRUPTED)
 
 
+def raise_interrupts() -> None:
+    """From now on Ctrl-C raises KeyboardInterrupt, for a program that then has to undo something."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # not if it is ignored
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def print_text(text: str) -> None:
     """Write it, and a line break.
 

@@ -73,7 +73,9 @@ class SlotCache:
     @property
     def n_cells(self) -> int:
         """Cells of the valid tokens, and those that a text which is being loaded will take."""
-        return max(len(self), self.loading.text.n_cells(self.loading.n_keep) if self.loading else 0)
+        if self.loading is None:
+            return len(self.tokens)
+        return max(len(self.tokens), self.loading.text.n_cells(self.loading.n_keep))
 
     def keep(self, n_keep: int) -> None:
         """Invalidate all but the first `n_keep` tokens, or more: see `reachable`."""

@@ -31,6 +31,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/engine/drafters/test_model_drafter.py": ("lead/engine/drafters/draft_source.py",),
     "tests/lead/engine/speculation/test_manager.py": ("lead/engine/speculation/sequence_speculation.py",),
     "tests/lead/engine/test_client.py": ("lead/engine/worker.py",),
+    "tests/lead/engine/test_commands.py": ("lead/engine/events.py",),
     "tests/lead/engine/test_exact_model.py": ("lead/engine/engine_limits.py",),
     "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),
     "tests/lead/engine/test_engine.py": ("lead/engine/step_plan.py",),

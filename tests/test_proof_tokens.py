@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.engine.commands import Cancel, PostDraft, RequestOptions, SetBacks, SetPolicy, Submit
+from lead.engine.commands import Cancel, RequestOptions, SetBacks, SetPolicy, Submit
 from lead.engine.events import Committed
 from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.memory_traits import PLAIN, MemoryTraits
@@ -464,12 +464,6 @@ def test_wrong_drafts_are_sometimes_rejected(drafter):
     assert any(step.rejected for step in front.of(Committed))
 
 
-@pytest.mark.parametrize("source", ["ngram", "prediction"])
-def test_sources_in_the_lead_are_sometimes_verified(source):
-    front, _ = run_with("silent", make_drafters=local_drafters)
-    assert any(source in step.sources for step in front.of(Committed))
-
-
 def test_predictions_are_sometimes_accepted():
     front, _ = run_with("silent", make_drafters=local_drafters)
     assert any("prediction" in step.sources[: step.n_accepted] for step in front.of(Committed))
@@ -486,18 +480,6 @@ def test_the_adaptive_policy_takes_what_is_right(drafter):
     assert any(step.n_accepted > 1 for step in front.of(Committed))
 
 
-def test_after_a_rejection_the_right_branch_is_taken_without_a_new_draft():
-    request = Submit(
-        sequence="s", tokens=[0, 2], sampling=SamplingParameters(seed=0, temperature=0), max_tokens=9
-    )
-    text, _ = plain_run(request, 100)
-    wrong = (text[2] + 1) % N_VOCAB
-    tree = PostDraft(sequence="s", source="a", base=2, tokens=[wrong, *text[2:6]], parents=[-1, -1, 1, 2, 3])
-    front = FakeFront({0: [request, tree]})
-    run_engine(front, ROOMY)
-    assert [step.n_accepted for step in front.of(Committed)][:2] == [0, 3]
-
-
 @pytest.mark.parametrize("policy", ["adaptive", "sync"])
 def test_waits_happen_and_end(policy):
     front, _ = run_with("growing", policy=policy, step_s=0.1)
@@ -507,9 +489,3 @@ def test_waits_happen_and_end(policy):
 def test_sync_gives_up_on_sources_that_say_nothing():
     front, _ = run_with("silent", policy="sync")
     assert 0 < sum(front.waits) < 60
-
-
-@pytest.mark.parametrize("policy", ["fixed", "off"])
-def test_where_nothing_is_waited_for_there_are_no_waits(policy):
-    front, _ = run_with("growing", policy=policy)
-    assert front.waits == []

@@ -77,7 +77,6 @@ class AssistantMessage:
 
     @classmethod
     def of(cls, deltas: Iterable[Delta]) -> "AssistantMessage":
-        """The answer that `deltas` add up to."""
         texts: defaultdict[object, list[str]] = defaultdict(list)
         calls: list[ToolCall] = []
         for delta in deltas:

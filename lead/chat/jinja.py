@@ -181,7 +181,6 @@ class TemplateCapabilities:
 
 
 def detect_capabilities(template: Template, tokens: Mapping[str, str]) -> TemplateCapabilities:
-    """`tokens` are bos_token and eos_token."""
     probe = _Probe(template, tokens)
     no_tools_is_none = probe.renders_user(_PROBE) or probe.renders_user([{"type": "text", "text": _PROBE}])
     probe.no_tools = None if no_tools_is_none else []
@@ -224,11 +223,7 @@ class _Probe:
 
     def _call(self, *, as_object: bool) -> list[dict[str, Any]]:
         arguments = _ARGUMENTS if as_object else json.dumps(_ARGUMENTS)
-        call = {
-            "id": _CALL_ID,
-            "type": "function",
-            "function": {"name": _FUNCTION, "arguments": arguments},
-        }
+        call = {"id": _CALL_ID, "type": "function", "function": {"name": _FUNCTION, "arguments": arguments}}
         return [self._message("user", "x"), self._message("assistant", "") | {"tool_calls": [call]}]
 
     def _message(self, role: str, content: str) -> dict[str, Any]:

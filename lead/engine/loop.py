@@ -171,7 +171,6 @@ class Loop:
         for command in commands:
             self._engine.apply(command, now)
             self._unchecked = True
-        self._send()
 
     def _send(self) -> None:
         for event in self._engine.pop_events():

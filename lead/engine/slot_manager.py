@@ -79,7 +79,7 @@ class SlotManager:
     def admit(self, *, only_if_idle: bool) -> list[Started]:
         """Give free slots to the sequences that wait; with `only_if_idle` only if none runs."""
         started = []
-        self._table.begin_step(alone=all(slot.cache.loading for slot in self.running()))
+        self._table.begin_step(alone=all(slot.cache.loading for slot in self._slots if slot.sequence))
         while (idle := self._idle()) and (sequence := self._next(idle)):
             self._keep_for(sequence)
             if not self._fits(sequence, only_if_idle) or self._prefixes.is_prefix_being_decoded(sequence):

@@ -20,8 +20,6 @@ _LEAST_SHIFTED = 4
 
 
 class Admission:
-    """Submits sequences to the engine and cancels them."""
-
     def __init__(
         self,
         sequences: Sequences,

@@ -205,7 +205,6 @@ class Occupancy:
 
     @property
     def n_free_slots(self) -> int:
-        """Requests that would start at once."""
         return max(0, self.n_slots - self.n_running)
 
     @property
@@ -244,7 +243,6 @@ class Sequences:
         self._observers.append(observer)
 
     def on_create(self, callback: Callable[[LiveSequence], None]) -> None:
-        """Call `callback` for each sequence from now on when it begins."""
         self._on_create.append(callback)
 
     def get(self, sequence_id: str) -> LiveSequence | None:

@@ -75,8 +75,6 @@ class AnswerUpdate:
 
 @dataclass(frozen=True, slots=True)
 class WholeAnswer:
-    """A whole answer, for clients that do not stream."""
-
     updates: list[AnswerUpdate]
     end: AnswerEnd
 
@@ -139,7 +137,6 @@ class AnswerStream:
                     stats.add(reader.sequence)
 
     async def collect(self) -> list[WholeAnswer]:
-        """The answers whole, in the order of their prompts."""
         updates: list[list[AnswerUpdate]] = [[] for _ in self._request.prompts]
         ends: dict[int, AnswerEnd] = {}
         async for update in self.updates():

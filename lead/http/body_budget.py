@@ -78,7 +78,6 @@ class BodyInHand:
         self._budget.grow(self, n_bytes)
 
     def refuse(self) -> None:
-        """Interrupt the waiting."""
         self._is_refused = True
         assert self._deadline
         self._deadline.reschedule(0)

@@ -12,7 +12,7 @@ from lead.engine.commands import DRAFT_MODEL, Load
 from lead.engine.draft_loading import heads_file
 from lead.planning.arrangements import arrangements, forecast
 from lead.planning.measurements import EngineTimes, SplitTimes
-from lead.planning.pinned_process import PinnedProcess
+from lead.planning.pinned_process import pinned_process
 from lead.planning.plan_report import PlanReport, commands
 from lead.planning.plan_settings import PlanSettings
 from lead.planning.timing import measure_engine, measure_steps, measure_token
@@ -77,9 +77,9 @@ def plan(settings: PlanSettings) -> PlanReport:
         texts = sample_texts(Vocabulary.load(load.model), settings.conversation.template())
     else:
         texts = [settings.prompt]
-    with PinnedProcess(_pinned(cores)) as process:
+    with pinned_process(_pinned(cores)) as process:
         _say("measuring the model on all cores …")
-        engine = process.call(measure_engine, load, sampling, texts)
+        engine = process.submit(measure_engine, load, sampling, texts).result()
     splits = []
     in_back = load.draft and not heads_file(load)  # which draft in the engine only
     if in_back and DRAFT_MODEL in engine.drafters:
@@ -132,8 +132,6 @@ def _asked(question: str) -> TemplateInput:
 
 
 class CoreSplit(NamedTuple):
-    """Cores of the lead and of the back."""
-
     lead: tuple[int, ...]
     back: tuple[int, ...]
 
@@ -158,13 +156,13 @@ def measure_split(split: CoreSplit, load: Load, *, is_offloaded: bool) -> SplitT
     draft = load.draft.model_copy(
         update={"options": _with_threads(load.draft.options, len(split.back), on_cpu=is_offloaded)}
     )
-    with PinnedProcess(_pinned(split.lead)) as lead, PinnedProcess(_pinned(split.back)) as back:
-        steps = lead.call(measure_steps, load.model, target)
-        token_s = back.call(measure_token, draft)
+    with pinned_process(_pinned(split.lead)) as lead, pinned_process(_pinned(split.back)) as back:
+        steps = lead.submit(measure_steps, load.model, target).result()
+        token_s = back.submit(measure_token, draft).result()
         seconds = min(max(_LEAST_TOGETHER_S, _STEPS_TOGETHER * steps[1]), _MOST_TOGETHER_S)
-        drafting = back.start(measure_steps, draft.model, draft.options, [1], _ENDLESS, seconds)
-        together = lead.call(measure_steps, load.model, target, _WIDTHS_TOGETHER, _ENDLESS, seconds)
-        token_together_s = drafting.result()[1]
+        drafting = back.submit(measure_steps, draft.model, draft.options, [1], _ENDLESS, seconds)
+        stepping = lead.submit(measure_steps, load.model, target, _WIDTHS_TOGETHER, _ENDLESS, seconds)
+        together, token_together_s = stepping.result(), drafting.result()[1]
     common = together.keys() & steps.keys()
     lead_factor = sum(together[n] / steps[n] for n in common) / len(common)
     return SplitTimes(

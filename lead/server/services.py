@@ -20,8 +20,6 @@ from shared.llama.vocabulary import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The parts of a running lead."""
-
     vocabulary: Vocabulary
     template: ChatTemplate
     tokenizer: TokenizerPool
@@ -46,7 +44,6 @@ class Services:
 
     @property
     def n_slots(self) -> int:
-        """How many sequences run at the same time."""
         return self.engine.ready.n_slots if self.engine.ready else 0
 
 

@@ -22,7 +22,6 @@ class VirtualClock:
         self._n_asked = 0
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call `call` in `seconds` from now."""
         assert seconds >= 0, f"{seconds} s from now is in the past"
         self._n_asked += 1
         heapq.heappush(self._events, (self.now + seconds, self._n_asked, call))

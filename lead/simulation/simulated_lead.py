@@ -96,7 +96,6 @@ class SimulatedLead:
 
     @property
     def stats(self) -> SpeculationStats:
-        """Totals since the beginning."""
         return self._speculation.stats
 
     def connect(self, backs: Sequence[str]) -> None:
@@ -126,7 +125,9 @@ class SimulatedLead:
             self._engine.apply(draft, self._clock.now)
         self._inbox.clear()
         self._n_turns += 1
-        match self._engine.next(self._clock.now):
+        action = self._engine.next(self._clock.now)
+        self._engine.pop_edits()  # there is no memory to edit
+        match action:
             case Wait(seconds):
                 self._wait(seconds)
             case DraftOrder() as order:

@@ -4,7 +4,7 @@ It is decided here only: a scheduler plans a `Layout`, and `Model.decode` carrie
 library.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
@@ -75,6 +75,9 @@ class Layout(Sequence[Span]):
 
     def __len__(self) -> int:
         return len(self.spans)
+
+    def __iter__(self) -> Iterator[Span]:
+        return iter(self.spans)
 
     @property
     def n_tokens(self) -> int:

@@ -25,12 +25,7 @@ def apply(name: str, messages: Sequence[tuple[str, str]], *, add_generation_prom
     while True:
         buffer = ctypes.create_string_buffer(size)
         n = llama_cpp.llama_chat_apply_template(
-            name.encode(),
-            native,
-            len(messages),
-            add_generation_prompt,
-            buffer,
-            size,
+            name.encode(), native, len(messages), add_generation_prompt, buffer, size
         )
         if n < 0:
             raise ValueError(f"llama.cpp's template {name} cannot be applied to these messages")

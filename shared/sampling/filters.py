@@ -269,10 +269,7 @@ class _Prototype:
 
 @functools.lru_cache(maxsize=4)
 def _dry_prototype(
-    vocabulary: Vocabulary | None,
-    breakers: tuple[str, ...],
-    window: int,
-    strength: tuple[float, float, int],
+    vocabulary: Vocabulary | None, breakers: tuple[str, ...], window: int, strength: tuple[float, float, int]
 ) -> _Prototype:
     """`strength`: multiplier, base, allowed length."""
     encoded = [text.encode() for text in breakers]

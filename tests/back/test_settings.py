@@ -47,19 +47,18 @@ def test_a_wrong_url_is_an_error_with_an_example(lead, capsys):
     assert "http://192.168.1.20:5555" in capsys.readouterr().err
 
 
-def test_on_the_leads_machine_it_uses_one_thread(monkeypatch):
+@pytest.mark.parametrize(
+    ("options", "n_threads"),
+    [
+        (["--lead", "http://localhost:5555"], 1),
+        (["--lead", "http://gpu-box:5555"], 8),
+        (["--lead", "http://localhost:5555", "--cpus", "0-7"], 8),
+    ],
+    ids=["on the lead's machine", "on another machine", "on chosen cores"],
+)
+def test_all_cores_are_used_that_the_lead_does_not_need(monkeypatch, options, n_threads):
     monkeypatch.setattr(cpus, "n_physical", lambda: 8)
-    assert settings("--lead", "http://localhost:5555").n_threads == 1
-
-
-def test_on_another_machine_it_uses_all_cores(monkeypatch):
-    monkeypatch.setattr(cpus, "n_physical", lambda: 8)
-    assert settings("--lead", "http://gpu-box:5555").n_threads == 8
-
-
-def test_all_chosen_cores_are_used_on_the_leads_machine_too(monkeypatch):
-    monkeypatch.setattr(cpus, "n_physical", lambda: 3)
-    assert settings("--cpus", "0-2").n_threads == 3
+    assert settings(*options).n_threads == n_threads
 
 
 @pytest.mark.parametrize(

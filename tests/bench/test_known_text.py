@@ -5,6 +5,7 @@ import json
 import pytest
 
 from bench.known_text import bound, main
+from tests.conftest import more
 
 
 def test_the_bound_is_reached_at_the_best_depth():
@@ -14,7 +15,7 @@ def test_the_bound_is_reached_at_the_best_depth():
     assert bound([0, 0], seconds, most=3) == 1.0
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen35", "jamba"])
+@pytest.mark.parametrize("architecture", ["jamba", more("llama"), more("qwen35")])
 def test_each_rate_has_a_row(tiny_model, capsys, architecture):
     main(["--model", str(tiny_model(architecture)), "--tokens", "12", "--repeats", "1", "--sequences", "2"])
     result = json.loads(capsys.readouterr().out.splitlines()[-1])

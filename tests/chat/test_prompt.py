@@ -53,39 +53,21 @@ def test_a_history_that_cannot_be_written_is_reported_at_the_start(tmp_path):
         open_history(tmp_path / "state" / "chat-history")
 
 
-def test_alt_enter_starts_a_new_line(keyboard):
-    keyboard.send_text("one\x1b\rtwo\r")
-    assert lines_from(keyboard).read() == "one\ntwo"
+TYPED = {
+    "Alt-Enter starts a new line": ("one\x1b\rtwo\r", "", "one\ntwo"),
+    "Alt-Enter typed during an answer": ("one\x1b\ntwo\r", "", "one\ntwo"),
+    "a pasted text is one message": ("\x1b[200~one\ntwo\x1b[201~\r", "", "one\ntwo"),
+    "a backslash at the end of a line starts a new one": ("one\\\rtwo\r", "", "one\ntwo"),
+    "a draft can be changed": ("!\r", "hello", "hello!"),
+    "a draft that is dropped does not come back": (f"{CTRL_C}hi\r", "hello", "hi"),
+    "Ctrl-C empties the line": (f"never mind{CTRL_C}hello\r", "", "hello"),
+}
 
 
-def test_alt_enter_typed_during_an_answer_starts_a_new_line(keyboard):
-    keyboard.send_text("one\x1b\ntwo\r")
-    assert lines_from(keyboard).read() == "one\ntwo"
-
-
-def test_a_pasted_text_is_one_message(keyboard):
-    keyboard.send_text("\x1b[200~one\ntwo\x1b[201~\r")
-    assert lines_from(keyboard).read() == "one\ntwo"
-
-
-def test_a_backslash_at_the_end_of_a_line_starts_a_new_one(keyboard):
-    keyboard.send_text("one\\\rtwo\r")
-    assert lines_from(keyboard).read() == "one\ntwo"
-
-
-def test_a_draft_can_be_changed(keyboard):
-    keyboard.send_text("!\r")
-    assert lines_from(keyboard).read("hello") == "hello!"
-
-
-def test_a_draft_that_is_dropped_does_not_come_back(keyboard):
-    keyboard.send_text(f"{CTRL_C}hi\r")
-    assert lines_from(keyboard).read("hello") == "hi"
-
-
-def test_ctrl_c_empties_the_line(keyboard):
-    keyboard.send_text(f"never mind{CTRL_C}hello\r")
-    assert lines_from(keyboard).read() == "hello"
+@pytest.mark.parametrize(("keys", "draft", "line"), TYPED.values(), ids=TYPED)
+def test_keys_make_a_line(keyboard, keys, draft, line):
+    keyboard.send_text(keys)
+    assert lines_from(keyboard).read(draft) == line
 
 
 def test_ctrl_c_on_an_empty_line_is_raised(keyboard):

@@ -75,12 +75,6 @@ def test_an_empty_line_is_ignored():
     assert Session().type("", "  ") == "> \n>   \n> ^D\n"
 
 
-def test_a_space_before_a_colon_makes_it_a_message():
-    session = Session(answers(":-)"))
-    session.type(" :)")
-    assert session.lead.messages() == [("user", ":)")]
-
-
 def test_the_system_prompt_is_set_shown_and_removed():
     session = Session(answers("Arr."))
     assert session.type(":system", ":system Be a pirate.", "Hi", ":system", ":system none") == (

@@ -6,13 +6,11 @@ import pytest
 
 from back.settings import BackSettings
 from chat.settings import ChatSettings
-from docs.generate.blocks import UnknownBlockError, fill
 from docs.generate.pages import BLOCKS, DOCS, ROOT, files
 from docs.generate.settings_tables import settings_tables
 from lead.settings.lead_settings import LeadSettings
 
 PROGRAMS = [LeadSettings, BackSettings, ChatSettings]
-PAGE = "before\n<!-- begin word: written by `make docs` -->\nold\n<!-- end word -->\nafter\n"
 
 
 def test_every_page_is_as_the_code_says():
@@ -23,9 +21,6 @@ def test_every_page_is_as_the_code_says():
 def test_every_block_stands_in_some_page():
     pages = "".join(page.read_text("utf-8") for page in (ROOT / "README.md", *DOCS.glob("*.md")))
     assert [name for name in BLOCKS if f"<!-- begin {name}: " not in pages] == []
-
-
-# Settings
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -44,14 +39,3 @@ def test_the_tables_name_the_variable_of_every_setting_with_an_option(program):
     prefix = program.prefix
     missing = {name for name in program.options() if f"`{prefix}{name.upper()}`" not in tables}
     assert missing <= {"pinned_certificate", "exit_with_stdin"}  # those are not for people
-
-
-# The rule of thumb
-
-
-# Blocks
-
-
-def test_a_block_without_a_generator_is_an_error():
-    with pytest.raises(UnknownBlockError, match="'word'"):
-        fill(PAGE, {})

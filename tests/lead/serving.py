@@ -3,7 +3,11 @@
 import asyncio
 import contextlib
 import json
+import socket
 
+import uvicorn
+
+from lead.http.middleware.timeouts import ServerConfig
 from lead.server.draining import DrainingServer
 from lead.server.listening import listen
 from lead.settings.lead_settings import LeadSettings
@@ -14,10 +18,40 @@ from shared.protocol import PROTOCOL_VERSION, Hello
 ASK = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
-def hello(lead):
-    return Hello(
-        protocol=PROTOCOL_VERSION, name="desk", vocabulary=lead.vocabulary.identify(), n_ctx=64, n_sequences=2
-    )
+HANDSHAKE = (
+    b"GET /v1/speculation HTTP/1.1\r\nHost: lead\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+def hello(lead, **changes):
+    """What a back says first to `lead`."""
+    fields = {
+        "protocol": PROTOCOL_VERSION,
+        "name": "desk",
+        "vocabulary": lead.vocabulary.identify(),
+        "n_ctx": 64,
+        "n_sequences": 2,
+    }
+    return Hello(**fields | changes)
+
+
+@contextlib.asynccontextmanager
+async def app_served(app, limits=None, n_descriptors=None, *, send_buffer=None, **options):
+    """uvicorn with the lead's own protocols around any application: (port, server). It ends by force."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        if send_buffer:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+        limits = limits or RequestLimits()
+        config = ServerConfig(app, limits, n_descriptors, lifespan="off", log_config=None, **options)
+        server = uvicorn.Server(config)
+        serving = asyncio.ensure_future(server._serve([listener]))
+        try:
+            async with asyncio.timeout(60):
+                yield listener.getsockname()[1], server
+        finally:
+            server.should_exit = server.force_exit = True
+            await serving
 
 
 class Served:

@@ -1,10 +1,12 @@
 """The exit status of the lead says whether to start it again."""
 
 import importlib
+import signal
 
 import pytest
 
 from lead import cli
+from lead.__main__ import main
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError
 
@@ -46,3 +48,14 @@ def test_a_usual_limit_is_not(monkeypatch, caplog):
 @pytest.mark.parametrize("program", cli._SUBCOMMANDS.values())
 def test_each_subcommand_is_a_program(program):
     assert callable(importlib.import_module(program).main)
+
+
+def test_ctrl_c_in_a_subcommand_lets_it_undo_what_it_has_begun(monkeypatch):
+    def convert(_):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("lead.convert.main", convert)
+    monkeypatch.setattr("sys.argv", ["lead", "convert"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130

@@ -43,7 +43,7 @@ class Fleet:
 def fleet(target: Path, folder: Path, *arguments: str):
     """Two leads, and before them all routers that are installed."""
     keys = folder / "api"
-    keys.write_text_of(f"# clients\n{ALICE}\n{BOB}\n")
+    keys.write_text(f"# clients\n{ALICE}\n{BOB}\n")
     python, binary = smg_python(), haproxy()
     if not (python or binary):
         pytest.skip("neither SMG (`make router`) nor haproxy")
@@ -52,7 +52,7 @@ def fleet(target: Path, folder: Path, *arguments: str):
 
         def run(started):
             program, url = started
-            stack.enter_context_of(program)
+            stack.enter_context(program)
             return program, url
 
         leads, urls = zip(*(run(start_lead(*common)) for _ in range(2)), strict=True)
@@ -242,7 +242,7 @@ def test_nothing_is_lost_when_a_lead_is_told_to_stop(own):
         for way, url in own.ways.items():
             for number in range(4):
                 fields = {"model": "fleet", "prompt": f"{way}, {number}", "max_tokens": 300}
-                answer = stack.enter_context_of(stream(url, key=ALICE, **fields))
+                answer = stack.enter_context(stream(url, key=ALICE, **fields))
                 streams.append(answer.until(lambda reply: reply.text))
         own.leads[0].signal(signal.SIGTERM)
         own.leads[0].wait_for("stopping: ")

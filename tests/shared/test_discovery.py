@@ -21,21 +21,18 @@ def nobody(_address, _port):
 GPU, OLD = FoundLead("http://10.0.0.1:5555", "70B"), FoundLead("http://10.0.0.2:5555", "8B")
 
 
-def test_the_only_lead_is_chosen():
-    assert choose([GPU]) is GPU
+@pytest.mark.parametrize(
+    ("found", "former", "chosen"),
+    [([GPU], None, GPU), ([GPU, OLD], OLD.url, OLD), ([GPU], OLD.url, GPU)],
+    ids=["the only one", "the former one", "another when that is gone"],
+)
+def test_a_lead_is_chosen(found, former, chosen):
+    assert choose(found, former=former) is chosen
 
 
 def test_of_several_leads_a_person_chooses():
     with pytest.raises(ConfigError, match=r"several leads .*10\.0\.0\.1:5555 \(70B\), .*10\.0\.0\.2"):
         choose([GPU, OLD])
-
-
-def test_the_former_lead_is_chosen_from_several():
-    assert choose([GPU, OLD], former=OLD.url) is OLD
-
-
-def test_another_lead_is_chosen_when_the_former_one_is_gone():
-    assert choose([GPU], former=OLD.url) is GPU
 
 
 def test_a_former_lead_without_https_is_not_chosen_where_https_is_asked_for():
@@ -102,28 +99,24 @@ def test_none_is_an_error_that_says_what_to_do():
         choose([])
 
 
-def test_a_lead_is_found_as_it_was_announced():
-    info = discovery._describe(["10.0.0.1"], 5555, "70B", "https")
-    assert discovery._lead(info, nobody) == FoundLead("https://10.0.0.1:5555", "70B")
-
-
 def test_of_several_addresses_the_one_that_answers_counts():
     info = discovery._describe(["172.17.0.1", "10.0.0.1", "10.0.0.2"], 5555, "70B", "http")
     found = discovery._lead(info, lambda address, _: address.startswith("10."))
     assert found.url.startswith("http://10.0.0.")
 
 
-def test_an_address_of_ipv6_stands_in_brackets():
-    assert discovery._lead(discovery._describe(["::1"], 1, "70B", "http"), nobody).url == "http://[::1]:1"
-
-
-def test_names_do_nothing_to_a_terminal():
-    info = discovery._describe(["10.0.0.1"], 1, "7\x1b[2J0\nB", "http")
-    assert discovery._lead(info, nobody).name == "7␛[2J0 B"
-
-
-def test_a_long_name_is_cut():
-    assert discovery._lead(discovery._describe(["10.0.0.1"], 1, "x" * 300, "http"), nobody).name == "x" * 200
+@pytest.mark.parametrize(
+    ("address", "scheme", "name", "found"),
+    [
+        ("10.0.0.1", "https", "70B", FoundLead("https://10.0.0.1:5555", "70B")),
+        ("::1", "http", "70B", FoundLead("http://[::1]:5555", "70B")),
+        ("10.0.0.1", "http", "7\x1b[2J0\nB", FoundLead("http://10.0.0.1:5555", "7␛[2J0 B")),
+        ("10.0.0.1", "http", "x" * 300, FoundLead("http://10.0.0.1:5555", "x" * 200)),
+    ],
+    ids=["as it was announced", "IPv6 in brackets", "names do nothing to a terminal", "a long name is cut"],
+)
+def test_a_lead_is_found_as_it_was_announced(address, scheme, name, found):
+    assert discovery._lead(discovery._describe([address], 5555, name, scheme), nobody) == found
 
 
 def test_an_address_answers_if_somebody_listens_there():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.exits import QuietInterrupts
+from shared.exits import QuietInterrupts, raise_interrupts
 
 INTERRUPTED = """
 import signal
@@ -49,9 +49,11 @@ def test_an_interrupt_that_somebody_raised_is_the_exit_status():
     assert ended.value.code == 130
 
 
-def test_other_errors_pass():
-    with pytest.raises(LookupError), QuietInterrupts():
-        raise LookupError
+def test_a_program_that_has_something_to_undo_gets_an_exception():
+    with QuietInterrupts():
+        raise_interrupts()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 PROGRAM = "from shared.exits import print_text; print_text('the result')"

@@ -43,40 +43,22 @@ def test_without_control_groups_it_is_what_the_machine_has(tmp_path):
     assert free_memory(tmp_path, tmp_path / "missing") == AVAILABLE
 
 
-def test_a_container_has_what_its_limit_leaves(groups):
-    groups.limit("", 4000, n_used=1500)
-    assert groups.free("0::/\n") == 2500
+LIMITS = {
+    "what the limit leaves": ({"": (4000, 1500)}, "/", 2500),
+    "cached files give way": ({"": (4000, 3500, 3000)}, "/", 3500),
+    "the narrowest group counts": ({"a": (3000,), "a/b": (4000,)}, "/a/b", 3000),
+    "a group that is not visible is that at the root": ({"": (4000,)}, "/docker/3f2a", 4000),
+    "no limit": ({"": ("max",)}, "/", AVAILABLE),
+    "the machine has less than the limit": ({"": (1 << 40,)}, "/", AVAILABLE),
+    "nothing is left above the limit": ({"": (4000, 5000)}, "/", 0),
+}
 
 
-def test_cached_files_give_way(groups):
-    groups.limit("", 4000, n_used=3500, cache=3000)
-    assert groups.free("0::/\n") == 3500
-
-
-def test_the_narrowest_group_counts(groups):
-    groups.limit("a", 3000)
-    groups.limit("a/b", 4000)
-    assert groups.free("0::/a/b\n") == 3000
-
-
-def test_a_group_that_is_not_visible_is_that_at_the_root(groups):
-    groups.limit("", 4000)
-    assert groups.free("0::/docker/3f2a\n") == 4000
-
-
-def test_without_a_limit_it_is_what_the_machine_has(groups):
-    groups.limit("", "max")
-    assert groups.free("0::/\n") == AVAILABLE
-
-
-def test_the_machine_may_have_less_than_the_limit(groups):
-    groups.limit("", 1 << 40)
-    assert groups.free("0::/\n") == AVAILABLE
-
-
-def test_nothing_is_left_above_the_limit(groups):
-    groups.limit("", 4000, n_used=5000)
-    assert groups.free("0::/\n") == 0
+@pytest.mark.parametrize(("limits", "own", "free"), LIMITS.values(), ids=LIMITS)
+def test_a_container_has_what_its_groups_leave(groups, limits, own, free):
+    for folder, limit in limits.items():
+        groups.limit(folder, *limit)
+    assert groups.free(f"0::{own}\n") == free
 
 
 @pytest.mark.parametrize("own", ["4:memory:/docker/3f2a\n", "9:cpu,memory:/docker/3f2a\n0::/\n"])

@@ -29,10 +29,6 @@ def test_a_line_is_an_object():
     }
 
 
-def test_a_message_of_several_lines_is_one():
-    assert "\n" not in JsonFormatter().format(record("one\ntwo"))
-
-
 HOSTILE = "\x1b[2J\u202e\u200f\x9b\n12:00:00 lead INFO: all well"
 
 

@@ -24,8 +24,6 @@ _MISSING = object()
 
 @dataclass(slots=True)
 class _Streamed:
-    """What has been sent of one answer."""
-
     n_tokens: int = 0
     has_new_line: bool = False
 

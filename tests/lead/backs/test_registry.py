@@ -11,14 +11,6 @@ from shared.protocol import Draft, VocabularyId
 from tests.lead.backs.harness import RegistryHarness
 
 
-def test_a_draft_is_posted_under_the_name_of_the_back(harness):
-    sequence, back = harness.sequence(), harness.join(name="desk")
-    harness.backs.updates(back)
-    harness.backs.take_draft(back, Draft(sequence=sequence.id, base=3, tokens=[8]))
-    (posted,) = harness.posted
-    assert (posted.sequence, posted.source, posted.base, posted.tokens) == (sequence.id, "desk", 3, [8])
-
-
 def test_backs_with_the_same_name_get_different_names(harness):
     assert [harness.join(name="desk").name for _ in range(3)] == ["desk", "desk-2", "desk-3"]
 

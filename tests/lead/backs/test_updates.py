@@ -32,13 +32,6 @@ def test_a_slow_back_gets_missed_tokens_in_one_message(harness):
     assert harness.backs.updates(back) == [Extend(sequence=sequence.id, start=3, tokens=[4, 5, 6])]
 
 
-def test_a_back_that_joins_late_gets_all_tokens(harness):
-    sequence = harness.sequence()
-    harness.commit(sequence, [4, 5])
-    (news,) = harness.backs.updates(harness.join())
-    assert news.tokens == [1, 2, 3, 4, 5]
-
-
 def test_an_ended_sequence_is_closed_once(harness):
     sequence, back = harness.sequence(), harness.join()
     harness.backs.updates(back)

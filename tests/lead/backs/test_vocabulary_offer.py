@@ -22,11 +22,6 @@ def offer(vocabulary, tmp_path, monkeypatch):
     return VocabularyOffer(vocabulary)
 
 
-async def test_the_file_holds_the_lead_s_vocabulary(offer, vocabulary):
-    path = (await offer.files()).plain
-    assert Vocabulary.load(path).identify() == vocabulary.identify()
-
-
 async def test_the_compressed_file_is_the_same_but_smaller(offer):
     _, plain, compressed = await offer.files()
     assert gzip.decompress(compressed.read_bytes()) == plain.read_bytes()

@@ -191,26 +191,6 @@ def test_a_marker_after_content_does_not_begin_reasoning():
     assert (message.reasoning, message.content) == ("", "Yes <think> is a word")
 
 
-@pytest.mark.parametrize("size", [1, None])
-def test_a_call_may_follow_reasoning(size):
-    message = read(
-        f"<think>Hm.</think>\n{CALLS['hermes'][1]}", size, reasoning=THINK, tool_format=output_format.HERMES
-    )
-    assert (message.reasoning, message.content, calls(message)) == ("Hm.", "", [ADD])
-
-
-@pytest.mark.parametrize("size", [1, None])
-def test_channels_are_reasoning_and_content(size):
-    text = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes."
-    message = read(
-        text,
-        size,
-        reasoning=ReasoningMarkers("<|channel|>analysis<|message|>", "<|end|>"),
-        ignored_markers=output_format.detect_ignored_markers("<|channel|>"),
-    )
-    assert (message.reasoning, message.content) == ("Hm.", "Yes.")
-
-
 def test_text_that_is_certain_is_not_held_back():
     reader = OutputParser(ParserConfig(reasoning=THINK, tool_format=output_format.HERMES))
     assert reader.push("<think>Hm") == [Reasoning("Hm")]

@@ -203,12 +203,6 @@ async def test_an_engine_that_ends_is_started_again(start, end):
     assert front.client.state is EngineState.READY
 
 
-async def test_an_engine_that_dies_before_it_is_ready_is_started_again(start):
-    front = start("if first_time():\n    sys.exit(3)\nready()\n" + LISTEN)
-    await front.until(is_up)
-    assert len(front.lost) == 1
-
-
 async def test_engines_that_die_before_any_is_ready_end_the_start_with_the_reason(start):
     front = start("sys.exit(3)\n")
     front.was_busy = False
@@ -329,16 +323,6 @@ async def test_a_stop_ends_the_engine(start):
         os.kill(pid, 0)
 
 
-async def test_an_engine_that_does_not_end_is_killed(start, monkeypatch):
-    monkeypatch.setattr(process, "_STOP_SECONDS", 0.01)
-    front = start("ready()\nsignal.pause()\n")
-    await front.until(is_up)
-    pid = front.client.pid
-    await front.stop()
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-
-
 async def test_after_the_end_no_descriptor_is_held_back(start):
     before = n_open()
     front = start("ready()\n" + LISTEN)
@@ -438,13 +422,6 @@ async def test_an_engine_that_is_started_again_is_told_who_is_connected(start, t
     assert (tmp_path / "notes").read_bytes() == encode_command(SetBacks(names=["desk"]))
 
 
-async def test_the_engine_explains_itself(start):
-    front = start(EXPLAIN)
-    await front.until(is_up)
-    assert await front.client.explain() == {"n": 1}
-    assert await front.client.explain() == {"n": 1}
-
-
 async def test_many_who_ask_at_once_share_one_answer(start, tmp_path):
     front = start(EXPLAIN)
     await front.until(is_up)
@@ -504,16 +481,6 @@ async def test_an_idle_engine_ends_and_is_started_again_for_the_next_request(sta
     await front.stop()
     assert (tmp_path / "notes").read_bytes() == encode_command(submission())
     assert front.lost == []
-
-
-async def test_a_request_while_the_engine_falls_asleep_is_not_lost(start, tmp_path):
-    front = start("ready()\n" + LISTEN, sleep_seconds=3.0)
-    await until_state(front, EngineState.SLEEPING)
-    front.due, front.n_sequences = [submission()], 1
-    front.client.feed()
-    await front.until(lambda front: front.events == [UP, UP])
-    await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode_command(submission())
 
 
 async def test_an_engine_with_a_sequence_stays_awake(start):

@@ -1,10 +1,8 @@
-"""Each command is one line and is decoded to what was encoded."""
+"""What goes over the pipe: each command and each event is one line and is decoded to what was encoded."""
 
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lead.engine.commands import (
@@ -18,7 +16,18 @@ from lead.engine.commands import (
     decode_command,
     encode_command,
 )
-from lead.engine.events import Finished, encode_event
+from lead.engine.events import (
+    Committed,
+    DraftsDropped,
+    Explained,
+    Finished,
+    LoadFailed,
+    Ready,
+    Started,
+    Tuned,
+    decode_event,
+    encode_event,
+)
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
@@ -41,22 +50,34 @@ COMMANDS = [
     SetPolicy(policy="sync", depth=3),
     Explain(),
 ]
+EVENTS = [
+    Ready(n_ctx=9, n_ctx_sequence=8, n_slots=2, speculates=True),
+    LoadFailed(reason="no such file:\nm.gguf"),
+    Started(sequence="s", n_cached=4),
+    Committed(sequence="s", start=4, tokens=[1, 2], n_accepted=1, rejected=[9], sources=["back", "back"]),
+    Committed(sequence="s", start=4, tokens=[1]),
+    Finished(sequence="s", reason="length"),
+    DraftsDropped(source="back", n_stale=3),
+    Tuned(n_ahead=4, min_confidence=0.125),
+    Explained(report={"step_ms": {"1": 0.5}, "rate": None}),
+]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.type)
-def test_a_command_is_decoded_to_what_was_encoded(command):
-    assert decode_command(encode_command(command)) == command
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.type)
-def test_a_command_is_one_line(command):
-    line = encode_command(command)
+@pytest.mark.parametrize(
+    ("message", "encode", "decode"),
+    [(command, encode_command, decode_command) for command in COMMANDS]
+    + [(event, encode_event, decode_event) for event in EVENTS],
+    ids=lambda given: getattr(given, "type", ""),
+)
+def test_a_message_is_one_line_and_is_decoded_to_what_was_encoded(message, encode, decode):
+    line = encode(message)
     assert line.splitlines(keepends=True) == [line]
+    assert decode(line) == message
 
 
 def test_an_event_is_not_a_command():
     with pytest.raises(ValidationError):
-        decode_command(encode_event(Finished(sequence="s", reason="stop")))
+        decode_command(encode_event(EVENTS[0]))
 
 
 def test_a_command_cannot_be_changed():
@@ -64,8 +85,5 @@ def test_a_command_cannot_be_changed():
         COMMANDS[2].sequence = "t"
 
 
-@given(st.integers(0, (1 << 63) - 1), st.floats(0, 1e6))
-def test_seed_and_temperature_keep_every_bit(seed, temperature):
-    sampling = SamplingParameters(seed=seed, temperature=temperature)
-    request = Submit(sequence="s", tokens=[1], sampling=sampling, max_tokens=1)
-    assert decode_command(encode_command(request)) == request
+def test_drafted_tokens_are_the_accepted_and_the_rejected():
+    assert [event.n_drafted for event in EVENTS if isinstance(event, Committed)] == [2, 0]

@@ -29,10 +29,6 @@ def test_it_is_what_shifting_one_token_after_the_other_leaves(n_ctx, n_keep, n_t
     assert len(context) < n_ctx
 
 
-def test_until_it_is_full_nothing_is_discarded():
-    assert [ContextShift(8, 2).n_discarded(n) for n in (0, 2, 7)] == [0, 0, 0]
-
-
 def test_a_full_context_loses_half_of_what_follows_the_kept_tokens():
     shift = ContextShift(8, 2)
     assert [shift.n_discarded(n) for n in (8, 9, 10, 11, 13, 14)] == [3, 3, 3, 6, 6, 9]

@@ -255,9 +255,8 @@ def test_heads_go_on_drafting_after_a_context_shift(with_heads):
     assert {"mtp"} == {source for step in steps if step.start > 24 for source in step.sources}
 
 
-def test_the_drafts_of_heads_are_those_of_a_plain_loop(with_heads):
-    model = Model(with_heads, OPTIONS, with_heads=True)
-    heads = model.open_heads()
+def check_drafts(model, heads, plain):
+    """What `heads` draft is what `plain(tokens, n)` does, also after a rejection."""
     drafter = ByName(InlineHeads(model, heads, 8, 2).drafter(NoGrammars(), NoWait()))
     (rows,) = model.decode([Span(1, 0, PROMPT, 1)])
     tokens = list(PROMPT)
@@ -266,15 +265,20 @@ def test_the_drafts_of_heads_are_those_of_a_plain_loop(with_heads):
     tokens.append(int(rows[0].argmax()))
     for _ in range(4):
         done = drafter.draft(["s"], 64)
-    expected = plain_loop(model, tokens, 4)
+    expected = plain(tokens, 4)
     assert done.drafts["s"][0] == expected
     accept_one(model, [tokens[-1], *expected])
     tokens += [expected[0], 77]
     for _ in range(3):
         done = drafter.draft(["s"], 64)
-    assert done.drafts["s"][0] == plain_loop(model, tokens, 3)
+    assert done.drafts["s"][0] == plain(tokens, 3)
     heads.close()
     model.close()
+
+
+def test_the_drafts_of_heads_are_those_of_a_plain_loop(with_heads):
+    model = Model(with_heads, OPTIONS, with_heads=True)
+    check_drafts(model, model.open_heads(), lambda tokens, n: plain_loop(model, tokens, n))
 
 
 def accept_one(model, tokens):
@@ -345,24 +349,7 @@ def test_with_an_eagle_drafter_the_texts_are_those_of_the_target_alone(tiny_mode
 
 def test_the_drafts_of_an_eagle_drafter_are_those_of_a_plain_loop(tiny_model, eagle):
     model = Model(tiny_model("llama"), OPTIONS)
-    heads = model.open_heads(eagle)
-    drafter = ByName(InlineHeads(model, heads, 8, 2).drafter(NoGrammars(), NoWait()))
-    (rows,) = model.decode([Span(1, 0, PROMPT, 1)])
-    tokens = list(PROMPT)
-    drafter.open("s", GREEDY, tokens)
-    drafter.place("s", 1)
-    tokens.append(int(rows[0].argmax()))
-    for _ in range(4):
-        done = drafter.draft(["s"], 64)
-    expected = eagle_loop(model, eagle, tokens, 4)
-    assert done.drafts["s"][0] == expected
-    accept_one(model, [tokens[-1], *expected])
-    tokens += [expected[0], 77]
-    for _ in range(3):
-        done = drafter.draft(["s"], 64)
-    assert done.drafts["s"][0] == eagle_loop(model, eagle, tokens, 3)
-    heads.close()
-    model.close()
+    check_drafts(model, model.open_heads(eagle), lambda tokens, n: eagle_loop(model, eagle, tokens, n))
 
 
 def eagle_loop(model, eagle, tokens, n):

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from lead.engine.commands import PostDraft
-from lead.engine.events import Committed, DraftsDropped, Failed, Finished, Started, Tuned
-from lead.engine.speculation.policy import SYNC_PATIENCE_S
+from lead.engine.events import Committed, Failed, Finished, Started
 from lead.engine.step_plan import StepPlan
 from shared.cache_edits import Restore, Store
 from shared.errors import KvCacheFullError, PendingAnswerError, RequestError
@@ -40,6 +39,8 @@ OTHER = (9, 4)
 STORED = [(7 * i) % 18 for i in range(60)]
 """Long enough for the prompt cache."""
 TEXT, _ = plain_run(submit(tokens=LONG), 100)
+SHORT, _ = plain_run(submit(tokens=[0, 1]), 100)
+"""It ends with an end token."""
 
 
 def of(kind, events):
@@ -83,37 +84,22 @@ def test_without_sequences_there_is_nothing_to_plan():
     assert harness.next() is None
 
 
-def test_a_sequence_ends_with_the_context():
+@pytest.mark.parametrize(
+    ("prompt", "max_tokens", "reason"),
+    [
+        pytest.param(LONG, None, "length", id="the context is full"),
+        pytest.param(LONG, 5, "length", id="its token limit"),
+        pytest.param((0, 1), None, "stop", id="an end token"),
+        pytest.param((0, 1), len(SHORT) - 2, "stop", id="an end token at its limit"),
+    ],
+)
+def test_a_sequence_ends_with(prompt, max_tokens, reason):
+    text, _ = plain_run(submit(tokens=prompt, max_tokens=max_tokens), 100)
     harness = EngineHarness()
-    harness.submit(tokens=LONG)
+    harness.submit(tokens=prompt, max_tokens=max_tokens)
     events = harness.drain()
-    assert [*LONG, *text_of(events)] == TEXT
-    assert events[-1] == Finished(sequence="s", reason="length")
-
-
-def test_a_sequence_ends_with_its_token_limit():
-    harness = EngineHarness()
-    harness.submit(tokens=LONG, max_tokens=5)
-    events = harness.drain()
-    assert text_of(events) == TEXT[2:7]
-    assert events[-1] == Finished(sequence="s", reason="length")
-
-
-def test_a_sequence_ends_with_an_end_token():
-    text, reason = plain_run(submit(tokens=[0, 1]), 100)
-    assert reason == "stop"
-    harness = EngineHarness()
-    harness.submit(tokens=[0, 1])
-    events = harness.drain()
-    assert text_of(events) == text[2:]
-    assert events[-1] == Finished(sequence="s", reason="stop")
-
-
-def test_an_end_token_at_the_token_limit_is_a_stop():
-    text, _ = plain_run(submit(tokens=[0, 1]), 100)
-    harness = EngineHarness()
-    harness.submit(tokens=[0, 1], max_tokens=len(text) - 2)
-    assert harness.drain()[-1] == Finished(sequence="s", reason="stop")
+    assert [*prompt, *text_of(events)] == text
+    assert events[-1] == Finished(sequence="s", reason=reason)
 
 
 def test_each_step_feeds_the_last_committed_token():
@@ -152,23 +138,6 @@ def post(harness, tokens, base=3, sequence="s", source="a", *, parents=None):
         sequence=sequence, source=source, base=base, tokens=tokens, parents=parents, received_at=NOW
     )
     harness.speculation.post_draft(draft)
-
-
-def test_a_draft_is_decoded_after_the_last_committed_token():
-    harness = drafting()
-    post(harness, TEXT[3:6])
-    harness.step()
-    assert harness.spans == [Span(0, 2, TEXT[2:6], 4)]
-
-
-def test_a_right_draft_is_accepted_with_a_bonus_token():
-    harness = drafting()
-    post(harness, TEXT[3:6])
-    assert harness.step() == [
-        Committed(
-            sequence="s", start=3, tokens=TEXT[3:7], n_accepted=3, sources=["a"] * 3, n_right={"a": (3, 0)}
-        )
-    ]
 
 
 def test_a_wrong_draft_is_cut_off_where_it_is_wrong():
@@ -211,18 +180,6 @@ def test_no_draft_token_is_decoded_that_could_not_be_committed():
     assert events[-1] == Finished(sequence="s", reason="length")
 
 
-def test_nothing_follows_an_end_token_within_a_draft():
-    text, _ = plain_run(submit(tokens=[0, 1]), 100)
-    harness = EngineHarness(depth=9, n_batch=100)
-    harness.submit(tokens=text[:-3])
-    harness.step()
-    post(harness, [*text[-2:], 5, 6], base=len(text) - 2)
-    committed, finished = harness.step()
-    assert committed.tokens == text[-2:]
-    assert committed.rejected == [5, 6]
-    assert finished.reason == "stop"
-
-
 def test_drafts_share_what_the_batch_has_left():
     harness = EngineHarness(depth=9, n_batch=6)
     harness.submit("s", LONG)
@@ -254,41 +211,11 @@ def test_a_draft_may_arrive_before_its_sequence_has_a_slot():
     assert text_of(harness.step()) == TEXT[3:7]
 
 
-def test_stale_drafts_are_counted_in_the_next_step():
-    harness = drafting()
-    post(harness, [1], base=50)
-    post(harness, [1], base=50, source="b")
-    assert of(DraftsDropped, harness.step()) == [
-        DraftsDropped(source="a", n_stale=1),
-        DraftsDropped(source="b", n_stale=1),
-    ]
-    assert of(DraftsDropped, harness.step()) == []
-
-
 def test_a_model_that_cannot_trim_verifies_no_drafts():
     harness = drafting(traits=MemoryTraits(n_rollback=0))
     post(harness, TEXT[3:6])
     harness.step()
     assert harness.spans == [Span(0, 2, TEXT[2:3], 1)]
-
-
-def test_after_a_mismatch_the_branch_that_begins_with_the_recovered_token_is_verified():
-    harness = drafting()
-    wrong = (TEXT[3] + 1) % N_VOCAB
-    post(harness, [wrong, 8, *TEXT[3:6]], parents=[-1, 0, -1, 2, 3])
-    (step,) = harness.step()
-    assert (step.tokens, step.rejected) == (TEXT[3:4], [wrong, 8])
-    (step,) = harness.step()
-    assert (step.tokens, step.n_accepted) == (TEXT[4:7], 2)
-
-
-def test_each_token_of_a_step_has_its_own_source():
-    harness = drafting()
-    post(harness, TEXT[3:4], source="a")
-    post(harness, TEXT[3:6], source="b")
-    (step,) = harness.step()
-    assert step.n_accepted == 3
-    assert step.sources[1:] == ["b", "b"]
 
 
 # Waiting for drafts, and what backs are told
@@ -311,13 +238,6 @@ def test_a_plan_that_waits_has_the_events_of_started_sequences():
     assert names(harness.engine.pop_events()) == ["t"]
 
 
-def test_a_wait_ends_with_patience():
-    harness = drafting(policy="sync", sources=["a"])
-    assert harness.waits
-    harness.now += 2 * SYNC_PATIENCE_S
-    assert not harness.waits
-
-
 def test_caches_are_cut_back_before_a_wait():
     harness = drafting(policy="sync", sources=["a"])
     post(harness, [(TEXT[3] + 1) % N_VOCAB, 8, 8, 8])
@@ -332,15 +252,6 @@ def test_caches_are_cut_back_before_a_wait():
 def test_nothing_is_waited_for_that_could_not_be_committed():
     harness = drafting(policy="sync", sources=["a"], max_tokens=2)
     assert not harness.waits
-
-
-def test_after_a_full_cache_no_drafts_are_waited_for():
-    harness = drafting(policy="sync", sources=["a"])
-    post(harness, TEXT[3:7])
-    harness.next()
-    harness.find_no_room()
-    harness.step()
-    assert [len(span.tokens) for span in harness.spans] == [1]
 
 
 def test_after_a_full_cache_the_next_step_does_not_wait():
@@ -361,24 +272,6 @@ def test_steps_with_prompts_are_not_predicted():
     assert harness.next().n_expected is None
 
 
-def test_backs_are_told_to_stop_when_speculation_is_turned_off():
-    harness = drafting()
-    harness.speculation.set_policy("off", 0)
-    post(harness, TEXT[3:6])
-    events = harness.step()
-    assert text_of(events) == TEXT[3:4]
-    assert of(Tuned, events) == [Tuned(n_ahead=0, min_confidence=0.0)]
-    assert of(Tuned, harness.step()) == []
-
-
-def test_a_new_policy_is_followed_in_the_next_step():
-    harness = drafting(policy="off")
-    harness.speculation.set_policy("fixed", 2)
-    post(harness, TEXT[3:9])
-    harness.step()
-    assert [len(span.tokens) for span in harness.spans] == [3]
-
-
 def test_what_was_done_is_reported():
     harness = drafting()
     post(harness, [TEXT[3], (TEXT[4] + 1) % N_VOCAB])
@@ -392,14 +285,6 @@ def test_what_was_done_is_reported():
 
 
 # Many sequences
-
-
-def test_sequences_run_together():
-    harness = EngineHarness()
-    harness.submit("s", LONG)
-    harness.submit("t", LONG)
-    harness.step()
-    assert [span.slot for span in harness.spans] == [0, 1]
 
 
 def test_those_that_find_no_slot_start_in_the_order_they_came():
@@ -435,15 +320,6 @@ def test_a_prompt_is_not_begun_before_there_is_room_in_a_batch():
     harness.submit("t", [5] * 6)
     harness.step()
     assert [(span.slot, len(span.tokens)) for span in harness.spans] == [(0, 4)]
-
-
-def test_a_prompt_that_does_not_fit_beside_the_others_waits():
-    harness = EngineHarness(n_ctx=100)
-    harness.submit("s", LONG, max_tokens=20)
-    harness.submit("t", [4] * 97, max_tokens=2)
-    assert names(harness.step()) == ["s"]
-    assert names(harness.step()) == []
-    assert names(harness.drain(), Finished) == ["s", "t"]
 
 
 def test_when_cells_run_out_the_youngest_steps_back_and_goes_on_later():
@@ -483,13 +359,6 @@ def test_a_prompt_that_continues_an_earlier_text_finds_it_cached():
     assert harness.complete("t", TEXT[:15], max_tokens=1) == 11
 
 
-def test_the_last_token_of_a_prompt_is_decoded_even_if_it_is_cached():
-    harness = EngineHarness()
-    harness.complete("s", LONG, max_tokens=10)
-    assert harness.complete("t", TEXT[:8], max_tokens=1) == 7
-    assert harness.target.steps[-1] == [1]
-
-
 def test_rejected_drafts_are_not_taken_for_cached_text():
     harness = EngineHarness()
     harness.submit("s", LONG, max_tokens=4)
@@ -498,14 +367,6 @@ def test_rejected_drafts_are_not_taken_for_cached_text():
     post(harness, [wrong, 6])
     harness.drain()
     assert harness.complete("t", [*TEXT[:3], wrong, 6, 7], max_tokens=1) == 3
-
-
-def test_a_text_goes_where_most_of_it_is_cached():
-    harness = EngineHarness()
-    harness.submit("s", [1] * 10, max_tokens=1)
-    harness.submit("t", [4] * 10, max_tokens=1)
-    harness.drain()
-    assert harness.complete("u", [4] * 12, max_tokens=1) == 10
 
 
 def test_a_common_beginning_alone_overwrites_no_other_text():
@@ -843,13 +704,6 @@ def test_after_a_full_cache_a_scheduler_whose_sequences_are_cancelled_goes_on():
 
 
 # Integrity
-
-
-def test_a_cache_with_another_text_is_noticed():
-    harness = drafting()
-    harness.engine._slots._slots[0].cache.tokens[0] += 1
-    with pytest.raises(AssertionError, match="another text"):
-        harness.engine.check_integrity()
 
 
 def test_a_sequence_in_two_places_is_noticed():

@@ -67,12 +67,6 @@ def test_the_long_text_is_long():
     assert len(TEXT) == 100
 
 
-def test_without_work_it_waits_for_commands():
-    pipe, target = run([], [])
-    assert pipe.waits == [None, None]
-    assert target.steps == []
-
-
 def test_texts_that_reach_their_age_are_forgotten_without_a_request():
     due = iter([7.0, None])
     pipe, _ = run([], [], forget_old=lambda: next(due))
@@ -105,11 +99,6 @@ def test_a_sequence_is_started_before_its_first_decode():
     with pytest.raises(DecodeFatalError):
         Loop(Dying(2), make_engine(LIMITS), pipe).run()
     assert pipe.sent == [Started(sequence="s", n_cached=0)]
-
-
-def test_a_cancelled_sequence_is_not_decoded_any_more():
-    _, target = run([submit(tokens=LONG, max_tokens=9)], [Cancel(sequence="s")], [])
-    assert len(target.steps) == 1
 
 
 def test_a_draft_is_verified_in_the_step_it_arrives_in():
@@ -260,11 +249,6 @@ def test_wrong_records_end_the_engine_and_are_logged(caplog):
 
 
 # What the front may ask for at any time
-
-
-def test_an_idle_engine_explains_itself():
-    pipe, _ = run([Explain()])
-    assert explained(pipe)["policy"] == "fixed"
 
 
 def test_the_policy_is_changed_in_the_step_its_command_arrives_in():

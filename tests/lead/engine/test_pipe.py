@@ -35,15 +35,6 @@ def test_all_commands_that_have_arrived_come_at_once_and_in_order(ends):
     assert pipe.drain(0.0) == []
 
 
-def test_half_a_line_waits_for_its_other_half(ends):
-    front, pipe = ends
-    line = encode_command(TWO)
-    front.sendall(encode_command(ONE) + line[:9])
-    assert pipe.drain(0.0) == [ONE]
-    front.sendall(line[9:])
-    assert pipe.drain(0.0) == [TWO]
-
-
 def test_a_command_larger_than_one_read_arrives_whole(ends):
     front, pipe = ends
     draft = PostDraft(sequence="s", source="a", base=0, tokens=list(range(100_000)))
@@ -53,28 +44,15 @@ def test_a_command_larger_than_one_read_arrives_whole(ends):
     sender.join()
 
 
-def test_blocking_waits_for_a_whole_command(ends):
+@pytest.mark.parametrize("wait", [None, 60.0])
+def test_a_wait_ends_with_the_first_whole_command(ends, wait):
     front, pipe = ends
     line = encode_command(ONE)
     front.sendall(line[:5])
     assert pipe.drain(0.0) == []
     sender = threading.Thread(target=front.sendall, args=[line[5:]])
     sender.start()
-    assert pipe.drain(None) == [ONE]
-    sender.join()
-
-
-def test_a_wait_ends_when_its_time_is_over(ends):
-    _, pipe = ends
-    assert pipe.drain(0.001) == []
-    assert pipe.open
-
-
-def test_a_wait_ends_with_the_first_command(ends):
-    front, pipe = ends
-    sender = threading.Thread(target=front.sendall, args=[encode_command(ONE)])
-    sender.start()
-    assert pipe.drain(60.0) == [ONE]
+    assert pipe.drain(wait) == [ONE]
     sender.join()
 
 
@@ -85,13 +63,6 @@ def test_half_a_line_does_not_end_a_wait_but_its_time_does(ends):
     assert pipe.drain(0.001) == []
     front.sendall(line[5:])
     assert pipe.drain(60.0) == [ONE]
-
-
-def test_the_front_s_end_ends_a_wait_with_a_limit_too(ends):
-    front, pipe = ends
-    front.close()
-    assert pipe.drain(60.0) == []
-    assert not pipe.open
 
 
 def test_it_is_readable_when_a_command_or_the_front_s_end_has_come(ends):
@@ -105,10 +76,11 @@ def test_it_is_readable_when_a_command_or_the_front_s_end_has_come(ends):
     assert pipe.readable
 
 
-def test_the_front_s_end_ends_the_wait(ends):
+@pytest.mark.parametrize("wait", [None, 60.0])
+def test_the_front_s_end_ends_a_wait(ends, wait):
     front, pipe = ends
     front.close()
-    assert pipe.drain(None) == []
+    assert pipe.drain(wait) == []
     assert not pipe.open
 
 

@@ -46,7 +46,8 @@ def test_the_last_token_is_decoded_for_its_logits():
 def test_who_wants_no_cached_prompt_reuses_none():
     cached, alone = Cached(TEXT), sequence([*TEXT, 99], cache_prompt=False)
     cached.store(TEXT)
-    assert (cached.prefixes.reusable(cached.slot, alone), cached.prefixes.loadable(alone)) == (0, (0, None))
+    assert cached.prefixes.reusable(cached.slot, alone) == cached.prefixes.copyable(cached.slot, alone) == 0
+    assert cached.prefixes.loadable(alone) == (0, None)
 
 
 @pytest.mark.parametrize(("own_cells", "n"), [(False, 45), (True, 0)])

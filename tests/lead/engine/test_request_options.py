@@ -39,12 +39,6 @@ def test_the_prompts_progress_is_reported_in_steps_when_asked_for():
     assert {(event.n_total, event.n_cached) for event in told} == {(10, 0)}
 
 
-def test_without_asking_there_is_no_progress():
-    run = Run()
-    run.submit()
-    assert not of(PromptProgress, run.drain())
-
-
 def test_no_tokens_means_that_the_prompt_is_read_and_kept():
     run = Run()
     run.submit(tokens=range(10), max_tokens=0)
@@ -53,14 +47,6 @@ def test_no_tokens_means_that_the_prompt_is_read_and_kept():
     assert of(Finished, events)[0].reason == "length"
     run.submit(tokens=range(10))
     assert of(Started, run.drain())[0].n_cached == 9
-
-
-def test_what_is_cached_is_not_used_when_the_client_says_so():
-    run = Run(n_slots=1)
-    run.submit()
-    run.drain()
-    run.submit(cache_prompt=False)
-    assert of(Started, run.drain())[0].n_cached == 0
 
 
 def test_a_requested_slot_is_given():
@@ -98,12 +84,6 @@ def test_probabilities_come_with_every_token_when_asked_for():
     for step in steps:  # greedy: the chosen token is the likeliest
         for token, probabilities in zip(step.tokens, step.probabilities, strict=True):
             assert probabilities.top[0] == (token, probabilities.chosen)
-
-
-def test_without_asking_there_are_no_probabilities():
-    run = Run()
-    run.submit()
-    assert not any(step.probabilities for step in of(Committed, run.drain()))
 
 
 def test_the_models_probabilities_are_the_log_softmax_of_its_logits():

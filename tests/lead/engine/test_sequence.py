@@ -12,16 +12,6 @@ def sequence(n_prompt=3, max_tokens=None, **more):
     return EngineSequence("s", tokens, lambda: toy_sampler(GREEDY, tokens), max_tokens, **more)
 
 
-def test_a_new_sequence_has_generated_nothing():
-    assert sequence().n_generated == 0
-
-
-def test_what_follows_the_prompt_is_generated():
-    grown = sequence(n_prompt=3)
-    grown.tokens += [7, 8]
-    assert grown.n_generated == 2
-
-
 @pytest.mark.parametrize(
     ("max_tokens", "n_ctx", "n_left"), [(None, 10, 7), (5, 10, 5), (9, 10, 7), (5, 4, 1), (None, 3, 0)]
 )

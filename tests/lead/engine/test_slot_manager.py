@@ -48,15 +48,6 @@ class Room:
         return [slot.sequence.id for slot in self.slots.running()]
 
 
-def test_a_sequence_that_finds_none_waits():
-    room = Room(n_slots=1)
-    room.enter("s")
-    assert room.enter("t") == []
-    assert (room.running, room.slots.sequence_ids) == (["s"], ["s", "t"])
-    room.leave("s")
-    assert [started.sequence for started in room.slots.admit(only_if_idle=False)] == ["t"]
-
-
 def test_only_if_idle_starts_beside_others_when_room_is_short():
     room = Room()
     assert len(room.enter("s", only_if_idle=True)) == 1, "one alone always starts"
@@ -72,36 +63,6 @@ def test_a_prompt_must_fit_beside_what_the_others_hold():
     assert [started.sequence for started in room.slots.admit(only_if_idle=False)] == ["u"]
 
 
-def test_a_text_that_continues_a_cached_one_finds_it():
-    room = Room()
-    room.enter("s")
-    room.decode()
-    room.leave("s")
-    assert room.enter("t", [1, 2, 3, 7, 8]) == [Started(sequence="t", n_cached=3)]
-    assert room.slots.pop_edits() == []
-
-
-def test_what_of_a_cached_text_is_not_continued_is_cut_off():
-    room = Room(n_slots=1)
-    room.enter("s", [1, 2, 3, 4])
-    room.decode()
-    room.leave("s")
-    assert room.enter("t", [1, 2, 9])[0].n_cached == 2
-    assert room.slots.pop_edits() == [(0, 2)]
-    assert room.slots.pop_edits() == [], "told once"
-
-
-def test_without_trimming_a_cached_text_is_used_whole_or_not_at_all():
-    room = Room(n_slots=1, traits=MemoryTraits(n_rollback=0))
-    room.enter("s", [1, 2, 3, 4])
-    room.decode()
-    room.leave("s")
-    assert room.enter("t", [1, 2, 9])[0].n_cached == 0
-    room.decode()
-    room.leave("t")
-    assert room.enter("u", [1, 2, 9, 5])[0].n_cached == 3
-
-
 # One beginning, several texts
 
 
@@ -113,13 +74,6 @@ def test_a_beginning_that_another_slot_holds_is_copied():
     assert room.slots.pop_edits() == [Copy(0, 1, 3)]
     assert room.slots.pop_edits() == [], "told once"
     room.decode()
-
-
-def test_a_prompt_that_another_slot_holds_whole_is_copied_but_for_its_last_token():
-    room = Room()
-    room.enter("s")
-    room.decode()
-    assert room.enter("t")[0].n_cached == 2
 
 
 def test_a_slot_is_emptied_before_it_gets_a_copy():
@@ -142,16 +96,6 @@ def test_a_slot_is_copied_before_it_is_given_up():
     assert room.slots.pop_edits() == [Copy(0, 1, 5), Trim(0, 0)]
 
 
-def test_a_text_stays_in_its_slot_if_another_only_begins_like_it():
-    room = Room(n_slots=3, n_ctx=60)
-    room.enter("s", [1, 2, *[3] * 9])
-    room.decode()
-    room.leave("s")
-    assert room.enter("t", [1, 2, *[4] * 9]) == [Started(sequence="t", n_cached=2, slot=1)]
-    room.decode()
-    assert room.enter("u", [1, 2, *[3] * 9, 7, 8])[0].slot == 0
-
-
 def test_what_a_slot_holds_itself_is_not_copied():
     room = Room()
     room.enter("s", [1, 2, 3])
@@ -160,13 +104,6 @@ def test_what_a_slot_holds_itself_is_not_copied():
     room.leave("t")
     assert room.enter("u", [1, 2, 9, 7, 5])[0].n_cached == 3
     assert room.slots.pop_edits() == []
-
-
-def test_who_wants_no_cached_prompt_gets_none_of_another_slot():
-    room = Room()
-    room.enter("s")
-    room.decode()
-    assert room.enter("t", cache_prompt=False)[0].n_cached == 0
 
 
 @pytest.mark.parametrize(("n", "n_cached"), [(32, 32), (31, 0)])
@@ -342,11 +279,6 @@ class TestPromptCache:
         room.slots.store_idle()
         return room.slots.pop_edits()
 
-    def test_an_idle_text_is_moved_there_when_another_starts(self):
-        room = self.room()
-        self.read(room, "s", LONG)
-        assert self.read(room, "t", OTHER) == [Store(0, text(1)), Trim(0, 0)]
-
     def test_it_goes_on_from_there(self):
         room = self.room()
         self.read(room, "s", LONG)
@@ -450,55 +382,12 @@ def test_the_oldest_sequence_is_in_front_whatever_its_slot():
     assert room.running == ["t", "u"]
 
 
-def test_idle_caches_give_way_first_the_one_used_longest_ago():
-    room = Room(n_slots=3, n_ctx=20)
-    for name, token in (("s", 1), ("t", 2)):
-        room.enter(name, [token] * 6)
-        room.decode()
-    room.leave("t")
-    room.leave("s")
-    assert room.slots.n_free < 12
-    assert room.slots.free_up_to(12) >= 12
-    assert room.enter("u", [1] * 7)[0].n_cached == 6, "s was used last"
-
-
 def test_what_cannot_be_freed_is_not():
     room = Room(n_ctx=20)
     room.enter("s", [1] * 6)
     room.decode()
     assert room.slots.free_up_to(20) == 14
     assert not room.slots.evict_idle()
-
-
-def test_the_youngest_steps_back_when_a_token_each_does_not_fit():
-    room = Room(n_ctx=12)
-    room.enter("s", [1] * 4)
-    room.enter("t", [2] * 5)
-    for _ in range(2):
-        room.decode()
-    room.slots.make_room_for_one_token_each()
-    assert (room.running, room.slots.sequence_ids) == (["s"], ["s", "t"])
-    assert room.slots.n_free >= 1
-
-
-def test_a_preempted_sequence_is_next_and_is_marked_as_such():
-    room = Room()
-    room.enter("s")
-    room.enter("t")
-    room.enter("u")
-    room.slots.preempt(room.slots.running()[-1])
-    (again,) = room.slots.admit(only_if_idle=False)
-    assert (again.sequence, again.again) == ("t", True)
-    assert room.running == ["s", "t"]
-
-
-def test_a_waiting_sequence_can_be_removed():
-    room = Room(n_slots=1)
-    room.enter("s")
-    room.enter("t")
-    room.leave("t")
-    room.leave("unknown")
-    assert room.slots.sequence_ids == ["s"]
 
 
 @pytest.mark.parametrize(

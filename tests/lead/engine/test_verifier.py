@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.engine.events import Committed, Failed
+from lead.engine.events import Committed
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from lead.engine.speculation.drafts import DraftChain
 from lead.engine.verifier import VerifiedTokens, Verifier, verify
-from shared.errors import PendingAnswerError, RequestError
+from shared.errors import PendingAnswerError
 from shared.llama.memory_traits import PLAIN
 from shared.sampling.constrained import NoWait
 from shared.slot_cache import SlotCache
@@ -91,15 +91,6 @@ def test_logits_of_what_waits_outlive_their_step():
     assert slot.sequence.verification.rows is not ROWS
 
 
-@pytest.mark.parametrize(
-    ("error", "param"), [(RequestError("too complex", "grammar"), "grammar"), (ValueError(), None)]
-)
-def test_a_choice_that_fails_fails_its_sequence(error, param):
-    _, (failed,) = begin(Choosing(error, at=3), draft=(5,))
-    assert isinstance(failed, Failed)
-    assert (failed.sequence, failed.param) == ("s0", param)
-
-
 def test_no_memory_for_a_choice_ends_the_engine_and_not_the_sequence():
     with pytest.raises(MemoryError):
         begin(Choosing(MemoryError(), at=2))
@@ -141,40 +132,21 @@ END = 9
 TARGET = [4, 5, 6, 7, 8]
 
 
-def judge(draft, text=TARGET):
-    return verify(draft, lambda i: text[i], {END})
-
-
-def test_without_a_draft_there_is_one_token():
-    assert judge([]) == VerifiedTokens([4], 0)
-
-
-def test_a_right_draft_brings_a_bonus_token():
-    assert judge([4, 5]) == VerifiedTokens([4, 5, 6], 2)
-
-
-def test_a_wrong_token_is_replaced_by_the_target_s():
-    assert judge([4, 1, 6]) == VerifiedTokens([4, 5], 1)
-
-
-def test_a_draft_that_is_wrong_at_once_still_brings_one_token():
-    assert judge([1, 5, 6]) == VerifiedTokens([4], 0)
-
-
-def test_nothing_follows_an_end_token_that_was_drafted():
-    assert judge([4, END, 7], [4, END, 7, 8]) == VerifiedTokens([4, END], 2)
-
-
-def test_nothing_follows_an_end_token_that_was_not_drafted():
-    assert judge([4, 5, 6], [4, END]) == VerifiedTokens([4, END], 1)
-
-
-def test_an_end_token_can_be_the_bonus():
-    assert judge([4], [4, END]) == VerifiedTokens([4, END], 1)
-
-
-def test_an_end_token_that_only_the_draft_has_ends_nothing():
-    assert judge([END], [4]) == VerifiedTokens([4], 0)
+@pytest.mark.parametrize(
+    ("draft", "text", "tokens", "n_accepted"),
+    [
+        pytest.param([], TARGET, [4], 0, id="no draft"),
+        pytest.param([4, 5], TARGET, [4, 5, 6], 2, id="right, with a bonus token"),
+        pytest.param([4, 1, 6], TARGET, [4, 5], 1, id="wrong, and replaced"),
+        pytest.param([1, 5, 6], TARGET, [4], 0, id="wrong at once"),
+        pytest.param([4, END, 7], [4, END, 7, 8], [4, END], 2, id="an end token that was drafted"),
+        pytest.param([4, 5, 6], [4, END], [4, END], 1, id="an end token that was not drafted"),
+        pytest.param([4], [4, END], [4, END], 1, id="an end token as the bonus"),
+        pytest.param([END], [4], [4], 0, id="an end token that only the draft has"),
+    ],
+)
+def test_what_is_committed_of_a_draft(draft, text, tokens, n_accepted):
+    assert verify(draft, lambda i: text[i], {END}) == VerifiedTokens(tokens, n_accepted)
 
 
 def test_a_choice_is_made_only_where_all_before_it_was_accepted():
@@ -195,7 +167,7 @@ tokens = st.lists(st.integers(0, END), min_size=1, max_size=6)
 def test_the_committed_tokens_are_the_longest_right_beginning_and_one_more(text, n_right, guesses):
     draft = [*text[:n_right], *guesses]
     text = [*text, *range(20, 40)]  # no guess is right there
-    verified = judge(draft, text)
+    verified = verify(draft, text.__getitem__, {END})
     n = len(verified.tokens)
     assert verified.tokens == text[:n]
     assert END not in verified.tokens[:-1]

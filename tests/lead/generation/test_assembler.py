@@ -2,7 +2,6 @@
 
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,51 +35,14 @@ def test_accepted_tokens_name_their_source():
     assert [token.source for token in pushed] == ["back", "back", None]
 
 
-def test_a_character_comes_with_the_token_that_completes_it():
-    assembled = assembler()
-    texts = [text_of(assembled.push(step([token]))) for token in (EURO_1, EURO_2, EURO_3)]
-    assert texts == ["", "", "€"]
-
-
-def test_half_a_character_comes_out_at_the_end():
-    assembled = assembler()
-    assembled.push(step([A, EURO_1]))
-    assert text_of(assembled.finish()) == "\N{REPLACEMENT CHARACTER}"
-
-
-def test_what_may_begin_a_stop_string_waits():
-    assembled = assembler("END")
-    assert text_of(assembled.push(step([A, E]))) == "a"
-
-
 def test_what_waited_in_vain_comes_with_what_follows():
     assembled = assembler("END")
     assembled.push(step([E]))
     assert assembled.push(step([A])) == [TextToken(E, "E", None), TextToken(A, "a", None)]
 
 
-def test_what_waited_comes_out_at_the_end():
-    assembled = assembler("END")
-    assembled.push(step([A, E]))
-    assert assembled.finish() == [TextToken(E, "E", None)]
-
-
 def test_a_token_waits_whole():
     assert assembler("bx").push(step([AB])) == []
-
-
-def test_nothing_of_a_stop_string_comes_out():
-    assembled = assembler("END")
-    assert text_of(assembled.push(step([A, E, ND]))) == "a"
-    assert assembled.stop == "END"
-    assert assembled.finish() == []
-
-
-def test_a_stop_string_over_many_tokens_is_held_back_whole():
-    assembled = assembler("abaE")
-    assert assembled.push(step([A, B, A])) == []
-    assert assembled.push(step([E])) == []
-    assert assembled.stop == "abaE"
 
 
 def test_the_text_before_a_stop_inside_a_token_comes_out():
@@ -91,13 +53,6 @@ def test_the_text_before_a_stop_inside_a_token_comes_out():
 def test_the_parts_of_a_character_before_a_stop_string_all_come_out():
     released = assembler("E€a", "b").push(step([E, EURO_1, EURO_2, EURO_3, B]))
     assert [token.token for token in released] == [E, EURO_1, EURO_2, EURO_3]
-
-
-def test_nothing_after_a_stop_string_comes_out():
-    assembled = assembler("END")
-    assert text_of(assembled.push(step([A, ENDX, B]))) == "a"
-    assert assembled.push(step([B])) == []
-    assert assembled.finish() == []
 
 
 def test_tokens_after_the_stop_string_do_not_count():
@@ -168,51 +123,9 @@ def split(whole, cuts):
 cuts = st.lists(st.integers(0, 30), max_size=8)
 
 
-def test_without_stops_nothing_is_held_back():
-    assert StopFinder([]).push("text") == (0, None)
-
-
-def test_an_empty_stop_string_stops_nothing():
-    assert StopFinder([""]).push("text") == (0, None)
-
-
-def test_a_stop_string_is_found():
-    assert StopFinder(["END"]).push("abENDcd") == (5, "END")
-
-
-def test_the_first_occurrence_counts():
-    assert StopFinder(["b"]).push("abcb") == (3, "b")
-
-
-def test_of_two_stops_the_earlier_counts():
-    assert StopFinder(["c", "b"]).push("abcd") == (3, "b")
-
-
-def test_of_two_stops_at_one_place_the_longer_counts():
-    assert StopFinder(["b", "bc"]).push("abcd") == (3, "bc")
-
-
-@pytest.mark.parametrize(("text", "n_held"), [("a", 0), ("aE", 1), ("aEN", 2), ("ENE", 1), ("aENx", 0)])
-def test_a_possible_beginning_of_a_stop_string_is_held_back(text, n_held):
-    assert StopFinder(["END"]).push(text) == (n_held, None)
-
-
 def test_a_stop_string_is_found_across_pieces():
     finder = StopFinder(["END"])
     assert [finder.push(piece) for piece in ("aE", "N", "Db")] == [(1, None), (2, None), (4, "END")]
-
-
-def test_what_was_held_back_in_vain_is_let_go():
-    finder = StopFinder(["END"])
-    finder.push("aEN")
-    assert finder.push("x") == (0, None)
-
-
-def test_a_stop_string_that_repeats_itself_is_found_at_its_first_place():
-    finder = StopFinder(["aab"])
-    assert finder.push("aa") == (2, None)
-    assert finder.push("a") == (2, None)
-    assert finder.push("b") == (3, "aab")
 
 
 words = st.text("ab", max_size=12)
@@ -249,14 +162,3 @@ def test_exactly_what_may_begin_a_stop_is_held_back(text, stops, cuts):
             return
         beginnings = {stop[:n] for stop in stops for n in range(1, len(stop))}
         assert n_held == max((len(b) for b in beginnings if seen.endswith(b)), default=0)
-
-
-@given(st.text("ab", min_size=1, max_size=6), st.lists(st.text("ab", max_size=4), max_size=8))
-def test_what_is_held_back_is_the_longest_beginning_of_a_stop_string(stop, pieces):
-    finder, text = StopFinder([stop]), ""
-    for piece in pieces:
-        text += piece
-        n_held, found = finder.push(piece)
-        if found:
-            return
-        assert n_held == max(n for n in range(len(stop)) if text.endswith(stop[:n]))

@@ -44,12 +44,6 @@ def test_ids_are_unguessable_and_used_once(sequences):
     assert min(map(len, ids)) == 32
 
 
-def test_committed_tokens_only_grow(sequences, running):
-    commit(sequences, running, [3, 4])
-    commit(sequences, running, [5])
-    assert running.tokens.tolist() == [1, 2, 3, 4, 5]
-
-
 def test_steps_are_dropped_once_they_are_taken(sequences, running):
     commit(sequences, running, [3])
     commit(sequences, running, [4])
@@ -117,40 +111,12 @@ async def test_a_reader_that_takes_the_next_change_first_misses_none(sequences, 
         await change.wait()
 
 
-def test_a_new_sequence_is_reported(sequences):
-    new = []
-    sequences.on_create(new.append)
-    assert new == [sequences.create([1], SAMPLING)]
-
-
-def test_one_that_gave_way_is_timed_from_its_first_slot(sequences, running):
-    sequences.apply(Started(sequence=running.id, n_cached=2, slot=3, again=True), 20.0)
-    assert (running.started_at, running.n_cached, running.slot) == (10.0, 1, 3)
-
-
-def test_a_sequence_knows_since_when_it_waits():
-    assert Sequences(lambda: 7.0).create([1], SAMPLING).created_at == 7.0
-
-
 async def test_everyone_who_waits_is_woken():
     broadcast = Broadcast()
     waiting = [asyncio.ensure_future(broadcast.next_change().wait()) for _ in range(3)]
     broadcast.notify()
     async with asyncio.timeout(60):
         assert await asyncio.gather(*waiting) == [True] * 3
-
-
-async def test_a_change_before_the_wait_is_not_lost():
-    broadcast = Broadcast()
-    change = broadcast.next_change()
-    broadcast.notify()
-    assert change.is_set()
-
-
-async def test_the_next_change_is_another_one():
-    broadcast = Broadcast()
-    broadcast.notify()
-    assert not broadcast.next_change().is_set()
 
 
 def test_running_sequences_take_slots_and_cells_and_waiting_ones_do_not(sequences, running):

@@ -73,12 +73,6 @@ def front():
     return Front()
 
 
-def test_a_new_sequence_is_due_once(front):
-    sequence = front.create()
-    assert front.due() == [sequence.id]
-    assert front.due() == []
-
-
 def test_a_running_sequence_is_submitted_again_with_all_that_it_is(front):
     options = RequestOptions(n_probs=3, slot=1, progress=True, n_draft=2)
     sequence = front.started(max_tokens=9, prediction=[5, 6], options=options)

@@ -1,11 +1,11 @@
-import httpx
 import pytest
+
+from tests.lead.http.event_streams import client_of
 
 
 @pytest.fixture
 async def client(lead):
-    transport = httpx.ASGITransport(app=lead.app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://lead") as client:
+    async with client_of(lead.app) as client:
         yield client
 
 

@@ -1,6 +1,14 @@
-"""Reading an event stream in a test."""
+"""Asking an application without a network, and reading an event stream."""
 
 import json
+
+import httpx
+
+
+def client_of(app, **options):
+    """A client of this application; what its routes raise is answered as a real server does."""
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://lead", **options)
 
 
 def events(response):

@@ -7,11 +7,11 @@ import tracemalloc
 import pytest
 
 from lead.chat.deltas import Content
-from lead.engine.events import Committed, PromptProgress, Started
+from lead.engine.events import Committed, Started
 from lead.generation.answer_stats import RequestStats, current_request
 from lead.http.answers import AnswerStream
 from lead.http.generation_request import GenerationRequest
-from shared.errors import RequestError, UnavailableError
+from shared.errors import RequestError
 from shared.sampling.parameters import SamplingParameters
 
 
@@ -60,12 +60,6 @@ async def test_a_stream_keeps_a_few_bytes_of_each_token_however_long_it_is(lead,
     assert (at[1500] - at[500]) / (1000 * n_tokens) < 16
 
 
-async def test_answers_to_one_prompt_have_seeds_that_follow_each_other(lead, open_stream):
-    lead.will_say("x")
-    answers = await open_stream("a", "a", "b", "b", n=2).collect()
-    assert [answer.end.seed for answer in answers] == [7, 8, 7, 8]
-
-
 async def test_an_answer_that_a_stop_string_ended_is_cancelled_while_others_go_on(lead, open_stream):
     lead.will_say("one. two")
     lead.engine.pause_after = 4
@@ -92,26 +86,6 @@ async def test_a_prompt_that_is_too_long_leaves_none_running(lead, open_stream):
     with pytest.raises(RequestError):
         await open_stream("a", "fox " * 500).collect()
     assert list(lead.sequences) == []
-
-
-async def test_an_engine_that_dies_ends_the_stream_after_what_it_said(lead, open_stream):
-    lead.will_say("one two three")
-    lead.engine.dies_after = 1
-    updates = open_stream().updates()
-    assert (await anext(updates)).text == "one"
-    with pytest.raises(UnavailableError):
-        await anext(updates)
-
-
-async def test_progress_through_the_prompt_comes_before_the_text(lead, open_stream):
-    lead.engine.hold()
-    reading = asyncio.ensure_future(anext(open_stream().updates()))
-    await lead.engine.submission.wait()
-    (sequence,) = lead.sequences
-    event = PromptProgress(sequence=sequence.id, n_processed=2, n_total=4, n_cached=0)
-    lead.sequences.apply(event, 3.0)
-    progress = (await reading).progress
-    assert (progress.n_processed, progress.n_total, progress.seconds) == (2, 4, 0.0)
 
 
 async def test_what_all_answers_took_is_counted_for_the_log(lead, open_stream):

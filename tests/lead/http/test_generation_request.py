@@ -1,12 +1,12 @@
 """Request fields: what they become, and what is refused by name."""
 
-import httpx
 import pytest
 
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
 from shared.sampling.parameters import DEFAULT_SAMPLERS
+from tests.lead.http.event_streams import client_of
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
@@ -112,7 +112,7 @@ async def test_a_private_request_is_not_shown_to_backs(lead, client):
 async def test_each_key_is_an_owner_of_texts_whatever_its_name(lead):
     keys = [Key(Principal(Role.CLIENT, "desk"), "one"), Key(Principal(Role.CLIENT, "desk"), "two")]
     app = create_app(lead.app.state.services, MiddlewareStack(Keyring(keys)))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://lead") as client:
+    async with client_of(app) as client:
         for key in ("one", "two", "one"):
             lead.will_say("x")
             await client.post(CHAT, json=ASK, headers={"x-api-key": key})
@@ -172,6 +172,8 @@ WRONG = [
     ({"dry_sequence_breakers": ["x" * 100]}, "dry_sequence_breakers"),
     ({"xtc_probability": 1.5}, "xtc_probability"),
     ({"n_probs": 21}, "n_probs"),
+    ({"top_logprobs": 3}, "top_logprobs"),
+    ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
     ({"n_probs": -1}, "n_probs"),
     ({"id_slot": 4}, "id_slot"),
     ({"id_slot": -2}, "id_slot"),

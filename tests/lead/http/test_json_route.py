@@ -1,8 +1,6 @@
 import asyncio
-import contextlib
 import json
 
-import httpx
 import pytest
 from fastapi.routing import iter_route_contexts
 
@@ -13,17 +11,14 @@ from lead.server.app import create_app
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 from shared.protocol import MAX_BACK_MESSAGE_BYTES
+from tests.lead.http.event_streams import client_of
 
 JSON = {"Content-Type": "application/json"}
 
 
-@contextlib.asynccontextmanager
-async def limited(lead, **limits):
+def limited(lead, **limits):
     """A client of an app with these limits."""
-    app = create_app(lead.app.state.services, MiddlewareStack(limits=RequestLimits(**limits)))
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://lead") as client:
-        yield client
+    return client_of(create_app(lead.app.state.services, MiddlewareStack(limits=RequestLimits(**limits))))
 
 
 @pytest.fixture
@@ -98,7 +93,7 @@ async def test_reading_stops_at_the_size_limit(client):
 
 async def test_bodies_from_backs_have_their_own_size_limit(lead):
     app = create_app(lead.app.state.services)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://lead") as client:
+    async with client_of(app) as client:
         most = b"{}".ljust(MAX_BACK_MESSAGE_BYTES)
         assert (await client.post("/v1/speculation", content=most, headers=JSON)).status_code == 200
         assert (await client.post("/v1/speculation", content=most + b" ", headers=JSON)).status_code == 413
@@ -139,7 +134,7 @@ async def test_a_large_body_of_another_client_does_not_wait_for_all_of_the_first
     keys = Keyring([Key(Principal(Role.CLIENT, name), name) for name in ("many", "one")])
     app = create_app(lead.app.state.services, MiddlewareStack(keys))
     body = b"[" + b"1," * 50_000
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://lead") as client:
+    async with client_of(app) as client:
 
         async def post(key):
             answer = await client.post("/tokenize", content=body, headers=JSON | {"x-api-key": key})
@@ -230,9 +225,7 @@ async def test_nesting_is_limited(client, depth, status):
 
 async def test_the_nesting_of_a_large_body_is_limited(lead):
     body = json.dumps({"content": "x" * 100_000})[:-1] + ', "deep": ' + "[" * 100 + "]" * 100 + "}"
-    async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(app=lead.app), base_url="http://lead"
-    ) as client:
+    async with client_of(lead.app) as client:
         response = await client.post("/tokenize", content=body, headers=JSON)
     assert error_of(response) == "the body is nested deeper than 80 levels"
 
@@ -256,18 +249,14 @@ def test_counting_is_linear_even_where_strings_do_not_end(text):
 @pytest.mark.parametrize("n_bytes", [0, 200_000])
 async def test_only_the_first_error_is_reported(lead, n_bytes):
     body = json.dumps({"prompt": [{}] * 5000, "stop": [0] * 5000, "pad": " " * n_bytes})
-    async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(app=lead.app), base_url="http://lead"
-    ) as client:
+    async with client_of(lead.app) as client:
         response = await client.post("/v1/completions", content=body, headers=JSON)
     assert (response.status_code, len(response.text) < 500) == (400, True), response.text
 
 
 async def test_what_is_valid_in_a_large_body_is_used(lead):
     body = json.dumps({"content": "hi " * 50_000, "with_pieces": False})
-    async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(app=lead.app), base_url="http://lead"
-    ) as client:
+    async with client_of(lead.app) as client:
         response = await client.post("/tokenize", content=body, headers=JSON)
     assert len(response.json()["tokens"]) >= 50_000
 

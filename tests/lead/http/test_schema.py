@@ -176,14 +176,6 @@ async def test_the_length_of_an_answer_has_a_default(lead, client, given, asked,
     assert lead.engine.submitted[0].max_tokens == n
 
 
-async def test_without_a_seed_each_request_gets_its_own(lead, client, given):
-    given("--temp 0.5")
-    for _ in range(2):
-        await client.post(URL, json={"prompt": "Once"})
-    first, second = (request.sampling.seed for request in lead.engine.submitted)
-    assert first != second
-
-
 async def test_props_show_the_defaults(client, given):
     given("--temp 0.1 -n 10")
     shown = (await client.get("/props")).json()["default_generation_settings"]["params"]
@@ -204,9 +196,3 @@ def test_options_have_the_limits_of_request_fields(wrong, capsys):
     with pytest.raises(SystemExit):
         LeadSettings.from_command_line(wrong.split())
     assert f"lead: {wrong.split()[0]}: Input should be" in capsys.readouterr().err
-
-
-def test_an_unknown_sampler_is_reported(capsys):
-    with pytest.raises(SystemExit):
-        LeadSettings.from_command_line(["--samplers", "top_k;magic"])
-    assert "'magic' is not one of penalties, dry" in capsys.readouterr().err

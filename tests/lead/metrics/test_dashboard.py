@@ -9,7 +9,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from lead.metrics.exporter import MetricsExporter
-from shared.protocol import PROTOCOL_VERSION, Hello
+from tests.lead.serving import hello
 
 GRAFANA = Path(__file__).parents[3] / "docker" / "grafana"
 DASHBOARD = json.loads((GRAFANA / "llama-duo.json").read_text())
@@ -19,14 +19,7 @@ VARIABLES = [variable["query"] for variable in DASHBOARD["templating"]["list"]]
 
 @pytest.fixture
 def exposed(lead):
-    hello = Hello(
-        protocol=PROTOCOL_VERSION,
-        name="desk",
-        vocabulary=lead.vocabulary.identify(),
-        n_ctx=99,
-        n_sequences=4,
-    )
-    lead.backs.join(hello, "websocket")
+    lead.backs.join(hello(lead), "websocket")
     text = (
         MetricsExporter(lead.sequences, lead.backs)
         .export({"sources": {"desk": {"first_draft_ms": 1.0}}})

@@ -7,8 +7,9 @@ from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, Finished, Started
 from lead.generation.sequences import Occupancy
 from lead.metrics.exporter import MOST_NAMES, OTHERS, MetricsExporter
-from shared.protocol import PROTOCOL_VERSION, Draft, Hello
+from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
+from tests.lead.serving import hello
 
 
 class Watched:
@@ -38,14 +39,7 @@ class Watched:
         self.lead.sequences.apply(step, at)
 
     def join(self, name):
-        hello = Hello(
-            protocol=PROTOCOL_VERSION,
-            name=name,
-            vocabulary=self.lead.vocabulary.identify(),
-            n_ctx=99,
-            n_sequences=4,
-        )
-        return self.lead.backs.join(hello, "websocket")[0]
+        return self.lead.backs.join(hello(self.lead, name=name), "websocket")[0]
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """`lead plan` with real models."""
 
+import contextlib
 import json
+from concurrent.futures import Future
 
 import pytest
 
@@ -21,19 +23,12 @@ SMALL = ("--threads", "1", "--ctx-size", "1024")
 
 
 class ThisProcess:
-    """Stands for a `PinnedProcess`: calls at once, here."""
+    """Stands for the executor of a `pinned_process`: calls at once, here."""
 
-    def __init__(self, _cores):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def call(self, call, *arguments):
-        return call(*arguments)
+    def submit(self, call, *arguments):
+        done = Future()
+        done.set_result(call(*arguments))
+        return done
 
 
 @pytest.fixture
@@ -53,7 +48,7 @@ def run(monkeypatch, capsys):
 
 @pytest.fixture
 def here(monkeypatch):
-    monkeypatch.setattr(plan_program, "PinnedProcess", ThisProcess)
+    monkeypatch.setattr(plan_program, "pinned_process", lambda _: contextlib.nullcontext(ThisProcess()))
 
 
 @pytest.mark.real

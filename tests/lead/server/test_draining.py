@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse
 from websockets.asyncio.client import connect
 from websockets.frames import CloseCode
 
-from tests.lead.serving import hello
+from tests.lead.serving import HANDSHAKE, hello
 
 pytestmark = pytest.mark.both_loops
 
@@ -66,13 +66,20 @@ async def test_what_a_platform_tells_web_servers_about_workers_is_not_for_the_le
     await served.serving
 
 
-async def test_an_answer_that_takes_longer_than_the_drain_time_ends_with_an_error_event(lead, serve):
+ENDS = pytest.mark.parametrize(
+    ("drain_seconds", "n_signals"), [(0.01, 1), (LONG, 2)], ids=["after the drain time", "a second signal"]
+)
+
+
+@ENDS
+async def test_a_stream_that_is_cut_off_ends_with_an_error_event(lead, serve, drain_seconds, n_signals):
     lead.will_say("one two")
     lead.engine.pause_after = 1
-    served = serve(drain_seconds=0.01)
+    served = serve(drain_seconds=drain_seconds)
     reader, writer = await served.post(stream=True)
     await reader.readuntil(b'"content":"one"')
-    served.shut_down()
+    for _ in range(n_signals):
+        served.shut_down()
     rest = await reader.read()
     assert b"the server is shutting down" in rest
     assert b"[DONE]" not in rest
@@ -80,34 +87,14 @@ async def test_an_answer_that_takes_longer_than_the_drain_time_ends_with_an_erro
     await hang_up(writer)
 
 
-async def test_a_whole_answer_that_takes_longer_than_the_drain_time_is_503(lead, serve):
+@ENDS
+async def test_a_whole_answer_that_is_cut_off_is_503(lead, serve, drain_seconds, n_signals):
     lead.engine.hold()
-    served = serve(drain_seconds=0.01)
+    served = serve(drain_seconds=drain_seconds)
     reader, writer = await served.post()
     await lead.engine.submission.wait()
-    served.shut_down()
-    assert (await reader.readline()).startswith(b"HTTP/1.1 503")
-    await served.serving
-    await hang_up(writer)
-
-
-async def test_a_second_signal_ends_a_stream_with_the_error_event(midway):
-    served, reader = midway
-    served.shut_down()
-    served.shut_down()
-    rest = await reader.read()
-    await served.serving
-    assert b"the server is shutting down" in rest
-    assert b"[DONE]" not in rest
-
-
-async def test_a_second_signal_ends_a_whole_answer_with_503(lead, serve):
-    lead.engine.hold()
-    served = serve(drain_seconds=LONG)
-    reader, writer = await served.post()
-    await lead.engine.submission.wait()
-    served.shut_down()
-    served.shut_down()
+    for _ in range(n_signals):
+        served.shut_down()
     assert (await reader.readline()).startswith(b"HTTP/1.1 503")
     await served.serving
     await hang_up(writer)
@@ -178,12 +165,6 @@ async def test_a_back_does_not_hold_up_an_end_without_answers(lead, serve):
         served.shut_down()
         async with asyncio.timeout(60):
             await served.serving
-
-
-HANDSHAKE = (
-    b"GET /v1/speculation HTTP/1.1\r\nHost: lead\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-)
 
 
 async def test_a_websocket_whose_peer_said_goodbye_but_reads_nothing_does_not_disturb_the_end(

@@ -99,11 +99,6 @@ def test_without_dual_stack_ipv6_alone_is_listened_on(monkeypatch):
         assert listener.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) == 1
 
 
-def test_an_ipv6_address_can_be_listened_on():
-    with listen("::1", 0) as listener:
-        assert listener.getsockname()[0] == "::1"
-
-
 async def serve_inherited(monkeypatch, way, **options):
     """Serve on a socket for all addresses that systemd or another lead hands over; nobody listens there."""
     served = []

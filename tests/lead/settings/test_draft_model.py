@@ -19,10 +19,6 @@ def test_llama_servers_option_for_a_draft_model_means_one_in_the_engine(option):
     assert not given.own_back.is_wanted
 
 
-def test_without_a_draft_model_none_is_loaded():
-    assert settings().load_draft() is None
-
-
 def test_it_is_loaded_as_its_options_say():
     given = settings(
         *("-md", "d.gguf", "-ngld", "3", "-td", "2", "-cd", "256", "-ctkd", "q8_0"),
@@ -40,12 +36,6 @@ def test_it_has_the_targets_threads_and_slots_if_nothing_else_is_said():
     load = settings("-md", "d.gguf", "-t", "4", "-np", "2").load_draft()
     assert load
     assert (load.options.threads, load.options.parallel, load.fixed_threads) == (4, 2, False)
-
-
-def test_it_keeps_as_much_of_earlier_texts_as_it_is_given():
-    load = settings("-md", "d.gguf").load_draft(5)
-    assert load
-    assert load.options.cache_ram == 5
 
 
 def test_the_demos_draft_model_can_be_named():

@@ -13,10 +13,6 @@ def settings(*arguments):
     return LeadSettings.from_command_line(list(arguments))
 
 
-def test_it_listens_on_loopback_by_default():
-    assert (settings().host, settings().port) == ("127.0.0.1", 5555)
-
-
 def test_the_spellings_of_llama_cpp_work():
     given = settings("-m", "a.gguf", "--n-gpu-layers", "99", "-c", "4096", "-t", "3", "--parallel", "2")
     compute = given.compute
@@ -57,10 +53,6 @@ def test_text_is_printed_on_a_terminal_by_default(monkeypatch, terminal, printin
 )
 def test_strangers_share_recent_texts_only_if_that_was_asked_for(arguments, mib):
     assert settings(*arguments).suffix_mib == mib
-
-
-def test_what_to_print_can_be_set():
-    assert settings("--print", "all").printing == "all"
 
 
 @pytest.mark.parametrize(
@@ -133,10 +125,6 @@ def test_reasoning_sets_a_variable_of_the_chat_template():
     assert options.conversation.variables == {"enable_thinking": False, "mood": "glad"}
 
 
-def test_reasoning_is_enabled_by_default():
-    assert settings().conversation.variables == {"enable_thinking": True}
-
-
 @pytest.mark.parametrize(
     ("arguments", "exact"),
     [((), "off"), (("--exact",), "on"), (("--exact", "auto"), "auto"), (("--exact", "--port", "0"), "on")],
@@ -165,10 +153,6 @@ def test_without_rpc_in_llama_cpp_the_lead_says_how_to_build_it(monkeypatch):
     with pytest.raises(ConfigError, match="CMAKE_ARGS=-DGGML_RPC=ON make setup"):
         LeadSettings.from_options(rpc=WORKERS[0]).located()
     LeadSettings.from_options().located()
-
-
-def test_without_aliases_the_name_in_the_metadata_is_used():
-    assert LeadSettings().aliases("llama 70B") == ("llama 70B",)
 
 
 def test_aliases_and_tags_are_in_alphabetical_order():

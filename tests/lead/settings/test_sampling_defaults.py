@@ -3,11 +3,6 @@
 import pytest
 
 from lead.settings.sampling_defaults import by_letters, by_names, by_names_or_letters
-from shared.sampling.parameters import DEFAULT_SAMPLERS
-
-
-def test_every_sampler_has_a_letter():
-    assert by_letters("edskypmxt") == DEFAULT_SAMPLERS
 
 
 def test_former_names_are_understood():

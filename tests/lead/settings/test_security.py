@@ -72,16 +72,3 @@ def test_a_certificate_requires_its_key(given, capsys):
     with pytest.raises(SystemExit):
         settings(given, "file.pem")
     assert "HTTPS needs both --ssl-cert-file and --ssl-key-file" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
-def test_without_keys_a_loopback_address_may_be_listened_on(host):
-    assert settings().security.may_listen_on(host)
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "box"])
-@pytest.mark.parametrize(
-    ("arguments", "may"), [((), False), (("--back-key", "b"), True), (("--insecure",), True)]
-)
-def test_another_address_may_be_listened_on_with_keys_or_on_purpose(host, arguments, may):
-    assert settings(*arguments).security.may_listen_on(host) is may

@@ -164,11 +164,6 @@ def test_rates_of_a_few_drafts_are_not_problems():
     assert weighty(found) == []
 
 
-def test_the_rate_of_correct_tokens_is_explained():
-    *_, found = check_lead(report())
-    assert "75% of its tokens that follow correct ones are correct" in found.sentence
-
-
 @pytest.mark.parametrize(("beside", "words"), [(True, "they share cores or memory"), (False, "several")])
 def test_a_draft_model_that_is_much_slower_beside_the_lead_is_a_hint(beside, words):
     only(check_contention(report(sources=SLOW), "desk", 9.0, is_local=beside), Severity.HINT, words)

@@ -85,19 +85,6 @@ def test_it_drafts_with_matrices_of_its_own_or_of_the_target(target, tmp_path, m
     heads.close()
 
 
-def test_it_reads_in_parts_what_it_reads_at_once(target, tmp_path):
-    model = target()
-    heads = model.open_heads(write_tiny_eagle(tmp_path / "eagle.gguf"))
-    model.decode([Span(1, 0, TEXT, 1)])
-    read = list(rows(model, 1, len(TEXT)))
-    (whole,) = heads.decode([HeadSpan(1, 1, TEXT[1:], read[:-1])])
-    logits = whole.logits.copy()
-    heads.decode([HeadSpan(0, 1, TEXT[1:5], read[:4])])
-    part, _ = heads.decode([HeadSpan(0, 5, TEXT[5:], read[4:-1]), HeadSpan(2, 1, TEXT[1:2], read[:1])])
-    assert part.logits == pytest.approx(logits, abs=1e-3)
-    heads.close()
-
-
 def test_rows_of_the_target_are_fused_by_the_first_matrix(target, tmp_path):
     model = target()
     path = write_tiny_eagle(tmp_path / "eagle.gguf")

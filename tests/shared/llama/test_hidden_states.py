@@ -5,7 +5,6 @@ import pytest
 
 from shared.llama import hidden_states as module
 from shared.llama.hidden_states import HiddenStates
-from shared.llama.span import Span, SpanPart
 
 
 def recorded(tokens, start=0, slot=0, kept=None):
@@ -18,12 +17,6 @@ def test_the_state_behind_each_token_but_the_last_is_known():
     kept = recorded([5, 6, 7])
     assert kept.first(0, [5, 6, 7, 8]) == 0
     assert list(kept.row(0, 1)) == [6, 1]
-
-
-def test_later_tokens_follow_earlier_ones():
-    kept = recorded([7], 2, kept=recorded([5, 6]))
-    assert kept.first(0, [5, 6, 7, 8]) == 0
-    assert list(kept.row(0, 2)) == [7, 2]
 
 
 def test_rejected_tokens_are_overwritten():
@@ -60,14 +53,6 @@ def test_the_oldest_are_forgotten(monkeypatch):
 
 def test_a_slot_takes_a_bounded_amount_of_memory():
     assert HiddenStates(1, 1 << 20).n_bytes <= 64 << 20
-
-
-def test_of_a_batch_the_padding_is_left_out():
-    kept = HiddenStates(2, 1)
-    together = [SpanPart(1, Span(0, 0, [5, 6], 1), n_padding=1), SpanPart(0, Span(1, 0, [7], 1))]
-    kept.record_pass(together, np.array([[5], [6], [0], [7]]))
-    assert (kept.row(0, 1), kept.row(1, 0)) == (6, 7)
-    assert kept.first(0, [5, 6, 0, 1]) == 3
 
 
 def test_a_copied_slot_has_its_own_states():

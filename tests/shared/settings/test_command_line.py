@@ -25,7 +25,7 @@ def parser():
     return parser
 
 
-def complaint(parser, capsys, *arguments):
+def complaint_of(parser, capsys, *arguments):
     with pytest.raises(SystemExit) as ended:
         parser.parse(arguments)
     assert ended.value.code == 2
@@ -55,39 +55,26 @@ def test_options_without_effect_are_ignored(parser):
     assert parser.parse(["-cb", "--prio", "2", "-ngl", "3"]).layers == "3"
 
 
-def test_unsupported_options_are_refused_with_the_reason(parser, capsys):
-    assert "--mmproj: only text is served" in complaint(parser, capsys, "--mmproj", "a.gguf")
-
-
-def test_a_spelling_of_an_option_that_the_program_lacks_is_unknown(parser, capsys):
-    assert "unknown option --absent" in complaint(parser, capsys, "--absent", "1")
-
-
-def test_an_unknown_option_is_named_with_the_closest_one(parser, capsys):
-    assert "unknown option --gpu-layer: did you mean --gpu-layers?" in complaint(
-        parser, capsys, "--gpu-layer", "1"
-    )
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("--mmproj a.gguf", "--mmproj: only text is served"),
+        ("--absent 1", "unknown option --absent"),  # it has a spelling, and the program lacks the setting
+        ("--gpu-layer 1", "unknown option --gpu-layer: did you mean --gpu-layers?"),
+        ("--layers 7 foo", "'foo' does not belong to an option"),
+        ("-ngl 7 doctor", "doctor must come first: thing doctor [options]"),
+        ("-ngl", "-ngl/--layers/--gpu-layers: expected one argument"),
+    ],
+)
+def test_what_cannot_be_understood_is_explained(parser, capsys, arguments, complaint):
+    assert complaint in complaint_of(parser, capsys, *arguments.split())
 
 
 @pytest.mark.parametrize(
     "arguments", [["--api-kay=hidden"], ["--api-kay", "hidden"], ["--api-key=sesame", "hidden"]]
 )
 def test_the_value_of_an_unknown_option_is_not_shown(parser, capsys, arguments):
-    assert "hidden" not in complaint(parser, capsys, *arguments)
-
-
-def test_a_word_without_an_option_is_named(parser, capsys):
-    assert "'foo' does not belong to an option" in complaint(parser, capsys, "--layers", "7", "foo")
-
-
-def test_the_doctor_comes_first(parser, capsys):
-    assert "doctor must come first: thing doctor [options]" in complaint(
-        parser, capsys, "-ngl", "7", "doctor"
-    )
-
-
-def test_a_missing_value_is_an_error_that_names_the_option(parser, capsys):
-    assert "-ngl/--layers/--gpu-layers: expected one argument" in complaint(parser, capsys, "-ngl")
+    assert "hidden" not in complaint_of(parser, capsys, *arguments)
 
 
 def test_the_spelling_that_was_used_is_known(parser):
@@ -100,15 +87,6 @@ def test_an_option_that_was_not_given_has_no_spelling(parser):
 
 def test_help_shows_all_spellings_with_one_value(parser):
     assert "-ngl, --layers, --gpu-layers N" in parser.format_help()
-
-
-def test_help_shows_spellings_with_a_fixed_value(parser):
-    assert "--unified, -no-kvu whether" in " ".join(parser.format_help().split())
-
-
-def test_help_has_the_groups_in_their_order(parser):
-    text = parser.format_help()
-    assert text.index("computing:") < text.index("-ngl") < text.index("address:") < text.index("--host")
 
 
 def test_help_does_not_show_ignored_and_refused_options(parser, capsys):

@@ -17,15 +17,6 @@ def decoded(*tokens, n_logits=1, traits=PLAIN):
     return text
 
 
-def test_the_prefix_has_no_text():
-    assert [decoded(BOS, 2, 1).end_of(n) for n in range(4)] == [0, 0, 2, 3]
-
-
-def test_tokens_until_an_offset():
-    text = decoded(BOS, 2, 1)
-    assert [text.n_until(offset) for offset in range(4)] == [1, 1, 2, 3]
-
-
 def test_only_the_last_distributions_are_kept():
     text = decoded(BOS, *[1] * 9, n_logits=10)
     assert [n for n in range(11) if text.following(n)] == [5, 6, 7, 8, 9, 10]
@@ -35,10 +26,6 @@ def test_a_path_ends_where_no_distribution_is_known():
     text = decoded(BOS, 1, n_logits=1)
     text.add([1, 1], np.zeros((1, 3), np.float32))
     assert [node.end for node in text.path(2, 4)] == [1]
-
-
-def test_a_path_names_the_tokens_that_it_follows():
-    assert [node.following for node in decoded(BOS, 2, 1, n_logits=3).path(1, 3)] == [2, 1, None]
 
 
 def test_a_cut_removes_text_and_distributions():

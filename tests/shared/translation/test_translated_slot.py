@@ -44,12 +44,6 @@ def decode(text, *rows, unfinished=False):
     return [DRAFT.pieces[each] for each in tokens]
 
 
-def test_a_text_is_decoded_in_the_draft_model_s_tokens():
-    text = slot()
-    append(text, b"a", b" theater", b" o", b"f")
-    assert decode(text) == [b"a", b" theater", b" of"]
-
-
 def test_the_prefix_comes_first():
     text = slot(prefix=[token(DRAFT, b"x")])
     append(text, b"a")
@@ -71,23 +65,6 @@ def test_the_end_of_an_unfinished_prompt_waits():
     text = slot()
     append(text, *[b" the"] * 9)
     assert decode(text, unfinished=True) == [b" the"] * 5
-
-
-def test_the_beginning_of_an_expected_token_needs_no_pass():
-    text = slot()
-    append(text, b"a")
-    decode(text, logits(_of=0.9, _the=0.1))
-    append(text, b" o")
-    assert decode(text) == []
-    assert text.lattice().logits().argmax() == token(TARGET, b"f")
-
-
-def test_an_expected_token_is_decoded_as_it_is():
-    text = slot()
-    append(text, b"a")
-    decode(text, logits(_the=0.9, _of=0.1))
-    append(text, b" the")
-    assert decode(text) == [b" the"]
 
 
 def test_an_unexpected_text_is_cut_anew_from_the_last_word():
@@ -134,25 +111,6 @@ def test_a_look_ahead_ends_with_the_context():
     append(text, b"a")
     decode(text, logits(_the=0.9, _of=0.1))
     assert text.look_ahead(token(TARGET, b" the"), 1) == NOTHING
-
-
-def test_an_accepted_look_ahead_is_not_decoded_again():
-    text = slot()
-    append(text, b"a")
-    decode(text, logits(_the=0.9, _of=0.1))
-    text.add(text.cut(text.look_ahead(token(TARGET, b" the"), ROOM)), np.array([logits(ater=1.0)]))
-    assert text.lattice().logits().argmax() == token(TARGET, b" theater")
-    append(text, b" the")
-    assert decode(text) == []
-
-
-def test_a_text_that_was_cut_back_is_decoded_where_it_differs():
-    text = slot()
-    append(text, b" the", b" theater", b"a")
-    decode(text)
-    text.keep(1)
-    append(text, b" o", b"f")
-    assert decode(text) == [b" of"]
 
 
 def test_a_text_cut_back_to_what_was_decoded_repeats_the_last_token():

@@ -112,13 +112,6 @@ def test_a_long_prompt_is_decoded_in_several_batches():
     assert choose(model, rows[0]) == tokens[60]
 
 
-def test_an_unfinished_prompt_has_no_logits():
-    rng = generator(5)
-    model, _, tokens = translating(rng, random_text(rng, 100))
-    (rows,) = model.decode([Span(0, 0, tokens[:20], 0)])
-    assert rows.shape == (0, model.n_vocab)
-
-
 def test_a_prompt_in_parts_is_as_good_as_whole():
     rng = generator(6)
     text = random_text(rng, 200)

@@ -167,12 +167,6 @@ def test_a_part_of_the_draft_that_was_not_verified_goes_on():
     assert target.draft(1)[:1] == draft[3:4]
 
 
-def test_a_full_draft_and_an_ended_one_cannot_grow():
-    target = Target(n_most=2)
-    target.draft(2)
-    assert target.drafter.n_pending("s") is None
-
-
 def test_a_long_prompt_is_read_in_parts():
     target = Target()
     rounds = [target.drafter.draft(["s"], 3) for _ in range(2)]

@@ -33,11 +33,6 @@ def test_each_round_adds_a_token():
     assert drafted(drafter, 3) == TEXT[2:6]
 
 
-def test_before_the_first_round_the_whole_prompt_is_pending():
-    drafter, _ = opened(TEXT[:9])
-    assert drafter.n_pending("s") == 9
-
-
 def test_a_round_says_how_many_tokens_were_decoded():
     drafter, _ = opened(TEXT[:9])
     assert drafter.draft(["s"], 1000).n_tokens == 9
@@ -120,13 +115,6 @@ def test_a_sequence_that_the_drafter_gives_up_is_not_asked_for_again(monkeypatch
     monkeypatch.setattr("shared.drafting.sequence_state.SequenceState.commit", lambda *_: 1 / 0)
     committed.append(7)
     assert drafter.n_pending("s") is None
-
-
-def test_a_sequence_may_end_before_it_was_drafted_for():
-    drafter, _ = opened()
-    drafter.close("s")
-    drafter.open("t", GREEDY, PROMPT)
-    assert drafted(drafter, 1, "t") == TEXT[2:3]
 
 
 # The number of threads

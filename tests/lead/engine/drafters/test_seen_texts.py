@@ -131,10 +131,3 @@ def test_places_do_not_outgrow_the_index(monkeypatch):
 def test_what_follows_is_the_owners_up_to_the_end_of_the_text():
     assert unmark(ALICE, [*mark(ALICE, [5, 6]), NOTHING, *mark(ALICE, [7])]) == [5, 6]
     assert unmark(ALICE, mark(BOB, [5])) == []
-
-
-@pytest.mark.parametrize("tokens", [[], [3]])
-def test_a_text_too_short_for_a_match_is_not_kept(tokens):
-    texts = texts_of()
-    texts.add(ALICE, tokens)
-    assert len(texts) == 0

@@ -1,7 +1,6 @@
 """The index remembers the two newest places of each n-gram, however the text arrives."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,28 +43,6 @@ def test_a_longer_end_is_found_although_its_last_two_tokens_have_occurred_since(
     tokens = [5, 6, 7, 1, 2, 80, 1, 2, 81, 1, 2, 82, 5, 6, 7, 1, 2]
     index.extend(tokens)
     assert 5 in index.places(tokens)
-
-
-def test_a_text_without_repetition_has_no_places():
-    index = SuffixIndex()
-    tokens = list(range(1000))
-    index.extend(tokens)
-    assert index.places(tokens) == []
-
-
-@pytest.mark.parametrize("tokens", [[], [3]])
-def test_a_text_too_short_for_an_n_gram_has_no_places(tokens):
-    index = SuffixIndex()
-    index.extend(tokens)
-    assert index.places(tokens) == []
-
-
-def test_the_last_token_is_indexed_only_when_another_has_come():
-    index = SuffixIndex()
-    index.extend([1, 2])
-    assert not tables(index).any()
-    index.extend([1, 2, 3])
-    assert tables(index).any()
 
 
 def test_extending_by_nothing_changes_nothing():

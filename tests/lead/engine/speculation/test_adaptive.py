@@ -54,14 +54,6 @@ def wait(table, *candidates, n_prompt=0):
 # How deep
 
 
-def test_without_drafts_the_depth_is_0():
-    assert depths(F16, NOTHING) == (0,)
-
-
-def test_where_more_tokens_cost_nothing_all_are_taken():
-    assert depths(FLAT, candidate(*[0.5] * 9)) == (9,)
-
-
 @pytest.mark.parametrize(
     ("table", "probability", "depth"),
     [
@@ -78,27 +70,10 @@ def test_the_depth_follows_from_the_table_and_the_chances(table, probability, de
     assert depths(table, candidate(*[probability] * 7)) == (depth,)
 
 
-@pytest.mark.parametrize("probability", [0.6, 0.75, 0.9])
-def test_depth_3_is_chosen_over_2_where_four_tokens_cost_less_than_three(probability):
-    assert depths(Q4_0, candidate(*[probability] * 3)) == (3,)
-
-
 def test_where_four_tokens_cost_less_than_three_depth_2_is_never_chosen():
     chosen = Counter(depths(Q4_0, candidate(*[probability / 100] * 6)) for probability in range(1, 100))
     assert (2,) not in chosen
     assert set(chosen) >= {(0,), (3,)}
-
-
-def test_where_only_two_tokens_are_there_a_dip_at_four_is_out_of_reach():
-    assert depths(Q4_0, candidate(0.6, 0.6)) == (0,)
-
-
-def test_a_doubtful_token_ends_what_is_taken():
-    assert depths(F16, candidate(0.95, 0.95, 0.05, 0.99, 0.99)) == (2,)
-
-
-def test_a_doubtful_token_is_taken_for_the_sake_of_what_follows():
-    assert depths(FLAT | {2: 1.3, 3: 1.3, 4: 1.3}, candidate(0.4, 0.99, 0.99)) == (3,)
 
 
 def test_no_token_is_taken_that_could_not_be_committed():
@@ -141,11 +116,6 @@ def test_no_other_depths_would_give_a_better_rate(ratios, lines):
 # Several sequences, and prompts
 
 
-def test_the_next_place_goes_to_the_token_that_adds_most_of_any_sequence():
-    table = {2: 1.0, 3: 1.1, 4: 1.2, 5: 1.3, 6: 2.9, 7: 3.5, 8: 4.0}
-    assert depths(table, candidate(0.9, 0.3, 0.3), candidate(0.8, 0.8, 0.8)) == (1, 2)
-
-
 def test_other_sequences_in_the_batch_may_make_drafts_cheap():
     alone = {1: 1, 2: 2.0, 3: 2.0, 4: 2.0}
     assert depths(alone, candidate(0.7)) == (0,)
@@ -155,10 +125,6 @@ def test_other_sequences_in_the_batch_may_make_drafts_cheap():
 def test_other_sequences_in_the_batch_may_make_drafts_expensive():
     assert depths(Q8_0, candidate(0.9)) == (1,)
     assert depths(Q8_0, candidate(0.9), *[NOTHING] * 3) == (0, 0, 0, 0)
-
-
-def test_a_sequence_without_drafts_gets_depth_0_beside_one_with_some():
-    assert depths(FLAT, NOTHING, candidate(0.9, 0.9)) == (0, 2)
 
 
 def test_prompts_in_the_batch_count():
@@ -182,23 +148,6 @@ def test_prompts_alone_need_no_depths():
 
 def test_it_waits_for_a_token_that_comes_soon():
     assert wait(F16, candidate(awaited=(growing(first_in=0.001),))) > 0
-
-
-def test_it_does_not_wait_for_a_token_that_comes_late():
-    assert wait(F16, candidate(awaited=(growing(first_in=T1),))) == 0
-
-
-def test_it_does_not_wait_for_a_token_that_is_likely_wrong():
-    assert wait(F16, candidate(awaited=(growing(first_in=0.001, mean=0.1),))) == 0
-
-
-def test_it_does_not_wait_without_sources():
-    assert wait(F16, NOTHING) == 0
-
-
-def test_it_does_not_wait_where_another_token_would_not_be_taken_anyway():
-    soon = growing(0.9, 0.9, 0.9, first_in=0.0005, mean=0.5)
-    assert wait(Q8_0, candidate(0.9, 0.9, 0.9, awaited=(soon,))) == 0
 
 
 def test_it_does_not_wait_where_nothing_more_can_be_committed():
@@ -239,12 +188,6 @@ def test_the_faster_things_go_the_fewer_doubtful_tokens_it_takes():
     assert taught(4, cost).choose(candidates, 0, cost).depths == (1,)
 
 
-def test_a_draft_that_is_there_makes_waiting_for_another_source_less_worthwhile():
-    soon = growing(first_in=0.01)
-    assert wait(F16, candidate(awaited=(soon,))) > 0
-    assert wait(F16, candidate(0.9, 0.9, 0.9, awaited=(soon,))) == 0
-
-
 def test_one_sequence_s_wait_holds_up_all_so_it_must_pay_for_all():
     soon = growing(first_in=0.009, mean=0.85, per_token=1.0)
     assert wait(FLAT, candidate(awaited=(soon,))) > 0
@@ -283,12 +226,6 @@ def test_sequences_that_share_a_deeper_step_are_waited_for_together():
 def test_the_soonest_of_several_sources_is_waited_for():
     late, soon = growing(first_in=0.5), growing(first_in=0.002, per_token=1.0)
     assert wait(FLAT, candidate(awaited=(late, soon))) == pytest.approx(0.002)
-
-
-def test_a_slow_model_is_worth_a_wait_that_a_fast_one_is_not():
-    candidates = [candidate(awaited=(growing(first_in=0.005, per_token=1.0),))]
-    assert waited(Adaptive().choose(candidates, 0, cost_of(F16, 0.070))) > 0
-    assert waited(Adaptive().choose(candidates, 0, cost_of(F16, 0.002))) == 0
 
 
 @given(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lead.engine.speculation.arrivals import Arrival, Arrivals, Timeline
+from lead.engine.speculation.arrivals import Arrivals, Timeline
 
 
 class Watching:
@@ -47,11 +47,6 @@ def answering():
         if i < 20:
             watching.post(10 + i, 12 + i, i / 20 + 0.02)
     return watching
-
-
-def test_n_more_tokens_take_the_time_of_those_after_the_first_ones():
-    arrival = Arrival(first_in=0.1, n_first=3, per_token=0.02)
-    assert [arrival.when(n) for n in (1, 3, 5)] == pytest.approx([0.1, 0.1, 0.14])
 
 
 # A draft that lives and grows
@@ -260,11 +255,6 @@ def test_a_source_that_is_behind_is_waited_for_since_the_first_commit_it_has_not
     assert not answering.is_drafting(3.0)
 
 
-def test_one_of_two_drafting_sources_is_enough(drafting):
-    drafting.post(10, 12, 9.0, source="b")
-    assert drafting.is_drafting(9.5)
-
-
 # Coming and going
 
 
@@ -280,11 +270,6 @@ def test_the_removal_of_a_draft_whose_source_has_disconnected_is_ignored(draftin
     drafting.connect()
     drafting.commit(11, 0.06, dead=["a"])
     assert drafting.arrivals.known == []
-
-
-def test_staying_connected_keeps_what_was_learned(drafting):
-    drafting.connect("a")
-    assert drafting.expected(0.05) is not None
 
 
 def test_the_report_is_in_milliseconds(answering):

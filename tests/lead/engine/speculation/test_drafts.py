@@ -12,7 +12,6 @@ from lead.engine.speculation.drafts import (
     EMPTY_CHAIN,
     DraftChain,
     Drafts,
-    DraftToken,
     DraftTree,
     TokenOutcome,
 )
@@ -90,32 +89,6 @@ def test_the_cost_of_a_draft_does_not_depend_on_its_age(tokens):
     assert committed.n_read <= 2 * len(tokens)
 
 
-def test_of_an_older_draft_that_was_right_the_tail_lives(sequence):
-    assert sequence.lives(1, [11, 12, 1, 2])
-    assert sequence.best() == (1, 2)
-
-
-def test_a_late_tree_lives_through_a_side_branch(sequence):
-    assert sequence.lives(1, [5, 11, 6, 12, 1], [-1, -1, 1, 1, 3])
-    assert sequence.best() == (1,)
-
-
-@pytest.mark.parametrize(
-    ("base", "tokens"),
-    [
-        (1, [11, 99, 1]),  # wrong where the text has gone on
-        (1, [11, 12]),  # right, but nothing of it is in the future
-        (1, [11]),
-        (4, [1, 2]),  # ahead of the text
-        (3, []),
-        (0, []),
-    ],
-)
-def test_a_draft_with_nothing_left_to_propose_is_refused(sequence, base, tokens):
-    assert not sequence.lives(base, tokens)
-    assert sequence.best() == ()
-
-
 BY_AGREEMENT = {"single": 0.7, "agreed": 0.9, "conflicting": 0.4}
 
 
@@ -146,84 +119,10 @@ def test_behind_a_draft_counts_what_agrees_with_all_of_it(sequence):
     assert sequence.drafts.behind("new", stated).probabilities[1:] == (0.8, 0.8, 0.8)
 
 
-def test_a_draft_stays_while_the_text_agrees(sequence):
-    sequence.post(3, [1, 2, 3])
-    sequence.commit(1, 2)
-    assert sequence.best() == (3,)
-
-
-def test_a_draft_goes_when_the_text_disagrees(sequence):
-    sequence.post(3, [1, 2, 3])
-    sequence.commit(1, 9)
-    assert sequence.best() == ()
-    assert list(sequence.drafts.sources) == []
-
-
-def test_a_draft_goes_when_it_has_come_true_to_its_end(sequence):
-    sequence.post(3, [1, 2])
-    sequence.commit(1, 2)
-    assert list(sequence.drafts.sources) == []
-
-
-def test_after_a_recovered_token_the_branch_that_begins_with_it_is_the_main_branch(sequence):
-    sequence.post(3, [1, 2, 9, 8, 7], [-1, 0, -1, 2, 3])
-    sequence.commit(9)
-    assert sequence.best() == (8, 7)
-    assert [draft.token for draft in sequence.drafts.main_branch("a")] == [8, 7]
-
-
-def test_a_source_that_proposes_nothing_has_no_main_branch(sequence):
-    assert sequence.drafts.main_branch("a") == []
-
-
 # Which draft of a source is kept
 
 
-def test_a_draft_that_knew_more_of_the_text_replaces_a_longer_one(sequence):
-    sequence.post(1, [11, 12, 1, 2, 3])
-    sequence.post(3, [4])
-    assert sequence.best() == (4,)
-
-
-def test_a_longer_draft_on_the_same_text_replaces_a_shorter_one(sequence):
-    sequence.post(3, [1])
-    sequence.post(3, [1, 2])
-    assert sequence.best() == (1, 2)
-
-
-@pytest.mark.parametrize(("base", "tokens"), [(3, [4]), (2, [12, 1, 2, 3, 4, 5])])
-def test_a_draft_that_was_overtaken_replaces_nothing(sequence, base, tokens):
-    sequence.post(3, [1, 2, 3])
-    assert sequence.lives(base, tokens)
-    assert sequence.best() == (1, 2, 3)
-
-
-def test_a_refused_draft_replaces_nothing(sequence):
-    sequence.post(3, [1, 2, 3])
-    sequence.post(9, [4])
-    assert sequence.best() == (1, 2, 3)
-
-
 # The best line
-
-
-def test_of_drafts_of_equal_probabilities_the_longest_is_the_best(sequence):
-    sequence.post(3, [1, 2])
-    sequence.post(3, [4, 5, 6], source="b")
-    sequence.post(3, [7], source="c")
-    assert sequence.best() == (4, 5, 6)
-
-
-def test_only_the_future_counts_for_length(sequence):
-    sequence.post(0, [10, 11, 12, 1])
-    sequence.post(3, [4, 5], source="b")
-    assert sequence.best() == (4, 5)
-
-
-def test_a_likely_short_draft_beats_an_unlikely_long_one(sequence):
-    sequence.post(3, [1, 2], confidences=[0.9, 0.9])
-    sequence.post(3, [4, 5, 6, 7], confidences=[0.4, 0.9, 0.9, 0.9], source="b")
-    assert sequence.best(stated) == (1, 2)
 
 
 def test_a_draft_that_begins_worse_but_goes_on_better_is_the_best(sequence):
@@ -236,33 +135,6 @@ def test_where_lines_agree_each_token_is_from_the_surer_source(sequence):
     sequence.post(3, [1, 2, 3], confidences=[0.9, 0.5, 0.9])
     sequence.post(3, [1, 2], confidences=[0.6, 0.8], source="b")
     assert sequence.drafts.best(stated) == DraftChain((1, 2, 3), ("a", "b", "a"), (0.9, 0.8, 0.9))
-
-
-def test_where_one_line_ends_the_other_goes_on(sequence):
-    sequence.post(3, [1])
-    sequence.post(3, [1, 2, 3], source="b")
-    assert sequence.best() == (1, 2, 3)
-
-
-def test_the_chance_is_asked_for_with_what_the_others_propose(sequence):
-    asked = set()
-
-    def chance(source, _confidence, agreement):
-        asked.add((source, agreement))
-        return 0.5
-
-    sequence.post(3, [1, 2])
-    sequence.post(3, [1, 3], source="b")
-    sequence.post(3, [4, 5], source="c")
-    sequence.drafts.best(chance)
-    assert asked == {
-        ("a", "agreed"),
-        ("b", "agreed"),
-        ("c", "conflicting"),
-        ("a", "conflicting"),
-        ("b", "conflicting"),
-        ("c", "single"),
-    }
 
 
 def test_agreement_decides_if_it_makes_tokens_likelier(sequence):
@@ -292,15 +164,6 @@ def test_without_a_minimum_survival_an_unlikely_chain_is_proposed_whole(sequence
 # Outcomes
 
 
-def test_each_committed_token_is_an_outcome_up_to_the_first_wrong_one(sequence):
-    sequence.post(3, [1, 2, 3, 4], confidences=[0.9, 0.8, 0.7, 0.6])
-    assert sequence.commit(1, 2, 9, 4) == [
-        TokenOutcome("a", 0.9, "single", 0, 3, True),
-        TokenOutcome("a", 0.8, "single", 1, 4, True),
-        TokenOutcome("a", 0.7, "single", 2, 5, False),
-    ]
-
-
 def test_all_sources_are_tried_whichever_was_verified(sequence):
     sequence.post(3, [1, 2])
     sequence.post(3, [1, 5], source="b")
@@ -314,34 +177,12 @@ def test_all_sources_are_tried_whichever_was_verified(sequence):
     ]
 
 
-def test_after_a_recovered_token_its_branch_is_tried(sequence):
-    sequence.post(3, [1, 9, 8], [-1, -1, 1])
-    assert right_of(sequence.commit(9, 8)) == [("a", 0, False), ("a", 1, True)]
-
-
-def test_without_drafts_nothing_is_tried(sequence):
-    assert sequence.commit(1, 2) == []
-
-
-def test_a_late_draft_is_tried_on_arrival(sequence):
-    assert sequence.tried(1, [11, 99, 1]) == [("a", 0, True), ("a", 1, False)]
-
-
 def test_what_a_source_was_tried_for_already_is_not_tried_again(sequence):
     sequence.post(3, [1, 2])
     sequence.commit(1, 7, 8)
     assert sequence.tried(3, [1, 2]) == []
     assert sequence.tried(3, [1, 7, 8]) == [("a", 2, True)]
     assert sequence.tried(3, [1, 7, 8, 5]) == []
-
-
-def test_a_draft_that_was_overtaken_is_still_tried_where_no_other_was(sequence):
-    sequence.post(3, [5])
-    assert sequence.tried(1, [11, 13]) == [("a", 0, True), ("a", 1, False)]
-
-
-def test_a_draft_ahead_of_the_text_says_nothing_yet(sequence):
-    assert sequence.tried(5, [1, 2]) == []
 
 
 # Integrity
@@ -572,69 +413,12 @@ def after(tree, *tokens):
     return tree
 
 
-def test_without_parents_each_token_follows_the_one_before_it():
-    assert main_branch(DraftTree(3, [7, 8, 9])) == [7, 8, 9]
-
-
-def test_a_chain_and_the_same_chain_with_parents_are_the_same():
-    chain, spelt_out = DraftTree(0, [7, 8, 9]), DraftTree(0, [7, 8, 9], [-1, 0, 1])
-    for token in (7, 8, 9):
-        assert list(chain.main_branch()) == list(spelt_out.main_branch())
-        assert chain.next() == spelt_out.next()
-        chain.step(token)
-        spelt_out.step(token)
-    assert not chain.alive
-    assert not spelt_out.alive
-
-
 def test_the_main_branch_takes_the_first_child_at_every_fork():
     assert main_branch(tree()) == [1, 2, 3]
 
 
-def test_a_right_token_moves_the_cursor_along_the_main_branch():
-    assert main_branch(after(tree(), 1)) == [2, 3]
-
-
-@pytest.mark.parametrize(("committed", "left"), [([1, 4], [5]), ([6], [7])])
-def test_a_recovered_token_moves_the_cursor_to_the_branch_that_begins_with_it(committed, left):
-    assert main_branch(after(tree(), *committed)) == left
-
-
-@pytest.mark.parametrize("committed", [[9], [1, 9], [1, 2, 9], [2], [1, 6]])
-def test_a_token_that_no_branch_begins_with_kills_the_tree(committed):
-    dead = after(tree(), *committed)
-    assert (dead.alive, dead.next(), main_branch(dead)) == (False, None, [])
-
-
-def test_a_dead_tree_stays_dead():
-    assert not after(tree(), 9, 1, 2, 6, 7).alive
-
-
-def test_a_tree_that_has_come_true_to_its_end_is_dead():
-    assert not after(tree(), 1, 2, 3).alive
-
-
-def test_an_empty_tree_is_dead():
-    empty = DraftTree(4, [])
-    assert (empty.alive, empty.next(), len(empty)) == (False, None, 0)
-
-
-def test_what_is_proposed_is_the_line_s_first_token_with_its_confidence():
-    confident = DraftTree(0, TOKENS, PARENTS, [0.9, 0.8, 0.7, 0.2, 0.6, 0.1, 0.5])
-    assert confident.next() == DraftToken(1, 0.9)
-    assert after(confident, 1, 4).next() == DraftToken(5, 0.6)
-
-
-def test_without_confidences_none_is_stated():
-    assert tree().next() == DraftToken(1, None)
-
-
 def test_its_length_counts_side_branches_and_the_past():
     assert len(after(tree(), 1, 4)) == 7
-
-
-def test_of_two_branches_with_the_same_token_the_first_is_taken():
-    assert main_branch(after(DraftTree(0, [1, 1, 2, 3], [-1, -1, 0, 1]), 1)) == [2]
 
 
 @st.composite

@@ -56,12 +56,6 @@ def test_outcomes_outweigh_the_confidence_that_a_source_states(stated, share):
     assert forecast.probability("a", stated, "single") == pytest.approx(share, abs=0.15)
 
 
-def test_each_confidence_has_its_own_calibration():
-    forecast = learned(*mixed(100, 0.9, 0.7), *mixed(100, 0.2, 0.3))
-    assert forecast.probability("a", 0.7, "single") > 0.7
-    assert forecast.probability("a", 0.3, "single") < 0.35
-
-
 def test_sources_do_not_share_outcomes():
     forecast = learned(*[outcome(False)] * 50, *[outcome(True, source="b")] * 50)
     assert forecast.probability("a", 0.9, "single") < 0.1
@@ -108,24 +102,7 @@ def test_with_many_tokens_there_is_less_to_hope_for():
         assert forecast.mean("a") < forecast.hopeful_mean("a") < forecast.mean("a") + 0.12
 
 
-def test_hope_has_its_limits():
-    assert learned(outcome(True)).hopeful_mean("a") <= 1.0
-
-
 # Leaving
-
-
-def test_a_source_that_left_is_forgotten():
-    forecast = learned(*[outcome(False)] * 50, outcome(True, source="b"))
-    forecast.connect(["b"], [], [])
-    assert forecast.probability("a", 0.9, "single") == 0.9
-    assert forecast.sources == ["b"]
-
-
-def test_what_drafts_in_the_engine_is_not_forgotten_when_backs_come_and_go():
-    forecast = learned(outcome(True))
-    forecast.connect(["b"], ["a"], [])
-    assert forecast.sources == ["a", "b"]
 
 
 # The report
@@ -141,10 +118,6 @@ def test_the_report_shows_acceptance_by_position():
 def test_a_position_never_tried_keeps_its_place_in_the_report():
     report = learned(outcome(True), outcome(False, place=2)).describe("a")
     assert report["acceptance_by_position"] == [1.0, None, 0.0]
-
-
-def test_outcomes_far_along_a_draft_are_counted_too():
-    assert learned(outcome(True, place=99)).describe("a")["n_scored"] == 1
 
 
 def test_the_report_shows_the_calibration_from_low_to_high():

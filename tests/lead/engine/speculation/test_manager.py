@@ -8,7 +8,7 @@ from lead.engine.commands import NGRAM, PostDraft
 from lead.engine.drafters.draft_source import InlineDraft, InlineRound, LookupDrafter
 from lead.engine.events import Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
-from lead.engine.speculation.drafts import EMPTY_CHAIN, MAX_DEPTH
+from lead.engine.speculation.drafts import EMPTY_CHAIN
 from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import DraftsPlan, GeneratingSequence, SpeculationManager
 from lead.engine.speculation.policy import Wait
@@ -110,19 +110,6 @@ def test_a_draft_is_proposed_with_its_source():
     assert proposal == ((1, 2), ("a", "a"), (0.9, 0.8))
 
 
-def test_no_more_is_proposed_than_can_be_committed():
-    table = Table()
-    table.post([1, 2, 3], confidences=[0.9] * 3)
-    assert table.tokens_at(n_useful=2) == (1, 2)
-    assert table.tokens_at(n_useful=0) == ()
-
-
-def test_the_deepest_proposal_has_a_limit():
-    table = Table("fixed", 60)
-    table.post([1] * 64)
-    assert len(table.tokens_at()) == MAX_DEPTH
-
-
 def test_off_proposes_nothing_and_asks_no_drafter():
     own = Scripted([1, 2])
     table = Table("off", local={"ngram": own})
@@ -209,16 +196,6 @@ def test_a_draft_that_came_while_its_tokens_were_decoded_is_in_time_and_one_afte
     assert table.commit(7, now=0.3).n_right == {"a": (2, 0), "b": (0, 2)}
 
 
-def test_what_was_accepted_recovered_and_wasted_is_counted():
-    table = Table()
-    table.post([1, 2, 3])
-    table.commit(1, 9, n_accepted=1, rejected=[2, 3])
-    table.commit(1)
-    stats = table.speculation.stats
-    assert (stats.n_committed, stats.n_draft_tokens, stats.n_accepted_tokens) == (3, 3, 1)
-    assert (stats.n_recovered, stats.n_covered) == (1, 0)
-
-
 def test_a_recovered_token_is_covered_if_a_side_branch_goes_on_from_it():
     table = Table()
     table.post([1, 2, 9, 8], parents=[-1, 0, -1, 2])
@@ -252,22 +229,6 @@ def test_a_lookup_drafter_is_asked_with_all_tokens_at_each_plan():
     table.commit(7)
     table.tokens_at()
     assert [tokens for tokens, _ in own.asked] == [[10, 11, 12], [10, 11, 12, 7]]
-
-
-def test_a_lookup_drafter_is_scored_like_any_other_source():
-    own = Scripted([1, 2])
-    table = Table(local={"ngram": own})
-    assert table.decide().chains[0].sources == ("ngram", "ngram")
-    table.commit(1, 9)
-    assert table.scored("ngram") == (1, 2)
-
-
-def test_a_lookup_drafter_that_is_never_right_takes_no_place_in_the_batch():
-    table = Table(table={1: 1.0, **{n: 1.2 + n / 10 for n in range(2, 12)}}, local={"ngram": Scripted([1])})
-    for _ in range(40):
-        table.tokens_at()
-        table.commit(8)
-    assert table.tokens_at() == ()
 
 
 def test_if_a_lookup_drafter_proposes_nothing_its_older_draft_stays():
@@ -335,18 +296,6 @@ def test_a_wait_in_vain_ends():
     assert 0.004 < waited < 0.02
 
 
-def test_a_source_that_is_never_right_is_not_waited_for():
-    table = Table(table={1: 1.0, **{n: 1.0 + n / 10 for n in range(2, 12)}})
-    now = float(answering(table, n=40))
-    assert table.wait_at(now) == 0
-
-
-def test_a_source_far_away_is_not_waited_for():
-    table = Table()
-    now = float(answering(table, after=0.5))
-    assert table.wait_at(now) == 0
-
-
 def growing(table, n=4, **more):
     """A source that adds a token every millisecond, sure of each."""
     for i in range(1, n + 1):
@@ -378,11 +327,6 @@ def test_a_draft_that_ends_the_text_is_not_waited_for():
     assert table.wait_at(0.002) == 0
 
 
-def test_no_draft_is_waited_for_while_prompts_are_processed():
-    table = Table()
-    assert table.wait_at(growing(table), n_prompt=5) == 0
-
-
 def test_sync_waits_for_its_depth_and_gives_up_on_a_source_that_says_nothing():
     table = Table("sync", 3)
     table.post([1], now=0.1)
@@ -401,26 +345,6 @@ def test_sync_does_not_wait_after_an_end_token():
     table = Table("sync", 3)
     table.post([1, END], now=0.1)
     assert table.wait_at(0.1) == 0
-
-
-def test_sync_does_not_wait_without_connected_sources():
-    table = Table("sync", 3)
-    table.speculation.connect([])
-    assert table.wait_at(0.1) == 0
-
-
-def test_sync_with_a_source_that_repeats_itself_goes_on():
-    table = Table("sync", 3)
-    table.commit(1, now=0.1)
-    for i in range(40):
-        table.post([2], base=4, now=0.1 + i / 10)
-        table.post([1, 2], base=3, now=0.1 + i / 10)
-    assert table.wait_at(4.2) == 0
-
-
-def test_fixed_never_waits():
-    table = Table("fixed")
-    assert table.wait_at(growing(table)) == 0
 
 
 # Coming and going
@@ -467,30 +391,6 @@ def test_drafts_for_a_sequence_that_has_ended_are_stale_and_leave_nothing():
     table.post([1, 2])
     assert table.speculation.pop_events() == [DraftsDropped(source="a", n_stale=1)]
     table.speculation.check_integrity(set())
-
-
-def test_closing_twice_does_nothing():
-    table = Table()
-    table.speculation.close("s")
-    table.speculation.close("s")
-    table.speculation.check_integrity(set())
-
-
-def test_integrity_means_exactly_the_expected_sequences():
-    table = Table()
-    table.speculation.check_integrity({"s"})
-    with pytest.raises(AssertionError):
-        table.speculation.check_integrity(set())
-
-
-def test_the_report_names_every_source():
-    table = Table(local={"ngram": Scripted([1])})
-    table.post([1, 2])
-    table.tokens_at()
-    table.commit(1)
-    table.speculation.on_step(StepReport(3, 0.05, [2], 1, 2.0))
-    report = json.loads(json.dumps(table.speculation.describe()))
-    assert report["sources"].keys() == {"a", "b", "ngram"}
 
 
 # Policies

@@ -1,12 +1,12 @@
 import asyncio
 import logging
 
-import httpx
 import pytest
 
 from lead.http.middleware.access_log import AccessLogMiddleware
 from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
+from tests.lead.http.event_streams import client_of
 from tests.lead.http.middleware.asgi import asgi_request
 from tests.lead.http.middleware.test_auth import bearer, keyring
 
@@ -25,9 +25,7 @@ def lines(caplog):
 
 
 async def ask(app, **fields):
-    async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(app=app), base_url="http://lead", headers=bearer("the-client-key")
-    ) as client:
+    async with client_of(app, headers=bearer("the-client-key")) as client:
         return await client.post("/v1/chat/completions", json=ASK | fields)
 
 
@@ -107,15 +105,6 @@ async def test_an_unhandled_exception_is_500_with_its_trace_only_in_the_log(capl
     assert b"a bug" not in body
     assert "ZeroDivisionError: a bug" in caplog.text
     assert headers["x-request-id"] in caplog.text
-
-
-async def test_a_route_can_read_the_request_id():
-    async def app(scope, _receive, send):
-        await send({"type": "http.response.start", "status": 204, "headers": []})
-        await send({"type": "http.response.body", "body": scope["state"]["request_id"].encode()})
-
-    _, headers, body = await asgi_request(AccessLogMiddleware(app), "GET", "/")
-    assert headers["x-request-id"] == body.decode()
 
 
 async def test_a_refused_back_is_logged_and_an_accepted_one_is_not(app, lines):

@@ -8,7 +8,7 @@ from fastapi.routing import iter_route_contexts
 from starlette.datastructures import Headers
 from starlette.routing import WebSocketRoute
 
-from lead.http.middleware.auth import AuthMiddleware, presented_key
+from lead.http.middleware.auth import presented_key
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
 from lead.http.page import FILES
@@ -157,17 +157,3 @@ async def test_a_key_is_read_from_the_headers_that_clients_use(app, headers):
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer "}, {"authorization": "the-client-key"}])
 def test_a_header_without_a_key_gives_none(headers):
     assert presented_key(Headers(headers)) is None
-
-
-async def test_a_route_can_read_the_principal():
-    heard = []
-
-    async def app(scope, _receive, _send):
-        heard.append(scope["state"]["principal"])
-
-    await AuthMiddleware(app, keyring())(
-        {"type": "http", "method": "GET", "path": "/props", "headers": [(b"x-api-key", b"the-admin-key")]},
-        None,
-        None,
-    )
-    assert heard == [Principal(Role.ADMIN, "x")]

@@ -2,26 +2,19 @@
 
 import asyncio
 import contextlib
-import socket
 
 import httpx
 import pytest
-import uvicorn
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidMessage
 
 from lead.http.middleware import connections as module
 from lead.http.middleware.connections import ConnectionLimit, Room
-from lead.http.middleware.timeouts import ServerConfig
 from lead.settings.limits import RequestLimits
-from tests.lead.serving import hello
+from tests.lead.serving import HANDSHAKE, app_served, hello
 
 OTHER_FILES = module._N_FREE + module._N_OVER
 POST = b"POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
-HANDSHAKE = (
-    b"GET /v1/speculation HTTP/1.1\r\nHost: lead\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-)
 HEALTH = b"GET /health HTTP/1.1\r\nHost: lead\r\n\r\n"
 
 
@@ -156,20 +149,11 @@ def test_the_log_says_once_that_there_are_too_many(caplog):
 
 @contextlib.asynccontextmanager
 async def served(app, n_connections):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        limits = RequestLimits(header_seconds=3600, body_seconds=3600)
-        config = ServerConfig(
-            app, limits, n_connections + OTHER_FILES, lifespan="off", log_config=None, timeout_keep_alive=3600
-        )
-        server = uvicorn.Server(config)
-        config.connections._count = lambda: len(server.server_state.connections)  # no other files
-        serving = asyncio.ensure_future(server._serve([listener]))
-        try:
-            async with asyncio.timeout(60):
-                yield listener.getsockname()[1]
-        finally:
-            server.should_exit = server.force_exit = True
-            await serving
+    limits = RequestLimits(header_seconds=3600, body_seconds=3600)
+    n_descriptors = n_connections + OTHER_FILES
+    async with app_served(app, limits, n_descriptors, timeout_keep_alive=3600) as (port, server):
+        server.config.connections._count = lambda: len(server.server_state.connections)  # no other files
+        yield port
 
 
 @contextlib.asynccontextmanager

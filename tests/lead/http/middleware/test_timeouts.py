@@ -6,27 +6,21 @@ import json
 import socket
 
 import pytest
-import uvicorn
 from websockets.asyncio.client import connect
 
 from lead.http.middleware import timeouts as module
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
-from lead.http.middleware.timeouts import HttpProtocol, ServerConfig, WriteTimeout
+from lead.http.middleware.timeouts import HttpProtocol, WriteTimeout
 from lead.server.app import create_app
 from lead.settings.limits import RequestLimits
-from shared.protocol import PROTOCOL_VERSION, Hello
 from shared.sampling.parameters import SamplingParameters
+from tests.lead.serving import HANDSHAKE, app_served, hello
 
 PATIENT = {"header_seconds": 60.0, "body_seconds": 60.0, "write_seconds": 60.0}
 SHORT = 0.1
 SMALL_BUFFER = 4096
 """So that not even megabytes disappear in the kernel."""
-
-HANDSHAKE = (
-    b"GET /v1/speculation HTTP/1.1\r\nHost: lead\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-)
 
 
 pytestmark = pytest.mark.both_loops
@@ -35,17 +29,9 @@ pytestmark = pytest.mark.both_loops
 @contextlib.asynccontextmanager
 async def served(app, **times):
     """The port of `app` on a real server."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
-        config = ServerConfig(app, RequestLimits(**PATIENT | times), lifespan="off", log_config=None)
-        server = uvicorn.Server(config)
-        serving = asyncio.ensure_future(server._serve([listener]))
-        try:
-            async with asyncio.timeout(60):
-                yield listener.getsockname()[1]
-        finally:
-            server.should_exit = server.force_exit = True
-            await serving
+    limits = RequestLimits(**PATIENT | times)
+    async with app_served(app, limits, send_buffer=SMALL_BUFFER) as (port, _):
+        yield port
 
 
 @contextlib.asynccontextmanager
@@ -263,10 +249,7 @@ async def test_a_peer_that_reads_slowly_is_not_disconnected(n_later, aborted):
 
 async def test_a_back_that_does_not_read_is_disconnected(lead, monkeypatch):
     left = event_after(monkeypatch, lead.backs, "leave")
-    hello = Hello(
-        protocol=PROTOCOL_VERSION, name="deaf", vocabulary=lead.vocabulary.identify(), n_ctx=64, n_sequences=2
-    )
-    text = hello.model_dump_json().encode()
+    text = hello(lead, name="deaf").model_dump_json().encode()
     frame = b"\x81\xfe" + len(text).to_bytes(2, "big") + bytes(4) + text  # RFC 6455, masked with zeros
     lead.sequences.create([5] * 200_000, SamplingParameters(seed=1))
     async with served(lead.app, write_seconds=SHORT) as port, connected(port) as (reader, writer):

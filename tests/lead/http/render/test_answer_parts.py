@@ -46,13 +46,6 @@ async def test_a_streamed_chat_reports_each_token_once(client, said):
     assert [entry["id"] for entry in told] == list(said)
 
 
-async def test_logprobs_are_sent_only_on_request(lead, client):
-    lead.will_say("x")
-    body = (await client.post(CHAT, json=MESSAGES)).json()
-    assert body["choices"][0]["logprobs"] is None
-    assert lead.engine.submitted[0].options.n_probs is None
-
-
 @pytest.mark.usefixtures("said")
 async def test_logprobs_of_a_completion_have_openais_older_shape(lead, client):
     body = (await client.post(TEXT, json={"prompt": "x", "logprobs": 2})).json()
@@ -117,15 +110,6 @@ async def test_the_prompts_progress_comes_before_the_text(lead, client, url):
         if "prompt_progress" in chunk
     ]
     assert told == [{"total": 9, "cache": 2, "processed": 5, "time_ms": 0.0}]
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [({"top_logprobs": 3}, "top_logprobs"), ({"logprobs": True, "top_logprobs": 21}, "top_logprobs")],
-)
-async def test_an_invalid_field_is_400_and_named(client, fields, param):
-    response = await client.post(CHAT, json=MESSAGES | fields)
-    assert (response.status_code, response.json()["error"]["param"]) == (400, param)
 
 
 async def test_the_prompt_counts_once_for_several_answers(lead, client):

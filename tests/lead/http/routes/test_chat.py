@@ -92,13 +92,6 @@ async def test_a_text_that_the_template_takes_apart_is_warned_of_once(lead, clie
     assert caplog.text.count("read as control tokens") == 1
 
 
-async def test_a_message_in_parts_is_their_text(lead, client):
-    lead.will_say("x")
-    parts = [{"type": "text", "text": "Hello"}, {"type": "text", "text": "you"}]
-    await client.post(URL, json={"messages": [{"role": "user", "content": parts}]})
-    assert "user\nHello\nyou<|im_end|>" in lead.prompt()
-
-
 async def test_an_answer_that_the_client_began_is_continued(lead, client):
     lead.will_say(" is")
     turns = [*ASK["messages"], {"role": "assistant", "content": "It"}]
@@ -123,14 +116,6 @@ async def test_a_stream_has_no_empty_chunks(lead, client):
     lead.will_say("ab 👋 cd")
     chunks = (await stream(client))[1:-2]
     assert all(chunk["choices"][0]["delta"]["content"] for chunk in chunks)
-
-
-async def test_a_character_split_over_tokens_comes_whole(lead, client):
-    assert len(lead.tokens("👋")) > 1
-    lead.will_say("a👋b")
-    contents = [chunk["choices"][0]["delta"].get("content") for chunk in (await stream(client))[1:-2]]
-    assert [content for content in contents if "👋" in content]
-    assert not [content for content in contents if "\N{REPLACEMENT CHARACTER}" in content]
 
 
 async def test_the_tokens_of_a_conversation_are_counted_without_an_answer(lead, client):
@@ -185,11 +170,6 @@ async def test_a_stop_string_over_several_tokens_ends_the_answer_before_it(lead,
     assert body["choices"][0]["message"]["content"] == "one tw"
     assert body["choices"][0]["finish_reason"] == "stop"
     assert lead.engine.cancelled == [lead.engine.submitted[0].sequence]
-
-
-async def test_what_only_looked_like_a_stop_string_is_sent(lead, client):
-    lead.will_say("one two")
-    assert text(await stream(client, stop="two three")) == "one two"
 
 
 async def test_the_limit_is_the_engines_business(lead, client):

@@ -92,12 +92,6 @@ async def test_a_template_without_tools_has_them_described(lead, client):
     assert body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"a": 1}'
 
 
-async def test_a_generic_answer_may_also_be_text(lead, client):
-    lead.will_say('{"response": "Hello"}')
-    (choice,) = (await ask(client))["choices"]
-    assert (choice["message"]["content"], choice["finish_reason"]) == ("Hello", "stop")
-
-
 @pytest.mark.parametrize("reasoning_format", ["auto", "deepseek"])
 async def test_reasoning_comes_apart(lead, client, reasoning_format):
     lead.use(template=ChatTemplate(THINKS, "", ""))

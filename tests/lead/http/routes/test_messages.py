@@ -47,23 +47,6 @@ async def test_the_start_and_the_end_of_a_stream_count_the_prompt_alike(lead, cl
     assert end["input_tokens"] + end["cache_read_input_tokens"] == n_prompt
 
 
-async def test_events_are_named(lead, client):
-    lead.will_say("x")
-    response = await client.post(URL, json=ASK | {"stream": True})
-    assert response.text.startswith("event: message_start\ndata: ")
-    assert "[DONE]" not in response.text
-
-
-async def test_system_and_blocks_reach_the_template(lead, client):
-    lead.will_say("x")
-    blocks = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]
-    await client.post(
-        URL, json=ASK | {"system": "Be kind", "messages": [{"role": "user", "content": blocks}]}
-    )
-    system, user, _ = lead.prompt().split("<|im_end|>\n")
-    assert (system, user) == ("<|im_start|>system\nBe kind", "<|im_start|>user\nHel\nlo")
-
-
 async def test_tools_are_called_and_answered(lead, client):
     lead.use(template=ChatTemplate(HERMES, "", ""))
     lead.will_say(CALL)

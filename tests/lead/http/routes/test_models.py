@@ -6,7 +6,6 @@ from lead.engine.client import EngineState
 from lead.engine.events import Exactness
 from lead.engine.exactness import promise
 from lead.generation.admission import Admission
-from lead.server.app import create_app
 
 
 async def test_health_is_ok_when_requests_are_served(client):
@@ -26,10 +25,6 @@ async def test_before_the_vocabulary_is_read_everything_is_503(lead, client, pat
     lead.app.state.services = None
     response = await client.get(path)
     assert (response.status_code, response.json()["error"]["type"]) == (503, "unavailable_error")
-
-
-async def test_a_new_app_has_no_services():
-    assert create_app().state.services is None
 
 
 async def test_health_says_when_the_engine_is_started_again(lead, client):
@@ -103,10 +98,6 @@ async def test_props_say_which_endpoints_there_are(client):
         False,
         False,
     )
-
-
-async def test_there_are_no_adapters(client):
-    assert (await client.get("/lora-adapters")).json() == []
 
 
 @pytest.mark.parametrize("path", ["/v1/models/org/toy", "/models/second"])

@@ -1,7 +1,6 @@
 import asyncio
 import dataclasses
 
-import httpx
 import pytest
 
 from lead.engine.client import EngineState
@@ -11,6 +10,7 @@ from lead.http.middleware.stack import MiddlewareStack
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from shared.sampling.parameters import SamplingParameters
+from tests.lead.http.event_streams import client_of
 
 
 def begin(lead, slot, n_generated=0, **sampling):
@@ -51,9 +51,8 @@ async def test_only_admins_see_how_the_tokens_of_others_are_chosen(lead, role, s
     begin(lead, 0, temperature=0.5)
     keyring = Keyring([Key(Principal(role, "x"), "secret")])
     app = create_app(lead.app.state.services, MiddlewareStack(keyring))
-    transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://lead") as client:
-        slots = (await client.get("/slots", headers={"x-api-key": "secret"})).json()
+    async with client_of(app, headers={"x-api-key": "secret"}) as client:
+        slots = (await client.get("/slots")).json()
     assert ("seed" in slots[0]["params"], "temperature" in slots[0]["params"]) == (sees_seed, sees_seed)
     assert slots[0]["params"]["n_predict"] == 9
 

@@ -109,11 +109,6 @@ async def test_an_invalid_prompt_is_400(lead, client, prompt):
     assert lead.engine.submitted == []
 
 
-async def test_too_many_prompts_are_400(client):
-    response = await client.post(URL, json={"prompt": ["x"] * 129})
-    assert (response.status_code, response.json()["error"]["param"]) == (400, "prompt")
-
-
 async def test_only_the_fields_asked_for_are_sent(lead, client):
     lead.will_say("x")
     fields = ["content", "generation_settings/n_predict", "nope", "content/nope"]

@@ -48,24 +48,6 @@ async def test_an_answer_that_was_cut_off_is_incomplete(lead, client):
     assert last["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
-async def test_items_become_messages(lead, client):
-    lead.use(template=ChatTemplate(HERMES, "", ""))
-    lead.will_say("x")
-    items = [
-        {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
-        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm"}]},
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Well"}]},
-        {"type": "function_call", "call_id": "c", "name": "add", "arguments": '{"a": 1}'},
-        {"type": "function_call_output", "call_id": "c", "output": "two"},
-    ]
-    await client.post(URL, json=ASK | {"instructions": "Be kind", "input": items})
-    assert lead.prompt().startswith(
-        "<|im_start|>system\nBe kind<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
-        "<|im_start|>assistant\nWell<tool_call>"
-    )
-    assert "<|im_start|>tool\ntwo<|im_end|>" in lead.prompt()
-
-
 async def test_a_call_is_an_item(lead, client):
     lead.use(template=ChatTemplate(HERMES, "", ""))
     lead.will_say(CALL)
