@@ -9,7 +9,6 @@ from prompt_toolkit.output import DummyOutput
 
 from chat.prompt import CommandCompleter, PromptReader, open_history, session_history
 
-UP = "\x1b[A"
 CTRL_C = "\x03"
 CTRL_D = "\x04"
 
