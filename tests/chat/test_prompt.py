@@ -7,7 +7,7 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from chat.prompt import CommandCompleter, PromptReader, open_history, session_history
+from chat.prompt import CommandCompleter, PromptReader, open_history
 
 UP = "\x1b[A"
 CTRL_C = "\x03"
@@ -21,9 +21,7 @@ def keyboard():
 
 
 def lines_from(keyboard, history=None):
-    return PromptReader(
-        history or session_history(), CommandCompleter({}), lambda: "", keyboard, DummyOutput()
-    )
+    return PromptReader(history, CommandCompleter({}), lambda: "", keyboard, DummyOutput())
 
 
 def test_up_brings_back_the_last_line(keyboard):
