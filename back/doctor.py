@@ -44,15 +44,11 @@ def check(settings: BackSettings) -> PreflightReport:
             source = ModelSource(model=builtin_draft())
         settings.read_key()
     except ConfigError as error:
-        report.add_problem(str(error))
+        report.problems.append(str(error))
     with read_model(report, source) as vocabulary:
         if vocabulary:
             check_memory(
-                report,
-                vocabulary.info,
-                settings.model_options,
-                settings.n_slots,
-                settings.n_step_checkpoints,
+                report, vocabulary.info, settings.model_options, settings.n_slots, settings.n_step_checkpoints
             )
     check_cores(report, settings.cpus, lambda: settings.n_threads)
     report.add("lead", ", ".join(settings.lead))
@@ -107,11 +103,7 @@ def _hello(settings: BackSettings, vocabulary: VocabularyId) -> Hello:
 
 
 def _join(
-    settings: BackSettings,
-    model: Model,
-    key: str | None,
-    tls: ssl.SSLContext | None,
-    probe: LeadProbe,
+    settings: BackSettings, model: Model, key: str | None, tls: ssl.SSLContext | None, probe: LeadProbe
 ) -> Iterator[Finding]:
     """Whether the lead accepts key, protocol and vocabulary, and the time of a round trip."""
     if probe.report:

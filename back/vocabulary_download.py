@@ -18,10 +18,7 @@ _MOST_BYTES = 256 << 20
 
 
 def lead_vocabulary(
-    lead: str,
-    key: str | None,
-    tls: ssl.SSLContext | None,
-    transport: httpx.BaseTransport | None = None,
+    lead: str, key: str | None, tls: ssl.SSLContext | None, transport: httpx.BaseTransport | None = None
 ) -> Vocabulary:
     """Download the vocabulary of the lead at the URL `lead`, unless it is in the cache; blocks.
 

@@ -42,12 +42,13 @@ from bench.simulation.scenarios import (
     STEEP,
     Grid,
     Pair,
+    read_table,
     unequal_backs,
     useless_backs,
 )
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.simulation.cell import Cell
-from lead.simulation.machine import Contention, StepTable
+from lead.simulation.machine import Contention
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
 from shared.errors import ConfigError
@@ -97,7 +98,7 @@ def _parts(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]
     quick = options.quick
     rtts = RTTS_MS if options.rtt_ms is None else (options.rtt_ms,)
     if options.step_ms:
-        pair = Pair("yours", StepTable.read(options.step_ms), options.draft_ms / 1000, options.acceptance)
+        pair = Pair("yours", read_table(options.step_ms), options.draft_ms / 1000, options.acceptance)
         yield "gains", _gains((pair,), rtts, BACKS[:2], run)
     else:
         yield "gains", _gains(PAIRS, rtts, BACKS[:2] if quick else BACKS, run)
@@ -235,7 +236,7 @@ def _inline(quick: bool, run: _Run) -> Rows:
         {
             "steps": result.cell.steps.name,
             "acceptance": result.cell.backs[0].skill.acceptance,
-            "cost": round(result.cell.backs[0].step_s / result.cell.steps.first, 4),
+            "cost": round(result.cell.backs[0].step_s / result.cell.steps.seconds(1), 4),
             "depth": (best := result.best(depths))[0].depth,
             "best_depth": round(result.speedup(best[0]), 3),
             "adaptive": round(result.speedup(INLINE), 3),
@@ -253,8 +254,8 @@ def _beside(quick: bool, run: _Run) -> Rows:
     axes = list(product(tables, pairs, rtts_ms))
     cells: list[Cell] = []
     for steps, ((own, own_cost), (other, other_cost)), rtt_ms in axes:
-        inline = BackSpec(own_cost * steps.first, skill=DraftSkill(own))
-        back = BackSpec(other_cost * steps.first, rtt_ms / 1000, DraftSkill(other, 1))
+        inline = BackSpec(own_cost * steps.seconds(1), skill=DraftSkill(own))
+        back = BackSpec(other_cost * steps.seconds(1), rtt_ms / 1000, DraftSkill(other, 1))
         both = Cell(steps, (back,), inline=inline, n_tokens=run.n_tokens)
         cells += [both, replace(both, backs=()), replace(both, inline=None)]
     rates = [result.best([ADAPTIVE])[1] for result in run.contest(cells, (ADAPTIVE,))]
@@ -292,7 +293,7 @@ def _comparison(result: Result) -> dict[str, Any]:
         "steps": cell.steps.name,
         "clients": cell.n_clients,
         "acceptance": back.skill.acceptance,
-        "cost": round(back.step_s / cell.steps.first, 4),
+        "cost": round(back.step_s / cell.steps.seconds(1), 4),
         "rtt_ms": round(1000 * back.rtt_s, 3),
         "sync": round(result.speedup(*SYNC), 3),
         "sync_depth": sync[0].depth,

@@ -4,7 +4,6 @@ from shared.exits import QuietInterrupts
 
 
 def main() -> None:
-    """Run `chat.program.main`, which handles Ctrl-C itself."""
     with QuietInterrupts():
         from chat import program  # noqa: PLC0415  (takes its time)
     program.main()

@@ -141,8 +141,6 @@ def _pieces(content: str, speculation: Speculation | None, *, is_thought: bool) 
 
 
 class SessionStats:
-    """Statistics of the answers of this session."""
-
     def __init__(self) -> None:
         self.n_answers = 0
         self.total = GenerationStats()
@@ -150,7 +148,6 @@ class SessionStats:
         self.last: ChatAnswer | None = None
 
     def add(self, answer: ChatAnswer) -> None:
-        """Count one answer, whole or interrupted."""
         self.n_answers += 1
         self.total += answer.stats
         self.n_accepted_by_source += answer.n_accepted_by_source

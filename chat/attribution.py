@@ -75,9 +75,7 @@ class SourceColours:
         self._chosen: dict[str, str] = {}
 
     def name_of(self, source: str) -> str:
-        """The colour's name."""
         return self._chosen.setdefault(source, _NAMES[len(self._chosen) % len(_NAMES)])
 
     def escape_of(self, source: str) -> str:
-        """The escape sequence of the colour."""
         return ANSI_COLOURS[self.name_of(source)]

@@ -38,7 +38,6 @@ class BackMonitor:
         return "the server accepts no new requests" if self.status == _UNREACHABLE else self.status
 
     def poll(self) -> bool:
-        """Poll once; whether to poll again."""
         try:
             found = self._get_backs()
         except UnreachableError:

@@ -107,10 +107,7 @@ class LeadClient:
             body.setdefault("model", self._model)
         if self._asks_for_sources:
             body["return_speculation"] = True
-        with (
-            self._translated(),
-            self._answering(body) as source,
-        ):
+        with self._translated(), self._answering(body) as source:
             self._check(source.response)
             for chunk in self._chunks(source):
                 yield from answer.read(chunk)
@@ -163,7 +160,6 @@ class LeadClient:
             yield chunk
 
     def _check(self, response: httpx.Response) -> None:
-        """Raise the error for an HTTP status other than success."""
         if response.is_success:
             return
         response.read()
@@ -214,7 +210,6 @@ def _reason(error: httpx.HTTPError) -> str:
 
 
 def _server_message(response: httpx.Response) -> str:
-    """The server's message, in whichever shape it sends it."""
     try:
         message = ErrorReply.model_validate_json(response.content).message
     except ValidationError:

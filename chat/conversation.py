@@ -51,22 +51,15 @@ class ChatConversation:
         The conversation stays as it is.
         """
         messages = self._messages(self.turns[:-1] if instead else self.turns)
-        return {
-            **self._head(),
-            "messages": [*messages, RequestMessage(role="user", content=question)],
-            **self._tail(),
-        }
+        return self._body([*messages, RequestMessage(role="user", content=question)])
 
     def record(self) -> dict[str, Any]:
-        """The whole conversation as the body of a request."""
-        return {**self._head(), "messages": self.messages, **self._tail()}
+        return self._body(self.messages)
 
     def add(self, question: str, answer: str, *, instead: bool = False) -> None:
-        """Add a question and its answer, which may be incomplete."""
         self.turns[len(self.turns) - instead :] = [Turn(question, answer)]
 
     def emptied(self) -> "ChatConversation":
-        """A new conversation with the same model, system prompt and parameters."""
         return ChatConversation(model=self.model, system=self.system, sampling=self.sampling)
 
     def _messages(self, turns: list[Turn]) -> list[RequestMessage]:
@@ -80,11 +73,9 @@ class ChatConversation:
             ]
         return messages
 
-    def _head(self) -> dict[str, Any]:
-        return {"model": self.model} if self.model else {}
-
-    def _tail(self) -> dict[str, Any]:
-        return self.sampling.chosen
+    def _body(self, messages: list[RequestMessage]) -> dict[str, Any]:
+        model = {"model": self.model} if self.model else {}
+        return {**model, "messages": messages, **self.sampling.chosen}
 
 
 class _SavedMessage(BaseModel):
@@ -104,7 +95,6 @@ class SavedConversations:
         self._folder = folder
 
     def names(self) -> list[str]:
-        """The names of the conversations in the folder, sorted."""
         return sorted(path.stem for path in self._folder.glob(f"*{_SUFFIX}"))
 
     def path(self, name: str) -> Path:

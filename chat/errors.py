@@ -46,7 +46,6 @@ class RejectedError(LeadError):
 
     @property
     def wants_key(self) -> bool:
-        """No key was given, or not the right one."""
         return self.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 

@@ -16,8 +16,6 @@ class LineReader(Protocol):
 
 
 class PipeReader:
-    """The lines of a stream that is not a terminal."""
-
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 

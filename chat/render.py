@@ -70,11 +70,9 @@ class Screen:
             self._write(self._err, report.SEPARATOR.join(shown) + "\n")
 
     def show_answer(self, text: str) -> None:
-        """Show an answer of a loaded conversation."""
         self.show(text)
 
     def show(self, text: str) -> None:
-        """Show the result of a command."""
         self._line(text, "")
 
     def note(self, text: str) -> None:

@@ -50,7 +50,6 @@ class Repl:
         }
 
     def run(self, lines: LineReader) -> None:
-        """Handle lines until they end or one asks to leave."""
         if self._interactive:
             self._greet()
         going_on = True

@@ -27,7 +27,6 @@ _GUIDE = (
 
 
 def summary(answer: ChatAnswer) -> list[str]:
-    """The parts of the line under an answer."""
     parts = figures(answer.stats)
     if answer.finish_reason == "length":
         parts.append("cut at the token limit")
@@ -46,7 +45,6 @@ def figures(of: GenerationStats) -> list[str]:
 
 
 def stats(of: SessionStats) -> str:
-    """Totals of the session, then the last answer."""
     if of.last is None:
         return "No answers yet."
     rows = [("session", SEPARATOR.join([count(of.n_answers, "answer"), *figures(of.total)]))]
@@ -55,7 +53,6 @@ def stats(of: SessionStats) -> str:
 
 
 def settings(conversation: ChatConversation) -> str:
-    """The sampling parameters with their values and meanings."""
     return table([setting_row(conversation.sampling, name) for name in Sampling.model_fields])
 
 
@@ -85,14 +82,12 @@ def connected(found: Sequence[BackStatus] | None) -> str:
 
 
 def progress(answer: ChatAnswer, connected_backs: str, columns: int | None = None) -> str:
-    """The status line under an unfinished answer."""
     of = answer.stats
     parts = _short_figures(of) if of.n_tokens else [StatusPart("waiting for the first token", 0)]
     return fitted([*parts, StatusPart(connected_backs, 2), StatusPart("Ctrl-C stops it", 3)], columns)
 
 
 def status(model: str | None, of: SessionStats, connected_backs: str, columns: int | None = None) -> str:
-    """The status line under the prompt."""
     last = _short_figures(of.last.stats) if of.last else []
     return fitted(
         [StatusPart(model or "", 5), *last, StatusPart(connected_backs, 2), StatusPart(":help", 3)], columns
@@ -119,7 +114,6 @@ def _joined(parts: Sequence[StatusPart]) -> str:
 
 
 def comparison(of: Comparison) -> str:
-    """A table of two rows, then what follows from it."""
     rows = [("", "tokens", "tokens/s", "accepted")]
     for name, answer in (("with speculation", of.with_drafts), ("without", of.without)):
         rate, share = answer.stats.tokens_per_second, answer.stats.accepted_share
@@ -150,7 +144,6 @@ def names(of: Sequence[str], none: str) -> str:
 
 
 def models(of: Sequence[str], chosen: str | None) -> str:
-    """The models of the server, one per line, the chosen one marked."""
     rows = [f"{'*' if name == chosen else ' '} {name}" for name in of]
     return names(rows, "The server lists no models.")
 

@@ -43,7 +43,6 @@ class Sampling(BaseModel, frozen=True):
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """The parameters that are set: the part of a request."""
         return self.model_dump(exclude_none=True)
 
     def with_value(self, name: str, text: str) -> Self:

@@ -67,7 +67,6 @@ class Session:
             self._screen.show_summary(answer)
 
     def retry(self) -> None:
-        """Ask the last question again and replace its answer."""
         question = self.last_question
         seed, last = self.conversation.sampling.seed, self.stats.last
         if not self._unanswered and last and seed is not None and seed == last.seed:
@@ -92,7 +91,6 @@ class Session:
             self._screen.show(report.comparison(result))
 
     def begin(self, conversation: ChatConversation) -> None:
-        """Continue with another conversation."""
         self.conversation = conversation
         self._unanswered = None
 

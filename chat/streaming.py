@@ -29,8 +29,6 @@ def retry_delay(n_before: int, retry_after: float | None) -> float | None:
 
 
 class AnswerStreamer:
-    """Sends requests and shows the answers as they arrive."""
-
     def __init__(
         self,
         client: LeadClient,

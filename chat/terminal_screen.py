@@ -51,7 +51,6 @@ class LiveRegion:
         self._drawn: list[TerminalLine] = []
 
     def draw(self, lines: Sequence[TerminalLine]) -> None:
-        """Replace the lines drawn before by `lines`."""
         first = self._first_difference(lines)
         n_up = sum(map(self._n_rows, self._drawn[first:]))
         self._drawn[first:] = lines[first:]
@@ -93,7 +92,6 @@ _BLANK = TerminalLine("", 0)
 
 
 def terminal_size() -> tuple[int, int]:
-    """Columns and rows."""
     # shutil.get_terminal_size prefers COLUMNS, which is not updated when the window is resized.
     try:
         columns, rows = os.get_terminal_size(sys.stdout.fileno())
@@ -185,7 +183,6 @@ class TerminalScreen(Screen):
         return max(self._size()[0] - 1, 1)
 
     def _line(self, text: str, style: str) -> None:
-        """Show a line, separated by a blank line from an answer above it."""
         self.end_answer()
         if self._is_below_answer:
             self._write(self._err, "\n")

@@ -15,13 +15,10 @@ class ErrorBody(_ServerReply):
 
 
 class ErrorReply(_ServerReply):
-    """The body of an HTTP error."""
-
     error: ErrorBody | str | None = None
 
     @property
     def message(self) -> str:
-        """The server's error message, or an empty string."""
         return self.error.message if isinstance(self.error, ErrorBody) else self.error or ""
 
 

@@ -116,7 +116,6 @@ class Ingress:
 
 
 def app(settings: FleetSettings) -> Application:
-    """The deployments and how they know each other."""
     pool = None
     if settings.backs:
         pool = serve.deployment(BackPool, name="BackPool", ray_actor_options={"num_cpus": 0}).bind(settings)

@@ -37,14 +37,12 @@ class BackActor:
         self._back: ChildProcess | None = None
 
     def follow(self, lead: str) -> None:
-        """Draft for the lead with this URL from now on."""
         if self._back:
             self._back.stop(_STOP_SECONDS)
         self._back = ChildProcess("back", "--lead", lead, *self._arguments)
         log.info("%s drafts for %s", self._name, lead)
 
     def is_drafting(self) -> bool:
-        """Whether its process runs."""
         return self._back is not None and self._back.is_alive
 
 
@@ -75,13 +73,11 @@ class BackPool:
         self._working: asyncio.Task[None] | None = None
 
     async def register(self, lead: str) -> None:
-        """The lead at this URL is there."""
         self._leads.setdefault(lead, _KnownLead(0.0)).seen_at = time.monotonic()
         if self._working is None or self._working.done():
             self._working = asyncio.get_running_loop().create_task(self._work())
 
     async def placed(self) -> dict[str, str | None]:
-        """The lead of each back."""
         return dict(self._placed)
 
     async def _work(self) -> None:

@@ -21,18 +21,15 @@ class ChildProcess:
     """`python -m PROGRAM ARGUMENTS`; ends with this process. Its log goes to the actor's."""
 
     def __init__(self, program: str, *arguments: str) -> None:
-        """program: lead or back."""
         self._command = [sys.executable, "-m", "fleet.child", program, *arguments]
         self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs."""
         return self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self._process.pid
 
     def stop(self, seconds: float) -> None:
@@ -49,7 +46,6 @@ class ChildProcess:
 
 
 def free_port(host: str) -> int:
-    """A port of this address that nothing listened on a moment ago."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
@@ -57,7 +53,6 @@ def free_port(host: str) -> int:
 
 
 def main() -> None:
-    """Run `python -m PROGRAM …` in this process."""
     threading.Thread(target=_exit_with_stdin, name="stdin", daemon=True).start()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -43,7 +43,6 @@ class RpcWorker:
         self._worker = ChildProcess("lead", "rpc-worker", *arguments, *(() if is_local else ("--insecure",)))
 
     def address(self) -> str:
-        """host:port, for `lead --rpc`."""
         return self._address
 
 

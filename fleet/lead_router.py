@@ -16,7 +16,6 @@ class LeadRouter(RequestRouter):  # type: ignore[misc]  # ray has no types where
     """One for each handle, so one in each ingress."""
 
     def initialize_state(self, **_settings: Any) -> None:
-        """Called by Serve before the first request."""
         self._prefixes = SentPrefixes()
         self._running: Counter[str] = Counter()
 
@@ -34,14 +33,12 @@ class LeadRouter(RequestRouter):  # type: ignore[misc]  # ray has no types where
         return [[candidates[name] for name in group] for group in ranks(depths, running)]
 
     def on_request_routed(self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any) -> None:
-        """A replica has taken a request."""
         del result
         self._running[replica_id.unique_id] += 1
         if request := _request_of(pending_request):
             self._prefixes.note(request.blocks, replica_id.unique_id)
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
-        """An answer has ended."""
         del internal_request_id
         self._running[replica_id.unique_id] -= 1
         if self._running[replica_id.unique_id] <= 0:

@@ -42,7 +42,6 @@ class FleetSettings(BaseModel, extra="forbid"):
     drain_seconds: float = Field(600.0, ge=0, description="how long a replaced lead may finish answers")
 
     def arguments(self, program: str) -> list[str]:
-        """The options of `lead`, `back` or `rpc_worker`."""
         return shlex.split(str(getattr(self, program)))
 
     def key(self) -> str | None:

@@ -4,7 +4,6 @@ from shared.exits import QuietInterrupts
 
 
 def main() -> None:
-    """Run `lead.cli.main`."""
     with QuietInterrupts():
         from lead import cli  # noqa: PLC0415  (takes a second)
 
@@ -12,7 +11,6 @@ def main() -> None:
 
 
 def main_as_llama_server() -> None:
-    """Run `lead.llama_server_cli.main`."""
     with QuietInterrupts():
         from lead import llama_server_cli  # noqa: PLC0415  (as above)
 

@@ -34,7 +34,7 @@ class LlamaServerSettings(LeadSettings):
 
     @classmethod
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
-        """The `LeadSettings`, without the options that the lead lacks."""
+        """As `LeadSettings`, without the options that the lead lacks."""
         given = [_dashed(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
         kept, ignored = without_refused(given, cls.dialect.refused)
         for option in ignored:
@@ -83,5 +83,4 @@ def _context_of_slots(arguments: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """See `lead.cli.main`."""
     lead_main(LlamaServerSettings)

@@ -55,8 +55,7 @@ class RpcWorkerSettings(ProgramSettings):
     prefix = "LEAD_RPC_WORKER_"
 
     device: CommaList = Field(
-        ("CPU",),
-        description="devices to offer, comma-separated, by llama.cpp's names: CPU, CUDA0, Metal, …",
+        ("CPU",), description="devices to offer, comma-separated, by llama.cpp's names: CPU, CUDA0, Metal, …"
     )
     host: str = Field("127.0.0.1", description="IPv4 address to listen on; other than loopback: --insecure")
     port: int = Field(50052, ge=1, le=65535, description="port to listen on")

@@ -49,8 +49,6 @@ class SeveralLeadsError(ConfigError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class FoundLead:
-    """A lead that is announced."""
-
     url: str
     name: str
 
@@ -106,9 +104,7 @@ def find_leads(seconds: float) -> list[FoundLead]:
 
 
 def resolve(
-    names: Sequence[str],
-    read: Callable[[str], "ServiceInfo | None"],
-    reaches: Callable[[str, int], bool],
+    names: Sequence[str], read: Callable[[str], "ServiceInfo | None"], reaches: Callable[[str, int], bool]
 ) -> list[FoundLead]:
     """The leads with these names, all read at the same time; those without an address are left out."""
 

@@ -1,5 +1,6 @@
 """The same cell under every policy and depth, and under the bound of what drafting can give."""
 
+import functools
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -7,7 +8,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lead.engine.commands import PolicyName
+from lead.engine.drafters.draft_source import LookupDrafter
 from lead.simulation.cell import Cell, CellOutcome, simulate
+from lead.simulation.text import DraftSkill, Text
 
 DEPTHS = (1, 2, 3, 4, 5, 6, 8, 12)
 
@@ -53,6 +56,24 @@ INLINE = Way("adaptive", inline=True)
 INLINE_SYNC = tuple(Way("sync", depth, inline=True) for depth in DEPTHS)
 
 
+class InstantDrafter(LookupDrafter):
+    """Is always done drafting: the bound of what drafting can give."""
+
+    def __init__(self, skill: DraftSkill, text: Text) -> None:
+        self._text = text
+        self._skill = skill
+
+    def draft(self, tokens: Sequence[int], max_tokens: int) -> tuple[list[int], list[float]]:
+        positions = range(len(tokens), min(len(tokens) + max_tokens, self._text.n_tokens))
+        guesses = []
+        right = True
+        for position in positions:
+            guess = (self._text.guesses if right else self._text.astray)(self._skill, position)[0]
+            right = right and guess.token == self._text.token(position)
+            guesses.append(guess)
+        return [guess.token for guess in guesses], [guess.confidence for guess in guesses]
+
+
 def contest(cells: Sequence[Cell], ways: Sequence[Way], n_jobs: int = 0) -> list[Result]:
     """Every cell in every way; in `n_jobs` processes (0: one per core)."""
     races = [(_of(cell, way), way) for cell in cells for way in ways]
@@ -67,7 +88,7 @@ def contest(cells: Sequence[Cell], ways: Sequence[Way], n_jobs: int = 0) -> list
 
 def _of(cell: Cell, way: Way) -> Cell:
     if way.instant:
-        return replace(cell, backs=(), instant=cell.backs[0].skill)
+        return replace(cell, backs=(), lookup=functools.partial(InstantDrafter, cell.backs[0].skill))
     if way.inline:
         return replace(cell, backs=(), inline=cell.backs[0])
     return replace(cell, backs=()) if way == OFF else cell

@@ -5,21 +5,31 @@ Sources of the tables: docs/performance.md (f16, q8_0); a 1.1B model in q8_0, me
 For GPUs and mixtures of experts it is the shape that they are known for, not a measurement.
 """
 
+import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 
 from lead.simulation.cell import Cell
 from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
+from shared.errors import ConfigError
 
-F16 = StepTable.of_ratios("f16", 53, 1, 0.98, 1.05, 1.32, 1.38, 1.62, 1.76, 2.1)
-Q8_0 = StepTable.of_ratios("q8_0", 33, 1, 1.5, 2.45, 2.4, 3.2, 3.0, 4.0, 3.9)
-BIG_CPU = StepTable.of_ratios("1.1B q8_0", 70, 1, 0.98, 1.12, 1.27, 1.96, 2.19, 2.1, 2.04)
-STEEP = StepTable.of_ratios("steep", 17, 1, 1.75, 1.75, 1.9, 2.0, 2.1, 2.45, 2.95)
-FLAT = StepTable.of_ratios("flat", 60, 1, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.3, 1.32)
-EXPERTS = StepTable.of_ratios("experts", 40, 1, 2.6, 2.8, 3.0, 3.1, 3.2, 3.3, 3.4)
+
+def _table(name: str, first_ms: float, *ratios: float) -> StepTable:
+    """T(1) in milliseconds, and T(n) / T(1) for n = 1, 2, …"""
+    return StepTable(name, tuple((n, first_ms * ratio / 1000) for n, ratio in enumerate(ratios, 1)))
+
+
+F16 = _table("f16", 53, 1, 0.98, 1.05, 1.32, 1.38, 1.62, 1.76, 2.1)
+Q8_0 = _table("q8_0", 33, 1, 1.5, 2.45, 2.4, 3.2, 3.0, 4.0, 3.9)
+BIG_CPU = _table("1.1B q8_0", 70, 1, 0.98, 1.12, 1.27, 1.96, 2.19, 2.1, 2.04)
+STEEP = _table("steep", 17, 1, 1.75, 1.75, 1.9, 2.0, 2.1, 2.45, 2.95)
+FLAT = _table("flat", 60, 1, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.3, 1.32)
+EXPERTS = _table("experts", 40, 1, 2.6, 2.8, 3.0, 3.1, 3.2, 3.3, 3.4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +48,22 @@ class Pair:
 
 
 def _scaled(steps: StepTable, first_ms: float) -> StepTable:
-    return StepTable.of_ratios(steps.name, first_ms, *(seconds / steps.first for _, seconds in steps.points))
+    return _table(steps.name, first_ms, *(seconds / steps.seconds(1) for _, seconds in steps.points))
+
+
+def read_table(path: Path) -> StepTable:
+    """A JSON object n → milliseconds, alone or as `step_ms` (as in `GET /v1/speculation`).
+
+    Raises ConfigError unless n = 1 is there and all numbers make sense.
+    """
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+        seconds = {int(n): float(ms) / 1000 for n, ms in table.get("step_ms", table).items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path}: not a JSON object of step times in ms by n: {error}") from error
+    if 1 not in seconds or not all(n > 0 and 0 < each < math.inf for n, each in seconds.items()):
+        raise ConfigError(f"{path}: a table of step times needs n = 1, and times above 0 ms for all n > 0")
+    return StepTable(path.stem, tuple(sorted(seconds.items())))
 
 
 PAIRS = (
@@ -66,19 +91,19 @@ class Grid:
         """With one back each."""
         axes = product(self.tables, self.acceptances, self.costs, self.rtts_ms, self.n_clients)
         for steps, acceptance, cost, rtt_ms, n_clients in axes:
-            back = BackSpec(cost * steps.first, rtt_ms / 1000, DraftSkill(acceptance))
+            back = BackSpec(cost * steps.seconds(1), rtt_ms / 1000, DraftSkill(acceptance))
             yield Cell(steps, (back,), n_clients, max(256, self.n_tokens // n_clients))
 
 
 def useless_backs(steps: StepTable, n_tokens: int) -> dict[str, Cell]:
     """Backs that do not help, by what is wrong with them; the lead must be as fast as without."""
-    good = BackSpec(0.02 * steps.first, 0.002, DraftSkill(0.75))
+    good = BackSpec(0.02 * steps.seconds(1), 0.002, DraftSkill(0.75))
     wrong = {
         "random tokens, sure of them": replace(good, skill=DraftSkill(0.75, honest=False)),
         "stopped while answering": replace(good, silent_from=1.0),
         "never answers": replace(good, silent_from=0.0),
-        "10 times too slow": replace(good, step_s=10 * steps.first),
-        "1.5 times too slow": replace(good, step_s=1.5 * steps.first),
+        "10 times too slow": replace(good, step_s=10 * steps.seconds(1)),
+        "1.5 times too slow": replace(good, step_s=1.5 * steps.seconds(1)),
         "five seconds away": replace(good, rtt_s=5.0),
     }
     return {name: Cell(steps, (back,), n_tokens=n_tokens) for name, back in wrong.items()}
@@ -86,7 +111,7 @@ def useless_backs(steps: StepTable, n_tokens: int) -> dict[str, Cell]:
 
 def unequal_backs(steps: StepTable, n_tokens: int) -> dict[str, tuple[Cell, ...]]:
     """(both, one alone, the other alone), by what is unequal."""
-    first = steps.first
+    first = steps.seconds(1)
     pairs = {
         "a quick one and a good one": (
             BackSpec(0.02 * first, 0.002, DraftSkill(0.6)),

@@ -8,15 +8,11 @@ from itertools import groupby
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """More reasoning."""
-
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """More content."""
-
     text: str
 
 
@@ -75,15 +71,12 @@ class ToolCall:
 
 @dataclass(slots=True)
 class AssistantMessage:
-    """A whole answer."""
-
     content: str = ""
     reasoning: str = ""
     calls: list[ToolCall] = field(default_factory=list)
 
     @classmethod
     def of(cls, deltas: Iterable[Delta]) -> "AssistantMessage":
-        """The answer that `deltas` add up to."""
         texts: defaultdict[object, list[str]] = defaultdict(list)
         calls: list[ToolCall] = []
         for delta in deltas:

@@ -33,7 +33,6 @@ class AtMost:
     n: int
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """The schema of the list or dict, with both bounds."""
         schema: Any = handler(source)
         schema |= {"max_length": self.n, "fail_fast": True}
         bounded: CoreSchema = schema

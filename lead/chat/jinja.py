@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import jinja2
 import jinja2.meta
@@ -34,19 +34,6 @@ MAX_SECONDS = 20.0
 
 class TemplateError(Exception):
     """A template failed, or refused the messages."""
-
-
-class Template(Protocol):
-    """Renders `messages`, `add_generation_prompt` and further variables as a prompt."""
-
-    source: str
-
-    @property
-    def variables(self) -> frozenset[str]:
-        """The names of the variables that the template uses."""
-
-    def run(self, variables: Mapping[str, Any]) -> str:
-        """The text; raises TemplateError."""
 
 
 class JinjaTemplate:
@@ -93,6 +80,9 @@ class BuiltinTemplate:
             )
         except ValueError as error:
             raise TemplateError(str(error)) from error
+
+
+Template = JinjaTemplate | BuiltinTemplate
 
 
 def load_template(source: str | None) -> Template:
@@ -191,7 +181,6 @@ class TemplateCapabilities:
 
 
 def detect_capabilities(template: Template, tokens: Mapping[str, str]) -> TemplateCapabilities:
-    """`tokens` are bos_token and eos_token."""
     probe = _Probe(template, tokens)
     no_tools_is_none = probe.renders_user(_PROBE) or probe.renders_user([{"type": "text", "text": _PROBE}])
     probe.no_tools = None if no_tools_is_none else []
@@ -234,11 +223,7 @@ class _Probe:
 
     def _call(self, *, as_object: bool) -> list[dict[str, Any]]:
         arguments = _ARGUMENTS if as_object else json.dumps(_ARGUMENTS)
-        call = {
-            "id": _CALL_ID,
-            "type": "function",
-            "function": {"name": _FUNCTION, "arguments": arguments},
-        }
+        call = {"id": _CALL_ID, "type": "function", "function": {"name": _FUNCTION, "arguments": arguments}}
         return [self._message("user", "x"), self._message("assistant", "") | {"tool_calls": [call]}]
 
     def _message(self, role: str, content: str) -> dict[str, Any]:

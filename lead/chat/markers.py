@@ -41,12 +41,10 @@ class TextPieces:
         return bool(self._pieces)
 
     def append(self, text: str) -> None:
-        """Add `text` at the end."""
         if text:
             self._pieces.append((text, 0))
 
     def put_back(self, text: str) -> None:
-        """Add `text` at the front."""
         if text:
             self._pieces.appendleft((text, 0))
 

@@ -43,8 +43,6 @@ class _Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _ObjectCall:
-    """A call that is a JSON object."""
-
     call: ToolCallParser
     object: ObjectStream = field(default_factory=ObjectStream)
 
@@ -59,14 +57,10 @@ class _NamedCall:
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """A call written as code."""
-
     pieces: list[str] = field(default_factory=list)
 
 
 class OutputParser:
-    """Parses one answer."""
-
     def __init__(self, config: ParserConfig) -> None:
         self._config = config
         self._format = config.tool_format

@@ -115,10 +115,7 @@ class ConversationFields(BaseModel, strict=True):
     def _check_continuable(self) -> bool:
         name = "continue_final_message" if self.continue_final_message else "messages"
         if self.continue_final_message and self.add_generation_prompt:
-            raise RequestError(
-                "continue_final_message and add_generation_prompt exclude each other",
-                name,
-            )
+            raise RequestError("continue_final_message and add_generation_prompt exclude each other", name)
         *before, last = self.messages
         if last.role != "assistant":
             raise RequestError(f"{name}: only an assistant message can be continued", name)

@@ -69,17 +69,14 @@ class ChatTemplate:
 
     @property
     def source(self) -> str:
-        """The template for conversations without tools."""
         return self._plain.source
 
     @property
     def tool_source(self) -> str:
-        """The template for conversations with tools."""
         return self._tool_use.source
 
     @property
     def takes_tools(self) -> bool:
-        """Whether the template can describe tools to the model."""
         return self._tool_capabilities.tools
 
     @property
@@ -89,12 +86,10 @@ class ChatTemplate:
 
     @property
     def ignored_markers(self) -> tuple[str, ...]:
-        """Markers to leave out of answers."""
         return detect_ignored_markers(self.source)
 
     @property
     def reasoning(self) -> ReasoningMarkers | None:
-        """The markers around the model's reasoning."""
         return detect_reasoning(self.source)
 
     def render(self, conversation: TemplateInput, mark: Callable[[Any], Any] = lambda value: value) -> str:

@@ -32,12 +32,10 @@ class ToolCallParser:
         """The name is not a tool's."""
 
     def begin(self, name: str, call_id: str | None) -> list[Delta]:
-        """Start the call of the tool `name`."""
         self.begun = True
         return [ToolCallStart(self._index, call_id or self._id or _new_id(self._id_characters), name)]
 
     def arguments(self, text: str) -> list[Delta]:
-        """Add text of the arguments."""
         self._n_arguments += len(text)
         return [ToolCallArguments(self._index, text)] if text else []
 
@@ -46,7 +44,6 @@ class ToolCallParser:
         return [] if self._n_arguments else self.arguments("{}")
 
     def take(self, member: Member) -> list[Delta]:
-        """Read more of a member of the call's object."""
         if member.key in _NAMES:
             return self._take_name(member)
         if member.key in _IDS:
@@ -114,7 +111,6 @@ class HeldCall:
         return self._n_separators
 
     def has_marker(self, marker: str) -> bool:
-        """Whether this marker is part of it."""
         return marker in self._markers
 
     def add_marker(self, space: str, marker: str) -> None:
@@ -136,7 +132,6 @@ class HeldCall:
             self._n_separators += len(text)
 
     def add(self, text: str) -> None:
-        """Text of the call itself."""
         self._pieces.append(text)
 
     def release(self) -> None:

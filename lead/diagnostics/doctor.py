@@ -42,7 +42,6 @@ def diagnose(settings: LeadSettings) -> DoctorReport:
 
 
 def check_address(settings: LeadSettings) -> Iterator[Finding]:
-    """Whether a back could connect."""
     security = settings.security
     if is_loopback(settings.host):
         yield hint(

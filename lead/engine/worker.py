@@ -80,11 +80,7 @@ def _reach_workers(load: Load, heartbeat: Heartbeat | None) -> None:
 
 
 def _serve(
-    model: Model,
-    exactness: Exactness,
-    inline: InlineSource | None,
-    load: Load,
-    pipe: EnginePipe,
+    model: Model, exactness: Exactness, inline: InlineSource | None, load: Load, pipe: EnginePipe
 ) -> None:
     vocabulary = model.vocabulary
     limits = limits_of(model, n_prompt_checkpoints(model.traits, load.options), model.prompt_cache)
@@ -130,12 +126,7 @@ def _serve(
 def _recalibration(model: Model, cost: StepCost, pipe: EnginePipe) -> Recalibration:
     def measure(place: TrialPlace) -> bool:
         return recalibrate(
-            model,
-            cost,
-            model.n_vocab,
-            lambda: pipe.readable,
-            place=place,
-            max_step_seconds=_MAX_STEP_SECONDS,
+            model, cost, model.n_vocab, lambda: pipe.readable, place=place, max_step_seconds=_MAX_STEP_SECONDS
         )
 
     return Recalibration(measure, time.monotonic())

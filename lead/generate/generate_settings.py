@@ -34,11 +34,7 @@ class GenerateSettings(LeadSettings):
     program = "lead generate"
     dialect = dataclasses.replace(
         LLAMA_SERVER,
-        spellings={
-            **LLAMA_SERVER.spellings,
-            "prompt": Spelling(("-p", "-i")),
-            "file": Spelling(("-f",)),
-        },
+        spellings={**LLAMA_SERVER.spellings, "prompt": Spelling(("-p", "-i")), "file": Spelling(("-f",))},
     )
     headings: ClassVar = {"prompt": "text", **LeadSettings.headings}
     defaults: ClassVar = {"n_predict": 256, "parallel": 1, "log_level": "warning"}

@@ -42,8 +42,6 @@ class TextOutput:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedText:
-    """A text that was generated."""
-
     text: str
     stats: AnswerStats
 
@@ -54,7 +52,6 @@ class GeneratedText:
 
 
 def report(text: GeneratedText) -> str:
-    """Some lines about one text."""
     stats = text.stats
     rows = [
         ("prompt", f"{count(stats.n_prompt, 'token')} in {stats.prompt_seconds:.2f} s"),
@@ -69,7 +66,6 @@ def report(text: GeneratedText) -> str:
 
 
 def compare(plain: GeneratedText, drafted: GeneratedText, drafter: str) -> str:
-    """Some lines about the same text, without drafts and with them."""
     rows = [
         ("plain", f"{_seconds(plain)}{_rate(plain)}"),
         (f"with {drafter}", f"{_seconds(drafted)}{_rate(drafted)}"),

@@ -11,8 +11,6 @@ SpecDecodeDetail = Literal["none", "summary", "detailed"]
 
 
 class VerifiedDraft(NamedTuple):
-    """What came of a step's draft."""
-
     n_drafted: int
     n_accepted: int
 

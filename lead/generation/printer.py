@@ -39,7 +39,6 @@ class Printer:
         self._assembler = Assembler(vocabulary.piece, [])
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:
-        """Print the step's text if this sequence is being printed."""
         if self._mode == "none" or sequence.private:
             return
         if self._shown is None:
@@ -55,7 +54,6 @@ class Printer:
         self._show("".join(token.text for token in tokens if not token.source), "")
 
     def on_end(self, sequence: LiveSequence) -> None:
-        """Log what it took."""
         if self._shown is sequence:
             self._shown = None
             self._writer.put("\n")

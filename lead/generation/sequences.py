@@ -60,7 +60,6 @@ class Broadcast:
         return self._event
 
     def notify(self) -> None:
-        """Something has changed."""
         self._event.set()
         self._event = asyncio.Event()
 
@@ -91,7 +90,7 @@ class LiveSequence:
     private: bool = False  # not sent to backs
     status: Status = Status.QUEUED
     steps: list[Committed] = field(default_factory=list)  # that its stream has not taken yet
-    progress: list[tuple[PromptProgress, float]] = field(default_factory=list)  # and when
+    progress: list[PromptProgress] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     failure: DuoError | None = None
     n_cached: int = 0
@@ -158,11 +157,12 @@ class LiveSequence:
 
     def report(self, progress: PromptProgress, now: float) -> None:
         """Its prompt has been read so far; when it is read again, what was reported is not repeated."""
-        if not self.progress or progress.n_processed > self.progress[-1][0].n_processed:
-            self.progress.append((progress, now))
+        if not self.progress or progress.n_processed > self.progress[-1].n_processed:
+            started_at = now if self.started_at is None else self.started_at
+            seconds = now - started_at if progress.n_processed > progress.n_cached else 0.0
+            self.progress.append(progress.model_copy(update={"seconds": seconds}))
 
     def append(self, step: Committed, now: float) -> None:
-        """Append the tokens of one step."""
         if step.start != len(self.tokens):
             raise RuntimeError(
                 f"sequence {self.id}: step starts at {step.start}, expected {len(self.tokens)}"
@@ -207,7 +207,6 @@ class Occupancy:
 
     @property
     def n_free_slots(self) -> int:
-        """Requests that would start at once."""
         return max(0, self.n_slots - self.n_running)
 
     @property
@@ -243,15 +242,12 @@ class Sequences:
         return iter(self._live.values())
 
     def observe(self, observer: Observer) -> None:
-        """Notify `observer` from now on."""
         self._observers.append(observer)
 
     def on_create(self, callback: Callable[[LiveSequence], None]) -> None:
-        """Call `callback` for each sequence from now on when it begins."""
         self._on_create.append(callback)
 
     def get(self, sequence_id: str) -> LiveSequence | None:
-        """The sequence in progress with this id."""
         return self._live.get(sequence_id)
 
     def create(
@@ -303,7 +299,6 @@ class Sequences:
             self._end(sequence, Status.FINISHED)
 
     def fail(self, sequence: LiveSequence, error: DuoError) -> None:
-        """End a sequence in progress with an error."""
         sequence.failure = error
         self._end(sequence, Status.FAILED)
         sequence.changed.notify()

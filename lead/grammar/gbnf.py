@@ -65,7 +65,6 @@ class _Converter:
         self._bodies: dict[str, str] = {}
 
     def convert(self) -> list[str]:
-        """The rules."""
         self._next()
         self._skip_lines()
         while self._kind:

@@ -62,8 +62,6 @@ def check_schema(schema: object, limits: RequestLimits, param: str = "response_f
 
 
 class _Reader:
-    """Copies a schema and checks it on the way."""
-
     def __init__(self, root: object) -> None:
         self._root = root
         self._references = References(root)
@@ -133,10 +131,7 @@ class _Reader:
         self._n_added += len(added)
         if self._n_added > _MAX_ADDED_NAMES:
             raise SchemaError("too many properties from schemas that are referred to again and again")
-        return {
-            "properties": properties | dict.fromkeys(sorted(added), True),
-            "additionalProperties": False,
-        }
+        return {"properties": properties | dict.fromkeys(sorted(added), True), "additionalProperties": False}
 
     def _check_patterns(self, schema: Schema, path: str) -> None:
         parts = self._references.parts(schema, with_alternatives=True)

@@ -43,7 +43,6 @@ def json_rule(name: str, schema: Mapping[str, Any]) -> str:
 
 
 def literal(text: str) -> str:
-    """`text` as a string."""
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -88,7 +88,6 @@ class References:
             raise SchemaError("too many references to schemas that consist of many others")
 
     def _find(self) -> None:
-        """Fill `_targets` and `merged`."""
         todo: list[tuple[object, bool]] = [(self._root, False)]
         seen: set[tuple[str, bool]] = set()
         while todo:
@@ -131,5 +130,4 @@ def depth(value: object, limit: int) -> int:
 
 
 def below(pointer: str, key: str | int) -> str:
-    """The JSON pointer of an entry."""
     return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"

@@ -75,11 +75,9 @@ class BodyInHand:
         return self._deadline is not None and not self._deadline.expired()
 
     def grow(self, n_bytes: int) -> None:
-        """Count bytes that have arrived."""
         self._budget.grow(self, n_bytes)
 
     def refuse(self) -> None:
-        """Interrupt the waiting."""
         self._is_refused = True
         assert self._deadline
         self._deadline.reschedule(0)

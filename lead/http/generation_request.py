@@ -60,7 +60,6 @@ class GenerationRequest:
     special_tokens: frozenset[int] = frozenset()
 
     def sampling_of(self, index: int) -> SamplingParameters:
-        """The parameters of one answer."""
         if index % self.n == 0:
             return self.sampling
         seed = (self.sampling.seed + index % self.n) & MAX_SEED
@@ -140,7 +139,6 @@ def _check_number(n_prompts: int, n: int, limits: RequestLimits) -> None:
 
 
 def check_lengths(prepared: PreparedRequest, services: Services) -> None:
-    """Raise RequestError for a prompt that is too long."""
     most, n_ctx = services.settings.limits.max_prompt_tokens, services.admission.n_ctx
     for prompt in prepared.prompts:
         if most and len(prompt) > most:
@@ -156,7 +154,6 @@ class ChatRequest(GenerationFields, ConversationFields):
 async def read_chat_request(
     body: ChatRequest, http_request: Request, services: Services
 ) -> GenerationRequest:
-    """Raises RequestError naming the field at fault."""
     check_tools(body, services)
     job = PrepareChat(write_conversation(body), body.texts(services.settings.limits))
     return await read_request(body, job, http_request, services)
@@ -171,7 +168,6 @@ def as_chat(fields: dict[str, Any]) -> ChatRequest:
 
 
 def check_tools(body: ConversationFields, services: Services) -> None:
-    """Raise RequestError for more tools than are accepted."""
     if len(body.tools or []) > services.settings.limits.max_tools:
         raise RequestError(f"tools: at most {services.settings.limits.max_tools} are accepted", "tools")
 

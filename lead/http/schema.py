@@ -124,7 +124,6 @@ class GenerationFields(BaseModel, strict=True, populate_by_name=True):
             )
 
     def n_answers(self, most: int) -> int:
-        """How many answers to each prompt."""
         for name in ("n", "n_cmpl"):
             value = getattr(self, name)
             if value is not None:
@@ -155,7 +154,6 @@ class GenerationFields(BaseModel, strict=True, populate_by_name=True):
         return value
 
     def slot(self, n_slots: int) -> int | None:
-        """The requested slot; None: any."""
         if self.id_slot is None or self.id_slot == -1:
             return None
         if not 0 <= self.id_slot < n_slots:
@@ -163,7 +161,6 @@ class GenerationFields(BaseModel, strict=True, populate_by_name=True):
         return self.id_slot
 
     def stops(self, limits: RequestLimits) -> list[str]:
-        """The stop strings, without empty ones."""
         stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
         if len(stops) > limits.max_stops:
             raise RequestError(f"stop: {len(stops)} strings; at most {limits.max_stops} are accepted", "stop")

@@ -30,18 +30,14 @@ SseEvent = JsonObject | str
 
 
 class Renderer(ABC, Generic[Update]):
-    """How an API shows the updates of a stream."""
-
     @abstractmethod
     def render(self, update: Update) -> Iterable[SseEvent]:
         """The events of an update; there may be none."""
 
     def finish(self) -> Iterable[SseEvent]:
-        """The events after all updates."""
         return ()
 
     def error(self, error: Exception) -> Iterable[SseEvent]:
-        """The events of an error that ends a stream that has begun."""
         yield error_body(error)
 
 

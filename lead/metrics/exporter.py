@@ -25,8 +25,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class MetricsExporter(Collector):
-    """Counts from its creation on."""
-
     def __init__(self, sequences: Sequences, backs: Backs) -> None:
         self._sequences = sequences
         self._registry = CollectorRegistry()
@@ -55,7 +53,6 @@ class MetricsExporter(Collector):
         return text.replace(b"# TYPE llamacpp:n_tokens_max gauge", b"# TYPE llamacpp:n_tokens_max counter")
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics that are read from the current state."""
         yield CounterMetricFamily(
             "llamacpp:n_decode", "Total number of llama_decode() calls", value=self._n_decodes
         )
@@ -165,7 +162,6 @@ class BackMetrics(Collector):
         """By name of the back, measured by the engine."""
 
     def collect(self) -> Iterator[Metric]:
-        """The current values."""
         connected: Counter[str] = Counter()
         sums: dict[str, Counter[str]] = {name: Counter() for name in _COUNTERS}
         answers: dict[str, float] = {}

@@ -67,7 +67,6 @@ class SequenceMetrics:
         return self._n_after_first, _value(self._seconds)
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:
-        """Count a step's tokens."""
         n, seconds = len(step.tokens), sequence.step_seconds
         self._tokens.inc(n)
         if seconds is None:
@@ -94,7 +93,6 @@ class SequenceMetrics:
         return {source: counter.labels(source) for source in sorted(OWN_SOURCES)}
 
     def on_end(self, sequence: LiveSequence) -> None:
-        """Count a request."""
         self.n_tokens_max = max(self.n_tokens_max, len(sequence.tokens))
         if sequence.last_token_at is not None:
             self._whole.observe(sequence.last_token_at - sequence.created_at)

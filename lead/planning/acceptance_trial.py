@@ -63,11 +63,7 @@ class AcceptanceTrial:
         return median(self._choosing) if self._choosing else 0.0
 
     def run(
-        self,
-        prompts: Sequence[Sequence[int]],
-        sampling: SamplingParameters,
-        n_each: int,
-        max_seconds: float,
+        self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters, n_each: int, max_seconds: float
     ) -> None:
         """At most `n_each` tokens after each of `prompts`, none of which is empty, in about `max_seconds`."""
         until = self._clock() + max_seconds

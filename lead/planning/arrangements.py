@@ -116,9 +116,7 @@ def _plain(engine: EngineTimes) -> Cell:
 
 
 def _steps(measured: Mapping[int, float], choose_s: float) -> StepTable:
-    return StepTable.of_milliseconds(
-        "measured", {n: 1000 * (seconds + n * choose_s) for n, seconds in measured.items()}
-    )
+    return StepTable("measured", tuple((n, s + n * choose_s) for n, s in sorted(measured.items())))
 
 
 def _rate(cell: Cell, policy: PolicyName) -> float:

@@ -17,7 +17,6 @@ class AcceptanceRate:
 
     @property
     def value(self) -> float:
-        """Between 0 and 1."""
         return self.n_right / self.n_positions
 
     def interval(self) -> tuple[float, float]:

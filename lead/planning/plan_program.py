@@ -132,8 +132,6 @@ def _asked(question: str) -> TemplateInput:
 
 
 class CoreSplit(NamedTuple):
-    """Cores of the lead and of the back."""
-
     lead: tuple[int, ...]
     back: tuple[int, ...]
 

@@ -51,7 +51,6 @@ class PlanReport:
         return "\n\n".join(parts)
 
     def to_json(self) -> str:
-        """In one line."""
         chosen = best(self.forecasts)
         return json.dumps(
             {
@@ -124,7 +123,6 @@ class PlanReport:
 
 
 def describe(arrangement: Arrangement) -> str:
-    """In a few words."""
     if arrangement.split:
         split = arrangement.split
         where = count(len(split.back_cpus), "core")

@@ -89,5 +89,4 @@ class PlanSettings(LeadSettings):
 
     @property
     def round_trips(self) -> tuple[float, ...]:
-        """In seconds."""
         return _read_durations(self.round_trip)

@@ -49,8 +49,6 @@ _END_SECONDS = 30.0
 
 
 class Lead:
-    """Owns the parts and the order in which they start and stop."""
-
     def __init__(self, settings: LeadSettings) -> None:
         """Raises ConfigError for keys that cannot be read."""
         self._settings = settings
@@ -114,7 +112,6 @@ class Lead:
         return services
 
     def stop(self) -> None:
-        """End as after a signal."""
         self._server.should_exit = True
 
     @property

@@ -82,7 +82,6 @@ class ConversationOptions(OptionGroup):
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """Variables of the chat template."""
         # As in llama-server: enable_thinking is set even for "auto", because some templates take its absence
         # for "off".
         given: dict[str, Any] = json.loads(self.chat_template_kwargs or "{}")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from lead.engine.commands import MtpMode
 from shared.models.builtin import builtin_draft
@@ -11,10 +11,19 @@ from shared.models.file_kind import is_eagle_file
 from shared.settings.base import CpuList, OptionError, OptionGroup
 from shared.settings.llama_server_options import GpuLayers, ThreadCount
 from shared.settings.model_options import MAX_CTX, MAX_THREADS, CacheType, ModelOptions
-from shared.settings.model_source import ModelSource, check_repository
+from shared.settings.model_source import HubRepository, ModelSource
 
 _BUILTIN = Path("builtin")
 _MOST_DRAFTED = 32
+
+
+def _source(given: Path | None, repository: str | None, hub: ModelSource) -> ModelSource:
+    """A draft model, with the tokenizer, token and offline mode of `hub`.
+
+    Raises ConfigError in an installation without the demo's.
+    """
+    path = builtin_draft() if given == _BUILTIN else given and given.absolute()
+    return hub.model_copy(update={"model": path, "hf_repo": repository, "hf_file": None})
 
 
 class DraftModelOptions(OptionGroup):
@@ -26,7 +35,7 @@ class DraftModelOptions(OptionGroup):
         "devices, between two steps; or of the model's heads (mtp-*.gguf), or of its EAGLE-3 drafter; "
         "builtin: the demo's draft model",
     )
-    hf_repo_draft: str | None = Field(
+    hf_repo_draft: HubRepository | None = Field(
         None,
         description="Hugging Face repository of the draft model, USER/REPO[:QUANT], instead of --draft-model",
     )
@@ -58,11 +67,6 @@ class DraftModelOptions(OptionGroup):
         16, ge=1, le=_MOST_DRAFTED, description="the most tokens to draft inside the engine for one step"
     )
 
-    @field_validator("hf_repo_draft")
-    @classmethod
-    def _check_repository(cls, value: str | None) -> str | None:
-        return check_repository(value)
-
     @model_validator(mode="after")
     def _check_one_source(self) -> Self:
         if self.draft_model is not None and self.hf_repo_draft is not None:
@@ -73,7 +77,6 @@ class DraftModelOptions(OptionGroup):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether there is a draft model in the engine."""
         return self.draft_model is not None or self.hf_repo_draft is not None
 
     def located(self, hub: ModelSource) -> Self:
@@ -85,13 +88,7 @@ class DraftModelOptions(OptionGroup):
         )
 
     def source(self, hub: ModelSource) -> ModelSource:
-        """The draft model, with the tokenizer, token and offline mode of `hub`.
-
-        Raises ConfigError in an installation without the demo's.
-        """
-        given = self.draft_model
-        path = builtin_draft() if given == _BUILTIN else given and given.absolute()
-        return hub.model_copy(update={"model": path, "hf_repo": self.hf_repo_draft, "hf_file": None})
+        return _source(self.draft_model, self.hf_repo_draft, hub)
 
     def model_options(self, target: ModelOptions, cache_ram: int) -> ModelOptions:
         """How to load it with a target that is loaded with `target`; it keeps `cache_ram` MiB of texts."""
@@ -120,7 +117,7 @@ class OwnBackOptions(OptionGroup):
         description="path of a draft model (as with --model): start a back with it on this machine; builtin: "
         "the demo's draft model",
     )
-    back_hf_repo: str | None = Field(
+    back_hf_repo: HubRepository | None = Field(
         None, description="Hugging Face repository of the draft model, USER/REPO[:QUANT], instead of --back"
     )
     back_threads: int = Field(
@@ -139,11 +136,6 @@ class OwnBackOptions(OptionGroup):
         "must not overlap with it",
     )
 
-    @field_validator("back_hf_repo")
-    @classmethod
-    def _check_repository(cls, value: str | None) -> str | None:
-        return check_repository(value)
-
     @model_validator(mode="after")
     def _check_model(self) -> Self:
         if self.back is not None and self.back_hf_repo is not None:
@@ -155,7 +147,6 @@ class OwnBackOptions(OptionGroup):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the lead starts a back."""
         return self.back is not None or self.back_hf_repo is not None
 
     @property
@@ -173,9 +164,5 @@ class OwnBackOptions(OptionGroup):
         return self.model_copy(update={"back": self.source(hub).located().model, "back_hf_repo": None})
 
     def source(self, hub: ModelSource) -> ModelSource:
-        """The draft model, with the tokenizer, token and offline mode of `hub`; none without --back.
-
-        Raises ConfigError in an installation without the demo's.
-        """
-        path = builtin_draft() if self.back == _BUILTIN else self.back and self.back.absolute()
-        return hub.model_copy(update={"model": path, "hf_repo": self.back_hf_repo, "hf_file": None})
+        """See `_source`; none without --back."""
+        return _source(self.back, self.back_hf_repo, hub)

@@ -243,7 +243,6 @@ class LeadSettings(FileSettings):
 
     @property
     def tag_names(self) -> tuple[str, ...]:
-        """The tags of the model."""
         return _split(self.tags)
 
     def model_path(self, cancelled: Callable[[], bool]) -> Path:
@@ -317,7 +316,6 @@ class LeadSettings(FileSettings):
 
     @property
     def printing(self) -> Print:
-        """What to show on standard output."""
         return self.print or ("accepted" if sys.stdout.isatty() else "none")
 
 

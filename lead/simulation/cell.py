@@ -1,7 +1,7 @@
 """One cell of a table: a lead with its backs and clients, simulated for a while."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lead.engine.commands import PolicyName, Submit
@@ -12,7 +12,7 @@ from lead.simulation.clock import Link, VirtualClock
 from lead.simulation.machine import LEAD, Contention, SharedMachine, StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack
 from lead.simulation.simulated_lead import LeadEvent, SimulatedLead
-from lead.simulation.text import DraftSkill, Text
+from lead.simulation.text import Text
 from shared.drafting.drafter import DrafterMessage
 from shared.protocol import Close, Extend, Open, Tune
 
@@ -24,7 +24,7 @@ _N_WARM_UP = 64
 class Cell:
     """`n_clients` ask for texts of `n_text` tokens, one after the other, until each has `n_tokens`.
 
-    `instant`: a free drafter inside the lead that is always done, the bound of what drafting can give.
+    `lookup` makes a drafter inside the lead that takes no time, for a text.
     `inline`: a draft model in the lead's engine. `seed` is of the texts and the times of steps.
     `contention`: the backs run on the lead's machine.
     """
@@ -34,7 +34,7 @@ class Cell:
     n_clients: int = 1
     n_tokens: int = 1024
     n_text: int = 256
-    instant: DraftSkill | None = None
+    lookup: Callable[[Text], LookupDrafter] | None = None
     inline: BackSpec | None = None
     seed: int = 0
     contention: Contention | None = None
@@ -53,7 +53,6 @@ class CellOutcome:
 
 
 def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> CellOutcome:
-    """Run a cell under one policy."""
     simulation = _Simulation(cell, policy, depth)
     simulation.run(_N_WARM_UP * cell.n_clients)
     before = simulation.totals()
@@ -68,24 +67,6 @@ def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> CellOutcome:
         wait_share=waited / seconds,
         accepted_share=n_accepted / max(1, n_drafted),
     )
-
-
-class _InstantDrafter(LookupDrafter):
-    """Is always done drafting."""
-
-    def __init__(self, text: Text, skill: DraftSkill) -> None:
-        self._text = text
-        self._skill = skill
-
-    def draft(self, tokens: Sequence[int], max_tokens: int) -> tuple[list[int], list[float]]:
-        positions = range(len(tokens), min(len(tokens) + max_tokens, self._text.n_tokens))
-        guesses = []
-        right = True
-        for position in positions:
-            guess = (self._text.guesses if right else self._text.astray)(self._skill, position)[0]
-            right = right and guess.token == self._text.token(position)
-            guesses.append(guess)
-        return [guess.token for guess in guesses], [guess.confidence for guess in guesses]
 
 
 @functools.lru_cache(maxsize=64)
@@ -127,7 +108,6 @@ class _Simulation:
             self.clock.after(0.0, functools.partial(self._ask, client))
 
     def run(self, n_tokens: int) -> None:
-        """Until `n_tokens` are committed."""
         self.clock.run(lambda: self._lead.stats.n_committed >= n_tokens)
 
     def totals(self) -> tuple[float, ...]:
@@ -177,6 +157,5 @@ class _Simulation:
             link.send(message)
 
     def _make_drafters(self, request: Submit) -> dict[str, LookupDrafter]:
-        if self.cell.instant is None:
-            return {}
-        return {"instant": _InstantDrafter(self.texts[request.tokens[0]], self.cell.instant)}
+        lookup = self.cell.lookup
+        return {"lookup": lookup(self.texts[request.tokens[0]])} if lookup else {}

@@ -22,7 +22,6 @@ class VirtualClock:
         self._n_asked = 0
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call `call` in `seconds` from now."""
         assert seconds >= 0, f"{seconds} s from now is in the past"
         self._n_asked += 1
         heapq.heappush(self._events, (self.now + seconds, self._n_asked, call))
@@ -66,7 +65,6 @@ class Link(Generic[Payload]):
         self._free_at = 0.0
 
     def send(self, message: Payload) -> None:
-        """Post a message."""
         self._free_at = max(self._clock.now, self._free_at) + self._message_s
         under_way = self._free_at + self._delay_s - self._clock.now
         self._clock.after(under_way, lambda: self._deliver(message))

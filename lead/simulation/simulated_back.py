@@ -49,7 +49,6 @@ class BackSpec:
     silent_from: float = math.inf
 
     def seconds(self, n_tokens: int) -> float:
-        """The duration of a decode of `n_tokens`."""
         return self.step_s * (1 + self.slope * (n_tokens - 1))
 
 

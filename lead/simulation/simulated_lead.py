@@ -96,11 +96,9 @@ class SimulatedLead:
 
     @property
     def stats(self) -> SpeculationStats:
-        """Totals since the beginning."""
         return self._speculation.stats
 
     def connect(self, backs: Sequence[str]) -> None:
-        """These backs are connected."""
         self._speculation.connect(backs)
 
     def submit(self, sequence: str, key: int) -> None:
@@ -111,7 +109,6 @@ class SimulatedLead:
         self._wake()
 
     def post(self, draft: PostDraft) -> None:
-        """A draft arrives."""
         self._inbox.append(draft.model_copy(update={"received_at": self._clock.now}))
         self._wake()
 

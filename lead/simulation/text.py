@@ -51,7 +51,6 @@ class Text:
 
     @staticmethod
     def token(position: int) -> int:
-        """The committed token there."""
         return position * _STRIDE
 
     def guesses(self, skill: DraftSkill, position: int) -> tuple[RankedToken, ...]:

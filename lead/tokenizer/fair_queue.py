@@ -56,7 +56,6 @@ class FairQueue(Generic[T]):
         return self._take(client)
 
     def remove(self, client: Client, item: T) -> None:
-        """Remove an item if it still waits."""
         for entry in self._clients.get(client, ()):
             if entry[0] is item:
                 self._clients[client].remove(entry)

@@ -115,12 +115,10 @@ HEADER = struct.Struct("!i")
 
 
 def encode(message: object) -> bytes:
-    """A pickled message."""
     return pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
 
 
 def decode(data: bytes) -> Any:
-    """The opposite of `encode`."""
     return pickle.loads(data)  # noqa: S301 - from the other end of a socket pair, see above
 
 
@@ -132,7 +130,6 @@ def write_conversation(body: ConversationFields) -> bytes:
 
 
 def read_conversation(data: bytes) -> ConversationFields:
-    """The opposite of `write_conversation`."""
     return ConversationFields.model_validate_json(data)
 
 

@@ -46,8 +46,6 @@ _MIN_TOKENS_BEFORE = 64
 
 
 class Preparation:
-    """Does jobs, one after the other."""
-
     def __init__(
         self, vocabulary: Vocabulary, template: ChatTemplate, chat: ConversationOptions, limits: RequestLimits
     ) -> None:

@@ -52,13 +52,10 @@ class Workers:
         return worker
 
     async def close(self) -> None:
-        """End all processes."""
         await asyncio.to_thread(self._sandbox.close)
 
 
 class Worker:
-    """A process that does one job at a time."""
-
     def __init__(self, connection: _Streams, supervision: _Streams) -> None:
         """The two ends of a `shared.sandbox.Task`."""
         self._answer, self._job = connection
@@ -89,7 +86,6 @@ class Worker:
         return STATUS.unpack(data)[0] if data else None
 
     def kill(self) -> None:
-        """Have it killed in the middle of its job."""
         self._orders.write(KILL)
 
     def close(self) -> None:

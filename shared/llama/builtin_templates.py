@@ -11,7 +11,6 @@ _MAX_NAMES = 256
 
 @functools.cache
 def names() -> frozenset[str]:
-    """The names of the built-in templates."""
     output = (ctypes.c_char_p * _MAX_NAMES)()
     n = llama_cpp.llama_chat_builtin_templates(output, _MAX_NAMES)
     return frozenset(name.decode() for name in output[: min(n, _MAX_NAMES)] if name)
@@ -26,12 +25,7 @@ def apply(name: str, messages: Sequence[tuple[str, str]], *, add_generation_prom
     while True:
         buffer = ctypes.create_string_buffer(size)
         n = llama_cpp.llama_chat_apply_template(
-            name.encode(),
-            native,
-            len(messages),
-            add_generation_prompt,
-            buffer,
-            size,
+            name.encode(), native, len(messages), add_generation_prompt, buffer, size
         )
         if n < 0:
             raise ValueError(f"llama.cpp's template {name} cannot be applied to these messages")

@@ -6,13 +6,7 @@ from typing import Any
 import llama_cpp
 
 from shared.llama import devices, rpc_backend
-from shared.settings.model_options import (
-    DEFAULT_SLOTS,
-    MIN_BATCH,
-    UNQUANTIZED,
-    CacheType,
-    ModelOptions,
-)
+from shared.settings.model_options import DEFAULT_SLOTS, MIN_BATCH, UNQUANTIZED, CacheType, ModelOptions
 
 _GGML_TYPE_BF16 = 30
 """ggml.h; llama_cpp has no name for it."""

@@ -1,9 +1,9 @@
 """Which model to load: a file, or one from the Hugging Face hub."""
 
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from shared.models.convert.conversion import Conversion
 from shared.models.hub import Hub, HubModel
@@ -11,11 +11,13 @@ from shared.models.model_file import loadable, pending_conversion
 from shared.settings.base import OptionError, OptionGroup
 
 
-def check_repository(value: str | None) -> str | None:
-    """A pydantic validator: raises ValueError unless `value` is None or USER/REPO[:QUANT]."""
-    if value is not None:
-        HubModel.parse(value)
+def _check_repository(value: str) -> str:
+    HubModel.parse(value)
     return value
+
+
+HubRepository = Annotated[str, AfterValidator(_check_repository)]
+"""USER/REPO[:QUANT]."""
 
 
 class ModelSource(OptionGroup):
@@ -30,7 +32,7 @@ class ModelSource(OptionGroup):
         None,
         description="tokenizer.bin of a llama2.c checkpoint; without it, the one in the checkpoint's folder",
     )
-    hf_repo: str | None = Field(
+    hf_repo: HubRepository | None = Field(
         None,
         description="Hugging Face model repository, USER/REPO[:QUANT], instead of --model; without QUANT: "
         "Q4_K_M, else Q8_0, else the first file of the repository",
@@ -46,11 +48,6 @@ class ModelSource(OptionGroup):
     offline: bool = Field(
         False, description="use only models that are already in the Hugging Face cache; no network access"
     )
-
-    @field_validator("hf_repo")
-    @classmethod
-    def _check_repository(cls, value: str | None) -> str | None:
-        return check_repository(value)
 
     @model_validator(mode="after")
     def _check_one_source(self) -> Self:
@@ -77,7 +74,3 @@ class ModelSource(OptionGroup):
         """The path of `model` on this machine, downloaded if need be; raises ConfigError."""
         token = self.hf_token.get_secret_value() if self.hf_token else None
         return Hub(token, self.offline).fetch(model)
-
-    def cached_only(self) -> Self:
-        """The same source without downloads."""
-        return self.model_copy(update={"offline": True})

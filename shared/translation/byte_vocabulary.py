@@ -15,10 +15,7 @@ class ByteVocabulary:
     """The bytes of every token, and bytes → tokens."""
 
     def __init__(
-        self,
-        pieces: Sequence[bytes],
-        tokenize: Callable[[str], Sequence[int]],
-        preferred: Iterable[int] = (),
+        self, pieces: Sequence[bytes], tokenize: Callable[[str], Sequence[int]], preferred: Iterable[int] = ()
     ) -> None:
         """pieces: the bytes of each token; empty for tokens that stand for no text.
 

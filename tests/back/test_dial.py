@@ -135,12 +135,6 @@ def test_a_lost_connection_is_reported(log, caplog):
     assert caplog.messages[1:] == ["lost the connection to the lead at ws://lead/ (closed): reconnecting"]
 
 
-def test_a_quick_reconnection_is_reported(log, caplog):
-    flap(log, 1)
-    log.connected("b")
-    assert caplog.messages[-1] == CONNECTED
-
-
 def test_a_lead_that_stays_unreachable_is_reported_once(log, caplog):
     for _ in range(5):
         log.unreachable("refused")

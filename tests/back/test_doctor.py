@@ -8,25 +8,18 @@ import pytest
 from websockets.asyncio.server import serve
 
 from back import doctor
-from back.dial import OtherVocabularyError, RefusedError
+from back.dial import RefusedError
 from back.doctor import diagnose, measure_round_trip, measure_step
 from back.settings import BackSettings
 from bench.processes import free_port
 from shared.errors import ProtocolError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
-from shared.protocol import PROTOCOL_VERSION, Hello, Refused, Tune, VocabularyId
+from shared.protocol import Refused, Tune
+from tests.back.linking import HELLO
 from tests.certificates import make_certificate
 from tests.lead.fakes import ScriptedLead
 from tests.lead.serving import serving
-
-HELLO = Hello(
-    protocol=PROTOCOL_VERSION,
-    name="b",
-    vocabulary=VocabularyId(fingerprint="f", n_tokens=9, model="m"),
-    n_ctx=0,
-    n_sequences=1,
-)
 
 
 @contextlib.asynccontextmanager
@@ -52,12 +45,6 @@ async def lead_that_says(message):
 async def test_all_else_is_an_error_with_the_leads_reason(message, words):
     async with lead_that_says(message) as url:
         with pytest.raises((RefusedError, ProtocolError), match=words):
-            await measure_round_trip(url, HELLO, None)
-
-
-async def test_another_vocabulary_is_told_apart():
-    async with lead_that_says(Refused(reason="the vocabularies differ", code="vocabulary")) as url:
-        with pytest.raises(OtherVocabularyError):
             await measure_round_trip(url, HELLO, None)
 
 

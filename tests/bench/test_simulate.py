@@ -5,7 +5,14 @@ import json
 import pytest
 
 from bench import simulate
+from bench.simulation.contest import ADAPTIVE, BOUND, contest
+from bench.simulation.scenarios import read_table
 from lead.engine.speculation.constants import DEFAULTS
+from lead.simulation.cell import Cell
+from lead.simulation.machine import StepTable
+from lead.simulation.simulated_back import BackSpec
+from lead.simulation.text import DraftSkill
+from shared.errors import ConfigError
 
 
 @pytest.fixture
@@ -44,3 +51,32 @@ def test_a_back_on_the_lead_s_machine_is_compared_with_the_best_depth():
     (row,) = simulate._contention(quick=True, run=simulate._Run(48, 1, DEFAULTS))
     assert (row["cost"], row["rtt_ms"]) == (0.3, 0.2)
     assert row["to_best"] > 0.7
+
+
+@pytest.mark.parametrize("wrap", [lambda table: table, lambda table: {"step_ms": table, "policy": "off"}])
+def test_a_file_may_be_the_table_or_what_the_lead_reports(tmp_path, wrap):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(wrap({"2": 12, "1": 10})))
+    assert read_table(path) == StepTable("mine", ((1, 0.01), (2, 0.012)))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "3", '{"a": 1}', '{"2": 1}', '{"1": 0}', '{"1": -1}', '{"1": null}', '{"1": Infinity}']
+)
+def test_a_bad_file_is_refused(tmp_path, text):
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="bad"):
+        read_table(path)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="none"):
+        read_table(tmp_path / "none.json")
+
+
+def test_the_instant_drafter_is_a_bound():
+    steps, back = StepTable("flat", ((1, 0.05), (16, 0.05))), BackSpec(0.001, 0.02, DraftSkill(0.75))
+    (result,) = contest([Cell(steps, (back,), n_tokens=192, n_text=128)], [ADAPTIVE, BOUND[0]], 1)
+    real, bound = result.outcomes.values()
+    assert bound.tokens_per_second > real.tokens_per_second

@@ -75,15 +75,6 @@ def test_seed_zero_is_reported():
     assert answer.seed == 0
 
 
-def test_all_tokens_of_a_chunk_but_the_last_announce_more():
-    chunk = {
-        "choices": [{"delta": {"content": "ab"}}],
-        "speculation": {"tokens": [{"text": "a"}, {"text": "b"}]},
-    }
-    pieces = ChatAnswer(lambda: 0.0).read(Chunk.model_validate(chunk))
-    assert [(piece.text, piece.more) for piece in pieces] == [("a", True), ("b", False)]
-
-
 def answer(text="Once", rate=10.0, n_drafted=0):
     answer = ChatAnswer(lambda: 0.0)
     timings = {
@@ -117,3 +108,7 @@ def answer(text="Once", rate=10.0, n_drafted=0):
 )
 def test_the_verdict_compares_speeds_and_texts(one, other, sentence):
     assert sentence in Comparison(one, other).verdict
+
+
+def test_a_seed_that_is_set_is_used():
+    assert requests_to_compare({"seed": 0}, 5)[0]["seed"] == 0

@@ -109,11 +109,6 @@ def test_the_next_line_is_answered_after_failed_ones_which_are_explained_on_stde
     )
 
 
-@pytest.mark.usefixtures("lead")
-def test_quit_ends_a_pipe():
-    assert pipe(":quit\nHi\n", lines=True) == (0, "")
-
-
 @pytest.fixture
 def arguments(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["chat"])

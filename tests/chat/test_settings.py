@@ -53,11 +53,6 @@ def test_a_key_is_not_shown():
     assert "sesame" not in repr(read(["--api-key", "sesame"]))
 
 
-def test_the_key_can_stand_in_a_file(tmp_path):
-    (tmp_path / "key").write_text("sesame\n")
-    assert read(["--api-key-file", str(tmp_path / "key")]).read_key() == "sesame"
-
-
 def test_positional_arguments_are_the_question():
     assert read(["--seed", "7", "Why", "so?"]).question == ["Why", "so?"]
 

@@ -115,8 +115,7 @@ def test_models_with_learned_positions_draft_to_the_end_of_their_context(generat
     ended = generate(*command, "-c", "4096", "--compare", "--temp", "0")
     assert ended.returncode == 0, ended.stderr
     assert "same text  yes, every character" in ended.stderr
-    n_prompt = len(gpt2.encode(PROMPT))
-    assert f"plain  {64 - n_prompt} tokens" in ended.stderr
+    assert "plain  60 tokens" in ended.stderr  # 4 of its 64 positions are the prompt's
 
 
 @pytest.mark.parametrize("model", ["small.bin", "gpt2"])

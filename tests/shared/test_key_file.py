@@ -5,10 +5,6 @@ from shared.errors import ConfigError
 from shared.key_file import read_key
 
 
-def test_without_any_there_is_no_key():
-    assert read_key(None, None) is None
-
-
 def test_a_given_key_stands_before_a_file(tmp_path):
     (tmp_path / "key").write_text("filed\n")
     assert read_key(None, tmp_path / "key") == "filed"

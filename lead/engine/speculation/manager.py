@@ -363,10 +363,7 @@ class SpeculationManager:
         return self.inline.order(sequences, choice.n_rounds, choice.min_survival, alone=at_once)
 
     def _chains(
-        self,
-        candidates: Sequence[Candidate],
-        generating: Sequence[GeneratingSequence],
-        depths: Sequence[int],
+        self, candidates: Sequence[Candidate], generating: Sequence[GeneratingSequence], depths: Sequence[int]
     ) -> list[DraftChain]:
         chains = [candidate.chain.cut(n) for candidate, n in zip(candidates, depths, strict=True)]
         if self._widths is None:

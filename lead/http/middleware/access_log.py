@@ -39,7 +39,6 @@ class AccessLogMiddleware:
     """The outermost middleware. It also answers 500 to unhandled exceptions and logs their traces."""
 
     def __init__(self, app: ASGIApp, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds."""
         self._app = app
         self._clock = clock
 
@@ -110,7 +109,6 @@ class _ResponseObserver:
 
 
 def request_id(headers: Headers) -> str:
-    """The client's own id if it is valid, else a new one."""
     given = headers.get("x-request-id", "")
     return given if _VALID_ID.fullmatch(given) else secrets.token_hex(8)
 

@@ -64,7 +64,6 @@ class AuthMiddleware:
 
 
 def allowed_roles(scope: Scope) -> frozenset[Role]:
-    """The roles that may make this request."""
     method = WEBSOCKET if scope["type"] == "websocket" else str(scope["method"])
     return _ROLES.get((method, scope["path"]), _DEFAULT_ROLES) | {Role.ADMIN}
 

@@ -29,8 +29,6 @@ _HEALTH = {"/health", "/v1/health"}
 
 
 class Room(enum.Enum):
-    """What becomes of a new connection."""
-
     FREE = enum.auto()
     SCARCE = enum.auto()
     """All others are being answered, and this one is beyond the limit."""
@@ -81,11 +79,9 @@ class ConnectionLimit:
             self._waiting[transport] = awaited
 
     def stop_waiting(self, transport: asyncio.Transport) -> None:
-        """`transport` is being answered."""
         self._waiting.pop(transport, None)
 
     def end(self, transport: asyncio.Transport) -> None:
-        """`transport` is closed."""
         self.stop_waiting(transport)
         self._aborted.discard(transport)
 

@@ -90,7 +90,6 @@ class AllowedOrigins:
         return bool(self._origins)
 
     def allow(self, origin: str) -> bool:
-        """Whether pages of `origin` are allowed."""
         if "*" in self._origins or origin in self._origins:
             return True
         return self._pattern is not None and re.fullmatch(self._pattern, origin) is not None

@@ -79,8 +79,6 @@ class WriteTimeout:
 
 
 class HttpProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 with time limits."""
-
     config: ServerConfig
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -21,8 +21,6 @@ _MEDIA_TYPES: Final = {
 
 
 class File(NamedTuple):
-    """A file as it is sent."""
-
     content: bytes
     media_type: str
 

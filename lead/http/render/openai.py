@@ -167,8 +167,6 @@ class ChatRenderer(_OpenAIRenderer):
 
 
 class CompletionRenderer(_OpenAIRenderer):
-    """`text_completion`, streamed or whole."""
-
     _last_body: ClassVar[Body] = {"text": ""}
 
     def __init__(

@@ -100,7 +100,6 @@ class _ItemEvents:
                 yield self._event("response.function_call_arguments.delta", delta=text)
 
     def finish(self, status: str = "completed") -> Iterator[JsonObject]:
-        """The end of the item that is open."""
         item = self._open
         if item is None:
             return

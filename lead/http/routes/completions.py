@@ -105,10 +105,7 @@ async def create_native_completion(
     """Continue text; one object for one prompt, a list of them for several."""
     request = await read_text_request(body, body.prompts(), http_request, services)
     renderer = LlamaServerRenderer(
-        request,
-        services,
-        return_tokens=bool(body.return_tokens),
-        response_fields=body.response_fields,
+        request, services, return_tokens=bool(body.return_tokens), response_fields=body.response_fields
     )
     return await respond(http_request, request, services, renderer, streamed=body.stream)
 

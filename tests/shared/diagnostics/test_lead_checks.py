@@ -114,17 +114,20 @@ def test_a_connected_back_is_recognized_by_its_name(name):
     only(found, Severity.HINT, "the times above show whether the network")
 
 
-def test_a_model_that_cannot_speculate_is_the_only_finding():
-    only(check_lead(report(lead=LEAD | {"speculates": False})), Severity.PROBLEM, "recurrent model")
-
-
-def test_an_engine_that_does_not_answer_is_a_hint():
-    only(check_lead(report(planner=None)), Severity.HINT, "the engine does not answer")
-
-
 def test_a_back_that_has_just_connected_is_fine():
     quiet = DESK | {"n_drafts": 0}
     assert Severity.PROBLEM not in {each.severity for each in check_lead(report(backs=[quiet], n_steps=0))}
+
+
+@pytest.mark.parametrize(
+    ("changed", "severity", "words"),
+    [
+        ({"lead": LEAD | {"speculates": False}}, Severity.PROBLEM, "recurrent model"),
+        ({"planner": None}, Severity.HINT, "the engine does not answer"),
+    ],
+)
+def test_what_makes_all_else_pointless_is_the_only_finding(changed, severity, words):
+    only(check_lead(report(**changed)), severity, words)
 
 
 @pytest.mark.parametrize(
@@ -162,11 +165,6 @@ def test_rates_of_a_few_steps_are_not_problems():
 def test_rates_of_a_few_drafts_are_not_problems():
     found = check_lead(report(backs=[DESK | {"n_drafts": 49}], sources={"desk": {"token_ms": 19.0}}))
     assert weighty(found) == []
-
-
-def test_the_rate_of_correct_tokens_is_explained():
-    *_, found = check_lead(report())
-    assert "75% of its tokens that follow correct ones are correct" in found.sentence
 
 
 @pytest.mark.parametrize(("beside", "words"), [(True, "they share cores or memory"), (False, "several")])

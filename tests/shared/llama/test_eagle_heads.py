@@ -9,11 +9,9 @@ from shared.llama.eagle_heads import why_no_target
 from shared.llama.hidden_states import HeadSpan
 from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.settings.model_options import ModelOptions
+from tests.shared.llama.conftest import OF_THREE, TEXT, rows
 from tests.tiny_eagle import write_tiny_eagle
 
-OPTIONS = ModelOptions(ctx_size=512, parallel=3, batch_size=64, ubatch_size=64, threads=1)
-TEXT = [300, 12, 77, 1000, 5, 9, 300, 301, 302, 12, 13]
 ARCHITECTURES = ["llama", "qwen3", "qwen35", "lfm2", "gpt-oss"]
 
 
@@ -23,16 +21,12 @@ def target(tiny_model):
     models = []
 
     def open_model(architecture="llama"):
-        models.append(Model(tiny_model(architecture), OPTIONS))
+        models.append(Model(tiny_model(architecture), OF_THREE))
         return models[-1]
 
     yield open_model
     for model in models:
         model.close()
-
-
-def rows(model, slot, n):
-    return np.array([model.hidden.row(slot, position) for position in range(n)])
 
 
 def draft(model, heads, slot, n):
@@ -82,19 +76,6 @@ def test_it_drafts_with_matrices_of_its_own_or_of_the_target(target, tmp_path, m
     assert draft(model, heads, 1, 4)[0] == drafted  # what was cut off is forgotten
     n_known = more.get("n_known", model.n_vocab)
     assert [int(np.isfinite(each).sum()) for each in logits] == [n_known] * 4
-    heads.close()
-
-
-def test_it_reads_in_parts_what_it_reads_at_once(target, tmp_path):
-    model = target()
-    heads = model.open_heads(write_tiny_eagle(tmp_path / "eagle.gguf"))
-    model.decode([Span(1, 0, TEXT, 1)])
-    read = list(rows(model, 1, len(TEXT)))
-    (whole,) = heads.decode([HeadSpan(1, 1, TEXT[1:], read[:-1])])
-    logits = whole.logits.copy()
-    heads.decode([HeadSpan(0, 1, TEXT[1:5], read[:4])])
-    part, _ = heads.decode([HeadSpan(0, 5, TEXT[5:], read[4:-1]), HeadSpan(2, 1, TEXT[1:2], read[:1])])
-    assert part.logits == pytest.approx(logits, abs=1e-3)
     heads.close()
 
 

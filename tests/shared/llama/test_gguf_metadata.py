@@ -31,13 +31,6 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path):
         write_vocabulary_file(builtin_target(), tmp_path / "missing" / "vocabulary.gguf")
 
 
-def test_an_error_leaves_no_part_behind(tmp_path):
-    (tmp_path / "vocabulary.gguf").mkdir()
-    with pytest.raises(ConfigError):
-        write_vocabulary_file(builtin_target(), tmp_path / "vocabulary.gguf")
-    assert [path.name for path in tmp_path.iterdir()] == ["vocabulary.gguf"]
-
-
 def test_the_names_are_in_the_order_of_the_file():
     names = tensor_names(builtin_draft())
     assert names[0] == "token_embd.weight"

@@ -6,7 +6,6 @@ import llama_cpp
 import pytest
 
 from bench.tiny_models import N_CTX, WINDOW
-from shared.errors import ModelLoadError
 from shared.llama import devices, library, unbound
 from shared.llama.memory_probe import MemoryProbe, ModelOutline, graph_bytes, read_sizes
 from shared.llama.model import Model
@@ -35,11 +34,6 @@ def test_each_kind_of_memory_is_measured(tiny_model, architecture, expected):
     assert probe(tiny_model(architecture)) == expected
 
 
-def test_a_checkpoint_holds_the_state_and_the_window():
-    sizes = MemoryProbe(True, True, 10, full_token_bytes=5, window_token_bytes=7, state_bytes=1000)
-    assert sizes.checkpoint_bytes == 1070
-
-
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "qwen35", "lfm2", "jamba", "mamba2", "gpt-oss"])
 def test_a_model_takes_what_was_stated_without_its_weights(tiny_model, architecture):
     with library.captured_log() as lines:
@@ -49,15 +43,6 @@ def test_a_model_takes_what_was_stated_without_its_weights(tiny_model, architect
     taken = read_sizes(lines[real:])
     assert replace(model.memory_size, computing=taken.computing) == taken
     assert model.memory_size.computing > taken.computing  # graphs and the work buffer are not in the log
-
-
-def test_a_file_that_is_no_model_cannot_be_measured(tmp_path):
-    (tmp_path / "a.gguf").write_text("no model")
-    with (
-        pytest.raises(ModelLoadError, match="not a GGUF file"),
-        ModelOutline.load(tmp_path / "a.gguf", OPTIONS),
-    ):
-        pass
 
 
 # What is stated for computing is what a context takes when it computes

@@ -18,11 +18,6 @@ def test_a_worker_says_how_to_build_it():
         rpc_backend.require()
 
 
-@pytest.mark.usefixtures("unbuilt")
-def test_it_is_not_there():
-    assert not rpc_backend.is_available()
-
-
 def test_devices_are_found_by_name():
     assert rpc_backend.find_devices(["CPU"]) == [devices.pointers()[devices.names().index("CPU")]]
 
@@ -30,7 +25,3 @@ def test_devices_are_found_by_name():
 def test_a_device_that_is_not_there_is_refused_with_those_that_are():
     with pytest.raises(ConfigError, match=r"--device CUDA9: there are .*CPU"):
         rpc_backend.find_devices(["CPU", "CUDA9"])
-
-
-def test_models_have_no_workers_before_any_was_added():
-    assert not rpc_backend.has_workers()

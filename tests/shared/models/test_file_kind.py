@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from shared.errors import ModelLoadError
 from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.models.file_kind import check_kind, parts_of, read_beginning, read_name
 from shared.settings.model_options import ModelOptions
@@ -175,9 +174,3 @@ def test_a_model_in_parts_computes_what_it_does_in_one(split_model):
         rows.append(model.decode([Span(0, 0, [30, 40, 50], 1)])[0].copy())
         model.close()
     assert np.array_equal(*rows)
-
-
-def test_a_model_in_parts_has_the_same_vocabulary(split_model):
-    vocabulary = Vocabulary.load(split_model)
-    assert vocabulary.identify() == Vocabulary.load(builtin_target()).identify()
-    assert vocabulary.info.path == split_model

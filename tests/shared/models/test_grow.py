@@ -115,12 +115,6 @@ def test_the_file_has_the_shape_asked_for(grown: Grower) -> None:
     assert embedding.data.shape == (4096, LARGER.width)
 
 
-def test_the_file_says_that_it_only_looks_big(grown: Grower) -> None:
-    said = metadata(grown(LARGER, "f16"))
-    assert said["general.name"] == "spec-demo-draft-grown"
-    assert "the small model's answers at a big model's cost" in str(said["general.description"])
-
-
 def test_tokenizer_and_chat_template_are_the_source_s(grown: Grower) -> None:
     old, new = metadata(builtin_draft()), metadata(grown(LARGER, "f16"))
     kept = {key: value for key, value in old.items() if key.startswith("tokenizer.")}

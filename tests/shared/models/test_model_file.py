@@ -96,12 +96,6 @@ def test_other_files_are_refused_with_advice(tmp_path, name, data, message):
         read_conversion(path)
 
 
-def test_the_converted_model_has_its_own_name(checkpoint, conversion_cache):
-    path = converted(read_conversion(checkpoint))
-    assert path.name == "stories.gguf"
-    assert path.is_relative_to(conversion_cache)
-
-
 @pytest.mark.parametrize("which", ["checkpoint", "tokenizer"])
 def test_a_changed_source_is_converted_anew(checkpoint, tokenizer, which):
     before = converted(read_conversion(checkpoint))

@@ -301,14 +301,3 @@ def test_xtc_draws_with_its_probability_and_the_same_for_everyone():
     first = draws()
     assert 0.27 < sum(first) / 4000 < 0.33
     assert first == draws()
-
-
-def test_it_can_begin_with_less_than_all_tokens():
-    ids, _ = filters(top_k=3).apply(row(), 0, np.array([5, 6, 7, 8, 9], np.int32))
-    assert set(ids.tolist()) <= {5, 6, 7, 8, 9}
-
-
-def test_a_reset_forgets_all_tokens():
-    chain = filters(**OPEN, **PENALTIES, accepted=[7])
-    chain.reset()
-    assert as_dict(*chain.apply(row(), 0)) == pytest.approx(dict(enumerate(row().tolist())))

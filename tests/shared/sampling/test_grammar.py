@@ -42,16 +42,6 @@ def test_a_token_that_is_not_allowed_changes_nothing(vocabulary):
     assert matcher.accept(a)
 
 
-def test_a_copy_goes_its_own_way(vocabulary):
-    matcher = GrammarMatcher('start: "a" "b"', vocabulary)
-    a, b = ids(vocabulary, "a")[0], ids(vocabulary, "b")[0]
-    matcher.accept(a)
-    copy = matcher.copy()
-    copy.accept(b)
-    assert matcher.allows(b)
-    assert not copy.allows(b)
-
-
 def test_characters_of_several_tokens_are_followed_byte_by_byte(vocabulary):
     matcher = GrammarMatcher('start: "😀"', vocabulary)
     tokens = ids(vocabulary, "😀")
@@ -83,11 +73,6 @@ def test_after_a_rollback_the_state_is_that_of_the_shorter_text(vocabulary, seed
     n_back = rng.randrange(len(states))
     matcher.rollback(n_back)
     assert matcher.allowed().tolist() == states[len(states) - 1 - n_back if n_back else -1]
-
-
-def test_what_is_not_a_grammar_is_an_error_in_words(vocabulary):
-    with pytest.raises(ValueError, match="unknown name"):
-        GrammarMatcher("start: nothing", vocabulary)
 
 
 def test_a_text_that_can_be_read_in_too_many_ways_is_an_error(vocabulary):

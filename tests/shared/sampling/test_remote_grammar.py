@@ -165,18 +165,6 @@ def test_while_a_grammar_takes_long_another_is_answered(server, budget, vocabula
     assert other.allows(ids(vocabulary, "7")) == [True]
 
 
-def test_a_server_that_has_died_is_started_again(budget, vocabulary):
-    server = GrammarServer(builtin_target(), budget)
-    before = server.follow(NUMBERS)
-    assert before.allows(ids(vocabulary, "7")) == [True]
-    os.kill(server._sandbox.pid, signal.SIGKILL)
-    lost = server.follow(NUMBERS)
-    assert lost.allows(ids(vocabulary, "7")) == [True]
-    assert before.allows(ids(vocabulary, ".")) == [False], "it has a process of its own"
-    assert server.follow(NUMBERS).allows(ids(vocabulary, "7")) == [True]
-    server.close()
-
-
 def test_a_grammar_that_is_lost_with_the_server_is_followed_by_the_next_one(budget, vocabulary):
     server = GrammarServer(builtin_target(), budget)
     server.start()

@@ -26,7 +26,9 @@ OPTIONS = [
     ("-tb 2", "threads_batch", 2),
     ("-ub 64", "ubatch_size", 64),
     ("--no-webui", "ui", False),
-    ("-fa on", "flash_attn", "on"),
+    *((f"-fa {word}", "flash_attn", "on") for word in ("on", "1", "enabled")),
+    *((f"-fa {word}", "flash_attn", "off") for word in ("off", "0", "false")),
+    ("-fa auto", "flash_attn", "auto"),
     ("-ctk q8_0", "cache_type_k", "q8_0"),
     ("-ctv q8_0", "cache_type_v", "q8_0"),
     ("-nkvo", "kv_offload", False),
@@ -35,11 +37,15 @@ OPTIONS = [
     ("-sm none", "split_mode", "none"),
     ("-mg 1", "main_gpu", 1),
     ("-ts 3,1", "tensor_split", (3.0, 1.0)),
+    ("-ts 3/1", "tensor_split", (3.0, 1.0)),
     ("--mlock", "load_mode", "mmap+mlock"),
+    ("--no-mmap", "load_mode", "none"),
+    ("--load-mode=dio", "load_mode", "dio"),
     ("-md b.gguf", "draft_model", "b.gguf"),
     ("-ctkd q8_0", "cache_type_k_draft", "q8_0"),
     ("--draft 5", "draft_max", 5),
 ]
+BACKS_OPTIONS = [item for item in OPTIONS if item[1] in BackSettings.options()]
 VARIABLES = [
     ("LLAMA_ARG_MODEL", "a.gguf", "model", "a.gguf"),
     ("LLAMA_ARG_ALIAS", "toy", "alias", "toy"),
@@ -57,7 +63,6 @@ VARIABLES = [
     ("LLAMA_ARG_UI", "0", "ui", False),
     ("LLAMA_ARG_PORT", "8080", "port", 8080),
 ]
-BACKS_OPTIONS = [item for item in OPTIONS if item[1] in BackSettings.options()]
 
 
 def plain(value):

@@ -9,22 +9,6 @@ def settings(*arguments):
     return LeadSettings.from_command_line(list(arguments))
 
 
-@pytest.mark.parametrize(
-    ("value", "meaning"),
-    [
-        ("on", "on"),
-        ("1", "on"),
-        ("enabled", "on"),
-        ("off", "off"),
-        ("0", "off"),
-        ("false", "off"),
-        ("auto", "auto"),
-    ],
-)
-def test_flash_attention_accepts_llama_servers_words(value, meaning):
-    assert settings("-fa", value).compute.flash_attn == meaning
-
-
 @pytest.mark.parametrize("kind", ["q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"])
 def test_a_quantized_v_cache_without_flash_attention_is_an_error(kind, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -35,31 +19,15 @@ def test_a_quantized_v_cache_without_flash_attention_is_an_error(kind, capsys):
     )
 
 
-@pytest.mark.parametrize("fa", ["on", "auto"])
-def test_a_quantized_v_cache_with_flash_attention_is_accepted(fa):
-    assert settings("-ctv", "q8_0", "-fa", fa).compute.cache_type_v == "q8_0"
-
-
-def test_a_quantized_k_cache_does_not_need_flash_attention():
-    assert settings("-ctk", "q4_0", "-fa", "off").compute.cache_type_k == "q4_0"
+@pytest.mark.parametrize("accepted", ["-ctv q8_0 -fa on", "-ctv q8_0 -fa auto", "-ctk q4_0 -fa off"])
+def test_a_quantized_v_cache_with_flash_attention_and_any_k_cache_are_accepted(accepted):
+    settings(*accepted.split())
 
 
 def test_an_unknown_cache_type_is_an_error_that_lists_the_known_ones(capsys):
     with pytest.raises(SystemExit):
         settings("-ctk", "q3_k")
     assert "lead: -ctk: Input should be 'f32', 'f16', 'bf16', 'q8_0'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("shares", ["3,1", "3/1"])
-def test_tensor_split_is_a_list_of_numbers(shares):
-    assert settings("-ts", shares).compute.tensor_split == (3.0, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("option", "mode"), [("--mlock", "mmap+mlock"), ("--no-mmap", "none"), ("--load-mode=dio", "dio")]
-)
-def test_the_older_options_for_loading_work(option, mode):
-    assert settings(option).compute.load_mode == mode
 
 
 def test_the_options_reach_the_process_that_loads_the_model():
