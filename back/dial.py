@@ -175,7 +175,6 @@ class ConnectionLog:
             self._report_connected()
 
     def lost(self, reason: str) -> None:
-        """The connection has ended."""
         if self._reported is _Reported.UNSTABLE:
             log.debug("lost the connection to the lead at %s (%s)", self._url, reason)
         elif self._n_unstable < _MAX_UNSTABLE:
@@ -192,7 +191,6 @@ class ConnectionLog:
             self._reported = _Reported.UNSTABLE
 
     def unreachable(self, reason: str) -> None:
-        """An attempt to connect has failed."""
         if self._reported in {_Reported.UNREACHABLE, _Reported.UNSTABLE}:
             log.debug("no lead at %s (%s)", self._url, reason)
         else:

@@ -85,7 +85,6 @@ def usable() -> frozenset[int]:
 
 
 def can_pin() -> bool:
-    """Whether this system can pin a process to cores."""
     return hasattr(os, "sched_setaffinity")
 
 

@@ -99,7 +99,6 @@ class DraftLimits:
         return True
 
     def count_stale(self, n: int, now: float) -> None:
-        """`n` drafts were stale."""
         self._stats.n_stale_drafts += n
         if not self._stale.take(now, n):
             self._is_stale = True

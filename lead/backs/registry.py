@@ -167,7 +167,6 @@ class Backs:
         return back
 
     def is_connected(self, back: Back) -> bool:
-        """Whether `back` has neither left nor been removed."""
         return back.id in self._backs
 
     def leave(self, back: Back) -> None:

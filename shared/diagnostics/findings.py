@@ -33,17 +33,14 @@ class Finding:
 
 
 def good(sentence: str) -> Finding:
-    """See Severity.GOOD."""
     return Finding(Severity.GOOD, sentence)
 
 
 def hint(sentence: str) -> Finding:
-    """See Severity.HINT."""
     return Finding(Severity.HINT, sentence)
 
 
 def problem(sentence: str) -> Finding:
-    """See Severity.PROBLEM."""
     return Finding(Severity.PROBLEM, sentence)
 
 
@@ -54,7 +51,6 @@ class DoctorReport:
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Append all of them."""
         self.findings += findings
 
     @property

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from shared import fork_server
-from shared.fork_server import MEGABYTE, WorkerLimits, fork
+from shared.fork_server import fork
+from shared.sandbox import MEGABYTE, WorkerLimits
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
 
