@@ -51,14 +51,10 @@ class ChatConversation:
         The conversation stays as it is.
         """
         messages = self._messages(self.turns[:-1] if instead else self.turns)
-        return {
-            **self._head(),
-            "messages": [*messages, RequestMessage(role="user", content=question)],
-            **self._tail(),
-        }
+        return self._body([*messages, RequestMessage(role="user", content=question)])
 
     def record(self) -> dict[str, Any]:
-        return {**self._head(), "messages": self.messages, **self._tail()}
+        return self._body(self.messages)
 
     def add(self, question: str, answer: str, *, instead: bool = False) -> None:
         self.turns[len(self.turns) - instead :] = [Turn(question, answer)]
@@ -77,11 +73,9 @@ class ChatConversation:
             ]
         return messages
 
-    def _head(self) -> dict[str, Any]:
-        return {"model": self.model} if self.model else {}
-
-    def _tail(self) -> dict[str, Any]:
-        return self.sampling.chosen
+    def _body(self, messages: list[RequestMessage]) -> dict[str, Any]:
+        model = {"model": self.model} if self.model else {}
+        return {**model, "messages": messages, **self.sampling.chosen}
 
 
 class _SavedMessage(BaseModel):

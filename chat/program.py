@@ -152,7 +152,7 @@ def _typed_lines(
         from chat import prompt  # noqa: PLC0415
         from chat.prompt import CommandCompleter  # noqa: PLC0415
 
-    history = prompt.session_history()
+    history = None
     if kept:
         path = platformdirs.user_state_path("llama-duo") / "chat-history"
         try:

@@ -9,7 +9,7 @@ from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.history import FileHistory, History
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
@@ -35,13 +35,16 @@ class PromptReader:
 
     def __init__(
         self,
-        history: History,
+        history: History | None,
         completer: Completer,
         status: Callable[[], str],
         source: Input | None = None,
         output: Output | None = None,
     ) -> None:
-        """`status` gives the text of the status line; `source` and `output` replace the terminal in tests."""
+        """history: None for one of this session only. `status` gives the text of the status line.
+
+        `source` and `output` replace the terminal in tests.
+        """
         self._session: PromptSession[str] = PromptSession(
             [("class:prompt", PROMPT)],
             history=history,
@@ -91,10 +94,6 @@ def open_history(path: Path) -> History:
     path.touch(mode=0o600)
     with path.open("ab"):
         return FileHistory(path)
-
-
-def session_history() -> History:
-    return InMemoryHistory()
 
 
 def _key_bindings() -> KeyBindings:

@@ -108,9 +108,9 @@ def test_statistics_are_those_of_one_run(seed, deaths):
         assert (sequence.n_prompt, sequence.n_cached) == (other.n_prompt, other.n_cached)
         assert _probabilities(sequence) == _probabilities(other)
         assert [step.start for step in sequence.steps] == sorted({step.start for step in sequence.steps})
-        read = [event.n_processed for event, _ in sequence.progress]
+        read = [event.n_processed for event in sequence.progress]
         assert read == sorted(set(read))
-        assert {event.n_total for event, _ in sequence.progress} <= {sequence.n_prompt}
+        assert {event.n_total for event in sequence.progress} <= {sequence.n_prompt}
 
 
 def _probabilities(sequence):

@@ -72,13 +72,17 @@ class Started(BaseModel, frozen=True):
 
 
 class PromptProgress(BaseModel, frozen=True):
-    """The first `n_processed` tokens of the prompt have been read, or were cached (`n_cached`)."""
+    """The first `n_processed` tokens of the prompt have been read, or were cached (`n_cached`).
+
+    The front process adds `seconds`, since the sequence got its slot; 0 while nothing has been decoded.
+    """
 
     type: Literal["progress"] = "progress"
     sequence: str
     n_processed: int
     n_total: int
     n_cached: int
+    seconds: float = 0.0
 
 
 class TokenProbabilities(BaseModel, frozen=True):

@@ -90,7 +90,7 @@ class LiveSequence:
     private: bool = False  # not sent to backs
     status: Status = Status.QUEUED
     steps: list[Committed] = field(default_factory=list)  # that its stream has not taken yet
-    progress: list[tuple[PromptProgress, float]] = field(default_factory=list)  # and when
+    progress: list[PromptProgress] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     failure: DuoError | None = None
     n_cached: int = 0
@@ -157,8 +157,10 @@ class LiveSequence:
 
     def report(self, progress: PromptProgress, now: float) -> None:
         """Its prompt has been read so far; when it is read again, what was reported is not repeated."""
-        if not self.progress or progress.n_processed > self.progress[-1][0].n_processed:
-            self.progress.append((progress, now))
+        if not self.progress or progress.n_processed > self.progress[-1].n_processed:
+            started_at = now if self.started_at is None else self.started_at
+            seconds = now - started_at if progress.n_processed > progress.n_cached else 0.0
+            self.progress.append(progress.model_copy(update={"seconds": seconds}))
 
     def append(self, step: Committed, now: float) -> None:
         if step.start != len(self.tokens):

@@ -27,16 +27,6 @@ EndReason = Literal["stop", "length", "tool_calls"]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadProgress:
-    """How far the prompt has been read, `seconds` after the sequence got its slot."""
-
-    n_processed: int
-    n_total: int
-    n_cached: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class AnswerEnd:
     """How an answer ended. `drafts` are those of its steps, in order; steps without one are left out."""
 
@@ -64,7 +54,7 @@ class AnswerUpdate:
     n_accepted: int = 0
     n_cached: int = 0
     stats: AnswerStats | None = None
-    progress: ReadProgress | None = None
+    progress: PromptProgress | None = None
     end: AnswerEnd | None = None
 
     @property
@@ -182,9 +172,9 @@ class _AnswerReader:
     def read(self) -> Iterator[AnswerUpdate]:
         """What is new. Raises the error with which the sequence failed."""
         while not self.finished:
-            for event, at in self.sequence.progress[self._n_progress :]:
+            for progress in self.sequence.progress[self._n_progress :]:
                 self._n_progress += 1
-                yield AnswerUpdate(self._index, progress=_read_progress(self.sequence, event, at))
+                yield AnswerUpdate(self._index, progress=progress)
             if steps := self.sequence.take_steps():
                 yield self._text_of(steps)
             elif not self.sequence.ended:
@@ -250,11 +240,6 @@ class _AnswerReader:
 def _verified(n_drafted: int, n_accepted: int) -> VerifiedDraft:
     """One object for all drafts that went alike: an endless answer has millions."""
     return VerifiedDraft(n_drafted, n_accepted)
-
-
-def _read_progress(sequence: LiveSequence, event: PromptProgress, at: float) -> ReadProgress:
-    seconds = seconds_between(sequence.started_at, at) if event.n_processed > event.n_cached else 0.0
-    return ReadProgress(event.n_processed, event.n_total, event.n_cached, seconds)
 
 
 async def respond(

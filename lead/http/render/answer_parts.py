@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from lead.engine.events import PromptProgress
 from lead.engine.speculation.drafts import MAX_DEPTH
 from lead.generation.answer_stats import AnswerStats, SpecDecodeDetail, VerifiedDraft
 from lead.generation.assembler import TextToken
-from lead.http.answers import AnswerEnd, AnswerUpdate, ReadProgress
+from lead.http.answers import AnswerEnd, AnswerUpdate
 from lead.http.generation_request import GenerationRequest
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.parameters import SamplingParameters
@@ -30,7 +31,7 @@ def timings(stats: AnswerStats) -> dict[str, Any]:
     }
 
 
-def prompt_progress(progress: ReadProgress) -> dict[str, Any]:
+def prompt_progress(progress: PromptProgress) -> dict[str, Any]:
     """Cached tokens count as processed."""
     return {
         "total": progress.n_total,
@@ -40,7 +41,7 @@ def prompt_progress(progress: ReadProgress) -> dict[str, Any]:
     }
 
 
-def timings_of_prompt(progress: ReadProgress) -> dict[str, Any]:
+def timings_of_prompt(progress: PromptProgress) -> dict[str, Any]:
     """`timings` before the first token."""
     n_cached = min(progress.n_cached, progress.n_processed)
     return timings(AnswerStats(progress.n_processed, n_cached, prompt_seconds=progress.seconds))

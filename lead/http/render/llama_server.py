@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lead.engine.events import PromptProgress
 from lead.generation.assembler import TextToken
-from lead.http.answers import AnswerEnd, AnswerRenderer, AnswerUpdate, ReadProgress, WholeAnswer
+from lead.http.answers import AnswerEnd, AnswerRenderer, AnswerUpdate, WholeAnswer
 from lead.http.generation_request import GenerationRequest
 from lead.http.render.answer_parts import (
     generation_settings,
@@ -67,7 +68,7 @@ class LlamaServerRenderer(AnswerRenderer):
             return [update]
         return [replace(update, tokens=[token]) for token in update.tokens]
 
-    def _progress(self, index: int, progress: ReadProgress) -> JsonObject:
+    def _progress(self, index: int, progress: PromptProgress) -> JsonObject:
         shown = self._part(index, "", []) | {"prompt_progress": prompt_progress(progress)}
         if self._request.timings_per_token:
             shown["timings"] = timings_of_prompt(progress)

@@ -78,12 +78,6 @@ def test_a_prompt_that_leaves_no_room_for_a_token_is_a_bug_of_the_front(n_prompt
 # One sequence
 
 
-def test_without_sequences_there_is_nothing_to_plan():
-    harness = EngineHarness()
-    assert harness.engine.idle
-    assert harness.next() is None
-
-
 @pytest.mark.parametrize(
     ("prompt", "max_tokens", "reason"),
     [
@@ -100,15 +94,6 @@ def test_a_sequence_ends_with(prompt, max_tokens, reason):
     events = harness.drain()
     assert [*prompt, *text_of(events)] == text
     assert events[-1] == Finished(sequence="s", reason=reason)
-
-
-def test_each_step_feeds_the_last_committed_token():
-    harness = EngineHarness()
-    harness.submit(tokens=LONG)
-    harness.step()
-    assert harness.spans == [Span(0, 0, list(LONG), 1, is_prompt=True)]
-    harness.step()
-    assert harness.spans == [Span(0, 2, TEXT[2:3], 1)]
 
 
 def test_a_prompt_longer_than_a_batch_is_read_in_several_steps():
@@ -156,20 +141,6 @@ def test_a_wrong_draft_is_cut_off_where_it_is_wrong():
     )
     harness.next()
     assert harness.edits == [(0, 4)]
-
-
-def test_after_an_accepted_draft_nothing_is_trimmed():
-    harness = drafting()
-    post(harness, TEXT[3:6])
-    harness.step()
-    harness.next()
-    assert harness.edits == []
-
-
-def test_the_rest_of_a_deep_draft_is_verified_in_the_next_step():
-    harness = drafting(depth=2)
-    post(harness, TEXT[3:9])
-    assert [step.tokens for _ in range(2) for step in harness.step()] == [TEXT[3:6], TEXT[6:9]]
 
 
 def test_no_draft_token_is_decoded_that_could_not_be_committed():
@@ -247,11 +218,6 @@ def test_caches_are_cut_back_before_a_wait():
     post(harness, TEXT[4:8], base=4)
     harness.next()
     assert harness.edits == []
-
-
-def test_nothing_is_waited_for_that_could_not_be_committed():
-    harness = drafting(policy="sync", sources=["a"], max_tokens=2)
-    assert not harness.waits
 
 
 def test_after_a_full_cache_the_next_step_does_not_wait():

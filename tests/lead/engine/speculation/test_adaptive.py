@@ -116,17 +116,6 @@ def test_no_other_depths_would_give_a_better_rate(ratios, lines):
 # Several sequences, and prompts
 
 
-def test_other_sequences_in_the_batch_may_make_drafts_cheap():
-    alone = {1: 1, 2: 2.0, 3: 2.0, 4: 2.0}
-    assert depths(alone, candidate(0.7)) == (0,)
-    assert depths(alone, candidate(0.7), NOTHING) == (1, 0)
-
-
-def test_other_sequences_in_the_batch_may_make_drafts_expensive():
-    assert depths(Q8_0, candidate(0.9)) == (1,)
-    assert depths(Q8_0, candidate(0.9), *[NOTHING] * 3) == (0, 0, 0, 0)
-
-
 def test_prompts_in_the_batch_count():
     table = {1: 1.0, 2: 1.0, 3: 1.0, 17: 5.0, 18: 12.0, 19: 15.0}
     assert depths(table, candidate(0.9, 0.9)) == (2,)

@@ -129,11 +129,6 @@ def test_the_report_shows_the_calibration_from_low_to_high():
     ]
 
 
-def test_the_report_of_a_stranger_is_empty():
-    report = Forecast().describe("stranger")
-    assert (report["n_scored"], report["acceptance_by_position"], report["calibration"]) == (0, [], [])
-
-
 # Tokens that have not arrived yet
 
 

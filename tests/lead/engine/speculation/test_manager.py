@@ -171,14 +171,6 @@ def test_every_source_is_scored_whichever_was_taken():
     assert (table.scored("a"), table.scored("b")) == ((2, 2), (1, 2))
 
 
-def test_a_late_draft_is_scored_once():
-    table = Table()
-    table.commit(1, 2, 3)
-    for _ in range(3):
-        table.post([1, 2, 9], base=3)
-    assert table.scored() == (2, 3)
-
-
 def test_what_backs_had_right_is_said_with_what_is_committed():
     table = Table(local={"ngram": Scripted([1, 2])})
     table.tokens_at()
@@ -325,20 +317,6 @@ def test_a_draft_that_ends_the_text_is_not_waited_for():
     table.post([1, 2], now=0.001, confidences=[0.95] * 2)
     table.post([1, 2, END], now=0.002, confidences=[0.95] * 3)
     assert table.wait_at(0.002) == 0
-
-
-def test_sync_waits_for_its_depth_and_gives_up_on_a_source_that_says_nothing():
-    table = Table("sync", 3)
-    table.post([1], now=0.1)
-    assert table.wait_at(0.1) > 0
-    assert table.wait_at(0.1) > 0
-    table.post([1, 2, 3], now=0.2)
-    assert table.wait_at(0.2) == 0
-    table.commit(9, now=0.3, rejected=[1, 2, 3])
-    assert table.wait_at(0.5) > 0
-    assert table.wait_at(1.5) == 0
-    table.commit(9, now=1.6)
-    assert table.wait_at(1.7) == 0, "it has not been heard since"
 
 
 def test_sync_does_not_wait_after_an_end_token():
