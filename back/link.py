@@ -112,7 +112,7 @@ class LeadLink:
         self._hello = hello
         self._rng = rng
         self._key = key
-        self._tls = tls
+        self.tls = tls
         self._ping_seconds = ping_seconds
         self._max_absence_seconds = max_absence_seconds
         self._clock = clock
@@ -125,11 +125,6 @@ class LeadLink:
         """The lead's URL, as `--lead` takes it."""
         return "http" + self._url.removeprefix("ws").removesuffix("/v1/speculation")
 
-    @property
-    def tls(self) -> ssl.SSLContext | None:
-        """Whom to trust if the URL is a wss one."""
-        return self._tls
-
     def introduce(self, vocabulary: VocabularyId) -> None:
         """The next hello claims another vocabulary."""
         self._hello = self._hello.model_copy(update={"vocabulary": vocabulary})
@@ -138,7 +133,7 @@ class LeadLink:
         """The next `run` connects to another address."""
         if url != self._url:
             self._log = ConnectionLog(url)
-        self._url, self._tls = url, tls
+        self._url, self.tls = url, tls
 
     async def run(self, listener: LeadInbox) -> None:
         """Stay connected until cancelled; raises RefusedError, LostError."""
@@ -147,7 +142,7 @@ class LeadLink:
         connections = dial(
             self._url,
             key=self._key,
-            tls=self._tls,
+            tls=self.tls,
             ping_seconds=self._ping_seconds,
             process_exception=self._process_exception,
             reconnect_delays=lambda: self._delays,

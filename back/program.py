@@ -23,6 +23,7 @@ from shared.diagnostics.findings import exit_with
 from shared.drafting.drafter import Drafter
 from shared.drafting.send_scheduler import SendScheduler
 from shared.errors import ConfigError, DuoError
+from shared.exits import exit_with_stdin
 from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
 from shared.logs import configure_logging
@@ -52,7 +53,7 @@ def main() -> None:
 
         exit_with(doctor.diagnose(settings) if to_doctor else doctor.check(settings))
     if settings.exit_with_stdin:
-        threading.Thread(target=_exit_with_stdin, name="stdin", daemon=True).start()
+        threading.Thread(target=exit_with_stdin, name="stdin", daemon=True).start()
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
@@ -64,13 +65,6 @@ def main() -> None:
     except Exception:
         log.exception("drafting failed")
         sys.exit(_FAILED)
-
-
-def _exit_with_stdin() -> None:
-    """Exit when stdin closes; at once, since the lead that started this back is gone."""
-    while os.read(sys.stdin.fileno(), 1 << 10):
-        pass
-    os._exit(0)
 
 
 def _load(settings: BackSettings) -> Model:

@@ -38,10 +38,6 @@ class BackStats:
     n_invalid_drafts: int = 0
     n_excess_drafts: int = 0
 
-    def as_dict(self) -> dict[str, int]:
-        """By name, as `GET /v1/speculation` shows them."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 class DraftLimits:
     """Checks the drafts of one back, and counts them."""

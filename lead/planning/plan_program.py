@@ -1,6 +1,5 @@
 """`lead plan`: reads the settings, measures, predicts, prints, sets the exit status."""
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from lead.settings.draft_model import DraftModelOptions
 from shared import cpus
 from shared.diagnostics.findings import exit_with
 from shared.errors import DuoError, RequestError
-from shared.exits import INTERRUPTED, print_text
+from shared.exits import INTERRUPTED, print_text, say
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
 from shared.sampling.parameters import SamplingParameters
@@ -69,7 +68,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def plan(settings: PlanSettings) -> PlanReport:
     """Measure for some seconds; raises DuoError."""
-    busy = _load_average()
+    busy = cpus.load_average()
     cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()
     load = _load(settings, len(cores))
     sampling = SamplingParameters(seed=1, **settings.sampling.parameters())
@@ -78,13 +77,13 @@ def plan(settings: PlanSettings) -> PlanReport:
     else:
         texts = [settings.prompt]
     with pinned_process(_pinned(cores)) as process:
-        _say("measuring the model on all cores …")
+        say("measuring the model on all cores …")
         engine = process.submit(measure_engine, load, sampling, texts).result()
     splits = []
     in_back = load.draft and not heads_file(load)  # which draft in the engine only
     if in_back and DRAFT_MODEL in engine.drafters:
         for split in core_splits(cores, lead_is_offloaded=engine.is_offloaded):
-            _say(f"measuring with {len(split.back)} of {len(cores)} cores for a back …")
+            say(f"measuring with {len(split.back)} of {len(cores)} cores for a back …")
             splits.append(measure_split(split, load, is_offloaded=engine.is_offloaded))
     found = arrangements(engine, splits, settings.round_trips if in_back else ())
     return PlanReport(
@@ -186,7 +185,7 @@ def _pinned(cores: Sequence[int]) -> frozenset[int] | None:
 
 
 def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float | None) -> list[str]:
-    """What could not be measured, what may be wrong, and what does not count. `busy`: see `_load_average`."""
+    """What could not be measured, what may be wrong, and what does not count. `busy`: `cpus.load_average`."""
     found = []
     if not engine.speculates:
         found.append("This model's recurrent states cannot be kept, so nothing can be drafted for it.")
@@ -204,13 +203,3 @@ def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float |
         "with --prompt. N-grams and texts seen before, which cost nothing, come in addition."
     )
     return found
-
-
-def _load_average() -> float | None:
-    """The mean number of busy threads; None: this system does not say."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()

@@ -6,7 +6,8 @@ import jsonschema
 import numpy as np
 import pytest
 
-from lead.grammar import JSON_OBJECT, check_grammar, check_schema
+from lead.grammar.json_schema import JSON_OBJECT, check_schema
+from lead.grammar.lark import check_grammar
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 from shared.sampling.grammar import GrammarMatcher
