@@ -76,16 +76,6 @@ def test_a_beginning_that_another_slot_holds_is_copied():
     room.decode()
 
 
-def test_what_a_slot_holds_itself_is_not_copied():
-    room = Room()
-    room.enter("s", [1, 2, 3])
-    room.enter("t", [1, 2, 9])
-    room.decode()
-    room.leave("t")
-    assert room.enter("u", [1, 2, 9, 7, 5])[0].n_cached == 3
-    assert room.slots.pop_edits() == []
-
-
 @pytest.mark.parametrize(("n", "n_cached"), [(32, 32), (31, 0)])
 def test_where_all_cells_are_copied_that_has_to_save_enough(n, n_cached):
     room = Room(n_ctx=200, own_cells=True)

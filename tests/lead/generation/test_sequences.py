@@ -56,12 +56,6 @@ def test_a_step_that_does_not_follow_is_a_bug(sequences, running):
         sequences.apply(Committed(sequence=running.id, start=7, tokens=[3]), 11.0)
 
 
-def test_times_are_those_of_the_first_and_last_step(sequences, running):
-    commit(sequences, running, [3], 12.0)
-    commit(sequences, running, [4], 15.0)
-    assert (running.started_at, running.first_token_at, running.last_token_at) == (10.0, 12.0, 15.0)
-
-
 def test_a_finished_sequence_is_forgotten_by_all_but_its_readers(sequences, running):
     sequences.apply(Finished(sequence=running.id, reason="stop"), 12.0)
     assert sequences.get(running.id) is None

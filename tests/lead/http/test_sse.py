@@ -191,14 +191,6 @@ async def test_work_that_ends_first_gives_its_result(connection):
     assert await unless_gone(connection.request, work()) == 7
 
 
-async def test_work_that_fails_raises_its_own_error(connection):
-    async def work():
-        raise RequestError("no", "prompt")
-
-    with pytest.raises(RequestError):
-        await unless_gone(connection.request, work())
-
-
 async def test_work_is_cancelled_when_the_client_leaves(connection):
     cancelled = asyncio.Event()
 

@@ -181,20 +181,20 @@ def test_a_draft_that_came_while_its_tokens_were_decoded_is_in_time_and_one_afte
     assert table.commit(7, now=0.3).n_right == {"a": (2, 0), "b": (0, 2)}
 
 
-def test_a_recovered_token_is_covered_if_a_side_branch_goes_on_from_it():
+@pytest.mark.parametrize(
+    "drafts",
+    [
+        pytest.param([{"tokens": [1, 2, 9, 8], "parents": [-1, 0, -1, 2]}], id="in a side branch"),
+        pytest.param([{"tokens": [1, 2]}, {"tokens": [9, 8], "source": "b"}], id="of another source"),
+    ],
+)
+def test_a_recovered_token_is_covered_if_a_draft_goes_on_from_it(drafts):
     table = Table()
-    table.post([1, 2, 9, 8], parents=[-1, 0, -1, 2])
+    for draft in drafts:
+        table.post(**draft)
     table.commit(9, rejected=[1, 2])
     assert (table.speculation.stats.n_recovered, table.speculation.stats.n_covered) == (1, 1)
     assert table.tokens_at() == (8,)
-
-
-def test_a_recovered_token_is_covered_if_another_source_s_draft_goes_on_from_it():
-    table = Table()
-    table.post([1, 2])
-    table.post([9, 8], source="b")
-    table.commit(9, rejected=[1, 2])
-    assert table.speculation.stats.n_covered == 1
 
 
 def test_lookup_drafters_do_not_cover_a_recovered_token():
