@@ -743,7 +743,7 @@ class Crowd:
     def _drafts_of(self, name: str, committed: Texts) -> Drafts:
         asked = {sequence: committed[sequence] for sequence in sorted(self._assignment.asked(name))}
         drafts = [draft.model_copy(update={"source": name}) for draft in self._inner[name].drafts(asked)]
-        return [draft for draft in drafts if self._assignment.is_asked(name, draft.sequence)]
+        return [draft for draft in drafts if draft.sequence in asked]
 
 
 class RealBack:
