@@ -88,6 +88,15 @@ PROMPT = [5] * 40
 OTHER_WIDTHS = InvariantWidths((1, 2), (4, 8))
 
 
+def test_where_answers_have_other_bits_they_serve_no_prompt():
+    room = Room(widths=OTHER_WIDTHS, own_cells=True)
+    room.enter("a", [1, 2, 3])
+    room.decode()  # the answer begins with 7
+    room.decode()
+    room.leave("a")
+    assert room.enter("b", [1, 2, 3, 7, 8]) == [Started(sequence="b", n_cached=3)]
+
+
 def test_where_answers_have_other_bits_they_still_serve_the_same_sequence():
     room = Room(n_slots=1, widths=OTHER_WIDTHS, own_cells=True)
     room.enter("a", [1, 2, 3])
