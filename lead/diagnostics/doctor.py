@@ -1,7 +1,6 @@
 """`lead doctor`: find out why the lead that runs with the same options is not faster."""
 
 import importlib.metadata
-import os
 from collections.abc import Iterator
 
 from lead.http.middleware.hosts import is_loopback
@@ -37,7 +36,7 @@ def diagnose(settings: LeadSettings) -> DoctorReport:
             report.add(check_lead(probe.report))
             if not probe.report.backs:
                 report.add(check_address(settings))
-    report.add(check_threads(settings, cpus.usable(), _load()))
+    report.add(check_threads(settings, cpus.usable(), cpus.load_average()))
     return report
 
 
@@ -78,7 +77,3 @@ def _own_key(security: SecurityOptions) -> str | None:
     """A key of the lead that allows reading its report; raises ConfigError."""
     found = {key.principal.role: key.secret for key in reversed(list(security.keys()))}
     return next((found[role] for role in (Role.CLIENT, Role.ADMIN, Role.BACK) if role in found), None)
-
-
-def _load() -> float | None:
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None

@@ -1,6 +1,5 @@
 """`lead plan`: reads the settings, measures, predicts, prints, sets the exit status."""
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -69,7 +68,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def plan(settings: PlanSettings) -> PlanReport:
     """Measure for some seconds; raises DuoError."""
-    busy = _load_average()
+    busy = cpus.load_average()
     cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()
     load = _load(settings, len(cores))
     sampling = SamplingParameters(seed=1, **settings.sampling.parameters())
@@ -122,13 +121,10 @@ def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> 
         return list(_BEGINNINGS)
     template, _ = model_template(vocabulary, chosen_template)
     try:
-        return [template.render(_asked(question)) for question in _QUESTIONS]
+        asked = ([ChatMessage(role="user", content=question)] for question in _QUESTIONS)
+        return [template.render(TemplateInput(messages)) for messages in asked]
     except RequestError:
         return list(_BEGINNINGS)
-
-
-def _asked(question: str) -> TemplateInput:
-    return TemplateInput([ChatMessage.model_validate({"role": "user", "content": question})])
 
 
 class CoreSplit(NamedTuple):
@@ -186,7 +182,7 @@ def _pinned(cores: Sequence[int]) -> frozenset[int] | None:
 
 
 def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float | None) -> list[str]:
-    """What could not be measured, what may be wrong, and what does not count. `busy`: see `_load_average`."""
+    """What could not be measured, what may be wrong, and what does not count. `busy`: `cpus.load_average`."""
     found = []
     if not engine.speculates:
         found.append("This model's recurrent states cannot be kept, so nothing can be drafted for it.")
@@ -204,11 +200,6 @@ def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float |
         "with --prompt. N-grams and texts seen before, which cost nothing, come in addition."
     )
     return found
-
-
-def _load_average() -> float | None:
-    """The mean number of busy threads; None: this system does not say."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
 def _say(text: str) -> None:
