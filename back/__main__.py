@@ -4,7 +4,6 @@ from shared.exits import QuietInterrupts
 
 
 def main() -> None:
-    """Run `back.program.main`."""
     with QuietInterrupts():
         from back import program  # noqa: PLC0415  (takes a second)
 

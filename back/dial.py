@@ -4,9 +4,8 @@ import json
 import logging
 import ssl
 from collections.abc import AsyncGenerator, Callable, Generator
-from enum import Enum
 from http import HTTPStatus
-from typing import cast
+from typing import Literal, cast
 from urllib.parse import urljoin
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -138,16 +137,6 @@ def _redirect_target(url: str, error: InvalidStatus) -> str | None:
     return one_line(target.removesuffix("/").removesuffix("/v1/speculation"))
 
 
-class _Reported(Enum):
-    """The state that the last log line reported."""
-
-    NOTHING = "nothing"
-    CONNECTED = "connected"
-    LOST = "lost"
-    UNREACHABLE = "unreachable"
-    UNSTABLE = "unstable"
-
-
 class ConnectionLog:
     """Receives each change, and logs those that make the last log line untrue.
 
@@ -158,29 +147,28 @@ class ConnectionLog:
     def __init__(self, url: str) -> None:
         self._url = url
         self._name = ""
-        self._reported = _Reported.NOTHING
+        self._reported: Literal["nothing", "connected", "lost", "unreachable", "unstable"] = "nothing"
         self._n_unstable = 0
 
     def connected(self, name: str) -> None:
         """The lead has accepted this back and calls it `name`."""
         self._name = name
         self._n_unstable += 1
-        if self._reported is not _Reported.UNSTABLE:
+        if self._reported != "unstable":
             self._report_connected()
 
     def stable(self) -> None:
         """The connection has lasted `STABLE_SECONDS`."""
         self._n_unstable = 0
-        if self._reported is _Reported.UNSTABLE:
+        if self._reported == "unstable":
             self._report_connected()
 
     def lost(self, reason: str) -> None:
-        """The connection has ended."""
-        if self._reported is _Reported.UNSTABLE:
+        if self._reported == "unstable":
             log.debug("lost the connection to the lead at %s (%s)", self._url, reason)
         elif self._n_unstable < _MAX_UNSTABLE:
             log.info("lost the connection to the lead at %s (%s): reconnecting", self._url, reason)
-            self._reported = _Reported.LOST
+            self._reported = "lost"
         else:
             log.info(
                 "the connection to the lead at %s keeps breaking (%s): reconnecting; "
@@ -189,16 +177,15 @@ class ConnectionLog:
                 reason,
                 STABLE_SECONDS,
             )
-            self._reported = _Reported.UNSTABLE
+            self._reported = "unstable"
 
     def unreachable(self, reason: str) -> None:
-        """An attempt to connect has failed."""
-        if self._reported in {_Reported.UNREACHABLE, _Reported.UNSTABLE}:
+        if self._reported in {"unreachable", "unstable"}:
             log.debug("no lead at %s (%s)", self._url, reason)
         else:
             log.info("no lead at %s (%s): trying again until there is one", self._url, reason)
-            self._reported = _Reported.UNREACHABLE
+            self._reported = "unreachable"
 
     def _report_connected(self) -> None:
         log.info("drafting for %s as %s", self._url, self._name)
-        self._reported = _Reported.CONNECTED
+        self._reported = "connected"

@@ -44,7 +44,7 @@ def check(settings: BackSettings) -> PreflightReport:
             source = ModelSource(model=builtin_draft())
         settings.read_key()
     except ConfigError as error:
-        report.add_problem(str(error))
+        report.problems.append(str(error))
     with read_model(report, source) as vocabulary:
         if vocabulary:
             check_memory(

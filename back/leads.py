@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from back.dial import OtherVocabularyError, RefusedError
-from back.link import LeadLink, LeadListener, LostError
+from back.link import LeadLink, LostError
 from back.settings import BackSettings
+from back.worker import LeadInbox
 from shared.discovery import NoLeadError, SeveralLeadsError
 from shared.errors import ConfigError
 from shared.pace import jittered_delays
@@ -36,7 +37,7 @@ def find(
     raise AssertionError("the delays never end")
 
 
-async def follow(settings: BackSettings, link: LeadLink, listener: LeadListener) -> None:
+async def follow(settings: BackSettings, link: LeadLink, listener: LeadInbox) -> None:
     """Run `link` until cancelled.
 
     When its lead is lost, search again, and between two searches try its address for a while. Whatever is
@@ -93,7 +94,7 @@ class _LeadDiscovery:
         self._reported = True
 
 
-async def follow_all(links: Sequence[LeadLink], listeners: Sequence[LeadListener]) -> None:
+async def follow_all(links: Sequence[LeadLink], listeners: Sequence[LeadInbox]) -> None:
     """Run each link with its listener until cancelled.
 
     A lead that refuses this back is left out; raises RefusedError when all have. Others may come and go.
@@ -102,7 +103,7 @@ async def follow_all(links: Sequence[LeadLink], listeners: Sequence[LeadListener
     raise RefusedError(f"no lead is left: {refusals[0]}")
 
 
-async def _follow(link: LeadLink, listener: LeadListener) -> RefusedError:
+async def _follow(link: LeadLink, listener: LeadInbox) -> RefusedError:
     try:
         await link.run(listener)
     except OtherVocabularyError as error:

@@ -7,12 +7,12 @@ import random
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Generator
-from typing import Protocol
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from back.dial import STABLE_SECONDS, ConnectionLog, as_final, brief, dial, greet
+from back.worker import LeadInbox
 from shared.errors import DuoError, ProtocolError
 from shared.pace import Bucket, jittered_delays
 from shared.protocol import (
@@ -82,20 +82,6 @@ _FIRST_DELAY, _MAX_DELAY = 0.25, 10.0
 _TRANSIENT = (OSError, ConnectionClosed, InvalidHandshake, ProtocolError)
 
 
-class LeadListener(Protocol):
-    """The seam to the worker."""
-
-    @property
-    def n_unread(self) -> int:
-        """How many messages are yet to be handled."""
-
-    def on_message(self, message: Open | Extend | Close | Tune) -> None:
-        """The lead has sent a message."""
-
-    def on_disconnect(self) -> None:
-        """The connection to the lead has ended: it will send everything again."""
-
-
 class LostError(DuoError):
     """The lead was unreachable for as long as this link waits for it."""
 
@@ -126,7 +112,7 @@ class LeadLink:
         self._hello = hello
         self._rng = rng
         self._key = key
-        self._tls = tls
+        self.tls = tls
         self._ping_seconds = ping_seconds
         self._max_absence_seconds = max_absence_seconds
         self._clock = clock
@@ -139,11 +125,6 @@ class LeadLink:
         """The lead's URL, as `--lead` takes it."""
         return "http" + self._url.removeprefix("ws").removesuffix("/v1/speculation")
 
-    @property
-    def tls(self) -> ssl.SSLContext | None:
-        """Whom to trust if the URL is a wss one."""
-        return self._tls
-
     def introduce(self, vocabulary: VocabularyId) -> None:
         """The next hello claims another vocabulary."""
         self._hello = self._hello.model_copy(update={"vocabulary": vocabulary})
@@ -152,16 +133,16 @@ class LeadLink:
         """The next `run` connects to another address."""
         if url != self._url:
             self._log = ConnectionLog(url)
-        self._url, self._tls = url, tls
+        self._url, self.tls = url, tls
 
-    async def run(self, listener: LeadListener) -> None:
+    async def run(self, listener: LeadInbox) -> None:
         """Stay connected until cancelled; raises RefusedError, LostError."""
         self._last_connected = self._clock()
         self._delays = self._new_delays()
         connections = dial(
             self._url,
             key=self._key,
-            tls=self._tls,
+            tls=self.tls,
             ping_seconds=self._ping_seconds,
             process_exception=self._process_exception,
             reconnect_delays=lambda: self._delays,
@@ -196,7 +177,7 @@ class LeadLink:
     def _new_delays(self) -> Generator[float]:
         return jittered_delays(_FIRST_DELAY, _MAX_DELAY, self._rng)
 
-    async def _stay(self, connection: ClientConnection, welcome: Welcome, listener: LeadListener) -> None:
+    async def _stay(self, connection: ClientConnection, welcome: Welcome, listener: LeadInbox) -> None:
         """Exchange messages until the connection ends."""
         self._log.connected(one_line(welcome.name))
         self.outbox.clear()

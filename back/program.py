@@ -10,7 +10,6 @@ import random
 import signal
 import sys
 import threading
-from typing import NoReturn
 
 from back import leads
 from back.dial import OtherVocabularyError, RefusedError
@@ -24,6 +23,7 @@ from shared.diagnostics.findings import exit_with
 from shared.drafting.drafter import Drafter
 from shared.drafting.send_scheduler import SendScheduler
 from shared.errors import ConfigError, DuoError
+from shared.exits import exit_with_stdin
 from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
 from shared.logs import configure_logging
@@ -48,12 +48,12 @@ def main() -> None:
     to_doctor = sys.argv[1:2] == ["doctor"]
     settings = BackSettings.from_command_line(sys.argv[2:] if to_doctor else None)
     configure_logging(settings.log_level, as_json=settings.log_json)
-    if to_doctor:
-        _doctor(settings)
+    if to_doctor or settings.check:
+        from back import doctor  # noqa: PLC0415  (slow to import, and not needed to draft)
+
+        exit_with(doctor.diagnose(settings) if to_doctor else doctor.check(settings))
     if settings.exit_with_stdin:
-        threading.Thread(target=_exit_with_stdin, name="stdin", daemon=True).start()
-    if settings.check:
-        _check(settings)
+        threading.Thread(target=exit_with_stdin, name="stdin", daemon=True).start()
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
@@ -65,25 +65,6 @@ def main() -> None:
     except Exception:
         log.exception("drafting failed")
         sys.exit(_FAILED)
-
-
-def _doctor(settings: BackSettings) -> NoReturn:
-    from back.doctor import diagnose  # noqa: PLC0415  (as in _check)
-
-    exit_with(diagnose(settings))
-
-
-def _check(settings: BackSettings) -> NoReturn:
-    from back.doctor import check  # noqa: PLC0415  (slow to import, and not needed to draft)
-
-    exit_with(check(settings))
-
-
-def _exit_with_stdin() -> None:
-    """Exit when stdin closes; at once, since the lead that started this back is gone."""
-    while os.read(sys.stdin.fileno(), 1 << 10):
-        pass
-    os._exit(0)
 
 
 def _load(settings: BackSettings) -> Model:

@@ -216,12 +216,10 @@ class BackSettings(FileSettings):
         return self.lead[0]
 
     def with_lead(self, url: str) -> Self:
-        """With this lead only."""
         return self.model_copy(update={"lead": (url,)})
 
     @property
     def websocket_url(self) -> str:
-        """The URL of the lead's WebSocket for backs."""
         return "ws" + self.url.removeprefix("http") + "/v1/speculation"
 
     def read_key(self) -> str | None:

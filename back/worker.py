@@ -30,17 +30,13 @@ class LeadInbox:
         return self._inbox.qsize()
 
     def on_message(self, message: WorkerMessage) -> None:
-        """The lead has sent a message."""
         self._inbox.put((self._lead, message))
 
     def on_disconnect(self) -> None:
-        """The connection to the lead has ended."""
         self._inbox.put((self._lead, None))
 
 
 class DraftWorker:
-    """Owns the drafter."""
-
     def __init__(
         self,
         drafter: Drafter,
@@ -71,7 +67,6 @@ class DraftWorker:
         threading.Thread(target=self._run, name="drafter", daemon=True).start()
 
     def inbox_of(self, lead: int) -> LeadInbox:
-        """Where the messages of a lead go."""
         return LeadInbox(lead, self._inbox)
 
     def change_drafter(self, make: Callable[[], Drafter]) -> None:

@@ -5,12 +5,13 @@ the pipe closes whatever happens to it.
 """
 
 import contextlib
-import os
 import runpy
 import socket
 import subprocess
 import sys
 import threading
+
+from shared.exits import exit_with_stdin
 
 
 class ChildError(Exception):
@@ -53,15 +54,9 @@ def free_port(host: str) -> int:
 
 
 def main() -> None:
-    threading.Thread(target=_exit_with_stdin, name="stdin", daemon=True).start()
+    threading.Thread(target=exit_with_stdin, name="stdin", daemon=True).start()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-
-
-def _exit_with_stdin() -> None:
-    while os.read(sys.stdin.fileno(), 1 << 10):
-        pass
-    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -85,12 +85,11 @@ def usable() -> frozenset[int]:
 
 
 def load_average() -> float | None:
-    """The mean number of busy threads of the machine; None: this system does not say."""
+    """The mean number of busy threads; None: this system does not say."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
 def can_pin() -> bool:
-    """Whether this system can pin a process to cores."""
     return hasattr(os, "sched_setaffinity")
 
 

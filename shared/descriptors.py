@@ -30,7 +30,6 @@ def limit() -> int:
 
 
 def n_open() -> int:
-    """How many descriptors this process has open."""
     try:
         return len(os.listdir("/dev/fd")) - 1  # noqa: PTH208 - without objects; one is open for this look
     except OSError:

@@ -49,8 +49,6 @@ class SeveralLeadsError(ConfigError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class FoundLead:
-    """A lead that is announced."""
-
     url: str
     name: str
 

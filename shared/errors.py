@@ -1,26 +1,4 @@
-"""The exceptions of this project, in one tree.
-
-    DuoError                     everything this project raises on purpose
-    ├── ConfigError              an option or a file that a person has to change
-    │   └── ModelLoadError       a GGUF that cannot be loaded
-    ├── ProtocolError            a peer sent what the protocol does not allow
-    ├── RequestError             a client's request is wrong: HTTP 400, names the field
-    ├── UnsupportedError         not supported, or not as the lead was started: HTTP 501
-    ├── UnavailableError         the model is being loaded, or the engine has died too often: HTTP 503
-    │   ├── QueueFullError       too many requests are waiting: HTTP 503
-    │   └── NotServingError      not this lead now, whatever the request is: HTTP 503
-    ├── PendingAnswerError       another process has not answered yet: ask again later
-    ├── ServerError              the request is valid, but failed in the server: HTTP 500
-    ├── EngineError              the lead's engine dies again and again
-    ├── IntegrityError           records contradict each other: the engine has to be restarted
-    └── DecodeError              llama_decode did not return 0
-        ├── KvCacheFullError     1: no room in the KV cache, hardly anything was changed: retry with less
-        ├── WindowLostError      not called: slots must be emptied and read again; nothing was decoded
-        ├── DecodeAbortedError   2: aborted, part of the batch is in the cache
-        └── DecodeFatalError     < 0: the engine has to be restarted
-
-Every message is a sentence that a person can act on.
-"""
+"""The exceptions of this project, in one tree. Every message is a sentence that a person can act on."""
 
 from collections.abc import Sequence
 
@@ -46,7 +24,7 @@ class VocabularyError(ProtocolError):
 
 
 class RequestError(DuoError):
-    """A client's request is wrong; `param` names the field at fault."""
+    """A client's request is wrong: HTTP 400. `param` names the field at fault."""
 
     def __init__(self, message: str, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
@@ -55,11 +33,11 @@ class RequestError(DuoError):
 
 
 class UnsupportedError(DuoError):
-    """A feature of llama-server that the lead does not have, or not with its current options."""
+    """A feature of llama-server that the lead does not have, or not with its current options: HTTP 501."""
 
 
 class UnavailableError(DuoError):
-    """The model is being loaded, or the engine has died too often; the same request may succeed later."""
+    """HTTP 503: the model is being loaded, or the engine has died too often; it may succeed later."""
 
 
 class QueueFullError(UnavailableError):
@@ -85,7 +63,7 @@ class TranslationError(DuoError):
 
 
 class ServerError(DuoError):
-    """The request is valid, but failed in the server."""
+    """The request is valid, but failed in the server: HTTP 500."""
 
 
 class EngineError(DuoError):

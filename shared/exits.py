@@ -70,3 +70,16 @@ def discard_stdout() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
+
+
+def exit_with_stdin() -> None:
+    """Exit when stdin closes; at once, since the program that started this one is gone."""
+    while os.read(sys.stdin.fileno(), 1 << 10):
+        pass
+    os._exit(0)
+
+
+def say(text: str) -> None:
+    """Write a line of progress to stderr."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

@@ -16,21 +16,18 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 from shared.errors import ModelLoadError
-from shared.sandbox import KILL, STATUS, Program, TaskHandler
+from shared.sandbox import KILL, MEGABYTE, STATUS, Program, TaskHandler, WorkerLimits
 
-MEGABYTE = 1 << 20
 _STACK_BYTES = 128 * MEGABYTE
 """For the thread that works. std::regex, with which llama.cpp splits text for some models, takes up to 400
 bytes for each character of a run: this is enough for 300,000. Only what is needed uses memory."""
 _TASK_MEMORY = 1024 * MEGABYTE
 """Bytes that a task may take if its handler sets no other limit."""
-_MOST_GROWTH_BYTES = 32 * MEGABYTE
 _N_IDLE = 2
 """Workers kept for the next tasks: forking takes ten times as long as a usual task."""
 _REST_SECONDS = 0.05
@@ -216,55 +213,6 @@ def fork(work: Callable[[], None], unwanted: Iterable[int] = ()) -> int:
         status = 0
     finally:
         os._exit(status)
-
-
-class WorkerLimits:
-    """What this process takes, from now on: `shared.sandbox.Limits`."""
-
-    def __init__(self) -> None:
-        self._reserved, self._peak = _reserved_data(), _peak_memory()
-
-    @property
-    def has_grown(self) -> bool:
-        """See `Limits`."""
-        return _peak_memory() > self._peak + _MOST_GROWTH_BYTES
-
-    @contextlib.contextmanager
-    def time(self, seconds: float) -> Iterator[None]:
-        """See `Limits`."""
-        signal.setitimer(signal.ITIMER_PROF, seconds)
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-
-    @contextlib.contextmanager
-    def memory(self, n_bytes: int) -> Iterator[None]:
-        """See `Limits`."""
-        before = soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        if self._reserved:
-            wanted = self._reserved + n_bytes
-            soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-        try:
-            yield
-        finally:
-            resource.setrlimit(resource.RLIMIT_DATA, before)
-
-
-def _reserved_data() -> int:
-    """What RLIMIT_DATA limits, in bytes; 0 where that is not known (macOS)."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return 0
-    lines = dict(line.split(":", 1) for line in status.read_text("ascii", "replace").splitlines())
-    return int(lines["VmData"].split()[0]) * 1024
-
-
-def _peak_memory() -> int:
-    """The most memory that the process has used so far, in bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 if __name__ == "__main__":

@@ -13,13 +13,16 @@ import logging
 import os
 import pickle
 import re
+import resource
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 log = logging.getLogger("sandbox")
@@ -27,6 +30,8 @@ log = logging.getLogger("sandbox")
 STATUS = struct.Struct("!i")
 """The status in which a worker has ended, as `Popen.returncode` has it."""
 KILL = b"K"
+MEGABYTE = 1 << 20
+_MOST_GROWTH_BYTES = 32 * MEGABYTE
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|PROXY", re.IGNORECASE)
 """A proxy's URL may have a password in it; only what downloads models needs one."""
 _ENVIRONMENT = {
@@ -42,18 +47,38 @@ class SandboxError(Exception):
     """The fork server cannot be started."""
 
 
-class Limits(Protocol):
-    """What the worker may take while it does a task (`shared.fork_server.WorkerLimits`)."""
+class WorkerLimits:
+    """What a worker may take while it does a task, from now on."""
+
+    def __init__(self) -> None:
+        self._reserved, self._peak = _reserved_data(), _peak_memory()
 
     @property
     def has_grown(self) -> bool:
         """Whether the process should end: the next one is forked in milliseconds."""
+        return _peak_memory() > self._peak + _MOST_GROWTH_BYTES
 
-    def memory(self, n_bytes: int) -> contextlib.AbstractContextManager[None]:
-        """Let allocations fail once the process has `n_bytes` more than at first, where the system counts."""
-
-    def time(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def time(self, seconds: float) -> Iterator[None]:
         """End the process by SIGPROF if it takes more CPU time, which is fair on a busy machine, too."""
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    @contextlib.contextmanager
+    def memory(self, n_bytes: int) -> Iterator[None]:
+        """Let allocations fail once the process has `n_bytes` more than at first, where the system counts."""
+        before = soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        if self._reserved:
+            wanted = self._reserved + n_bytes
+            soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 class TaskHandler(Protocol):
@@ -62,7 +87,7 @@ class TaskHandler(Protocol):
     def warm_up(self) -> None:
         """Called once in each worker."""
 
-    def do(self, connection: Connection, limits: Limits) -> None:
+    def do(self, connection: Connection, limits: WorkerLimits) -> None:
         """Do a task that comes over `connection`; EOFError and OSError end it, as the client has left."""
 
 
@@ -157,3 +182,18 @@ class Sandbox:
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that a child process may see; it gets no key that it is not given for its own use."""
     return {name: value for name, value in environment.items() if not _SECRET.search(name)}
+
+
+def _reserved_data() -> int:
+    """What RLIMIT_DATA limits, in bytes; 0 where that is not known (macOS)."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return 0
+    lines = dict(line.split(":", 1) for line in status.read_text("ascii", "replace").splitlines())
+    return int(lines["VmData"].split()[0]) * 1024
+
+
+def _peak_memory() -> int:
+    """The most memory that the process has used so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

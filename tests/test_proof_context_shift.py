@@ -5,6 +5,7 @@ engine processes.
 """
 
 import random
+from functools import partial
 from itertools import cycle
 
 import pytest
@@ -31,7 +32,7 @@ from tests.test_proof_tokens import (
     DRAFTERS,
     MEMORIES,
     SAMPLINGS,
-    reasons_of,
+    prove,
     requests_for,
     spread,
     texts_of,
@@ -68,10 +69,6 @@ def endless(requests, rng, most=3 * N_CTX):
     return shifting
 
 
-def n_longer(truth):
-    return sum(len(tokens) > 2 * N_CTX for tokens, _ in truth.values())
-
-
 @pytest.mark.parametrize(
     ("drafter", "sampling", "room"),
     [*zip(sorted(DRAFTERS), cycle(sorted(SAMPLINGS)), cycle(ROOMS), strict=False)],
@@ -80,12 +77,8 @@ def test_with_every_drafter_the_tokens_are_the_plain_ones(drafter, sampling, roo
     rng = random.Random(f"{drafter} {sampling}")
     limits = ROOMS[room]
     requests = endless(requests_for(SAMPLINGS[sampling], rng, n=4), rng)
-    truth = truth_of(requests, limits)
-    front = FakeFront(spread(requests, rng), DRAFTERS[drafter](requests, texts_of(truth), rng))
     policy = rng.choice(["fixed", "adaptive", "sync"])
-    run_engine(front, limits, policy=policy, make_drafters=local_drafters)
-    assert front.texts == texts_of(truth)
-    assert front.reasons == reasons_of(truth)
+    prove(requests, drafter, limits, rng, policy=policy, make_drafters=local_drafters)
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
@@ -96,12 +89,8 @@ def test_with_every_memory_the_tokens_are_the_plain_ones(drafter, memory):
         3, N_CTX + 15, N_CTX, rng.choice([9, 40]), traits=MEMORIES[memory], n_checkpoints=rng.choice([0, 2])
     )
     requests = endless(with_checkpoints(requests_for(SAMPLINGS["sampled"], rng), rng), rng)
-    truth = truth_of(requests, limits)
-    front = FakeFront(spread(requests, rng), DRAFTERS[drafter](requests, texts_of(truth), rng))
-    run_engine(front, limits)
-    assert n_longer(truth) >= _N_LONG
-    assert front.texts == texts_of(truth)
-    assert front.reasons == reasons_of(truth)
+    front, _ = prove(requests, drafter, limits, rng)
+    assert sum(len(text) > 2 * N_CTX for text in front.texts.values()) >= _N_LONG
 
 
 @settings(max_examples=20)
@@ -128,13 +117,7 @@ def test_in_any_room_the_tokens_are_the_plain_ones(  # noqa: PLR0917 - what hypo
         n_checkpoints=rng.choice([0, 2]),
     )
     requests = endless(requests_for(SAMPLINGS["sampled with penalties"], rng, n=4), rng)
-    truth = truth_of(requests, limits)
-    front = FakeFront(spread(requests, rng), DRAFTERS[drafter](requests, texts_of(truth), rng))
-    run_engine(
-        front, limits, make_target=lambda *args, **more: FailingTarget(*args, rng=rng, rate=rate, **more)
-    )
-    assert front.texts == texts_of(truth)
-    assert front.reasons == reasons_of(truth)
+    prove(requests, drafter, limits, rng, make_target=partial(FailingTarget, rng=rng, rate=rate))
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -19,7 +19,7 @@ from websockets.protocol import State
 
 from back import dial
 from back.dial import RefusedError
-from back.link import LeadLink, LeadListener
+from back.link import LeadLink
 from back.worker import DraftWorker, LeadInbox, WorkerMessage
 from bench.fuzzing.mutations import Message, Mutator
 from bench.fuzzing.tally import Tally
@@ -107,23 +107,14 @@ class _Model(SlotMemory):
         self._n_held[slot] = n_keep
 
 
-class _CountingInbox:
+class _CountingInbox(LeadInbox):
     """Counts the messages that the link hands over."""
 
-    def __init__(self, inbox: LeadInbox) -> None:
-        self._inbox = inbox
-        self.n_heard = 0
-
-    @property
-    def n_unread(self) -> int:
-        return self._inbox.n_unread
+    n_heard = 0
 
     def on_message(self, message: WorkerMessage) -> None:
         self.n_heard += 1
-        self._inbox.on_message(message)
-
-    def on_disconnect(self) -> None:
-        self._inbox.on_disconnect()
+        super().on_message(message)
 
 
 class _NoDelays(random.Random):
@@ -179,7 +170,7 @@ class BackFuzzer:
             scheduler = SendScheduler()
             worker = DraftWorker(self._drafter, scheduler, [link.outbox.post], failures.append)
             worker.start()
-            self._inbox = _CountingInbox(worker.inbox_of(0))
+            self._inbox = _CountingInbox(0, worker._inbox)  # noqa: SLF001 - as `inbox_of` does
             following = asyncio.ensure_future(self._follow(link, self._inbox))
             while not self._done.is_set() and not failures:
                 with contextlib.suppress(TimeoutError):
@@ -198,7 +189,7 @@ class BackFuzzer:
         """Those that the link has handed over, and one for each connection: its last, which was broken."""
         return self._inbox.n_heard + self._tally.counts["connections"]
 
-    async def _follow(self, link: LeadLink, listener: LeadListener) -> None:
+    async def _follow(self, link: LeadLink, listener: LeadInbox) -> None:
         """Run the link, again after a refusal, which is final for a real back."""
         while True:
             try:

@@ -24,9 +24,6 @@ from lead.generation.admission import Admission
 from lead.generation.sequences import LiveSequence, Sequences
 from lead.server.app import create_app
 from lead.server.services import Services
-from lead.tokenizer.fair_queue import Client
-from lead.tokenizer.jobs import Job
-from shared.errors import UnavailableError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.protocol import Tune, Welcome, parse_lead_message
@@ -92,14 +89,6 @@ class BackConnection:
                 self.known.follow(message)
 
 
-class _NoTokenizer:
-    """Backs send no text."""
-
-    async def run(self, job: Job, client: Client) -> Any:
-        """Refuse."""
-        raise UnavailableError(f"{client} has no tokenizer for {job}")
-
-
 class LeadFuzzer:
     """A lead with some sequences, and backs that send it anything."""
 
@@ -122,12 +111,14 @@ class LeadFuzzer:
             clock=self._clock,
         )
         self._engine.deliver = self._deliver
-        self._admission = Admission(self._sequences, self._engine, vocabulary)
+        engine: Any = self._engine  # in place of an EngineClient
+        no_tokenizer: Any = None  # backs send no text
+        self._admission = Admission(self._sequences, engine, vocabulary)
         services = Services(
             vocabulary=vocabulary,
             template=ChatTemplate(vocabulary.info.chat_template, "", ""),
-            tokenizer=_NoTokenizer(),
-            engine=self._engine,
+            tokenizer=no_tokenizer,
+            engine=engine,
             sequences=self._sequences,
             backs=self._backs,
             vocabulary_offer=VocabularyOffer(vocabulary),

@@ -190,11 +190,6 @@ class Assignment:
         record = self._backs[back]
         return record.gain / (1 + record.gain) if record.is_proven else None
 
-    def is_asked(self, back: str, sequence: str) -> bool:
-        """Whether the engine is to have a back's draft for a sequence."""
-        asked_backs = self._sequences.get(sequence)
-        return asked_backs is not None and back in asked_backs.asked
-
     def on_step(self, sequence: str, n_right: Mapping[str, tuple[int, int]], now: float) -> None:
         """A sequence has grown; the backs that are asked get its tokens now.
 

@@ -38,10 +38,6 @@ class BackStats:
     n_invalid_drafts: int = 0
     n_excess_drafts: int = 0
 
-    def as_dict(self) -> dict[str, int]:
-        """By name, as `GET /v1/speculation` shows them."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 class DraftLimits:
     """Checks the drafts of one back, and counts them."""
@@ -99,7 +95,6 @@ class DraftLimits:
         return True
 
     def count_stale(self, n: int, now: float) -> None:
-        """`n` drafts were stale."""
         self._stats.n_stale_drafts += n
         if not self._stale.take(now, n):
             self._is_stale = True

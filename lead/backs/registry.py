@@ -8,8 +8,7 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from lead.backs.assignment import Assignment
@@ -89,7 +88,7 @@ class Backs:
         self._limits = limits or RequestLimits()
         self._backs: dict[str, Back] = {}
         self._names: dict[str, Back] = {}
-        self._join_limits = JoinLimits()
+        self.join_limits = JoinLimits()
         self._assignment = Assignment(clock())
         for sequence in sequences:
             self._open(sequence)
@@ -103,11 +102,7 @@ class Backs:
 
     def admit(self, peer: str) -> None:
         """Count an attempt of `peer` to join; raises UnavailableError if it has to wait."""
-        self._join_limits.admit(peer, self._clock())
-
-    def held_refusal(self) -> AbstractContextManager[float]:
-        """For how many seconds to hold a refusal back, within this context."""
-        return self._join_limits.held_refusal()
+        self.join_limits.admit(peer, self._clock())
 
     def join(self, hello: Hello, transport: Transport, peer: str = "") -> tuple[Back, Welcome]:
         """Register a back of a peer that was admitted.
@@ -123,7 +118,7 @@ class Backs:
             )
         if hello.vocabulary.fingerprint != self.vocabulary.fingerprint:
             raise VocabularyError(_vocabularies_differ(self.vocabulary, hello.vocabulary))
-        self._join_limits.admit_name(peer, hello.name, self._clock())
+        self.join_limits.admit_name(peer, hello.name, self._clock())
         if len(self._backs) >= self._limits.max_backs:
             raise UnavailableError(
                 f"the lead already has {len(self._backs)} backs, its maximum (--max-backs)"
@@ -167,7 +162,6 @@ class Backs:
         return back
 
     def is_connected(self, back: Back) -> bool:
-        """Whether `back` has neither left nor been removed."""
         return back.id in self._backs
 
     def leave(self, back: Back) -> None:
@@ -189,7 +183,7 @@ class Backs:
     def expel(self, back: Back, reason: str) -> None:
         """Remove a back for what it has sent; it may not join again for a while."""
         if self.is_connected(back):
-            seconds = self._join_limits.punish(back.peer, back.hello.name, self._clock())
+            seconds = self.join_limits.punish(back.peer, back.hello.name, self._clock())
             log.warning("back %s is disconnected, for at least %.0f s: %s", back, seconds, reason)
             self.leave(back)
 
@@ -230,7 +224,7 @@ class Backs:
         is_open = back.updates.has_open(draft.sequence)
         if not back.draft_limits.accept(draft, sequence, is_open=is_open, now=now) or sequence is None:
             return
-        if self._assignment.is_asked(back.name, sequence.id):
+        if sequence.id in self._assignment.asked(back.name):
             self._post_draft(
                 PostDraft.model_construct(source=back.name, received_at=now, **dict(draft))  # the same fields
             )
@@ -267,16 +261,16 @@ class Backs:
                 "n_sequences": back.updates.n_open,
                 "n_asked": len(self._assignment.asked(back.name)),
                 "gain": round(self._assignment.gain(back.name), 3),
-                **back.stats.as_dict(),
+                **asdict(back.stats),
             }
             for back in self
         ]
 
     def totals(self) -> dict[str, int]:
         """The sums of all connected backs' statistics."""
-        sums = Counter(BackStats().as_dict())
+        sums = Counter(asdict(BackStats()))
         for back in self:
-            sums.update(back.stats.as_dict())
+            sums.update(asdict(back.stats))
         return dict(sums)
 
     def _open(self, sequence: LiveSequence) -> None:

@@ -23,8 +23,6 @@ class _Sent:
 
 
 class Updates:
-    """What one back has been sent."""
-
     def __init__(self, max_sequences: int) -> None:
         """The back drafts for at most `max_sequences` at the same time."""
         self._max_sequences = max_sequences

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import jinja2
 import jinja2.meta
@@ -34,19 +34,6 @@ MAX_SECONDS = 20.0
 
 class TemplateError(Exception):
     """A template failed, or refused the messages."""
-
-
-class Template(Protocol):
-    """Renders `messages`, `add_generation_prompt` and further variables as a prompt."""
-
-    source: str
-
-    @property
-    def variables(self) -> frozenset[str]:
-        """The names of the variables that the template uses."""
-
-    def run(self, variables: Mapping[str, Any]) -> str:
-        """The text; raises TemplateError."""
 
 
 class JinjaTemplate:
@@ -93,6 +80,9 @@ class BuiltinTemplate:
             )
         except ValueError as error:
             raise TemplateError(str(error)) from error
+
+
+Template = JinjaTemplate | BuiltinTemplate
 
 
 def load_template(source: str | None) -> Template:

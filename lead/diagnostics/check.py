@@ -59,7 +59,7 @@ def _check_demo(report: PreflightReport) -> None:
     try:
         path = grown_path()
     except ConfigError as error:
-        report.add_problem(str(error))
+        report.problems.append(str(error))
         return
     made = f"at {path}" if path.is_file() else "created at the first start"
     report.add("model", f"the built-in demo model, 0.8 GB, {made}")
@@ -70,7 +70,7 @@ def _check_address(report: PreflightReport, settings: LeadSettings) -> None:
         settings.security.keyring()
         listen(settings.host, settings.port).close()
     except ConfigError as error:
-        report.add_problem(str(error))
+        report.problems.append(str(error))
     keys = "with keys" if settings.security.has_keys else "no keys: anyone who can reach it can use it"
     report.add("address", f"{settings.host} port {settings.port}, {keys}")
 
@@ -79,7 +79,7 @@ def _check_workers(report: PreflightReport, settings: LeadSettings) -> None:
     try:
         settings.workers.check_built()
     except ConfigError as error:
-        report.add_problem(str(error))
+        report.problems.append(str(error))
         return
     with contextlib.ExitStack() as held:  # so that two addresses are two workers
         for address in settings.workers.rpc:
@@ -87,7 +87,7 @@ def _check_workers(report: PreflightReport, settings: LeadSettings) -> None:
                 held.enter_context(probe(address, _PROBE_SECONDS))
                 report.add("RPC worker", f"{address} answers")
             except (WorkerAwayError, ForeignWorkerError) as error:
-                report.add_problem(str(error))
+                report.problems.append(str(error))
 
 
 def _check_draft_model(
@@ -100,7 +100,7 @@ def _check_draft_model(
     if drafting.draft_model and is_eagle_file(drafting.draft_model):
         report.add("draft model", f"{drafting.draft_model}, an EAGLE-3 drafter, in the engine")
         if vocabulary and (reason := why_no_target(vocabulary.info.architecture)):
-            report.add_problem(f"--draft-model: {reason}")
+            report.problems.append(f"--draft-model: {reason}")
         return
     if drafting.is_wanted and (draft := _draft(report, "--draft-model", drafting, settings, vocabulary)):
         report.add("draft model", f"{describe(draft.info)}, in the engine")
@@ -120,7 +120,7 @@ def _draft(
                 return None
             draft = found.vocabulary
     except ConfigError as error:
-        report.add_problem(f"{option}: {error}")
+        report.problems.append(f"{option}: {error}")
         return None
     if vocabulary and draft.identify().fingerprint != vocabulary.identify().fingerprint:
         _check_translation(report, option, draft, vocabulary)
@@ -133,7 +133,7 @@ def _check_translation(
     try:
         projection = stored_pair(draft, vocabulary)
     except TranslationError as error:
-        report.add_problem(
+        report.problems.append(
             f"{option}: the draft model has another vocabulary, and {error}: use a smaller model of the same "
             "family"
         )

@@ -157,9 +157,7 @@ class Recalibration:
             self._due.popleft()
             is_due = True
         if is_due and (place := find_place(max(WIDTHS))) and not self._measure(place):
-            self._retry(now + _RETRY_SECONDS * 2**self._n_retries)
-
-    def _retry(self, at: float) -> None:
-        if self._n_retries < _MOST_RETRIES and (not self._due or at < self._due[0]):
-            self._n_retries += 1
-            self._due.appendleft(at)
+            again_at = now + _RETRY_SECONDS * 2**self._n_retries
+            if self._n_retries < _MOST_RETRIES and (not self._due or again_at < self._due[0]):
+                self._n_retries += 1
+                self._due.appendleft(again_at)

@@ -7,8 +7,9 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
+from lead.backs.registry import Backs
 from lead.engine.commands import (
     Cancel,
     Command,
@@ -18,7 +19,6 @@ from lead.engine.commands import (
     PostDraft,
     SetBacks,
     SetPolicy,
-    Submit,
 )
 from lead.engine.events import (
     Alive,
@@ -28,12 +28,12 @@ from lead.engine.events import (
     Explained,
     LoadFailed,
     Ready,
-    SequenceEvent,
     Tuned,
 )
 from lead.engine.exactness import promise
 from lead.engine.process import EngineProcess
 from lead.engine.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
+from lead.generation.sequences import Sequences
 from shared.descriptors import SpareDescriptors
 from shared.errors import EngineError, ModelLoadError, NotServingError
 from shared.logs import LogLevel
@@ -87,46 +87,13 @@ SERVING = frozenset({EngineState.READY, EngineState.RESTARTING, EngineState.SLEE
 """Requests are taken in these states, and may have to wait."""
 
 
-class EngineSequences(Protocol):
-    """What the engine works on, and hears of its events (`lead.generation.sequences.Sequences`)."""
-
-    def __len__(self) -> int:
-        """How many sequences have not ended."""
-
-    @property
-    def holds_back(self) -> bool:
-        """Whether more become due as sequences go on."""
-
-    def take_due(self) -> list[Submit]:
-        """What the process is to be given now."""
-
-    def apply(self, event: SequenceEvent, now: float) -> None:
-        """Something happened to one sequence."""
-
-    def on_death(self) -> bool:
-        """The process is gone; returns whether it had a sequence in a slot."""
-
-    def fail_all(self, reason: str) -> None:
-        """There will be no engine any more."""
-
-
-class BackListener(Protocol):
-    """Where events about backs go (`lead.backs.registry.Backs`)."""
-
-    def count_stale(self, name: str, n: int) -> None:
-        """Drafts of a back came too late."""
-
-    def tune(self, tune: Tune) -> None:
-        """What all backs should draft from now on."""
-
-
 class EngineClient:
     """`run` supervises until `stop`; the other methods may be called at any time from the same event loop."""
 
     def __init__(
         self,
         load: Load,
-        sequences: EngineSequences,
+        sequences: Sequences,
         log_level: LogLevel,
         *,
         log_json: bool = False,
@@ -167,11 +134,10 @@ class EngineClient:
 
     @property
     def pid(self) -> int | None:
-        """The engine's process id while it runs."""
         return self._process.pid if self._process else None
 
-    async def run(self, backs: BackListener) -> None:
-        """Keep an engine running and pass its events on.
+    async def run(self, backs: Backs) -> None:
+        """Keep an engine running and pass its events to the listeners.
 
         Raises ModelLoadError if there is never one that is ready, EngineError if no further one will be, or
         if what the first one needs is not there yet.
@@ -244,7 +210,7 @@ class EngineClient:
                 return await asyncio.shield(self._explanation)
         return None
 
-    async def _run_next(self, backs: BackListener) -> None:
+    async def _run_next(self, backs: Backs) -> None:
         """Start a process and run it to its end; one that cannot be started is logged."""
         try:
             with self._spare.released():
@@ -254,7 +220,7 @@ class EngineClient:
         else:
             await self._run_once(process, backs)
 
-    async def _run_once(self, process: EngineProcess, backs: BackListener) -> None:
+    async def _run_once(self, process: EngineProcess, backs: Backs) -> None:
         self._process = process
         self._restarts.on_start()
         dozing = asyncio.ensure_future(self._fall_asleep(process))
@@ -314,7 +280,7 @@ class EngineClient:
             )
         raise EngineError(f"the engine has died {MOST_IDLE_DEATHS} times in a row with nothing to do")
 
-    def _take(self, event: Event, backs: BackListener) -> None:
+    def _take(self, event: Event, backs: Backs) -> None:
         match event:
             case DraftsDropped():
                 backs.count_stale(event.source, event.n_stale)
@@ -342,7 +308,7 @@ class EngineClient:
             raise EngineError(event.reason) if event.may_recover else ModelLoadError(event.reason)
         log.error("%s", event.reason)
         if event.may_recover:  # what it lacks is no fault of its own, nor of the sequences
-            self._restarts.on_outage()
+            self._restarts.on_work()
             self._sequences.fail_all(event.reason)
 
     def _become_ready(self, ready: Ready) -> None:

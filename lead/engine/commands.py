@@ -125,8 +125,6 @@ class Submit(BaseModel, frozen=True):
 
 
 class Cancel(BaseModel, frozen=True):
-    """Stop generating this sequence."""
-
     type: Literal["cancel"] = "cancel"
     sequence: str
 

@@ -33,19 +33,13 @@ class Restarts:
         return self._n_idle_deaths >= self._most_idle_deaths
 
     def on_start(self) -> None:
-        """A process has been started."""
         self._started_at, self._has_worked = self._clock(), False
 
     def on_ready(self) -> None:
-        """It has loaded the model."""
         self._most_idle_deaths = MOST_IDLE_DEATHS
 
     def on_work(self) -> None:
-        """It has generated tokens."""
-        self._has_worked = True
-
-    def on_outage(self) -> None:
-        """It ends for want of another machine, which may return: more starts are not in vain."""
+        """It has generated tokens, or ends for want of another machine: more starts are not in vain."""
         self._has_worked = True
 
     def on_death(self, *, was_busy: bool) -> None:

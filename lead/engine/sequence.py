@@ -79,7 +79,6 @@ class EngineSequence:
         return self.shift.n_keep
 
     def append(self, tokens: Sequence[int]) -> None:
-        """Add committed tokens."""
         self.tokens += tokens
         if self._context is not None:
             self._context += tokens
@@ -105,7 +104,6 @@ class EngineSequence:
         return min(n_ctx - len(self.context), self._n_allowed)
 
     def is_complete(self, n_ctx: int) -> bool:
-        """Whether it may get no more tokens."""
         return self._n_allowed <= 0 or (self.shift is None and len(self.context) >= n_ctx)
 
     def n_useful(self, n_ctx: int) -> int:

@@ -25,7 +25,6 @@ class PlanEntry:
 
     @property
     def span(self) -> Span:
-        """What is decoded."""
         slot, n_cached = self.slot, len(self.slot.cache)
         tokens = slot.sequence.context if slot.sequence else []
         fed = tokens[n_cached : n_cached + self.n_fed]

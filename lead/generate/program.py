@@ -24,7 +24,7 @@ from lead.tokenizer.jobs import PreparedRequest, PreparePrompts, Prompt
 from shared import cpus
 from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError, DuoError, TranslationError, UnavailableError
-from shared.exits import INTERRUPTED, end_unread
+from shared.exits import INTERRUPTED, end_unread, say
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
 from shared.translation.stored_pair import stored_pair
@@ -120,21 +120,21 @@ async def _generate(settings: GenerateSettings, prompt: str, services: Services)
     request = await _request(settings, prompt, services)
     plain = None
     if settings.compare:
-        _say("generating without drafts …")
+        say("generating without drafts …")
         await _continue(services, _warm_up(request), None)
         plain = await _continue(services, _without_drafts(request), None)
-        _say("and with drafts:")
+        say("and with drafts:")
     if settings.display_prompt:
         await asyncio.to_thread(output.write, prompt)
     drafted = await _continue(services, request, output)
     await asyncio.to_thread(output.write_tokens, [TextToken(-1, "\n", None)])
     if plain is None:
-        _say(f"\n{report(drafted)}")
+        say(f"\n{report(drafted)}")
         return
     if plain.text != drafted.text:
-        _say("\nwithout drafts:")
+        say("\nwithout drafts:")
         await asyncio.to_thread(output.write_tokens, [TextToken(-1, f"{plain.text}\n", None)])
-    _say(f"\n{compare(plain, drafted, _drafter(settings, services))}")
+    say(f"\n{compare(plain, drafted, _drafter(settings, services))}")
 
 
 async def _request(settings: GenerateSettings, prompt: str, services: Services) -> GenerationRequest:
@@ -195,8 +195,3 @@ def _drafter(settings: GenerateSettings, services: Services) -> str:
     if ready and (ready.draft_model or ready.mtp):
         return ready.draft_model or "the model's own heads"
     return "n-grams" if settings.engine.ngram else "no drafter"
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()

@@ -2,11 +2,10 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
 
+from lead.engine.client import EngineClient
 from lead.engine.commands import RequestOptions
 from lead.engine.context_shift import ContextShift
-from lead.engine.events import Ready
 from lead.generation.sequences import Broadcast, LiveSequence, Sequences
 from shared.errors import NotServingError, QueueFullError, RequestError, UnavailableError
 from shared.llama.vocabulary import Vocabulary
@@ -20,23 +19,11 @@ _LEAST_SHIFTED = 4
 """The least tokens of the context that are not kept: at each shift half of them go (as in llama-server)."""
 
 
-class EngineHandle(Protocol):
-    """The seam to the engine (`lead.engine.client.EngineClient`)."""
-
-    ready: Ready | None
-
-    def feed(self) -> None:
-        """Start the sequences that wait for it, or do so when it is ready; raises UnavailableError."""
-
-    def cancel(self, sequence_id: str) -> None:
-        """Stop a sequence within a step."""
-
-
 class Admission:
     def __init__(
         self,
         sequences: Sequences,
-        engine: EngineHandle,
+        engine: EngineClient,
         vocabulary: Vocabulary,
         *,
         private_by_default: bool = False,

@@ -19,7 +19,7 @@ from lead.settings.draft_model import DraftModelOptions
 from shared import cpus
 from shared.diagnostics.findings import exit_with
 from shared.errors import DuoError, RequestError
-from shared.exits import INTERRUPTED, print_text
+from shared.exits import INTERRUPTED, print_text, say
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
 from shared.sampling.parameters import SamplingParameters
@@ -77,13 +77,13 @@ def plan(settings: PlanSettings) -> PlanReport:
     else:
         texts = [settings.prompt]
     with pinned_process(_pinned(cores)) as process:
-        _say("measuring the model on all cores …")
+        say("measuring the model on all cores …")
         engine = process.submit(measure_engine, load, sampling, texts).result()
     splits = []
     in_back = load.draft and not heads_file(load)  # which draft in the engine only
     if in_back and DRAFT_MODEL in engine.drafters:
         for split in core_splits(cores, lead_is_offloaded=engine.is_offloaded):
-            _say(f"measuring with {len(split.back)} of {len(cores)} cores for a back …")
+            say(f"measuring with {len(split.back)} of {len(cores)} cores for a back …")
             splits.append(measure_split(split, load, is_offloaded=engine.is_offloaded))
     found = arrangements(engine, splits, settings.round_trips if in_back else ())
     return PlanReport(
@@ -200,8 +200,3 @@ def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float |
         "with --prompt. N-grams and texts seen before, which cost nothing, come in addition."
     )
     return found
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()

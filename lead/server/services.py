@@ -2,44 +2,28 @@
 
 import time
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from fastapi import Request
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.template import ChatTemplate
-from lead.engine.client import SERVING, EngineState
-from lead.engine.commands import PolicyName
-from lead.generation.admission import Admission, EngineHandle
+from lead.engine.client import SERVING, EngineClient
+from lead.generation.admission import Admission
 from lead.generation.sequences import Sequences
 from lead.metrics.exporter import MetricsExporter
 from lead.settings.lead_settings import LeadSettings
-from lead.tokenizer.pool import Tokenizer
+from lead.tokenizer.pool import TokenizerPool
 from shared.errors import NotServingError
 from shared.llama.vocabulary import Vocabulary
-
-
-class SupervisedEngine(EngineHandle, Protocol):
-    """The seam to the engine, with its state."""
-
-    @property
-    def state(self) -> EngineState:
-        """Whether it can take requests."""
-
-    def set_policy(self, policy: PolicyName, depth: int) -> None:
-        """Change the policy for the depth of drafts."""
-
-    async def explain(self) -> dict[str, Any] | None:
-        """What the planner has learned and done; None if the engine does not reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
     vocabulary: Vocabulary
     template: ChatTemplate
-    tokenizer: Tokenizer
-    engine: SupervisedEngine
+    tokenizer: TokenizerPool
+    engine: EngineClient
     sequences: Sequences
     backs: Backs
     vocabulary_offer: VocabularyOffer

@@ -14,7 +14,7 @@ from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import LogLevel, configure_logging
 from shared.sampling.grammar import prepare
-from shared.sandbox import Limits
+from shared.sandbox import WorkerLimits
 
 log = logging.getLogger("tokenizer")
 
@@ -51,7 +51,7 @@ class JobHandler:
     def warm_up(self) -> None:
         """Nothing is slower the first time."""
 
-    def do(self, connection: Connection, limits: Limits) -> None:
+    def do(self, connection: Connection, limits: WorkerLimits) -> None:
         """Do jobs until the other end of `connection` is closed, or one has taken much memory."""
         while not limits.has_grown:
             data = connection.recv_bytes()

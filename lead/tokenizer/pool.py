@@ -12,7 +12,7 @@ import random
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from lead.tokenizer.fair_queue import Client, FairQueue
 from lead.tokenizer.job_handler import TokenizerProgram
@@ -33,16 +33,6 @@ _GRACE_SECONDS = 0.05
 _HUNG_SECONDS = 5.0
 """Time over allowed CPU time after which a worker counts as hung: it is stopped, or the machine too busy."""
 _TRY_AGAIN = "the tokenizer does not answer: try again in a moment"
-
-
-class Tokenizer(Protocol):
-    """The seam between the HTTP routes and the tokenizer processes."""
-
-    async def run(self, job: Job, client: Client) -> Any:
-        """The result that the job's class names.
-
-        Raises RequestError, UnavailableError, QueueFullError. Cancelling it stops the job.
-        """
 
 
 @dataclass(eq=False, slots=True)
@@ -104,7 +94,7 @@ class _Lane:
 
 
 class TokenizerPool:
-    """A `Tokenizer`. `run_processes` has to run for it to do anything; until then jobs wait."""
+    """`run_processes` has to run for it to do anything; until then jobs wait."""
 
     def __init__(
         self, program: TokenizerProgram, make_workers: Callable[[TokenizerProgram], Workers] = Workers
@@ -115,6 +105,10 @@ class TokenizerPool:
         self._quick = _Lane(self._long, _QUICK_SECONDS)
 
     async def run(self, job: Job, client: Client) -> Any:
+        """The result that the job's class names.
+
+        Raises RequestError, UnavailableError, QueueFullError. Cancelling it stops the job.
+        """
         message = encode(job)
         ticket = _Ticket(client, message, JobLimits.of(len(message), self._base_seconds))
         lane = self._quick if len(message) <= _QUICK_BYTES else self._long

@@ -4,6 +4,7 @@ import enum
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn, Protocol
 
 from shared.exits import print_text
@@ -32,19 +33,9 @@ class Finding:
         return f"{self.severity.value:>7}  {one_line(self.sentence)}"
 
 
-def good(sentence: str) -> Finding:
-    """See Severity.GOOD."""
-    return Finding(Severity.GOOD, sentence)
-
-
-def hint(sentence: str) -> Finding:
-    """See Severity.HINT."""
-    return Finding(Severity.HINT, sentence)
-
-
-def problem(sentence: str) -> Finding:
-    """See Severity.PROBLEM."""
-    return Finding(Severity.PROBLEM, sentence)
+good = partial(Finding, Severity.GOOD)
+hint = partial(Finding, Severity.HINT)
+problem = partial(Finding, Severity.PROBLEM)
 
 
 @dataclass(slots=True)
@@ -54,7 +45,6 @@ class DoctorReport:
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Append all of them."""
         self.findings += findings
 
     @property

@@ -32,9 +32,6 @@ class PreflightReport:
     def add(self, topic: str, text: str) -> None:
         self.lines.append((topic, text))
 
-    def add_problem(self, problem: str) -> None:
-        self.problems.append(problem)
-
     @property
     def status(self) -> int:
         """The exit status: 1 if there is a problem."""
@@ -60,7 +57,7 @@ def read_model(report: PreflightReport, source: ModelSource) -> Iterator[Vocabul
         try:
             found = stack.enter_context(locate(source))
         except ConfigError as error:
-            report.add_problem(str(error))
+            report.problems.append(str(error))
             found = None
         if found:
             report.add("model", found.text)
@@ -82,7 +79,7 @@ def locate(source: ModelSource) -> Iterator[LocatedModel | None]:
 
     The file of a model that is yet to be converted has zeros for weights, and is removed at the end.
     """
-    source = source.cached_only()
+    source = source.model_copy(update={"offline": True})
     if conversion := source.pending_conversion():
         with tempfile.TemporaryDirectory(prefix="llama-duo-") as folder:
             path = Path(folder) / f"{conversion.name}.gguf"
@@ -125,7 +122,7 @@ def check_memory(
     try:
         plan = plan_memory(info.path, used, n_slots, n_step_checkpoints, n_reserve)
     except ModelLoadError as error:
-        report.add_problem(str(error))
+        report.problems.append(str(error))
         return None
     types = f"{options.cache_type_k}/{options.cache_type_v}"
     report.add(
@@ -141,7 +138,7 @@ def check_memory(
     n_needed = info.size + plan.size.total
     report.add("memory", f"about {gigabytes(n_needed)} needed and {gigabytes(n_free)} free, on the CPU")
     if n_needed > n_free:
-        report.add_problem(
+        report.problems.append(
             f"weights and KV cache need about {gigabytes(n_needed)} of memory, but only {gigabytes(n_free)} "
             "are free: use a smaller model or --ctx-size, --cache-type-k q8_0, or --flash-attn on"
         )
@@ -154,7 +151,7 @@ def check_cores(report: PreflightReport, chosen: str | None, count_threads: Call
         if chosen:
             cpus.pin(cpus.parse_cpus(chosen))
     except ConfigError as error:
-        report.add_problem(str(error))
+        report.problems.append(str(error))
         return
     n_threads, n_cores = count_threads(), len(cpus.usable())
     report.add(
@@ -162,7 +159,7 @@ def check_cores(report: PreflightReport, chosen: str | None, count_threads: Call
         f"{count(n_threads, 'thread')} on {f'cores {chosen}' if chosen else count(n_cores, 'core')}",
     )
     if n_threads > n_cores:
-        report.add_problem(
+        report.problems.append(
             f"{n_threads} threads on {n_cores} cores slow each other down: use fewer --threads"
         )
 

@@ -11,7 +11,6 @@ _MAX_NAMES = 256
 
 @functools.cache
 def names() -> frozenset[str]:
-    """The names of the built-in templates."""
     output = (ctypes.c_char_p * _MAX_NAMES)()
     n = llama_cpp.llama_chat_builtin_templates(output, _MAX_NAMES)
     return frozenset(name.decode() for name in output[: min(n, _MAX_NAMES)] if name)

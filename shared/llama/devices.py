@@ -15,7 +15,7 @@ _GPU, _INTEGRATED_GPU = 1, 2
 def names() -> list[str]:
     """CPU, CUDA0, …: in llama.cpp's order."""
     library.start()
-    return [_name(device) for device in pointers()]
+    return [function("ggml_backend_dev_name")(device).decode() for device in pointers()]
 
 
 def has_gpu() -> bool:
@@ -42,8 +42,3 @@ def _is_own_gpu(device: int) -> bool:
     registry = function("ggml_backend_dev_backend_reg")(device)
     is_gpu = function("ggml_backend_dev_type")(device) in {_GPU, _INTEGRATED_GPU}
     return is_gpu and function("ggml_backend_reg_name")(registry) != b"RPC"
-
-
-def _name(device: int) -> str:
-    name: bytes = function("ggml_backend_dev_name")(device)
-    return name.decode()

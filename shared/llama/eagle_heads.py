@@ -23,6 +23,7 @@ from shared.llama.gguf_metadata import tensor_names
 from shared.llama.hidden_sources import ARCHITECTURES, target_layers
 from shared.llama.hidden_states import HeadOutput, HeadSpan
 from shared.llama.mtp_heads import MtpHeads
+from shared.llama.vocabulary import metadata
 from shared.models.file_kind import EAGLE
 
 _OWN = {"token_embd.weight", "output.weight"}
@@ -58,7 +59,7 @@ def load_eagle(path: Path, target: Any, architecture: str, parameters: Any) -> t
 
 def _misfit(path: Path, model: Any, layers: Sequence[int], target: Any) -> str | None:
     n_embd, n_layers, n_vocab = _shape(target)
-    width = _hidden_size(model)
+    width = int(metadata(model, f"{EAGLE}.target_hidden_size") or 0)
     if width != n_embd:
         return f"it reads states of {width} numbers, those of the model have {n_embd}"
     if not all(0 <= layer < n_layers for layer in layers):
@@ -76,13 +77,6 @@ def _shape(model: Any) -> tuple[int, int, int]:
     """Width, layers, tokens."""
     n_vocab = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
     return llama_cpp.llama_model_n_embd(model), llama_cpp.llama_model_n_layer(model), n_vocab
-
-
-def _hidden_size(model: Any) -> int:
-    buffer = ctypes.create_string_buffer(32)
-    key = f"{EAGLE}.target_hidden_size".encode()
-    n = llama_cpp.llama_model_meta_val_str(model, key, buffer, len(buffer))
-    return int(buffer.value) if n > 0 else 0
 
 
 class EagleHeads(MtpHeads):

@@ -43,7 +43,6 @@ class MemorySize:
 
     @property
     def total(self) -> int:
-        """All of it."""
         return self.full_attention + self.windows + self.states + self.computing
 
     def with_graphs(self, n_bytes: int) -> "MemorySize":

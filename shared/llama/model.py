@@ -274,7 +274,6 @@ class Model:
             self._remove_end(slot, n_keep)
 
     def use_threads(self, n_threads: int) -> None:
-        """Compute with `n_threads` threads from now on."""
         llama_cpp.llama_set_n_threads(self._context, n_threads, n_threads)
 
     def watch_steps(self) -> StepProgress:

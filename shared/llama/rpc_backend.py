@@ -20,7 +20,6 @@ _added: set[str] = set()
 
 
 def is_available() -> bool:
-    """Whether llama.cpp was built with RPC."""
     return bool(llama_cpp.llama_supports_rpc())
 
 

@@ -32,8 +32,6 @@ class SpecialToken:
 
 
 class SpecialTokens:
-    """All special tokens of a vocabulary."""
-
     def __init__(self, tokens: Iterable[SpecialToken]) -> None:
         # llama.cpp: the longest first (in bytes), everywhere in the text, before the next one is looked for.
         ordered = sorted(tokens, key=lambda token: (-len(token.text.encode("utf-8", "replace")), token.id))

@@ -24,8 +24,6 @@ _COPY = -1
 
 
 class StoredStates(SlotPart):
-    """What was stored of a context."""
-
     def __init__(self, context: Any, spare: int | None) -> None:
         """`context` is a llama_context. spare: a sequence to store parts with; None: texts are whole."""
         self._context = context

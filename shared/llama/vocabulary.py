@@ -62,7 +62,7 @@ class Vocabulary:
         self.info = _read_info(model, self._vocab, path)
         self.n_tokens = self.info.n_vocab
         # llama.cpp has a default id for a BOS token, which in a vocabulary without one is any other token.
-        has_bos = _metadata(model, "tokenizer.ggml.bos_token_id") is not None
+        has_bos = metadata(model, "tokenizer.ggml.bos_token_id") is not None
         self.bos = _token_or_none(llama_cpp.llama_vocab_bos(self._vocab)) if has_bos else None
         self.eos = _token_or_none(llama_cpp.llama_vocab_eos(self._vocab))
         self.adds_bos = bool(llama_cpp.llama_vocab_get_add_bos(self._vocab))
@@ -246,19 +246,19 @@ def _check_usable(model: Any, path: Path, n_parts: int) -> None:
 
     `check_kind` refuses most of them before they are loaded; here all metadata are at hand.
     """
-    architecture = _metadata(model, "general.architecture") or ""
-    check_metadata(path, architecture, _metadata(model, "general.type") or "")
+    architecture = metadata(model, "general.architecture") or ""
+    check_metadata(path, architecture, metadata(model, "general.type") or "")
     if llama_cpp.llama_model_has_encoder(model):
         raise unusable(path, f"{architecture} models have an encoder")
     if llama_cpp.llama_model_is_diffusion(model):
         raise unusable(
             path, f"{architecture} is a diffusion model, which does not write its text from left to right"
         )
-    is_pooled = _metadata(model, f"{architecture}.pooling_type") in _POOLING_TYPES
-    if is_pooled or _metadata(model, f"{architecture}.attention.causal") == "false":
+    is_pooled = metadata(model, f"{architecture}.pooling_type") in _POOLING_TYPES
+    if is_pooled or metadata(model, f"{architecture}.attention.causal") == "false":
         refuse_encoder(path)
     n_nextn, n_layers = (
-        int(_metadata(model, f"{architecture}.{key}") or 0) for key in ("nextn_predict_layers", "block_count")
+        int(metadata(model, f"{architecture}.{key}") or 0) for key in ("nextn_predict_layers", "block_count")
     )
     if n_nextn and (n_nextn >= n_layers or (n_parts == 1 and _lacks_first_layer(path))):
         refuse_drafter(path)
@@ -275,22 +275,22 @@ def _token_or_none(token: int) -> int | None:
 
 
 def _read_info(model: Any, vocab: Any, path: Path) -> ModelInfo:
-    architecture = _metadata(model, "general.architecture") or "unknown"
+    architecture = metadata(model, "general.architecture") or "unknown"
     return ModelInfo(
-        name=_metadata(model, "general.name") or path.stem,
+        name=metadata(model, "general.name") or path.stem,
         path=path,
         architecture=architecture,
         description=_description(model),
         n_vocab=llama_cpp.llama_vocab_n_tokens(vocab),
         vocab_type=llama_cpp.llama_vocab_type(vocab),
         # From the metadata: without weights llama.cpp leaves its own fields at 0.
-        n_ctx_train=int(_metadata(model, f"{architecture}.context_length") or 0),
-        n_embd=int(_metadata(model, f"{architecture}.embedding_length") or 0),
+        n_ctx_train=int(metadata(model, f"{architecture}.context_length") or 0),
+        n_embd=int(metadata(model, f"{architecture}.embedding_length") or 0),
         n_params=llama_cpp.llama_model_n_params(model),
         size=llama_cpp.llama_model_size(model),
         chat_template=_template(model, None),
         tool_template=_template(model, b"tool_use"),
-        file_type=int(file_type) if (file_type := _metadata(model, "general.file_type")) else None,
+        file_type=int(file_type) if (file_type := metadata(model, "general.file_type")) else None,
     )
 
 
@@ -299,7 +299,8 @@ def _template(model: Any, name: bytes | None) -> str | None:
     return template.decode("utf-8", "replace") if template else None
 
 
-def _metadata(model: Any, key: str) -> str | None:
+def metadata(model: Any, key: str) -> str | None:
+    """A value in the metadata of a llama_model; None: it has none."""
     buffer = ctypes.create_string_buffer(1024)
     n = llama_cpp.llama_model_meta_val_str(model, key.encode(), buffer, len(buffer))
     return buffer.value.decode("utf-8", "replace") if n >= 0 else None

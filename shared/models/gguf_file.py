@@ -143,7 +143,6 @@ class GgufFile:
 
     @property
     def n_bytes(self) -> int:
-        """The size of all tensors in the file."""
         return sum(tensor.n_padded for tensor in self.tensors)
 
     def write(self, destination: Path, progress: Progress | None = None) -> None:

@@ -117,12 +117,10 @@ class ConstrainedSampler(Sampler):
         return self._scored(ids, left, position), ids
 
     def accept(self, token: int) -> None:
-        """`token` follows the tokens accepted so far."""
         super().accept(token)
         self._advance(token)
 
     def rewind(self, history: Sequence[int]) -> None:
-        """Reset the tokens so far to `history`."""
         super().rewind(history)
         tokens = history[self._start :]
         n = _n_common(self._taken, tokens)

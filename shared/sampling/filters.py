@@ -64,7 +64,6 @@ class NativeFilters:
     def apply(
         self, logits: NDArray[np.float32], position: int, among: NDArray[np.int32] | None = None
     ) -> Candidates:
-        """See `Filters.apply`."""
         if len(self._biased):
             logits = logits.copy()
             logits[self._biased] += self._bias
@@ -78,12 +77,10 @@ class NativeFilters:
         return ids, logits
 
     def accept(self, token: int) -> None:
-        """Record a token, for penalties."""
         for penalty in self._penalties:
             penalty.accept(token)
 
     def reset(self) -> None:
-        """Forget all tokens."""
         for penalty in self._penalties:
             penalty.reset()
 

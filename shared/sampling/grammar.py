@@ -126,30 +126,25 @@ class FollowedGrammar:
         self.is_ready = True
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:
-        """Which of `tokens` may come next; all of them after a token that may not."""
         if self._matcher is None or self._n_beyond:
             return [True] * len(tokens)
         return [self._matcher.allows(token) for token in tokens]
 
     def allowed(self) -> NDArray[np.int32]:
-        """The ids of all tokens that may come next, ascending; while the grammar applies."""
         assert self._matcher, "every token may come next"
         return self._matcher.allowed()
 
     def accept(self, token: int) -> None:
-        """Advance by `token`. If it may not come next, the grammar applies no longer."""
         if self._matcher is None or self._n_beyond or not self._matcher.accept(token):
             self._n_beyond += 1
 
     def rollback(self, n: int) -> None:
-        """Remove the last `n` accepted tokens."""
         n_beyond = min(n, self._n_beyond)
         self._n_beyond -= n_beyond
         if self._matcher:
             self._matcher.rollback(n - n_beyond)
 
     def copy(self) -> Self:
-        """An independent copy, at the same place."""
         return type(self)(self._matcher and self._matcher.copy(), self._n_beyond)
 
 

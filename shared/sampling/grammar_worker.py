@@ -19,7 +19,7 @@ from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.constrained import Constraint
 from shared.sampling.grammar import FollowedGrammar, GrammarMatcher, prepare
-from shared.sandbox import Limits
+from shared.sandbox import WorkerLimits
 
 _COMPILE_SECONDS = 2.0
 """CPU time. A grammar was admitted because it took no longer than a quarter of this."""
@@ -73,7 +73,7 @@ class GrammarHandler:
         os.nice(_NICENESS)
         _compile_usual(self._vocabulary)
 
-    def do(self, connection: Connection, limits: Limits) -> None:
+    def do(self, connection: Connection, limits: WorkerLimits) -> None:
         """Answer questions about one grammar until the other end of `connection` is closed."""
         message = connection.recv_bytes()
         with limits.time(_COMPILE_SECONDS):
@@ -96,7 +96,7 @@ def _compile(text: str, vocabulary: Vocabulary, *, is_optional: bool) -> Constra
 class _Follower:
     """The places in texts of one grammar, by number; 0 is the first one."""
 
-    def __init__(self, first: Constraint | RequestError, limits: Limits) -> None:
+    def __init__(self, first: Constraint | RequestError, limits: WorkerLimits) -> None:
         self._places: dict[int, Constraint | RequestError] = {0: first}
         self._limits = limits
 

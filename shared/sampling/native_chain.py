@@ -55,11 +55,9 @@ class NativeChain:
         return left["id"], left["logit"]
 
     def accept(self, token: int) -> None:
-        """Record a token, for penalties."""
         llama_cpp.llama_sampler_accept(self._chain, token)
 
     def reset(self) -> None:
-        """Forget all tokens."""
         llama_cpp.llama_sampler_reset(self._chain)
 
     def _reserve(self, n: int) -> None:

@@ -85,18 +85,15 @@ class SamplingParameters(BaseModel):
 
     @property
     def penalties_window(self) -> int:
-        """Number of last tokens that penalties consider."""
         return min(self.repeat_last_n, MOST_REMEMBERED)
 
     @property
     def dry_window(self) -> int:
-        """Number of last tokens that DRY considers."""
         n = self.dry_penalty_last_n
         return MOST_REMEMBERED if n == -1 else min(n, MOST_REMEMBERED)
 
     @property
     def penalizes(self) -> bool:
-        """Whether penalties for repeated tokens are on."""
         return (
             "penalties" in self.samplers
             and self.repeat_last_n != 0
@@ -125,7 +122,6 @@ class SamplingParameters(BaseModel):
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the most likely candidate is always chosen."""
         return self.temperature == 0 and "temperature" in self.samplers
 
     @property

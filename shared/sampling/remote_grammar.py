@@ -69,7 +69,6 @@ class GrammarServer:
         return RemoteGrammar(_Channel(self._sandbox, bytes([is_optional]) + text.encode(), self._budget))
 
     def close(self) -> None:
-        """End all processes."""
         self._sandbox.close()
 
 
@@ -177,7 +176,6 @@ class RemoteGrammar:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the last question can be asked again without a PendingAnswerError."""
         if self._question is None:
             return True
         try:
@@ -193,20 +191,16 @@ class RemoteGrammar:
         return [bool(each) for each in self._ask(Operation.ALLOWS, tokens)]
 
     def allowed(self) -> NDArray[np.int32]:
-        """The ids of all tokens that may come next, ascending."""
         return np.frombuffer(self._ask(Operation.ALLOWED, ()), np.int32)
 
     def accept(self, token: int) -> None:
-        """Advance by `token`."""
         self._tell(Operation.ACCEPT, token)
 
     def rollback(self, n: int) -> None:
-        """Remove the last `n` accepted tokens."""
         if n:
             self._tell(Operation.ROLLBACK, n)
 
     def copy(self) -> Self:
-        """An independent copy, at the same place."""
         channel, place = self._channel, self._channel.n_places
         channel.n_places += 1
         channel.tell(Operation.COPY, self._place, (place,))

@@ -186,8 +186,6 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class _IgnoreOption(argparse.Action):
-    """An option without effect."""
-
     def __call__(self, *_: object) -> None:
         """Do nothing."""
 

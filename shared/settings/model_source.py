@@ -74,7 +74,3 @@ class ModelSource(OptionGroup):
         """The path of `model` on this machine, downloaded if need be; raises ConfigError."""
         token = self.hf_token.get_secret_value() if self.hf_token else None
         return Hub(token, self.offline).fetch(model)
-
-    def cached_only(self) -> Self:
-        """The same source without downloads."""
-        return self.model_copy(update={"offline": True})

@@ -95,7 +95,6 @@ class DecodedText:
         }
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless the parts fit together."""
         assert len(self.cache) == len(self)
         assert len(self.data) == self.end_of(len(self)) - self.base
         assert all(n <= len(self) for n in self._following)

@@ -84,7 +84,6 @@ class TranslatedSlot:
         return len(self._text)
 
     def keep(self, n_tokens: int) -> None:
-        """Keep the first `n_tokens` target tokens."""
         if n_tokens < len(self):
             del self._ends[n_tokens:]
             del self._text[self._ends[-1] if n_tokens else 0 :]
@@ -92,7 +91,6 @@ class TranslatedSlot:
             self._changed()
 
     def append(self, tokens: Sequence[int]) -> None:
-        """Target tokens follow."""
         for token in tokens:
             self._text += self._projection.target.pieces[token]
             self._ends.append(self.position)
@@ -166,7 +164,6 @@ class TranslatedSlot:
         return Feed(n_keep, [reading.token], 1)
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless the parts fit together."""
         assert not self._ends or self._ends[-1] == self.position
         self.decoded.check_integrity()
 

@@ -5,35 +5,23 @@ model's own cannot, the rest is decoded again.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.cache_edits import SlotMemory, apply_edits
 from shared.errors import KvCacheFullError
-from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.llama.memory_traits import PLAIN
+from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.translation.projection import Projection
 from shared.translation.translated_slot import Feed, TranslatedSlot
 
 
-class ForeignModel(SlotMemory, Protocol):
-    """The seam to the model (`shared.llama.model.Model`), in its own tokens."""
-
-    n_batch: int
-    n_ctx_slot: int
-    n_slots: int
-    traits: MemoryTraits
-
-    def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """One forward pass; logits for each span, shape (n_logits, n_vocab). Raises KvCacheFullError."""
-
-
 class TranslatingModel(SlotMemory):
     """Decodes target tokens with a draft model of another vocabulary."""
 
-    def __init__(self, model: ForeignModel, projection: Projection, prefix: Sequence[int] = ()) -> None:
+    def __init__(self, model: Model, projection: Projection, prefix: Sequence[int] = ()) -> None:
         """prefix: the draft model's tokens before every text (BOS)."""
         self._model = model
         self.traits = PLAIN
@@ -112,7 +100,6 @@ class TranslatingModel(SlotMemory):
         target.decoded.become(source.decoded, n_decoded)
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless every slot is consistent."""
         for slot in self._slots:
             slot.check_integrity()
 

@@ -45,10 +45,6 @@ def test_a_lead_that_is_away_does_not_count(away):
     assert serve(shares, [1, 1, 0])[1] < 0.45
 
 
-def test_a_lead_without_work_costs_nothing():
-    assert serve(LeadShares(3), [1, 0, 1]) == pytest.approx([0.5, 0.0, 0.5], abs=0.02)
-
-
 def test_a_lead_that_was_away_has_no_claim_to_the_time_since():
     shares = LeadShares(2)
     serve(shares, [1, 0])

@@ -175,11 +175,6 @@ def test_of_a_sequence_that_was_closed_nothing_is_sent(drafts):
     assert sent(drafts) == growing[:1]
 
 
-def test_a_started_worker_drafts_by_itself(drafts):
-    worker_of(ScriptedDrafter([DRAFT]), drafts).start()
-    assert drafts.get(timeout=60) == DRAFT
-
-
 def test_an_error_in_its_thread_is_handed_over(drafts):
     failures = queue.Queue()
     error = RuntimeError("no memory")

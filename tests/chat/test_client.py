@@ -32,11 +32,6 @@ def ask(lead, answer=None, **options):
         return [(token.text, token.source) for token in client.stream(REQUEST, answer or new_answer())]
 
 
-def test_tokens_come_with_their_sources():
-    lead = FakeLead(streams(text_event("Once", (" upon", "back-1")), *end_events()))
-    assert ask(lead) == [("Once", None), (" upon", "back-1")]
-
-
 def test_a_stream_with_sources_and_usage_is_asked_for():
     lead = FakeLead(answers("Hi"))
     ask(lead)
@@ -138,14 +133,6 @@ def test_a_missing_key_is_explained(status):
 def test_an_error_body_of_any_format_is_readable(body, message):
     with pytest.raises(RejectedError, match=f"answered 502: {message}$"):
         ask(FakeLead(lambda _: httpx.Response(502, content=body)))
-
-
-def test_an_error_event_ends_the_answer():
-    lead = FakeLead(streams(text_event("Once"), event({"error": {"message": "the engine died"}})))
-    answer = new_answer()
-    with pytest.raises(IncompleteAnswerError, match="the engine died"):
-        ask(lead, answer)
-    assert answer.text == "Once"
 
 
 def test_a_stream_without_an_end_is_reported_as_cut_short():

@@ -9,7 +9,6 @@ from prompt_toolkit.output import DummyOutput
 
 from chat.prompt import CommandCompleter, PromptReader, open_history
 
-UP = "\x1b[A"
 CTRL_C = "\x03"
 CTRL_D = "\x04"
 
@@ -22,14 +21,6 @@ def keyboard():
 
 def lines_from(keyboard, history=None):
     return PromptReader(history, CommandCompleter({}), lambda: "", keyboard, DummyOutput())
-
-
-def test_up_brings_back_the_last_line(keyboard):
-    lines = lines_from(keyboard)
-    keyboard.send_text("first\r")
-    lines.read()
-    keyboard.send_text(f"{UP}!\r")
-    assert lines.read() == "first!"
 
 
 def test_typed_lines_are_saved_in_the_history_file(keyboard, tmp_path):

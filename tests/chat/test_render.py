@@ -16,6 +16,13 @@ def screens(environment=(), terminal=Terminal):
     return Screen(out, err, dict(environment)), out, err
 
 
+def test_an_escape_sequence_split_over_tokens_is_sanitized():
+    screen, out, _ = screens()
+    for part in ("\x1b", "[2J", "\x1b]0;", "x\x07"):
+        screen.token(part, None)
+    assert out.getvalue() == "␛[2J␛]0;x␇"
+
+
 def test_a_source_keeps_its_colour():
     screen, out, _ = screens()
     for source in ("back-1", "ngram", "back-1"):

@@ -8,6 +8,7 @@ import pytest
 
 from chat.attribution import ANSI_COLOURS
 from chat.commands import COMMANDS
+from chat.streaming import N_RETRIES
 from tests.chat.fakes import (
     Session,
     Stream,
@@ -228,6 +229,27 @@ def test_an_unreachable_lead_is_tried_again():
     )
     assert session.sleeps == [1.0, 2.0]
     assert session.lead.messages() == [("user", "Hi")]
+
+
+def test_a_lead_that_is_loading_is_asked_again_after_retry_after():
+    session = Session(refuses(503, "loading the model", {"Retry-After": "5"}), answers("Hello."))
+    assert session.type("Hi").startswith(
+        "> Hi\n"
+        "http://lead:5555 answered 503: loading the model; trying again in 5 s, Ctrl-C gives up.\n"
+        "Hello.\n"
+    )
+    assert session.sleeps == [5.0]
+
+
+def test_a_lead_that_is_still_loading_after_all_retries_is_given_up():
+    session = Session(*[refuses(503, "loading the model")] * (N_RETRIES + 1))
+    screen = session.type("Hi")
+    assert len(session.sleeps) == N_RETRIES
+    assert screen.endswith(
+        "http://lead:5555 answered 503: loading the model\n"
+        "The question was left out of the conversation. :retry asks it again.\n"
+        "> ^D\n"
+    )
 
 
 def test_ctrl_c_ends_the_retries():

@@ -107,3 +107,11 @@ def test_progress_is_shown_before_the_first_token():
     assert report.progress(ChatAnswer(lambda: 0.0), "1 back") == (
         "waiting for the first token · 1 back · Ctrl-C stops it"
     )
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines"),
+    [(None, [["aa", "bb", "cc"]]), (7, [["aa", "bb"], ["cc"]]), (1, [["aa"], ["bb"], ["cc"]])],
+)
+def test_parts_fill_lines(columns, lines):
+    assert report.filled(["aa", "bb", "cc"], columns) == lines

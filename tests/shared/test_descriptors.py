@@ -46,12 +46,9 @@ def raised_in_a_process(*limits):
     return tuple(map(int, run.stdout.split()))
 
 
-def test_the_limit_is_raised_to_what_the_system_permits():
-    assert raised_in_a_process(100, 300) == (300, 300, 300)
-
-
-def test_a_limit_that_cannot_be_raised_stays():
-    assert raised_in_a_process(200, 200) == (200, 200, 200)
+@pytest.mark.parametrize(("limits", "raised_to"), [((100, 300), 300), ((200, 200), 200)])
+def test_the_limit_is_raised_to_what_the_system_permits(limits, raised_to):
+    assert raised_in_a_process(*limits) == (raised_to,) * 3
 
 
 def test_open_ones_are_counted():

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from shared import fork_server
-from shared.fork_server import MEGABYTE, WorkerLimits, fork
+from shared import sandbox
+from shared.fork_server import fork
+from shared.sandbox import MEGABYTE, WorkerLimits
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
 
@@ -52,5 +53,5 @@ def test_a_hard_limit_of_the_system_stays():
 def test_memory_that_was_given_back_counts_as_growth():
     limits = WorkerLimits()
     assert not limits.has_grown
-    bytearray(b"x") * (fork_server._peak_memory() + 64 * MEGABYTE)
+    bytearray(b"x") * (sandbox._peak_memory() + 64 * MEGABYTE)
     assert limits.has_grown

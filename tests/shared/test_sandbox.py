@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.fork_server import MEGABYTE
-from shared.sandbox import KILL, STATUS, without_secrets
+from shared.sandbox import KILL, MEGABYTE, STATUS, without_secrets
 from tests.shared.toy_program import toy
 
 SECRETS = [

@@ -23,20 +23,18 @@ def test_decoding_behind_tokens_that_were_not_trimmed_is_a_bug():
         cache.add([4])
 
 
-def test_a_cache_that_holds_half_of_a_text_is_drawn_to_it():
-    assert cache_of(1, 2, 9, 9, 9).reuse_score([1, 2, 3, 4]) == 2
-
-
-def test_a_cache_of_which_a_text_uses_half_is_drawn_to_it():
-    assert cache_of(1, 2, 9).reuse_score([1, 2, 3, 4, 5, 6, 7]) == 2
-
-
-def test_a_cache_that_shares_little_with_a_text_is_not_drawn_to_it():
-    assert cache_of(1, 2, 9, 9, 9).reuse_score([1, 2, 3, 4, 5]) == 0
-
-
-def test_an_empty_cache_is_not_drawn_to_a_text():
-    assert SlotCache(0).reuse_score([1, 2]) == 0
+@pytest.mark.parametrize(
+    ("held", "text", "score"),
+    [
+        ([1, 2, 9, 9, 9], [1, 2, 3, 4], 2),
+        ([1, 2, 9], [1, 2, 3, 4, 5, 6, 7], 2),
+        ([1, 2, 9, 9, 9], [1, 2, 3, 4, 5], 0),
+        ([], [1, 2], 0),
+    ],
+    ids=["holds half of it", "half of its own is used", "shares little", "empty"],
+)
+def test_a_cache_is_drawn_to_a_text_of_which_it_holds_or_that_uses_half(held, text, score):
+    assert cache_of(*held).reuse_score(text) == score
 
 
 def test_a_recurrent_cache_goes_back_to_kept_states_only():

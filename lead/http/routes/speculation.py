@@ -225,7 +225,7 @@ async def _receive_drafts(socket: WebSocket, back: Back, backs: Backs) -> None:
 
 async def _refuse(socket: WebSocket, backs: Backs, reason: str) -> None:
     """Close late, which costs a peer that tries again at once more than the lead."""
-    with backs.held_refusal() as seconds:
+    with backs.join_limits.held_refusal() as seconds:
         await asyncio.sleep(seconds)
     await _close(socket, _CLOSE_TRY_AGAIN, reason)
 

@@ -37,12 +37,10 @@ class Conversion:
 
     @property
     def name(self) -> str:
-        """The model's name, from the path."""
         path = self.path.absolute()
         return path.name if path.is_dir() else path.stem
 
     def file(self, stored_as: ConversionType = "auto") -> GgufFile:
-        """The GGUF file with this model."""
         quantization = self.source_type if stored_as == "auto" else stored_as
         return GgufFile(self.architecture, self._describe, self.weights, quantization)
 
@@ -63,7 +61,6 @@ class SourceBytes:
 
     @property
     def n_bytes(self) -> int:
-        """The size of the file."""
         return len(self._bytes)
 
     def head(self, n: int) -> bytes:

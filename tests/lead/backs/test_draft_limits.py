@@ -206,14 +206,6 @@ def test_a_flood_of_stale_drafts_is_read_at_intervals(harness):
     assert harness.backs.pause(back) == seconds
 
 
-def test_verified_tokens_are_credited_to_the_back_that_drafted_them(harness):
-    sequence = harness.sequence()
-    one, two = harness.join(name="one"), harness.join(name="two")
-    harness.commit(sequence, [4, 5, 6], sources=["two"] * 3, n_accepted=2, rejected=[9])
-    assert (two.stats.n_used_tokens, two.stats.n_accepted_tokens) == (3, 2)
-    assert one.stats.n_used_tokens == 0
-
-
 def test_each_token_is_credited_to_its_own_source(harness):
     sequence = harness.sequence()
     one, two = harness.join(name="one"), harness.join(name="two")

@@ -93,11 +93,7 @@ def inner_models(annotation):
 
 
 def request_models():
-    routes = [context.original_route for context in iter_route_contexts(create_app().routes)]
-    bodies = [
-        route.body_field.field_info.annotation for route in routes if getattr(route, "body_field", None)
-    ]
-    found = {each for body in bodies for each in inner_models(body)}
+    found = {each for body in BODIES for each in inner_models(body)}
     of_clients = {each for each in found if each.__module__.startswith("lead.")}
     return sorted(of_clients, key=lambda each: each.__name__)
 

@@ -50,7 +50,7 @@ def test_a_machine_that_is_away_for_long_ends_no_lead(supervisor):
     supervisor.life(worked=True)
     for _ in range(3 * MOST_IDLE_DEATHS):
         supervisor.restarts.on_start()
-        supervisor.restarts.on_outage()
+        supervisor.restarts.on_work()
         supervisor.restarts.on_death(was_busy=False)
         assert not supervisor.restarts.are_in_vain
 

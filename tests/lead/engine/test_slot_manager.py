@@ -76,26 +76,6 @@ def test_a_beginning_that_another_slot_holds_is_copied():
     room.decode()
 
 
-def test_a_slot_is_emptied_before_it_gets_a_copy():
-    room = Room()
-    room.enter("s", [1, 2, 3, 4])
-    room.enter("t", [8, 8])
-    room.decode()
-    room.leave("t")
-    room.enter("u", [1, 2, 3, 9])
-    assert room.slots.pop_edits() == [Trim(1, 0), Copy(0, 1, 3)]
-
-
-def test_a_slot_is_copied_before_it_is_given_up():
-    room = Room(n_ctx=20)
-    room.enter("s", [1] * 12)
-    room.decode()
-    room.leave("s")
-    room.enter("t", [1] * 5 + [3] * 8)
-    assert room.slots.free_up_to(8) >= 8
-    assert room.slots.pop_edits() == [Copy(0, 1, 5), Trim(0, 0)]
-
-
 def test_what_a_slot_holds_itself_is_not_copied():
     room = Room()
     room.enter("s", [1, 2, 3])
@@ -118,15 +98,6 @@ PROMPT = [5] * 40
 OTHER_WIDTHS = InvariantWidths((1, 2), (4, 8))
 
 
-def test_where_answers_have_other_bits_they_serve_no_prompt():
-    room = Room(widths=OTHER_WIDTHS, own_cells=True)
-    room.enter("a", [1, 2, 3])
-    room.decode()  # the answer begins with 7
-    room.decode()
-    room.leave("a")
-    assert room.enter("b", [1, 2, 3, 7, 8]) == [Started(sequence="b", n_cached=3)]
-
-
 def test_where_answers_have_other_bits_they_still_serve_the_same_sequence():
     room = Room(n_slots=1, widths=OTHER_WIDTHS, own_cells=True)
     room.enter("a", [1, 2, 3])
@@ -134,14 +105,6 @@ def test_where_answers_have_other_bits_they_still_serve_the_same_sequence():
     room.decode()
     room.slots.preempt(room.slots.running()[0])
     assert room.slots.admit(only_if_idle=False) == [Started(sequence="a", n_cached=4, again=True)]
-
-
-def test_one_that_begins_like_a_prompt_that_is_being_read_waits_for_it():
-    room = Room(n_ctx=200)
-    room.enter("s", [*PROMPT, 6])
-    assert room.enter("t", [*PROMPT, 7]) == []
-    room.decode()
-    assert room.slots.admit(only_if_idle=False) == [Started(sequence="t", n_cached=40, slot=1)]
 
 
 def test_it_waits_until_all_of_the_beginning_is_there():
@@ -344,13 +307,6 @@ class TestPromptCache:
         self.read(room, "s", LONG)
         assert self.read(room, "t", OTHER) == []
 
-    def test_there_are_cells_for_a_text_that_is_loaded(self):
-        room = self.room(n_slots=2, n_ctx=90, stores_idle=False)
-        for name, text in (("s", LONG), ("t", OTHER), ("u", THIRD)):
-            self.read(room, name, text)
-        assert room.enter("v", [*LONG, 5])[0].n_cached == 40
-        room.slots.check_integrity()
-
     def test_what_is_loaded_in_parts_has_its_cells_from_the_beginning(self):
         room = Room(n_ctx=100, prompt_cache=PromptCacheSize(500, 1, n_part=10))
         self.read(room, "s", LONG)
@@ -362,15 +318,6 @@ class TestPromptCache:
         assert room.enter("u", [*LONG, 5])[0].n_cached == 40
         assert len(room.slots.running()[1].cache) == 10
         assert room.slots.free_up_to(60) == 20
-
-    def test_a_slot_that_gives_way_before_its_text_was_loaded_stores_nothing(self):
-        room = self.room()
-        self.read(room, "s", LONG)
-        self.read(room, "t", OTHER)
-        room.enter("u", [*LONG, 5])
-        room.slots.preempt(room.slots.running()[0])
-        room.slots.free_up_to(1000)
-        assert room.slots.pop_edits() == [Store(1, text(2)), Trim(0, 0), Trim(1, 0)]
 
 
 def test_the_oldest_sequence_is_in_front_whatever_its_slot():

@@ -20,10 +20,6 @@ def test_a_text_without_drafts():
     )
 
 
-def test_a_text_with_drafts():
-    assert "drafts  6 of 8 tokens accepted (75%)" in report(outcome(n_drafted=8, n_accepted=6))
-
-
 @pytest.mark.parametrize("n", [0, 1])
 def test_a_text_that_is_too_short_has_no_speed(n):
     assert "tokens/s" not in report(outcome(n_generated=n, n_first=n, seconds=0.0))

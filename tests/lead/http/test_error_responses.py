@@ -22,11 +22,6 @@ async def test_an_unknown_path_is_404_in_openais_shape(client):
     assert set(response.json()["error"]) == {"message", "type", "param", "code"}
 
 
-async def test_a_wrong_method_is_405_in_openais_shape(client):
-    response = await client.delete("/health")
-    assert (response.status_code, response.json()["error"]["type"]) == (405, "invalid_request_error")
-
-
 async def test_a_bug_is_500_without_a_trace_for_the_client(lead, client, monkeypatch, caplog):
     def broken():
         raise ZeroDivisionError("the inside")

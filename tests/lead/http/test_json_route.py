@@ -99,16 +99,6 @@ async def test_bodies_from_backs_have_their_own_size_limit(lead):
         assert (await client.post("/v1/speculation", content=most + b" ", headers=JSON)).status_code == 413
 
 
-async def test_a_body_that_does_not_arrive_is_answered_with_408(lead):
-    async def stuck():
-        yield b"{"
-        await asyncio.Event().wait()
-
-    async with limited(lead, body_seconds=0.05) as client:
-        response = await client.post("/tokenize", content=stuck(), headers=JSON)
-    assert (response.status_code, error_of(response)) == (408, "the body did not arrive within 0.05 seconds")
-
-
 async def test_bodies_that_are_too_large_together_are_answered_with_503(lead, monkeypatch):
     monkeypatch.setattr("lead.http.json_route._MOST_BYTES", 0)  # that is twice the largest one
     begun, arrived = 0, asyncio.Event()

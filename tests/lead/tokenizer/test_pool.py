@@ -114,10 +114,6 @@ async def settle():
         await asyncio.sleep(0)
 
 
-async def test_a_job_gets_its_answer(pool):
-    assert await ask(pool, "hello") == "hello"
-
-
 async def test_one_worker_answers_one_job_after_the_other(pool, server):
     assert [await ask(pool, text) for text in "abc"] == ["a", "b", "c"]
     assert server.n_begun == 2  # one for each lane

@@ -6,7 +6,7 @@ from shared.diagnostics.preflight import PreflightReport
 
 def with_problem():
     report = PreflightReport()
-    report.add_problem("no model")
+    report.problems.append("no model")
     return report
 
 
@@ -28,7 +28,7 @@ def test_a_report_is_printed_and_its_status_is_the_exit_status(capsys, report, s
 def test_what_a_report_quotes_cannot_control_the_terminal(capsys):
     report = PreflightReport()
     report.add("model", "\x1b]0;evil\x07\u202e\u061c\nThis machine can run it.")
-    report.add_problem("\x9b31m\nnot a problem")
+    report.problems.append("\x9b31m\nnot a problem")
     with pytest.raises(SystemExit):
         exit_with(report)
     shown = capsys.readouterr().out

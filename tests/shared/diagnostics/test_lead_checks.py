@@ -114,17 +114,20 @@ def test_a_connected_back_is_recognized_by_its_name(name):
     only(found, Severity.HINT, "the times above show whether the network")
 
 
-def test_a_model_that_cannot_speculate_is_the_only_finding():
-    only(check_lead(report(lead=LEAD | {"speculates": False})), Severity.PROBLEM, "recurrent model")
-
-
-def test_an_engine_that_does_not_answer_is_a_hint():
-    only(check_lead(report(planner=None)), Severity.HINT, "the engine does not answer")
-
-
 def test_a_back_that_has_just_connected_is_fine():
     quiet = DESK | {"n_drafts": 0}
     assert Severity.PROBLEM not in {each.severity for each in check_lead(report(backs=[quiet], n_steps=0))}
+
+
+@pytest.mark.parametrize(
+    ("changed", "severity", "words"),
+    [
+        ({"lead": LEAD | {"speculates": False}}, Severity.PROBLEM, "recurrent model"),
+        ({"planner": None}, Severity.HINT, "the engine does not answer"),
+    ],
+)
+def test_what_makes_all_else_pointless_is_the_only_finding(changed, severity, words):
+    only(check_lead(report(**changed)), severity, words)
 
 
 @pytest.mark.parametrize(

@@ -164,27 +164,15 @@ def test_an_eagle_drafter_needs_a_target_that_gives_the_inputs_of_its_layers(
     assert len([each for each in found.problems if "inputs of the layers" in each]) == n_problems
 
 
-@pytest.fixture
-def demo(monkeypatch, tmp_path):
-    """Where the demo's model will be; a function that says what a check says of it."""
+def test_the_demo_model_is_created_at_the_first_start_and_later_named(monkeypatch, tmp_path):
     monkeypatch.setattr(builtin, "user_cache_path", lambda _: tmp_path)
-
-    def said():
-        found = check(LeadSettings.from_command_line(["--port", "0", "-t", "2"]))
-        return dict(found.lines)["model"]
-
-    return builtin.grown_path(), said
-
-
-def test_the_demo_model_is_created_at_the_first_start(demo):
-    _, said = demo
-    assert said() == "the built-in demo model, 0.8 GB, created at the first start"
-
-
-def test_later_the_report_names_the_demo_models_file(demo):
-    path, said = demo
+    settings = LeadSettings.from_command_line(["--port", "0", "-t", "2"])
+    assert dict(check(settings).lines)["model"] == (
+        "the built-in demo model, 0.8 GB, created at the first start"
+    )
+    path = builtin.grown_path()
     path.touch()
-    assert said() == f"the built-in demo model, 0.8 GB, at {path}"
+    assert dict(check(settings).lines)["model"] == f"the built-in demo model, 0.8 GB, at {path}"
 
 
 def test_a_demo_model_that_cannot_be_created_is_a_problem(monkeypatch, tmp_path):

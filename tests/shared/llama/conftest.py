@@ -1,9 +1,13 @@
+import numpy as np
 import pytest
 
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
+
+OF_THREE = ModelOptions(ctx_size=512, parallel=3, batch_size=64, ubatch_size=64, threads=1)
+TEXT = [300, 12, 77, 1000, 5, 9, 300, 301, 302, 12, 13]
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +39,8 @@ def read(model, slot, start, tokens):
     for at in range(0, len(tokens), model.n_batch):
         (rows,) = model.decode([Span(slot, start + at, tokens[at : at + model.n_batch], 1)])
     return rows[0].copy()
+
+
+def rows(model, slot, n):
+    """The hidden states of the first tokens in a slot."""
+    return np.array([model.hidden.row(slot, position) for position in range(n)])

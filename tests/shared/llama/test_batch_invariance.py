@@ -27,14 +27,6 @@ def shapes(spans, policy):
     ]
 
 
-def test_a_single_token_is_widened():
-    assert shapes([answer(0, 9, 1)], UNIFORM) == [([0], 2, 2)]
-
-
-def test_a_long_prompt_is_cut_and_its_last_piece_widened():
-    assert shapes([prompt(0, 0, 70)], UNIFORM) == [([0], 32, 0), ([0], 32, 0), ([0], 6, 0)]
-
-
 def test_logits_at_the_end_of_a_prompt_come_in_a_number_that_is_a_width_too():
     assert shapes([prompt(0, 0, 30, 1)], UNIFORM) == [([0], 32, 3)]
 
@@ -46,17 +38,9 @@ def test_slots_share_a_pass_in_which_their_sum_is_a_width_too():
     ]
 
 
-def test_slots_that_are_not_adjacent_take_a_pass_each():
-    assert shapes([answer(0, 9, 2), answer(2, 9, 2)], UNIFORM) == [([0], 2, 2), ([2], 2, 2)]
-
-
 def test_where_joint_passes_differ_each_slot_takes_its_own():
     policy = InvariantWidths(UNIFORM.answer, UNIFORM.prompt, joins=False)
     assert shapes([answer(0, 9, 2), answer(1, 9, 2)], policy) == [([0], 2, 2), ([1], 2, 2)]
-
-
-def test_answers_and_prompts_take_passes_of_their_classes():
-    assert shapes([prompt(0, 0, 9), answer(1, 9, 1)], APART) == [([1], 2, 2), ([0], 12, 0)]
 
 
 def test_the_logits_that_were_asked_for_are_picked():

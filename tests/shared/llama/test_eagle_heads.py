@@ -9,11 +9,9 @@ from shared.llama.eagle_heads import why_no_target
 from shared.llama.hidden_states import HeadSpan
 from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.settings.model_options import ModelOptions
+from tests.shared.llama.conftest import OF_THREE, TEXT, rows
 from tests.tiny_eagle import write_tiny_eagle
 
-OPTIONS = ModelOptions(ctx_size=512, parallel=3, batch_size=64, ubatch_size=64, threads=1)
-TEXT = [300, 12, 77, 1000, 5, 9, 300, 301, 302, 12, 13]
 ARCHITECTURES = ["llama", "qwen3", "qwen35", "lfm2", "gpt-oss"]
 
 
@@ -23,16 +21,12 @@ def target(tiny_model):
     models = []
 
     def open_model(architecture="llama"):
-        models.append(Model(tiny_model(architecture), OPTIONS))
+        models.append(Model(tiny_model(architecture), OF_THREE))
         return models[-1]
 
     yield open_model
     for model in models:
         model.close()
-
-
-def rows(model, slot, n):
-    return np.array([model.hidden.row(slot, position) for position in range(n)])
 
 
 def draft(model, heads, slot, n):

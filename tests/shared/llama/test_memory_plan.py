@@ -84,17 +84,11 @@ def test_a_drafter_keeps_as_many_states_as_sequences_and_memory_allow(wanted, n_
     assert (traits.n_rollback, traits.n_step_checkpoints) == (0, n)
 
 
-def test_the_size_counts_the_states_to_roll_back_to(tiny_model, monkeypatch):
-    path = tiny_model("qwen35")
-    assert plan_memory(path, OPTIONS).size.n_states == 2 * 9
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=0))
-    assert plan_memory(path, OPTIONS).size.n_states == 2 * 2  # a checkpoint sequence each
-
-
 def test_states_take_a_quarter_of_what_the_weights_leave(tiny_model, monkeypatch):
     path = tiny_model("qwen35")
+    assert plan_memory(path, OPTIONS).size.n_states == 2 * 9
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=path.stat().st_size))
-    assert plan_memory(path, OPTIONS).size.n_states == 2 * 2
+    assert plan_memory(path, OPTIONS).size.n_states == 2 * 2  # a checkpoint sequence each
 
 
 def test_the_context_is_that_of_training_for_each_slot_unless_it_is_chosen(tiny_model):

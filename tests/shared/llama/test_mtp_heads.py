@@ -1,6 +1,5 @@
 """Heads of real (tiny, random) models: what they read, and what they draft."""
 
-import numpy as np
 import pytest
 
 from bench.tiny_models import TinyModel, write_tiny_model
@@ -9,12 +8,10 @@ from shared.llama.hidden_states import HeadSpan
 from shared.llama.model import Model
 from shared.llama.mtp_heads import has_heads, is_heads_file
 from shared.llama.span import Span
-from shared.settings.model_options import ModelOptions
+from tests.shared.llama.conftest import OF_THREE, TEXT, rows
 from tests.shared.models.gguf_copies import without_tensors
 
 ARCHITECTURES = ["qwen35", "qwen3next", "glm4moe"]
-OPTIONS = ModelOptions(ctx_size=512, parallel=3, batch_size=64, ubatch_size=64, threads=1)
-TEXT = [300, 12, 77, 1000, 5, 9, 300, 301, 302, 12, 13]
 HEADS = {"nextn_predict_layers": 1, "rope.dimension_sections": [0, 0, 0, 0]}
 
 
@@ -27,16 +24,12 @@ def model_with_heads(tmp_path_factory):
         path = tmp_path_factory.mktemp("heads") / f"{architecture}.gguf"
         settings = HEADS if architecture == "glm4moe" else {"nextn_predict_layers": 1}
         write_tiny_model(TinyModel(architecture, n_layers=5, settings=settings), path)
-        models.append(Model(path, OPTIONS.model_copy(update=more), with_heads=True))
+        models.append(Model(path, OF_THREE.model_copy(update=more), with_heads=True))
         return models[-1], path
 
     yield open_model
     for model in models:
         model.close()
-
-
-def rows(model, slot, n):
-    return np.array([model.hidden.row(slot, position) for position in range(n)])
 
 
 def draft(model, heads, slot, tokens, n):
@@ -122,7 +115,7 @@ def test_heads_in_a_file_of_their_own_draft_the_same(model_with_heads, architect
     assert not is_heads_file(path)
     if architecture == "glm4moe":  # of qwen35 llama.cpp does not load a file that names heads without them
         path = without_tensors(path, path.with_name("trunk.gguf"), lambda name: name.startswith("blk.4."))
-    trunk = Model(path, OPTIONS, with_heads=True)
+    trunk = Model(path, OF_THREE, with_heads=True)
     assert is_heads_file(alone)
     drafts = []
     for model, heads in ((whole, whole.open_heads()), (trunk, trunk.open_heads(alone))):
@@ -135,7 +128,7 @@ def test_heads_in_a_file_of_their_own_draft_the_same(model_with_heads, architect
 
 def test_heads_of_another_model_are_refused(model_with_heads):
     _, path = model_with_heads("glm4moe")
-    other = Model(write_tiny_model(TinyModel("llama", width=96), path.with_name("other.gguf")), OPTIONS)
+    other = Model(write_tiny_model(TinyModel("llama", width=96), path.with_name("other.gguf")), OF_THREE)
     with pytest.raises(ModelLoadError, match="does not have the heads"):
         other.open_heads(path)
     other.close()

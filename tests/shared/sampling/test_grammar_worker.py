@@ -7,9 +7,10 @@ from multiprocessing import Pipe
 
 import pytest
 
-from shared.fork_server import WorkerLimits, fork
+from shared.fork_server import fork
 from shared.sampling import grammar_worker
 from shared.sampling.grammar_worker import GrammarHandler
+from shared.sandbox import WorkerLimits
 
 
 @pytest.fixture

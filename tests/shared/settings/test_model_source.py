@@ -10,6 +10,7 @@ from lead.settings.lead_settings import LeadSettings
 from shared.errors import ModelLoadError
 from shared.models.hub import Hub, HubModel
 from tests.shared.models.conftest import checkpoint, conversion_cache, tokenizer  # noqa: F401 - fixtures
+from tests.shared.models.gguf_copies import write_header_only
 
 
 def settings(*arguments):
@@ -120,9 +121,6 @@ def test_the_draft_model_is_converted_with_the_same_tokenizer(checkpoint, tokeni
 @pytest.mark.parametrize("option", ["--model", "--back"])
 def test_a_file_that_is_no_text_model_is_refused(tmp_path, option):
     path = tmp_path / "mmproj.gguf"
-    writer = GGUFWriter(path, "clip")
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
+    write_header_only(GGUFWriter(path, "clip"))
     with pytest.raises(ModelLoadError, match="is the projector of a model"):
         settings(option, str(path)).located()

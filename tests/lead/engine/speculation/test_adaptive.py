@@ -116,17 +116,6 @@ def test_no_other_depths_would_give_a_better_rate(ratios, lines):
 # Several sequences, and prompts
 
 
-def test_other_sequences_in_the_batch_may_make_drafts_cheap():
-    alone = {1: 1, 2: 2.0, 3: 2.0, 4: 2.0}
-    assert depths(alone, candidate(0.7)) == (0,)
-    assert depths(alone, candidate(0.7), NOTHING) == (1, 0)
-
-
-def test_other_sequences_in_the_batch_may_make_drafts_expensive():
-    assert depths(Q8_0, candidate(0.9)) == (1,)
-    assert depths(Q8_0, candidate(0.9), *[NOTHING] * 3) == (0, 0, 0, 0)
-
-
 def test_prompts_in_the_batch_count():
     table = {1: 1.0, 2: 1.0, 3: 1.0, 17: 5.0, 18: 12.0, 19: 15.0}
     assert depths(table, candidate(0.9, 0.9)) == (2,)
@@ -404,20 +393,16 @@ def test_beside_prompts_it_drafts_what_pays():
     assert n_rounds(0.003, drafting(mean=0.9), n_prompt=4, table=FLAT) > 0
 
 
-def test_several_sequences_are_drafted_for_in_one_round():
-    choice = choose(0.01, drafting(mean=0.9), drafting(mean=0.9), table=FLAT)
-    assert choice.candidates == (0, 1)
-
-
-def test_a_sequence_whose_draft_is_doubtful_is_left_out():
-    doubtful = drafting_on(0.01)
-    choice = choose(0.1, drafting(mean=0.95), doubtful, table=FLAT)
-    assert choice.candidates == (0,)
-
-
-def test_a_sequence_that_cannot_be_drafted_for_is_left_out():
-    choice = choose(0.01, NOTHING, drafting(mean=0.9), table=FLAT)
-    assert choice.candidates == (1,)
+@pytest.mark.parametrize(
+    ("price", "others", "drafted_for"),
+    [
+        pytest.param(0.01, [drafting(mean=0.9)], (0, 1), id="both"),
+        pytest.param(0.1, [drafting_on(0.01)], (0,), id="one has a doubtful draft"),
+        pytest.param(0.01, [NOTHING], (0,), id="one cannot be drafted for"),
+    ],
+)
+def test_sequences_are_drafted_for_together_if_that_pays(price, others, drafted_for):
+    assert choose(price, drafting(mean=0.95), *others, table=FLAT).candidates == drafted_for
 
 
 def test_a_draft_ends_where_its_survival_is_no_longer_worth_a_token():

@@ -56,12 +56,6 @@ def test_outcomes_outweigh_the_confidence_that_a_source_states(stated, share):
     assert forecast.probability("a", stated, "single") == pytest.approx(share, abs=0.15)
 
 
-def test_sources_do_not_share_outcomes():
-    forecast = learned(*[outcome(False)] * 50, *[outcome(True, source="b")] * 50)
-    assert forecast.probability("a", 0.9, "single") < 0.1
-    assert forecast.probability("b", 0.9, "single") > 0.95
-
-
 @pytest.mark.parametrize(("before", "after"), [(True, False), (False, True)])
 def test_a_change_of_text_is_followed_within_some_tens_of_outcomes(before, after):
     forecast = learned(*[outcome(before)] * 500)
@@ -127,11 +121,6 @@ def test_the_report_shows_the_calibration_from_low_to_high():
         {"confidence_from": 0.0, "chance": 0.0},
         {"confidence_from": 0.96, "chance": 1.0},
     ]
-
-
-def test_the_report_of_a_stranger_is_empty():
-    report = Forecast().describe("stranger")
-    assert (report["n_scored"], report["acceptance_by_position"], report["calibration"]) == (0, [], [])
 
 
 # Tokens that have not arrived yet

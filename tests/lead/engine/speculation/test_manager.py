@@ -103,13 +103,6 @@ def answering(table, source="a", n=8, after=0.004):
 # Choices
 
 
-def test_a_draft_is_proposed_with_its_source():
-    table = Table()
-    table.post([1, 2], confidences=[0.9, 0.8])
-    (proposal,) = table.decide().chains
-    assert proposal == ((1, 2), ("a", "a"), (0.9, 0.8))
-
-
 def test_off_proposes_nothing_and_asks_no_drafter():
     own = Scripted([1, 2])
     table = Table("off", local={"ngram": own})
@@ -169,14 +162,6 @@ def test_every_source_is_scored_whichever_was_taken():
     table.post([1, 3], source="b")
     table.commit(1, 2)
     assert (table.scored("a"), table.scored("b")) == ((2, 2), (1, 2))
-
-
-def test_a_late_draft_is_scored_once():
-    table = Table()
-    table.commit(1, 2, 3)
-    for _ in range(3):
-        table.post([1, 2, 9], base=3)
-    assert table.scored() == (2, 3)
 
 
 def test_what_backs_had_right_is_said_with_what_is_committed():
@@ -327,20 +312,6 @@ def test_a_draft_that_ends_the_text_is_not_waited_for():
     assert table.wait_at(0.002) == 0
 
 
-def test_sync_waits_for_its_depth_and_gives_up_on_a_source_that_says_nothing():
-    table = Table("sync", 3)
-    table.post([1], now=0.1)
-    assert table.wait_at(0.1) > 0
-    assert table.wait_at(0.1) > 0
-    table.post([1, 2, 3], now=0.2)
-    assert table.wait_at(0.2) == 0
-    table.commit(9, now=0.3, rejected=[1, 2, 3])
-    assert table.wait_at(0.5) > 0
-    assert table.wait_at(1.5) == 0
-    table.commit(9, now=1.6)
-    assert table.wait_at(1.7) == 0, "it has not been heard since"
-
-
 def test_sync_does_not_wait_after_an_end_token():
     table = Table("sync", 3)
     table.post([1, END], now=0.1)
@@ -402,13 +373,6 @@ FOUR_STEPS = {1: 1.0, 2: 1.05, 3: 1.1, 4: 1.15, 5: 1.2}
 def step(table, *, n_tokens=5, seconds=0.1, depth=4, n_committed=2, n_expected=4.0):
     table.speculation.on_step(StepReport(n_tokens, seconds, [depth], n_committed, n_expected))
     return table.speculation.describe()
-
-
-@pytest.mark.parametrize(("policy", "depth"), [("fixed", 3), ("off", 0), ("adaptive", 4)])
-def test_the_policy_decides_how_many_tokens_are_verified(policy, depth):
-    table = Table(policy, 3, table=FOUR_STEPS)
-    table.post([1, 2, 3, 4], confidences=[0.9] * 4)
-    assert len(table.tokens_at()) == depth
 
 
 def test_a_new_policy_keeps_what_was_learned():

@@ -53,12 +53,6 @@ def waiting(kernel, n):
     return transports
 
 
-def test_below_the_limit_nothing_is_closed():
-    kernel = Kernel(OTHER_FILES + 3)
-    transports = waiting(kernel, 3)
-    assert not any(each.aborted for each in transports)
-
-
 def test_a_new_connection_takes_the_place_of_the_one_that_has_waited_longest():
     kernel = Kernel(OTHER_FILES + 3)
     first, second, third = waiting(kernel, 3)

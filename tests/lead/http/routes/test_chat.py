@@ -118,14 +118,6 @@ async def test_a_stream_has_no_empty_chunks(lead, client):
     assert all(chunk["choices"][0]["delta"]["content"] for chunk in chunks)
 
 
-async def test_the_tokens_of_a_conversation_are_counted_without_an_answer(lead, client):
-    lead.will_say("x")
-    count = (await client.post("/v1/chat/completions/input_tokens", json=ASK)).json()
-    assert lead.engine.submitted == []
-    await client.post(URL, json=ASK)
-    assert count == {"input_tokens": len(lead.engine.submitted[0].tokens)}
-
-
 @pytest.mark.parametrize(
     ("fields", "told"), [({}, False), ({"verbose": True}, True), ({"verbose": False}, False)]
 )

@@ -91,14 +91,6 @@ async def test_a_stop_sequence_is_named(lead, client):
     assert (body["stop_reason"], body["stop_sequence"]) == ("stop_sequence", " two")
 
 
-async def test_tokens_are_counted_without_an_answer(lead, client):
-    lead.will_say("x")
-    count = (await client.post(f"{URL}/count_tokens", json={"messages": ASK["messages"]})).json()
-    assert lead.engine.submitted == []
-    await client.post(URL, json=ASK)
-    assert count == {"input_tokens": len(lead.engine.submitted[0].tokens)}
-
-
 @pytest.mark.parametrize(
     "fields",
     [

@@ -13,13 +13,6 @@ async def test_health_is_ok_when_requests_are_served(client):
     assert (response.status_code, response.json()) == (200, {"status": "ok"})
 
 
-@pytest.mark.parametrize("state", [EngineState.STARTING, EngineState.RESTARTING, EngineState.STOPPED])
-async def test_health_is_503_while_the_engine_is_away(lead, client, state):
-    lead.engine.state = state
-    response = await client.get("/health")
-    assert (response.status_code, "Retry-After" in response.headers) == (503, True)
-
-
 @pytest.mark.parametrize("path", ["/health", "/v1/models", "/props", "/v1/speculation"])
 async def test_before_the_vocabulary_is_read_everything_is_503(lead, client, path):
     lead.app.state.services = None

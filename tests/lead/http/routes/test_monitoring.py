@@ -3,7 +3,6 @@ import dataclasses
 
 import pytest
 
-from lead.engine.client import EngineState
 from lead.engine.events import Committed, Started
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
@@ -120,11 +119,6 @@ async def test_running_and_waiting_requests_are_counted_with_their_tokens(lead, 
         }
     ]
     assert body["aggregate"]["total_reqs"] == 3
-
-
-async def test_before_the_engine_is_ready_a_router_gets_503(lead, client):
-    lead.engine.state = EngineState.STARTING
-    assert (await client.get("/loads")).status_code == 503
 
 
 EXPECTED = [

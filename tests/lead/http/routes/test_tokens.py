@@ -50,3 +50,22 @@ async def test_the_answer_need_not_be_begun(client):
 async def test_messages_are_needed(client):
     response = await client.post("/apply-template", json={"messages": []})
     assert (response.status_code, response.json()["error"]["param"]) == (400, "messages")
+
+
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+@pytest.mark.parametrize(
+    ("url", "counting", "ask"),
+    [
+        ("/v1/chat/completions", "input_tokens", {"messages": HELLO}),
+        ("/v1/messages", "count_tokens", {"messages": HELLO, "max_tokens": 9}),
+        ("/v1/responses", "input_tokens", {"input": "Hello"}),
+    ],
+)
+async def test_the_tokens_of_a_prompt_are_counted_without_an_answer(lead, client, url, counting, ask):
+    lead.will_say("x")
+    count = (await client.post(f"{url}/{counting}", json=ask)).json()
+    assert lead.engine.submitted == []
+    await client.post(url, json=ask)
+    assert count["input_tokens"] == len(lead.engine.submitted[0].tokens)

@@ -47,6 +47,7 @@ def random_gpt2(seed, *, width, n_heads, n_layers, n_vocab, n_ctx=64, n_hidden=N
         ):
             weights[f"h.{layer}.{name}.weight"] = draw(*shape) if len(shape) > 1 else 1 + small(*shape)
             weights[f"h.{layer}.{name}.bias"] = small(shape[-1])
+    weights = {name: np.round(64 * array) / 64 for name, array in weights.items()}  # as BF16 can hold them
     config = {
         "model_type": "gpt2",
         "n_embd": width,
@@ -113,16 +114,6 @@ def encoded_as(kind, array):
         case "F16":
             return array.astype("<f2").tobytes()
     return (array.astype("<f4").view("<u4") >> 16).astype("<u2").tobytes()
-
-
-def rounded_to(kind, weights):
-    """What a file of that type holds."""
-    match kind:
-        case "F32":
-            return weights
-        case "F16":
-            return {name: array.astype(np.float16).astype(np.float32) for name, array in weights.items()}
-    return {name: (array.view(np.uint32) >> 16 << 16).view(np.float32) for name, array in weights.items()}
 
 
 def write_folder(folder, config, weights, kind="F32", *, prefix="", n_shards=1):
