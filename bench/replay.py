@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.commands import Command, PostDraft, encode_command
-from lead.engine.events import Committed, Event
+from lead.engine.commands import Command, PostDraft
+from lead.engine.events import Committed, Event, encode_line
 from lead.engine.pipe import EnginePipe
 from shared.cache_edits import SlotMemory
 from shared.llama.span import Span
@@ -124,7 +124,7 @@ class ReplayFront:
 
     def command(self, command: Command) -> None:
         """Hand a command to the engine."""
-        self._front.sendall(encode_command(command))
+        self._front.sendall(encode_line(command))
 
     def drain(self, wait: float | None) -> list[Command]:
         """The engine reads its commands."""

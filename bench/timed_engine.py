@@ -22,12 +22,11 @@ from lead.engine.commands import (
     SetBacks,
     Submit,
     decode_command,
-    encode_command,
 )
 from lead.engine.draft_loading import InlineHeads
 from lead.engine.drafters.head_drafter import HeadDrafter
 from lead.engine.engine import Engine
-from lead.engine.events import Committed, Event, Finished, Tuned, encode_event
+from lead.engine.events import Committed, Event, Finished, Tuned, encode_line
 from lead.engine.exact_model import limits_of
 from lead.engine.loop import Loop
 from lead.engine.speculation.batching import batching_for
@@ -116,7 +115,7 @@ class TimedEngine:
         self._loop = Loop(model, self._engine, self, self._watch)
         self._links = [self._connect(f"back-{i}", spec) for i, spec in enumerate(parts.backs)]
         names = [f"back-{i}" for i in range(len(parts.backs))]
-        self._commands.append(encode_command(SetBacks(names=names)))
+        self._commands.append(encode_line(SetBacks(names=names)))
 
     def calibrate(self) -> None:
         """Measure T(n) like a lead that starts."""
@@ -146,7 +145,7 @@ class TimedEngine:
 
     def send(self, event: Event) -> None:
         """Through the format of the pipe; backs hear of it."""
-        encode_event(event)
+        encode_line(event)
         self._let_backs_work()
         with self._watch.stopped():
             match event:
@@ -206,7 +205,7 @@ class TimedEngine:
         if text := self._texts.get(int(draft.sequence)):
             tokens = [text.name(token) for token in draft.tokens]
             arrived = draft.model_copy(update={"tokens": tokens, "received_at": self._clock.now})
-            self._commands.append(encode_command(arrived))
+            self._commands.append(encode_line(arrived))
 
     def _tell(self, message: DrafterMessage) -> None:
         for link in self._links:
@@ -221,7 +220,7 @@ class TimedEngine:
             max_tokens=n_tokens,
             options=RequestOptions(cache_prompt=False),
         )
-        self._commands.append(encode_command(request))
+        self._commands.append(encode_line(request))
         self._n_committed, self._ended = 0, False
         self._simulated[number] = text.simulated
         self._tell(Open(sequence=request.sequence, sampling=GREEDY, tokens=[number]))

@@ -17,12 +17,11 @@ from lead.engine.commands import (
     SetPolicy,
     Submit,
     decode_command,
-    encode_command,
 )
 from lead.engine.drafters.lookup import NgramDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.events import Event, Ready, decode_event, encode_event
+from lead.engine.events import Event, Ready, decode_event, encode_line
 from lead.engine.loop import Loop
 from lead.engine.speculation.manager import SpeculationManager
 from lead.generation.sequences import Sequences
@@ -75,29 +74,29 @@ class LocalEngine:
 
     def send(self, event: Event) -> None:
         """Through the format of the pipe."""
-        self.deliver(decode_event(encode_event(event)))
+        self.deliver(decode_event(encode_line(event)))
 
     # What the front sees
 
     def feed(self) -> None:
         """Start the sequences that wait for it."""
-        self._commands += [encode_command(request) for request in self._sequences.take_due()]
+        self._commands += [encode_line(request) for request in self._sequences.take_due()]
 
     def cancel(self, sequence_id: str) -> None:
         """Stop a sequence."""
-        self._commands.append(encode_command(Cancel(sequence=sequence_id)))
+        self._commands.append(encode_line(Cancel(sequence=sequence_id)))
 
     def post_draft(self, draft: PostDraft) -> None:
         """Pass a draft on."""
-        self._commands.append(encode_command(draft))
+        self._commands.append(encode_line(draft))
 
     def connect(self, names: list[str]) -> None:
         """Set the connected backs."""
-        self._commands.append(encode_command(SetBacks(names=names)))
+        self._commands.append(encode_line(SetBacks(names=names)))
 
     def set_policy(self, policy: PolicyName, depth: int) -> None:
         """Change the policy."""
-        self._commands.append(encode_command(SetPolicy(policy=policy, depth=depth)))
+        self._commands.append(encode_line(SetPolicy(policy=policy, depth=depth)))
 
     async def explain(self) -> dict[str, Any] | None:
         """Nothing."""

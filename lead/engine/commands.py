@@ -172,11 +172,6 @@ Command = Annotated[_AnyCommand, Field(discriminator="type")]
 _commands: TypeAdapter[_AnyCommand] = TypeAdapter(Command)
 
 
-def encode_command(command: Command) -> bytes:
-    """One line."""
-    return command.model_dump_json().encode() + b"\n"
-
-
 def decode_command(line: bytes) -> Command:
     """The command in one line."""
     return _commands.validate_json(line)

@@ -65,8 +65,13 @@ class InlineModel:
         return ModelDrafter(self.source, drafter, n_most, self._thread_choice())
 
     def calibrate(self, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
-        """A first T(n) of it; its slot 0 is empty, and is left empty."""
-        calibrate_drafting(self.model, cost, clock)
+        """A first T(n) of it, known before it is used; its slot 0 is empty, and is left empty."""
+        model = self.model
+
+        def decode(tokens: list[int]) -> None:
+            model.decode([Span(0, 0, tokens, 1)])
+
+        _calibrate(StepTimer(decode, lambda: model.trim(0, 0), model.n_vocab, clock), cost, model.n_batch)
 
     def describe(self, token_seconds: float) -> str:
         """For the log, at the start."""
@@ -210,15 +215,6 @@ def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = t
     best = min(seconds, key=lambda n_threads: median(seconds[n_threads]))
     model.use_threads(best)
     return best
-
-
-def calibrate_drafting(model: Model, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
-    """A first T(n) of the draft model, whose slot 0 is empty: it has to be known before it is used."""
-
-    def decode(tokens: list[int]) -> None:
-        model.decode([Span(0, 0, tokens, 1)])
-
-    _calibrate(StepTimer(decode, lambda: model.trim(0, 0), model.n_vocab, clock), cost, model.n_batch)
 
 
 def _calibrate(timer: StepTimer, cost: StepCost, n_batch: int) -> None:

@@ -166,9 +166,9 @@ Event = Annotated[_AnyEvent, Field(discriminator="type")]
 _events: TypeAdapter[_AnyEvent] = TypeAdapter(Event)
 
 
-def encode_event(event: Event) -> bytes:
-    """One line."""
-    return event.model_dump_json().encode() + b"\n"
+def encode_line(message: BaseModel) -> bytes:
+    """An event or a command as one line."""
+    return message.model_dump_json().encode() + b"\n"
 
 
 def decode_event(line: bytes) -> Event:

@@ -147,7 +147,8 @@ class Loop:
         """One step, or a wait for commands when there is nothing to do."""
         self._take_commands()
         now = self._clock()
-        self._check_progress(now)
+        if self._progress.has_stalled(now):  # also one that spins, although it gives signs of life
+            self._fail(f"for {MOST_SECONDS:g} s nothing was decoded, admitted or ended")
         action = self._engine.next(now)
         self._send()
         if carry_out(action, self._engine, self._target, self._clock):
@@ -197,11 +198,6 @@ class Loop:
             self._fail(f"the engine's records are wrong: {error}")
         self._unchecked, self._checked_at = False, now
         return None
-
-    def _check_progress(self, now: float) -> None:
-        """A loop that spins, or waits for what never comes, has failed, although it gives signs of life."""
-        if self._progress.has_stalled(now):
-            self._fail(f"for {MOST_SECONDS:g} s nothing was decoded, admitted or ended")
 
     def _fail(self, reason: str) -> NoReturn:
         log.critical("%s: %s", reason, self._engine.describe())

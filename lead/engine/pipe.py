@@ -10,7 +10,7 @@ import threading
 import time
 
 from lead.engine.commands import Command, decode_command
-from lead.engine.events import Event, encode_event
+from lead.engine.events import Event, encode_line
 
 
 def low_numbered(descriptor: int) -> socket.socket:
@@ -43,7 +43,7 @@ class EnginePipe:
         """Hand an event to the front."""
         try:
             with self._sending:
-                self._socket.sendall(encode_event(event))
+                self._socket.sendall(encode_line(event))
         except (BrokenPipeError, ConnectionResetError):
             self.open = False
 

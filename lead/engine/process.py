@@ -10,8 +10,8 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from typing import Self
 
-from lead.engine.commands import Command, encode_command
-from lead.engine.events import Event, decode_event
+from lead.engine.commands import Command
+from lead.engine.events import Event, decode_event, encode_line
 from shared.sandbox import without_secrets
 
 log = logging.getLogger("lead")
@@ -101,7 +101,7 @@ class EngineProcess:
     def send(self, command: Command) -> None:
         """Does nothing if the process has ended."""
         if not self._writer.is_closing():  # uvloop's transports raise RuntimeError then
-            self._writer.write(encode_command(command))
+            self._writer.write(encode_line(command))
 
     async def events(self) -> AsyncGenerator[Event]:
         """All of them, until the process ends or is killed because there are none."""

@@ -18,8 +18,8 @@ import pytest
 from lead.engine import client as module
 from lead.engine import process
 from lead.engine.client import EngineClient, EngineState
-from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy, Submit, encode_command
-from lead.engine.events import Finished
+from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy, Submit
+from lead.engine.events import Finished, encode_line
 from shared.descriptors import n_open
 from shared.errors import EngineError, ModelLoadError, UnavailableError
 from shared.sampling.parameters import SamplingParameters
@@ -169,7 +169,7 @@ async def test_commands_reach_the_engine_in_order(start, tmp_path):
     front.client.post_draft(commands[1])
     front.client.cancel("s")
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == b"".join(encode_command(command) for command in commands)
+    assert (tmp_path / "notes").read_bytes() == b"".join(encode_line(command) for command in commands)
 
 
 async def test_nothing_is_submitted_to_an_engine_that_is_not_ready(start):
@@ -231,7 +231,7 @@ async def test_an_engine_that_is_ready_is_given_what_waits_for_it(start, tmp_pat
     assert front.due
     await front.until(lambda front: front.events == [UP, UP])
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode_command(submission())
+    assert (tmp_path / "notes").read_bytes() == encode_line(submission())
 
 
 async def test_what_is_held_back_is_asked_for_after_each_event(start, tmp_path):
@@ -242,7 +242,7 @@ async def test_what_is_held_back_is_asked_for_after_each_event(start, tmp_path):
     front.due = [submission()]
     await front.until(is_up)
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode_command(submission())
+    assert (tmp_path / "notes").read_bytes() == encode_line(submission())
 
 
 async def test_an_engine_that_hangs_is_killed_and_started_again(start, caplog):
@@ -389,7 +389,7 @@ async def test_policy_and_sources_reach_a_running_engine(start, tmp_path):
     front.client.connect([])
     await front.stop()
     commands = [SetBacks(names=["desk"]), SetPolicy(policy="sync", depth=7), SetBacks(names=[])]
-    assert (tmp_path / "notes").read_bytes() == b"".join(encode_command(command) for command in commands)
+    assert (tmp_path / "notes").read_bytes() == b"".join(encode_line(command) for command in commands)
 
 
 async def test_an_engine_that_is_started_again_has_the_policy_of_last(start):
@@ -419,7 +419,7 @@ async def test_an_engine_that_is_started_again_is_told_who_is_connected(start, t
     front.client.connect(["desk"])
     await front.until(lambda front: front.events == [UP, UP])
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode_command(SetBacks(names=["desk"]))
+    assert (tmp_path / "notes").read_bytes() == encode_line(SetBacks(names=["desk"]))
 
 
 async def test_many_who_ask_at_once_share_one_answer(start, tmp_path):
@@ -428,7 +428,7 @@ async def test_many_who_ask_at_once_share_one_answer(start, tmp_path):
     answers = await asyncio.gather(*[front.client.explain() for _ in range(50)])
     assert answers == [{"n": 1}] * 50
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode_command(Explain())
+    assert (tmp_path / "notes").read_bytes() == encode_line(Explain())
 
 
 async def test_an_engine_that_is_busy_for_too_long_explains_nothing_and_is_asked_once(
@@ -439,7 +439,7 @@ async def test_an_engine_that_is_busy_for_too_long_explains_nothing_and_is_asked
     await front.until(is_up)
     assert [await front.client.explain() for _ in range(5)] == [None] * 5
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode_command(Explain())
+    assert (tmp_path / "notes").read_bytes() == encode_line(Explain())
 
 
 async def test_a_caller_that_gives_up_leaves_the_others_their_answer(start):
@@ -479,7 +479,7 @@ async def test_an_idle_engine_ends_and_is_started_again_for_the_next_request(sta
     front.client.feed()
     await front.until(lambda front: front.events == [UP, UP])
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode_command(submission())
+    assert (tmp_path / "notes").read_bytes() == encode_line(submission())
     assert front.lost == []
 
 

@@ -14,7 +14,6 @@ from lead.engine.commands import (
     SetPolicy,
     Submit,
     decode_command,
-    encode_command,
 )
 from lead.engine.events import (
     Committed,
@@ -26,7 +25,7 @@ from lead.engine.events import (
     Started,
     Tuned,
     decode_event,
-    encode_event,
+    encode_line,
 )
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
@@ -65,8 +64,8 @@ EVENTS = [
 
 @pytest.mark.parametrize(
     ("message", "encode", "decode"),
-    [(command, encode_command, decode_command) for command in COMMANDS]
-    + [(event, encode_event, decode_event) for event in EVENTS],
+    [(command, encode_line, decode_command) for command in COMMANDS]
+    + [(event, encode_line, decode_event) for event in EVENTS],
     ids=lambda given: getattr(given, "type", ""),
 )
 def test_a_message_is_one_line_and_is_decoded_to_what_was_encoded(message, encode, decode):
@@ -77,7 +76,7 @@ def test_a_message_is_one_line_and_is_decoded_to_what_was_encoded(message, encod
 
 def test_an_event_is_not_a_command():
     with pytest.raises(ValidationError):
-        decode_command(encode_event(EVENTS[0]))
+        decode_command(encode_line(EVENTS[0]))
 
 
 def test_a_command_cannot_be_changed():

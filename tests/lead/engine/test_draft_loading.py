@@ -1,5 +1,7 @@
 """Real draft models in the engine: what they draft, how they are loaded, which are refused."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from bench.tiny_models import TinyModel, write_tiny_model
@@ -7,7 +9,7 @@ from lead.engine import draft_loading as module
 from lead.engine.commands import Load, LoadDraft
 from lead.engine.draft_loading import (
     InlineHeads,
-    calibrate_drafting,
+    InlineModel,
     choose_threads,
     heads_file,
     load_draft_model,
@@ -176,9 +178,13 @@ def test_a_number_of_threads_that_was_set_is_used():
     assert model.widths == []
 
 
+def calibrate(model, cost):
+    InlineModel(None, SimpleNamespace(model=model)).calibrate(cost, model.clock)
+
+
 def test_the_price_of_a_token_is_known_before_the_first_request():
     model, cost = Timed(_1=0.002), StepCost()
-    calibrate_drafting(model, cost, model.clock)
+    calibrate(model, cost)
     assert cost.seconds(1) == pytest.approx(0.002)
     assert cost.seconds(32) == pytest.approx(0.064)
     assert max(model.widths) <= model.n_batch
@@ -186,7 +192,7 @@ def test_the_price_of_a_token_is_known_before_the_first_request():
 
 def test_for_a_slow_model_it_is_measured_with_few_tokens():
     model = Timed(_1=1.0)
-    calibrate_drafting(model, StepCost(), model.clock)
+    calibrate(model, StepCost())
     assert max(model.widths) == 1
 
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from lead.engine.commands import Cancel, PostDraft, encode_command
-from lead.engine.events import Finished, decode_event
+from lead.engine.commands import Cancel, PostDraft
+from lead.engine.events import Finished, decode_event, encode_line
 from lead.engine.pipe import EnginePipe, low_numbered
 from shared.descriptors import raise_limit
 
@@ -24,7 +24,7 @@ def ends():
 
 def test_all_commands_that_have_arrived_come_at_once_and_in_order(ends):
     front, pipe = ends
-    front.sendall(encode_command(ONE) + encode_command(TWO))
+    front.sendall(encode_line(ONE) + encode_line(TWO))
     assert pipe.drain(0.0) == [ONE, TWO]
     assert pipe.drain(0.0) == []
 
@@ -32,7 +32,7 @@ def test_all_commands_that_have_arrived_come_at_once_and_in_order(ends):
 def test_a_command_larger_than_one_read_arrives_whole(ends):
     front, pipe = ends
     draft = PostDraft(sequence="s", source="a", base=0, tokens=list(range(100_000)))
-    sender = threading.Thread(target=front.sendall, args=[encode_command(draft)])
+    sender = threading.Thread(target=front.sendall, args=[encode_line(draft)])
     sender.start()
     assert pipe.drain(None) == [draft]
     sender.join()
@@ -41,7 +41,7 @@ def test_a_command_larger_than_one_read_arrives_whole(ends):
 @pytest.mark.parametrize("wait", [None, 60.0])
 def test_a_wait_ends_with_the_first_whole_command(ends, wait):
     front, pipe = ends
-    line = encode_command(ONE)
+    line = encode_line(ONE)
     front.sendall(line[:5])
     assert pipe.drain(0.0) == []
     sender = threading.Thread(target=front.sendall, args=[line[5:]])
@@ -52,7 +52,7 @@ def test_a_wait_ends_with_the_first_whole_command(ends, wait):
 
 def test_half_a_line_does_not_end_a_wait_but_its_time_does(ends):
     front, pipe = ends
-    line = encode_command(ONE)
+    line = encode_line(ONE)
     front.sendall(line[:5])
     assert pipe.drain(0.001) == []
     front.sendall(line[5:])
@@ -62,7 +62,7 @@ def test_half_a_line_does_not_end_a_wait_but_its_time_does(ends):
 def test_it_is_readable_when_a_command_or_the_front_s_end_has_come(ends):
     front, pipe = ends
     assert not pipe.readable
-    front.sendall(encode_command(ONE))
+    front.sendall(encode_line(ONE))
     assert pipe.readable
     pipe.drain(0.0)
     assert not pipe.readable
@@ -80,7 +80,7 @@ def test_the_front_s_end_ends_a_wait(ends, wait):
 
 def test_commands_sent_before_the_front_s_end_are_still_taken(ends):
     front, pipe = ends
-    front.sendall(encode_command(ONE))
+    front.sendall(encode_line(ONE))
     front.close()
     assert pipe.drain(None) == [ONE]
     assert not pipe.open
@@ -115,5 +115,5 @@ def test_an_inherited_descriptor_that_select_cannot_take_gets_a_low_number():
     theirs.close()
     with mine, low_numbered(high) as connection:
         assert connection.fileno() < 1024
-        mine.sendall(encode_command(ONE))
+        mine.sendall(encode_line(ONE))
         assert EnginePipe(connection).drain(60.0) == [ONE]

@@ -9,7 +9,7 @@ import pytest
 
 from lead.engine import process as module
 from lead.engine.commands import Explain
-from lead.engine.events import Alive, Explained, encode_event
+from lead.engine.events import Alive, Explained, encode_line
 from lead.engine.process import EngineProcess, Watchdog
 
 ALIVE = '{"type": "alive"}'
@@ -49,7 +49,7 @@ async def test_an_event_that_was_cut_in_its_middle_is_none(start):
 
 async def test_an_event_may_have_any_length(start, tmp_path):
     event = Explained(report={"text": "x" * (4 << 20)})
-    (tmp_path / "event").write_bytes(encode_event(event))
+    (tmp_path / "event").write_bytes(encode_line(event))
     process = await start(f"cat {tmp_path}/event >&$3; echo '{ALIVE}' >&$3")
     assert [event async for event in process.events()] == [event, Alive()]
     await process.reap()
