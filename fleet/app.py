@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 
 import ray
 from fastapi import FastAPI, Request, Response
@@ -104,7 +105,7 @@ class Ingress:
                 head = await anext(answer)
                 break
             except LeadGoneError as error:
-                request = request.without(error.replica)
+                request = replace(request, failed=request.failed | {error.replica})
             except ray.exceptions.RayActorError:
                 pass  # Serve knows by now that this replica is gone
             if time.monotonic() > deadline:

@@ -1,7 +1,7 @@
 """A request on its way from a client to a lead, and the beginning of its answer."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from fleet.prefixes import Blocks
 
@@ -32,10 +32,6 @@ class ForwardedRequest:
     body: bytes
     blocks: Blocks = ()
     failed: frozenset[str] = field(default_factory=frozenset)
-
-    def without(self, replica: str) -> "ForwardedRequest":
-        """The same after another replica could not answer it."""
-        return replace(self, failed=self.failed | {replica})
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat.answer import ChatAnswer, Comparison, GenerationStats, requests_to_compare
+from chat.answer import ChatAnswer, Comparison, GenerationStats
 from chat.wire import Chunk
 
 
@@ -108,7 +108,3 @@ def answer(text="Once", rate=10.0, n_drafted=0):
 )
 def test_the_verdict_compares_speeds_and_texts(one, other, sentence):
     assert sentence in Comparison(one, other).verdict
-
-
-def test_a_seed_that_is_set_is_used():
-    assert requests_to_compare({"seed": 0}, 5)[0]["seed"] == 0

@@ -367,6 +367,12 @@ def test_compare_shows_both_speeds_and_that_the_texts_are_identical():
     assert session.conversation.turns == [("Hi", "One.")]
 
 
+def test_compare_uses_a_seed_that_is_set():
+    session = Session(answers("One."), answers("One."))
+    session.type(":seed 0", ":compare Hi")
+    assert [body["seed"] for body in session.lead.bodies] == [0, 0]
+
+
 def test_compare_can_be_stopped():
     session = Session(answers("One."), streams(text_event("O"), KeyboardInterrupt()))
     assert session.type(":compare Hi").endswith("Stopped: there is nothing to compare.\n> ^D\n")

@@ -1,6 +1,6 @@
 """What is passed on between a client and a lead."""
 
-from fleet.forwarding import ForwardedRequest, passed_on
+from fleet.forwarding import passed_on
 
 
 def test_headers_for_the_next_hop_are_not_passed_on():
@@ -11,9 +11,3 @@ def test_headers_for_the_next_hop_are_not_passed_on():
 def test_a_lead_learns_which_host_name_the_client_used():
     """It refuses those of others' web pages."""
     assert passed_on([("Host", "page.example")]) == [("Host", "page.example")]
-
-
-def test_a_request_remembers_who_could_not_answer_it():
-    request = ForwardedRequest("POST", "/", [], b"")
-    assert request.without("a").without("b").failed == {"a", "b"}
-    assert not request.failed
