@@ -3,7 +3,6 @@
 Knows neither Ray nor processes. docs/scale.md says what moving gains in a simulated fleet.
 """
 
-import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -49,57 +48,30 @@ def plan_moves(needs: Sequence[LeadNeed], placed: Mapping[str, str | None], n_ea
 
     A back whose lead is not among `needs` has none.
     """
-    return _MovePlan(needs, placed, n_each).run()
+    leads = {need.lead: need for need in needs}
+    backs: dict[str, list[str]] = {lead: [] for lead in leads}
+    free: list[str] = []
+    for back, lead in placed.items():
+        backs.get(lead or "", free).append(back)
 
+    def more(lead: str) -> float:
+        return leads[lead].marginal(len(backs[lead]), n_each)
 
-class _MovePlan:
-    def __init__(self, needs: Sequence[LeadNeed], placed: Mapping[str, str | None], n_each: float) -> None:
-        self._needs = {need.lead: need for need in needs}
-        self._n_each = n_each
-        self._backs: dict[str, list[str]] = {need.lead: [] for need in needs}
-        self._free: list[str] = []
-        for back, lead in placed.items():
-            self._backs.get(lead or "", self._free).append(back)
-        self._wanting = [self._wish(lead) for lead in self._backs]
-        self._giving = [(self._less(lead), lead) for lead, backs in self._backs.items() if backs]
-        heapq.heapify(self._wanting)
-        heapq.heapify(self._giving)
+    def less(lead: str) -> float:
+        return leads[lead].marginal(len(backs[lead]) - 1, n_each)
 
-    def run(self) -> list[Move]:
-        """Until no move is worth it."""
-        if not self._needs:
-            return []
-        return [*self._place_free(), *self._exchange()]
+    def taker() -> str:
+        """Where one more gains most; among equals, such as idle leads, who has the fewest backs."""
+        return min(backs, key=lambda lead: (-more(lead), len(backs[lead]), lead))
 
-    def _place_free(self) -> Iterable[Move]:
-        for back in self._free:
-            *_, lead = self._wanting[0]
-            self._put(back, lead)
-            yield Move(back, lead)
-
-    def _exchange(self) -> Iterable[Move]:
-        while self._giving:
-            (no_gain, _, taker), (lost, giver) = self._wanting[0], self._giving[0]
-            if -no_gain <= _INCUMBENT * lost or taker == giver:
-                return
-            back = self._backs[giver].pop()
-            heapq.heappop(self._giving)
-            if self._backs[giver]:
-                heapq.heappush(self._giving, (self._less(giver), giver))
-            self._put(back, taker)
-            yield Move(back, taker)
-
-    def _put(self, back: str, lead: str) -> None:
-        """To the lead that wants one most."""
-        self._backs[lead].append(back)
-        heapq.heapreplace(self._wanting, self._wish(lead))
-
-    def _wish(self, lead: str) -> tuple[float, int, str]:
-        """Sorts first what gains most; among equals, such as idle leads, who has the fewest backs."""
-        return -self._more(lead), len(self._backs[lead]), lead
-
-    def _more(self, lead: str) -> float:
-        return self._needs[lead].marginal(len(self._backs[lead]), self._n_each)
-
-    def _less(self, lead: str) -> float:
-        return self._needs[lead].marginal(len(self._backs[lead]) - 1, self._n_each)
+    moves = []
+    while backs and free:
+        moves.append(Move(free.pop(0), taker()))
+        backs[moves[-1].lead].append(moves[-1].back)
+    while givers := [lead for lead, of_lead in backs.items() if of_lead]:
+        giver, lead = min(givers, key=lambda each: (less(each), each)), taker()
+        if more(lead) <= _INCUMBENT * less(giver) or lead == giver:
+            break
+        moves.append(Move(backs[giver].pop(), lead))
+        backs[lead].append(moves[-1].back)
+    return moves

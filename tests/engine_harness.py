@@ -1,6 +1,7 @@
 """The engine beside a fake model, stepped by hand."""
 
 from lead.engine.commands import Cancel
+from lead.engine.loop import carry_out
 from lead.engine.speculation.policy import Wait
 from lead.engine.step_plan import StepPlan
 from shared.cache_edits import apply_edits
@@ -8,7 +9,7 @@ from shared.errors import KvCacheFullError
 from tests.fakes import FakeTarget, make_engine, make_limits, submit
 
 NOW = 1.0
-STEP_SECONDS = 0.01
+STEP_SECONDS = 1 / 128
 
 
 class EngineHarness:
@@ -47,12 +48,17 @@ class EngineHarness:
             self.now += max(action.seconds, 0.001)
             assert self.now < 1000 * NOW, "it waits for ever"
             action = self.next()
-        if isinstance(action, StepPlan):
-            self.engine.decoded(action, self.target.decode(action.layout), self.now, STEP_SECONDS)
-            self.spans = action.layout.spans
-            self.widths += [len(span.tokens) for span in self.spans]
+        self.carry_out(action)
         self.engine.check_integrity()
         return self.engine.pop_events()
+
+    def carry_out(self, action):
+        """Have the model do what the engine asked for; a decode takes STEP_SECONDS."""
+        times = iter((self.now - STEP_SECONDS, self.now))
+        carry_out(action, self.engine, self.target, times.__next__)
+        if isinstance(action, StepPlan):
+            self.spans = action.layout.spans
+            self.widths += [len(span.tokens) for span in self.spans]
 
     def drain(self):
         """The events of all steps until nothing is left to do."""

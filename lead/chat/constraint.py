@@ -6,7 +6,7 @@ from typing import Any
 
 from lead.chat.output_format import GENERIC, ReasoningMarkers, ToolFormat
 from lead.chat.request_parts import Tool
-from lead.grammar import json_rule, lark_grammar, literal, spelled
+from lead.grammar.lark import json_rule, lark_grammar, literal, spelled
 
 CheckSchema = Callable[[object, str], Mapping[str, Any]]
 """Turns a JSON schema from the named field into one that llguidance reads; raises RequestError."""

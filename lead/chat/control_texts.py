@@ -5,6 +5,7 @@ a text gets a mark inside before the template is rendered, and where the marks c
 be read. Only if the prompt is otherwise the same as without marks is that known to be right.
 """
 
+import functools
 import itertools
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,6 @@ from lead.chat.template import ChatTemplate, TemplateInput
 from shared.errors import RequestError
 from shared.llama.special_tokens import SpecialTokens
 
-_SHORT = 32
 _SHORTEST = 2
 """A token of one character has no inside, where a mark could be."""
 
@@ -61,10 +61,9 @@ class _Marks:
     """Marks in the texts of one conversation: a word that no client can guess, and no template changes."""
 
     def __init__(self, texts: ControlTexts) -> None:
-        self._texts = texts
+        self._breaks = functools.cache(texts.breaks)  # names of fields and roles come again and again
         self._mark = f"q{secrets.token_hex(12)}q"
         self.n = 0
-        self._known: dict[str, list[int]] = {}
 
     def add(self, value: Any) -> Any:
         """`value` with marks in all its texts, also those in lists and objects."""
@@ -86,14 +85,6 @@ class _Marks:
         pieces = text.split(self._mark)
         ends = itertools.accumulate(len(piece) for piece in pieces[:-1])
         return "".join(pieces), list(ends)
-
-    def _breaks(self, text: str) -> list[int]:
-        """`ControlTexts.breaks`, remembered for short texts: names of fields and roles."""
-        if len(text) > _SHORT:
-            return self._texts.breaks(text)
-        if text not in self._known:
-            self._known[text] = self._texts.breaks(text)
-        return self._known[text]
 
     def _add_to_text(self, text: str) -> str:
         breaks = self._breaks(text)

@@ -17,7 +17,7 @@ from lead.chat.request_parts import (
     tools_prompt,
 )
 from lead.chat.template import TemplateInput
-from lead.grammar import JSON_OBJECT
+from lead.grammar.json_schema import JSON_OBJECT
 from lead.settings.conversation import ConversationOptions, ReasoningFormat
 from shared.errors import RequestError
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError, from_json
 
 from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost, NullIsDefault
-from lead.grammar import JSON_OBJECT
+from lead.grammar.json_schema import JSON_OBJECT
 
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
 

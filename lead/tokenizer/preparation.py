@@ -14,15 +14,9 @@ from lead.chat.control_texts import ControlTexts, RenderedPrompt, render_prompt
 from lead.chat.output_format import ParserConfig, unfinished_marker
 from lead.chat.request import ConversationFields
 from lead.chat.template import ChatTemplate, TemplateInput
-from lead.grammar import (
-    JSON_OBJECT,
-    check_grammar,
-    check_schema,
-    check_size,
-    gbnf_to_lark,
-    json_rule,
-    lark_grammar,
-)
+from lead.grammar.gbnf import gbnf_to_lark
+from lead.grammar.json_schema import JSON_OBJECT, check_schema
+from lead.grammar.lark import check_grammar, check_size, json_rule, lark_grammar
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import (

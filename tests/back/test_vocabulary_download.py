@@ -105,15 +105,14 @@ def test_a_name_that_is_no_digest_is_refused(served, name):
 
 
 @pytest.mark.usefixtures("cache")
-def test_an_older_lead_does_not_hand_it_out(served):
-    with pytest.raises(ConfigError, match="HTTP 404"):
-        download(Lead(*served, status=404))
-
-
-@pytest.mark.usefixtures("cache")
-def test_a_lead_that_is_loading_may_be_asked_again(served):
-    with pytest.raises(ConnectionError, match="loading"):
-        download(Lead(*served, status=503))
+@pytest.mark.parametrize(
+    ("status", "error", "words"),
+    [(404, ConfigError, "HTTP 404"), (503, ConnectionError, "loading")],
+    ids=["an older one", "one that is loading, which may be asked again"],
+)
+def test_a_lead_that_does_not_answer_with_it_is_explained(served, status, error, words):
+    with pytest.raises(error, match=words):
+        download(Lead(*served, status=status))
 
 
 @pytest.mark.usefixtures("cache")

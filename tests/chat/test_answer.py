@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat.answer import ChatAnswer, Comparison, GenerationStats
+from chat.answer import ChatAnswer, Comparison, GenerationStats, requests_to_compare
 from chat.wire import Chunk
 
 

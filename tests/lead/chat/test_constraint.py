@@ -7,7 +7,8 @@ from lead.chat import output_format
 from lead.chat.constraint import OutputConstraint, grammar_for
 from lead.chat.output_format import ReasoningMarkers
 from lead.chat.request_parts import Tool
-from lead.grammar import check_grammar, check_schema
+from lead.grammar.json_schema import check_schema
+from lead.grammar.lark import check_grammar
 from lead.settings.limits import RequestLimits
 from shared.sampling.grammar import GrammarMatcher
 

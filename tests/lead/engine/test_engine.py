@@ -19,7 +19,7 @@ from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
 from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
-from tests.engine_harness import NOW, EngineHarness
+from tests.engine_harness import NOW, STEP_SECONDS, EngineHarness
 from tests.fakes import (
     END_TOKENS,
     GREEDY,
@@ -36,6 +36,7 @@ from tests.fakes import (
 LONG = (0, 2)
 """A prompt whose greedy continuation fills a context of 100 tokens."""
 OTHER = (9, 4)
+STATE = MemoryTraits(n_rollback=0)
 STORED = [(7 * i) % 18 for i in range(60)]
 """Long enough for the prompt cache."""
 TEXT, _ = plain_run(submit(tokens=LONG), 100)
@@ -246,7 +247,7 @@ def test_what_was_done_is_reported():
     report = harness.speculation.describe()
     assert (report["n_steps"], report["n_committed"], report["depths"]) == (2, 3, {"0": 1, "2": 1})
     assert (report["n_draft_tokens"], report["n_accepted_tokens"], report["n_recovered"]) == (2, 1, 1)
-    assert (report["step_seconds"], report["wait_seconds"]) == (0.02, 0.25)
+    assert (report["step_seconds"], report["wait_seconds"]) == (2 * STEP_SECONDS, 0.25)
     assert report["step_ms"].keys() == {"2", "3"}
 
 
@@ -319,10 +320,32 @@ def test_a_preempted_sequence_runs_before_those_that_wait():
 # Caches that outlive their sequences
 
 
-def test_a_prompt_that_continues_an_earlier_text_finds_it_cached():
-    harness = EngineHarness()
-    harness.complete("s", LONG, max_tokens=10)
-    assert harness.complete("t", TEXT[:15], max_tokens=1) == 11
+@pytest.mark.parametrize(
+    ("limits", "prompts", "n_cached"),
+    [
+        pytest.param({}, [LONG, TEXT[:12]], 11, id="an earlier text is continued"),
+        pytest.param(
+            {},
+            [[1, 4, *[5] * 10], [1, 4, *[6] * 10], [1, 4, *[5] * 10, 7]],
+            12,
+            id="a common beginning alone overwrites no other text",
+        ),
+        pytest.param(
+            {}, [[1] * 10, [4] * 10, [5] * 10, [4] * 10], 9, id="a new text does not take the slot used last"
+        ),
+        pytest.param({}, [[1] * 10, [4] * 10, [5] * 10, [1] * 10], 0, id="it takes the other one"),
+        pytest.param(
+            {"n_slots": 3}, [[1] * 40, [4] * 40, [5] * 40, [4] * 41], 40, id="the newest caches stay"
+        ),
+        pytest.param({"n_slots": 3}, [[1] * 40, [4] * 40, [5] * 40, [1] * 40], 0, id="the oldest makes room"),
+        pytest.param({"traits": STATE}, [LONG, TEXT[:8]], 0, id="a state cannot be cut"),
+        pytest.param({"traits": STATE}, [LONG, TEXT[:15]], 11, id="a state is used whole"),
+    ],
+)
+def test_a_prompt_finds_cached(limits, prompts, n_cached):
+    harness = EngineHarness(n_ctx=100, **limits)
+    found = [harness.complete(str(i), prompt, max_tokens=10) for i, prompt in enumerate(prompts)]
+    assert found[-1] == n_cached
 
 
 def test_rejected_drafts_are_not_taken_for_cached_text():
@@ -333,39 +356,6 @@ def test_rejected_drafts_are_not_taken_for_cached_text():
     post(harness, [wrong, 6])
     harness.drain()
     assert harness.complete("t", [*TEXT[:3], wrong, 6, 7], max_tokens=1) == 3
-
-
-def test_a_common_beginning_alone_overwrites_no_other_text():
-    harness = EngineHarness()
-    harness.complete("s", [1, 4, *[5] * 10], max_tokens=1)
-    assert harness.complete("t", [1, 4, *[6] * 10], max_tokens=1) == 2
-    assert harness.complete("u", [1, 4, *[5] * 10, 7], max_tokens=1) == 12
-
-
-def test_the_slot_used_longest_ago_is_taken_for_a_new_text():
-    harness = EngineHarness()
-    harness.complete("s", [1] * 10, max_tokens=1)
-    harness.complete("t", [4] * 10, max_tokens=1)
-    harness.complete("u", [5] * 10, max_tokens=1)
-    assert harness.complete("v", [4] * 10, max_tokens=1) == 9
-    assert harness.complete("w", [1] * 10, max_tokens=1) == 0
-
-
-def test_idle_caches_make_room_the_one_used_longest_ago_first():
-    harness = EngineHarness(n_slots=3, n_ctx=100)
-    harness.complete("s", [1] * 40, max_tokens=1)
-    harness.complete("t", [4] * 40, max_tokens=1)
-    harness.complete("u", [5] * 40, max_tokens=1)
-    assert harness.complete("v", [4] * 41, max_tokens=1) == 40
-    assert harness.complete("w", [1] * 40, max_tokens=1) == 0
-
-
-def test_a_state_that_cannot_be_cut_is_used_whole_or_not_at_all():
-    harness = EngineHarness(traits=MemoryTraits(n_rollback=0))
-    harness.complete("s", LONG, max_tokens=10)
-    assert harness.complete("t", TEXT[:8], max_tokens=1) == 0
-    harness.complete("u", LONG, max_tokens=10)
-    assert harness.complete("v", TEXT[:15], max_tokens=1) == 11
 
 
 # Cancelling
@@ -454,15 +444,16 @@ def test_what_a_slot_got_of_another_is_there_before_a_wait():
 # Texts that move to host memory and back in parts, while others generate
 
 
-def in_parts(n_slots=3, n_part=10, n_ctx=400):
-    """A harness whose slots hold texts of 60 tokens, but one, whose sequence has just begun to generate."""
+def in_parts(n_slots=3, n_part=10, n_ctx=400, n_steps=1):
+    """A harness whose slots hold texts of 60 tokens, but one, whose sequence has begun to generate."""
     size = PromptCacheSize(1000, 1, n_part=n_part)
     harness = EngineHarness(n_slots=n_slots, n_ctx=n_ctx, n_ctx_sequence=200, prompt_cache=size)
     for token in range(4, 4 + n_slots - 1):
         harness.submit(str(token), [token] * 60, max_tokens=1)
     harness.drain()
     harness.submit("s", LONG, max_tokens=50)
-    harness.step()
+    for _ in range(n_steps):
+        harness.step()
     return harness
 
 
@@ -482,9 +473,7 @@ def test_idle_texts_are_stored_a_part_a_step():
 
 
 def test_a_text_is_loaded_a_part_a_step_while_others_generate():
-    harness = in_parts()
-    for _ in range(15):
-        harness.step()
+    harness = in_parts(n_steps=16)
     harness.submit("t", [4] * 61, max_tokens=3)
     events, n_steps = harness.step(), 1
     assert of(Started, events)[0].n_cached == 60
@@ -495,9 +484,7 @@ def test_a_text_is_loaded_a_part_a_step_while_others_generate():
 
 
 def test_of_several_texts_a_part_a_step_is_loaded():
-    harness = in_parts(n_slots=4)
-    for _ in range(25):
-        harness.step()
+    harness = in_parts(n_slots=4, n_steps=26)
     for token in (4, 5, 6):
         harness.submit(str(token), [token] * 61, max_tokens=1)
     for _ in range(18):
@@ -514,9 +501,7 @@ def test_a_text_alone_is_loaded_at_once():
 
 
 def test_who_leaves_while_its_text_is_loaded_leaves_what_is_there_to_others():
-    harness = in_parts()
-    for _ in range(15):
-        harness.step()
+    harness = in_parts(n_steps=16)
     harness.submit("t", [4] * 61, max_tokens=3)
     harness.step()
     harness.cancel("t")
@@ -529,9 +514,7 @@ def test_who_leaves_while_its_text_is_loaded_leaves_what_is_there_to_others():
 
 
 def test_while_a_text_is_loaded_the_others_drafts_are_not_waited_for():
-    harness = in_parts()
-    for _ in range(15):
-        harness.step()
+    harness = in_parts(n_steps=16)
     harness.speculation.set_policy("sync", 4)
     harness.speculation.connect(["back"])
     assert harness.next().seconds > 0
@@ -830,7 +813,7 @@ class EngineMachine(RuleBasedStateMachine):
     def fill_the_cache(self):
         plan = self.harness.next()
         if isinstance(plan, StepPlan) and plan.n_tokens == 1:  # a single token always finds room
-            self.engine.decoded(plan, self.harness.target.decode(plan.layout), NOW, 0.01)
+            self.harness.carry_out(plan)
         elif isinstance(plan, StepPlan):
             self.engine.failed(KvCacheFullError("full"))
         self.take(self.engine.pop_events())

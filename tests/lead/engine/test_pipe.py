@@ -22,12 +22,6 @@ def ends():
         yield front, EnginePipe(engine)
 
 
-def test_without_commands_there_is_no_waiting(ends):
-    _, pipe = ends
-    assert pipe.drain(0.0) == []
-    assert pipe.open
-
-
 def test_all_commands_that_have_arrived_come_at_once_and_in_order(ends):
     front, pipe = ends
     front.sendall(encode_line(ONE) + encode_line(TWO))

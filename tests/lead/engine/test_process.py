@@ -55,27 +55,12 @@ async def test_an_event_may_have_any_length(start, tmp_path):
     await process.reap()
 
 
-async def test_commands_arrive(start, tmp_path):
-    process = await start(f'read line <&$3; echo "$line" > {tmp_path}/line')
-    process.send(Explain())
-    assert [event async for event in process.events()] == []
-    assert (tmp_path / "line").read_bytes() == encode_line(Explain())
-    await process.reap()
-
-
 async def test_it_knows_no_keys(start, tmp_path, monkeypatch):
     monkeypatch.setenv("LEAD_API_KEY", "secret")
     process = await start(f"env > {tmp_path}/environment")
     assert [event async for event in process.events()] == []
     await process.reap()
     assert "secret" not in (tmp_path / "environment").read_text()
-
-
-async def test_a_process_that_falls_silent_is_killed(start, caplog):
-    process = await start(f"echo '{ALIVE}' >&$3; kill -STOP $$", most_silence=0.05)
-    assert [event async for event in process.events()] == [Alive()]
-    assert await process.reap() == "signal SIGKILL"
-    assert "no sign of life for 0.05 s (--engine-timeout)" in caplog.text
 
 
 async def test_a_process_that_does_not_end_is_killed(start, monkeypatch):

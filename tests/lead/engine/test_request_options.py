@@ -3,28 +3,14 @@
 import numpy as np
 import pytest
 
-from lead.engine.commands import PostDraft, RequestOptions, Submit
+from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, Finished, PromptProgress, Started
 from lead.engine.verifier import filtered_probabilities, model_probabilities
 from shared.sampling.parameters import SamplingParameters
 from tests.engine_harness import EngineHarness
-from tests.fakes import N_VOCAB, plain_run, toy_logits, toy_sampler
+from tests.fakes import GREEDY, N_VOCAB, plain_run, submit, toy_logits, toy_sampler
 
-GREEDY = SamplingParameters(seed=0, temperature=0)
 PROMPT = [0, 2]
-
-
-class Run(EngineHarness):
-    def submit(self, name="s", tokens=PROMPT, max_tokens=6, sampling=GREEDY, **options):
-        request = Submit(
-            sequence=name,
-            tokens=list(tokens),
-            sampling=sampling,
-            max_tokens=max_tokens,
-            options=RequestOptions(**options),
-        )
-        self.apply(request)
-        return request
 
 
 def of(kind, events):
@@ -32,7 +18,7 @@ def of(kind, events):
 
 
 def test_the_prompts_progress_is_reported_in_steps_when_asked_for():
-    run = Run(n_batch=4)
+    run = EngineHarness(n_batch=4)
     run.submit(tokens=range(10), max_tokens=1, progress=True)
     told = of(PromptProgress, run.drain())
     assert [event.n_processed for event in told] == [0, 4, 8, 10], "what was cached comes first"
@@ -40,7 +26,7 @@ def test_the_prompts_progress_is_reported_in_steps_when_asked_for():
 
 
 def test_no_tokens_means_that_the_prompt_is_read_and_kept():
-    run = Run()
+    run = EngineHarness()
     run.submit(tokens=range(10), max_tokens=0)
     events = run.drain()
     assert not of(Committed, events)
@@ -50,25 +36,26 @@ def test_no_tokens_means_that_the_prompt_is_read_and_kept():
 
 
 def test_a_requested_slot_is_given():
-    run = Run(n_slots=3)
-    run.submit(slot=2)
+    run = EngineHarness(n_slots=3)
+    run.submit(tokens=PROMPT, slot=2)
     assert of(Started, run.drain())[0].slot == 2
 
 
 def test_who_waits_for_a_taken_slot_does_not_hold_up_others():
-    run = Run(n_slots=2)
-    run.submit("a", slot=1)
-    run.submit("b", slot=1)
-    run.submit("c")
+    run = EngineHarness(n_slots=2)
+    run.submit("a", PROMPT, slot=1)
+    run.submit("b", PROMPT, slot=1)
+    run.submit("c", PROMPT)
     run.next()
     assert [(event.sequence, event.slot) for event in run.engine.pop_events()] == [("a", 1), ("c", 0)]
 
 
 @pytest.mark.parametrize(("n_draft", "widest"), [(0, 1), (2, 3), (None, 5)])
 def test_no_more_draft_tokens_are_verified_than_the_request_allows(n_draft, widest):
-    run = Run()
-    request = run.submit(max_tokens=20, n_draft=n_draft)
+    run = EngineHarness()
+    request = submit(tokens=PROMPT, max_tokens=20, n_draft=n_draft)
     truth, _ = plain_run(request, 100)
+    run.apply(request)
     run.speculation.post_draft(PostDraft(sequence="s", source="a", base=2, tokens=truth[2:20]))
     events = run.drain()
     assert max(run.widths[1:]) == widest
@@ -76,8 +63,8 @@ def test_no_more_draft_tokens_are_verified_than_the_request_allows(n_draft, wide
 
 
 def test_probabilities_come_with_every_token_when_asked_for():
-    run = Run()
-    run.submit(max_tokens=5, n_probs=3)
+    run = EngineHarness()
+    run.submit(tokens=PROMPT, max_tokens=5, n_probs=3)
     steps = of(Committed, run.drain())
     assert all(len(step.probabilities) == len(step.tokens) for step in steps)
     assert {len(probabilities.top) for step in steps for probabilities in step.probabilities} == {3}

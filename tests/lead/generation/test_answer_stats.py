@@ -1,7 +1,7 @@
 import pytest
 
 from lead.engine.events import Committed
-from lead.generation.answer_stats import AnswerStats, SourceStats, seconds_between
+from lead.generation.answer_stats import AnswerStats, SourceStats
 from lead.generation.sequences import LiveSequence
 from shared.sampling.parameters import SamplingParameters
 
@@ -40,7 +40,3 @@ def test_no_more_is_accepted_than_the_client_got():
     """The step went on behind a stop string."""
     sequence = LiveSequence("s", [1, 2, 3], 2, SamplingParameters(seed=1), n_drafted=4, n_accepted=4)
     assert AnswerStats.of(sequence, 1).n_accepted == 1
-
-
-def test_what_has_not_been_took_no_time():
-    assert seconds_between(None, 2.0) == seconds_between(2.0, None) == 0.0

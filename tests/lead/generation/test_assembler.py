@@ -123,11 +123,6 @@ def split(whole, cuts):
 cuts = st.lists(st.integers(0, 30), max_size=8)
 
 
-def test_a_stop_string_is_found_across_pieces():
-    finder = StopFinder(["END"])
-    assert [finder.push(piece) for piece in ("aE", "N", "Db")] == [(1, None), (2, None), (4, "END")]
-
-
 words = st.text("ab", max_size=12)
 stops = st.lists(st.text("ab", max_size=4), max_size=3)
 

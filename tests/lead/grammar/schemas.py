@@ -3,7 +3,8 @@
 import random
 from typing import Any
 
-from lead.grammar import check_schema, json_rule, lark_grammar
+from lead.grammar.json_schema import check_schema
+from lead.grammar.lark import json_rule, lark_grammar
 from lead.settings.limits import RequestLimits
 
 Schema = dict[str, Any]

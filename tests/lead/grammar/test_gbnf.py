@@ -4,7 +4,8 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from lead.grammar import check_grammar, gbnf_to_lark
+from lead.grammar.gbnf import gbnf_to_lark
+from lead.grammar.lark import check_grammar
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 from shared.sampling.grammar import GrammarMatcher

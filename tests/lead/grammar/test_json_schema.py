@@ -6,7 +6,8 @@ import jsonschema
 import numpy as np
 import pytest
 
-from lead.grammar import JSON_OBJECT, check_grammar, check_schema
+from lead.grammar.json_schema import JSON_OBJECT, check_schema
+from lead.grammar.lark import check_grammar
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 from shared.sampling.grammar import GrammarMatcher
@@ -78,33 +79,17 @@ ACCEPTED = [
     ({"type": "string", "not": {"const": "a"}}, '"not is let pass"'),
 ]
 
-REFUSED = [
+REFUSED = [  # what would be invalid is left to `test_every_document_that_can_be_written_is_valid`
     (JSON_OBJECT, "[]"),
     (TWO, '{"c":1}'),
-    (TWO, "[]"),
     ({"properties": {"a": {}}}, "3"),
-    ({**TWO, "required": ["a"]}, '{"b":true}'),
-    (MORE, '{"abc":true}'),
-    (SMALL, "-6"),
-    (SMALL, "124"),
     (SMALL, "007"),
-    ({"type": "integer", "exclusiveMinimum": 5, "minimum": 3}, "4"),
-    ({"type": "integer", "exclusiveMinimum": 3, "minimum": 5}, "4"),
-    ({"type": "number", "minimum": 0.5}, "0.4"),
-    ({"type": "number", "maximum": 0.5}, "0.51"),
-    ({"const": 1}, "2"),
-    (SHORT, "[]"),
-    (SHORT, "[null,null,null,null]"),
-    (PAIR, "[true]"),
     (KINDS, '{"x":null,"y":null}'),
-    (EITHER, "{}"),
     (EITHER, '{"a":1,"c":2}'),
-    (EITHER, '{"a":"x"}'),
     (DERIVED, '{"a":null}'),
     (DERIVED, '{"id":null,"b":null}'),
     (BESIDE, '{"a":null}'),
     ({"allOf": [{"enum": [1, 2]}, {"enum": [2, 3]}]}, "1"),
-    ({"type": "string", "minLength": 2, "maxLength": 3}, '"abcd"'),
     ({"type": "string"}, '"a\nb"'),
     ({"type": "object"}, '{"a":1 }'),
 ]

@@ -1,6 +1,6 @@
 import pytest
 
-from lead.grammar import check_grammar, check_size, lark_grammar, literal, spelled
+from lead.grammar.lark import check_grammar, check_size, lark_grammar, literal, spelled
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 from tests.lead.grammar.schemas import grammar_of

@@ -39,15 +39,6 @@ async def test_text_that_is_not_parsed_is_content(lead, open_stream):
     assert all(update.deltas == [Content(update.text)] for update in updates if update.text)
 
 
-async def test_the_last_update_of_each_answer_is_its_end(lead, open_stream):
-    lead.will_say("one two")
-    updates = [update async for update in open_stream("a", "b").updates()]
-    for index in (0, 1):
-        own = [update for update in updates if update.index == index]
-        assert [update.end is not None for update in own] == [False] * (len(own) - 1) + [True]
-        assert "".join(update.text for update in own) == "one two"
-
-
 async def test_a_stream_keeps_a_few_bytes_of_each_token_however_long_it_is(lead, open_stream):
     lead.will_say(*[("once ", {"n_accepted": 1, "sources": ["ngram"]})] * 1500)
     n_tokens, n_read, at = len(lead.tokens("once ")), 0, {}

@@ -1,10 +1,10 @@
 import re
 
-import httpx
 import pytest
 
 from lead.http.page import FILES
 from lead.server.app import create_app
+from tests.lead.http.event_streams import client_of
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,12 @@ async def test_browsers_are_told_what_each_file_may_do(client, path):
 
 
 async def test_the_page_is_there_while_the_model_is_being_read():
-    transport = httpx.ASGITransport(app=create_app())
-    async with httpx.AsyncClient(transport=transport, base_url="http://lead") as client:
+    async with client_of(create_app()) as client:
         assert (await client.get("/")).status_code == 200
 
 
 async def test_it_can_be_switched_off():
-    transport = httpx.ASGITransport(app=create_app(with_page=False))
-    async with httpx.AsyncClient(transport=transport, base_url="http://lead") as client:
+    async with client_of(create_app(with_page=False)) as client:
         assert {(await client.get(path)).status_code for path in FILES} == {404}
 
 

@@ -231,17 +231,22 @@ def test_it_dials_the_lead_where_it_listens(host, url):
     assert options("--back", "small.gguf", host=host)["--lead"] == url
 
 
-def test_the_word_builtin_is_the_shipped_draft_model():
-    assert options("--back", "builtin")["--model"] == str(builtin_draft())
+@pytest.mark.parametrize(
+    ("given", "option", "value"),
+    [
+        pytest.param((), "--model", str(builtin_draft()), id="the shipped draft model"),
+        pytest.param(("--parallel", "7"), "--parallel", "7", id="as many sequences as the lead serves"),
+        pytest.param((), "--threads", "1", id="one thread beside the lead"),
+        pytest.param(("--back-cpus", "2-3"), "--threads", "0", id="all of the chosen cores"),
+    ],
+)
+def test_it_gets(given, option, value):
+    assert options("--back", "builtin", *given)[option] == value
 
 
 def test_a_path_is_a_path(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert options("--back", "small.gguf")["--model"] == str(tmp_path / "small.gguf")
-
-
-def test_it_follows_as_many_sequences_as_the_lead_serves():
-    assert options("--back", "builtin", "--parallel", "7")["--parallel"] == "7"
 
 
 def test_its_settings_are_handed_on_and_are_settings_of_a_back():
@@ -254,24 +259,13 @@ def test_its_settings_are_handed_on_and_are_settings_of_a_back():
     subprocess.run([sys.executable, "-c", code, *command[3:]], check=True)
 
 
-def test_beside_the_lead_it_gets_one_thread():
-    assert options("--back", "builtin")["--threads"] == "1"
-
-
-def test_chosen_cores_are_all_used():
-    assert options("--back", "builtin", "--back-cpus", "2-3")["--threads"] == "0"
-
-
-def test_llama_servers_variables_are_the_leads_alone():
-    assert "LLAMA_ARG_CTX_SIZE" not in back_environment({"LLAMA_ARG_CTX_SIZE": "1"}, "own", 7)
-
-
 def test_its_key_is_in_its_environment_and_no_other_one_is():
     leads = {
         "PATH": "/bin",
         "LEAD_API_KEY": "a",
         "LEAD_ADMIN_KEY": "b",
         "LLAMA_API_KEY": "c",
+        "LLAMA_ARG_CTX_SIZE": "1",
         "HF_TOKEN": "d",
         "BACK_KEY": "old",
     }

@@ -20,14 +20,10 @@ def test_the_spellings_of_llama_cpp_work():
     assert (compute.n_gpu_layers, compute.ctx_size, compute.threads, compute.parallel) == (99, 4096, 3, 2)
 
 
-def test_one_core_is_left_to_http(monkeypatch):
-    monkeypatch.setattr(cpus, "n_physical", lambda: 8)
-    assert settings().n_threads == 7
-
-
-def test_a_single_core_is_used(monkeypatch):
-    monkeypatch.setattr(cpus, "n_physical", lambda: 1)
-    assert settings().n_threads == 1
+@pytest.mark.parametrize(("n_cores", "n_threads"), [(8, 7), (1, 1)])
+def test_one_core_is_left_to_http_unless_it_is_the_only_one(monkeypatch, n_cores, n_threads):
+    monkeypatch.setattr(cpus, "n_physical", lambda: n_cores)
+    assert settings().n_threads == n_threads
 
 
 def test_chosen_cores_are_all_used(monkeypatch):

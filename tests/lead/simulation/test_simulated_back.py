@@ -9,7 +9,7 @@ from lead.simulation.clock import VirtualClock
 from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack, simulated_draft_model
 from lead.simulation.text import DraftSkill, Text
-from shared.protocol import Close, Extend, Open, Tune
+from shared.protocol import Extend, Open, Tune
 from shared.sampling.coupled_choice import RankedToken
 
 STEP = 0.01
@@ -95,20 +95,6 @@ def test_a_branch_begins_with_a_runner_up_and_goes_on_rightly():
     harness.back.receive(Tune(n_ahead=4, min_confidence=0.0))
     harness.run(12.5)
     assert {*right(1, 2, 3, 4)} <= {*harness.last.tokens}
-
-
-def test_a_draft_ends_with_the_text():
-    harness = BackHarness(Scripted(n_tokens=4))
-    harness.run(9.5)
-    assert harness.last.tokens[:-1] == right(1, 2, 3)
-    assert len(harness.posts) == 4
-
-
-def test_a_closed_sequence_is_not_drafted_for():
-    harness = BackHarness(Scripted())
-    harness.back.receive(Close(sequence="s", reason="ended"))
-    harness.run(3.5)
-    assert len(harness.posts) == 1  # from the decode under way when it was closed
 
 
 def test_a_silent_back_posts_nothing():

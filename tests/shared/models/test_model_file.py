@@ -53,15 +53,6 @@ def test_a_gguf_is_not_converted(tmp_path):
     assert read_conversion(renamed) is None
 
 
-@pytest.mark.parametrize("name", ["missing.gguf", "missing.bin"])
-def test_what_is_not_there_is_not_converted(tmp_path, name):
-    assert read_conversion(tmp_path / name) is None
-
-
-def test_a_folder_without_a_config_is_not_converted(tmp_path):
-    assert read_conversion(tmp_path) is None
-
-
 def test_both_formats_are_recognised(checkpoint, gpt2_folder):
     assert read_conversion(checkpoint).kind == "a llama2.c checkpoint of version 1"
     assert read_conversion(gpt2_folder).kind == "GPT-2 in a Hugging Face folder"

@@ -393,20 +393,16 @@ def test_beside_prompts_it_drafts_what_pays():
     assert n_rounds(0.003, drafting(mean=0.9), n_prompt=4, table=FLAT) > 0
 
 
-def test_several_sequences_are_drafted_for_in_one_round():
-    choice = choose(0.01, drafting(mean=0.9), drafting(mean=0.9), table=FLAT)
-    assert choice.candidates == (0, 1)
-
-
-def test_a_sequence_whose_draft_is_doubtful_is_left_out():
-    doubtful = drafting_on(0.01)
-    choice = choose(0.1, drafting(mean=0.95), doubtful, table=FLAT)
-    assert choice.candidates == (0,)
-
-
-def test_a_sequence_that_cannot_be_drafted_for_is_left_out():
-    choice = choose(0.01, NOTHING, drafting(mean=0.9), table=FLAT)
-    assert choice.candidates == (1,)
+@pytest.mark.parametrize(
+    ("price", "others", "drafted_for"),
+    [
+        pytest.param(0.01, [drafting(mean=0.9)], (0, 1), id="both"),
+        pytest.param(0.1, [drafting_on(0.01)], (0,), id="one has a doubtful draft"),
+        pytest.param(0.01, [NOTHING], (0,), id="one cannot be drafted for"),
+    ],
+)
+def test_sequences_are_drafted_for_together_if_that_pays(price, others, drafted_for):
+    assert choose(price, drafting(mean=0.95), *others, table=FLAT).candidates == drafted_for
 
 
 def test_a_draft_ends_where_its_survival_is_no_longer_worth_a_token():

@@ -56,12 +56,6 @@ def test_outcomes_outweigh_the_confidence_that_a_source_states(stated, share):
     assert forecast.probability("a", stated, "single") == pytest.approx(share, abs=0.15)
 
 
-def test_sources_do_not_share_outcomes():
-    forecast = learned(*[outcome(False)] * 50, *[outcome(True, source="b")] * 50)
-    assert forecast.probability("a", 0.9, "single") < 0.1
-    assert forecast.probability("b", 0.9, "single") > 0.95
-
-
 @pytest.mark.parametrize(("before", "after"), [(True, False), (False, True)])
 def test_a_change_of_text_is_followed_within_some_tens_of_outcomes(before, after):
     forecast = learned(*[outcome(before)] * 500)

@@ -103,13 +103,6 @@ def answering(table, source="a", n=8, after=0.004):
 # Choices
 
 
-def test_a_draft_is_proposed_with_its_source():
-    table = Table()
-    table.post([1, 2], confidences=[0.9, 0.8])
-    (proposal,) = table.decide().chains
-    assert proposal == ((1, 2), ("a", "a"), (0.9, 0.8))
-
-
 def test_off_proposes_nothing_and_asks_no_drafter():
     own = Scripted([1, 2])
     table = Table("off", local={"ngram": own})
@@ -380,13 +373,6 @@ FOUR_STEPS = {1: 1.0, 2: 1.05, 3: 1.1, 4: 1.15, 5: 1.2}
 def step(table, *, n_tokens=5, seconds=0.1, depth=4, n_committed=2, n_expected=4.0):
     table.speculation.on_step(StepReport(n_tokens, seconds, [depth], n_committed, n_expected))
     return table.speculation.describe()
-
-
-@pytest.mark.parametrize(("policy", "depth"), [("fixed", 3), ("off", 0), ("adaptive", 4)])
-def test_the_policy_decides_how_many_tokens_are_verified(policy, depth):
-    table = Table(policy, 3, table=FOUR_STEPS)
-    table.post([1, 2, 3, 4], confidences=[0.9] * 4)
-    assert len(table.tokens_at()) == depth
 
 
 def test_a_new_policy_keeps_what_was_learned():
