@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.errors import PendingAnswerError, RequestError
+from shared.sampling.constrained import GrammarBudget
 from shared.sampling.grammar_worker import AnswerKind, GrammarProgram, Operation
 from shared.sandbox import Sandbox, SandboxError
 
@@ -30,7 +31,7 @@ _NO_START = "the process that follows grammars does not start"
 _TOO_COSTLY = "the grammar takes too much time or memory"
 
 
-class TimeBudget:
+class TimeBudget(GrammarBudget):
     """How long to wait for answers from now on, all together; `left` is in seconds."""
 
     def __init__(self, seconds: float = math.inf, clock: Callable[[], float] = time.perf_counter) -> None:
