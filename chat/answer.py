@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any
 
 from chat.wire import Chunk, Speculation, Timings, Usage
 
@@ -193,9 +192,3 @@ class Comparison:
             f"{other[n_same:][:_N_SHOWN]!r} without. "
             "(Does the server use the seed? If it does, see `exact` in its /props.)"
         )
-
-
-def requests_to_compare(request: dict[str, Any], random_seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The two bodies for a comparison; both have the same seed, drawn where none is set."""
-    seeded = {"seed": random_seed, **request}
-    return seeded, {**seeded, **WITHOUT_SPECULATION}

@@ -13,6 +13,7 @@ from chat.line_reader import LineReader
 from chat.render import Screen
 from chat.sampling import known_name
 from chat.session import Session
+from shared.diagnostics.findings import count
 
 
 class Repl:
@@ -128,7 +129,7 @@ class Repl:
         conversation = read_conversation(path)
         self._session.begin(conversation)
         self._file = path
-        n_turns = report.count(len(conversation.turns), "question")
+        n_turns = count(len(conversation.turns), "question")
         self._screen.note(f"{n_turns} so far." + (" The last one:" if conversation.turns else ""))
         for turn in conversation.turns[-1:]:
             self._screen.show(f"> {turn.question}")

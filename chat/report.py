@@ -10,6 +10,7 @@ from chat.commands import COMMANDS
 from chat.conversation import ChatConversation
 from chat.sampling import Sampling
 from chat.wire import BackStatus
+from shared.diagnostics.findings import count
 
 SEPARATOR = " · "
 _BACK_HEADER = ("name", "model", "link", "since", "drafts", "tokens", "used", "accepted", "stale", "invalid")
@@ -187,10 +188,6 @@ def table(rows: Sequence[Sequence[str]], n_text_columns: int | None = None) -> s
         return text.ljust(widths[index]) if index < n_left else text.rjust(widths[index])
 
     return "\n".join("  ".join(cell(text, i) for i, text in enumerate(row)).rstrip() for row in rows)
-
-
-def count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def duration(seconds: float) -> str:

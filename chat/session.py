@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable
 
 from chat import report
-from chat.answer import ChatAnswer, Comparison, SessionStats, requests_to_compare
+from chat.answer import WITHOUT_SPECULATION, ChatAnswer, Comparison, SessionStats
 from chat.conversation import ChatConversation
 from chat.errors import CommandError, LeadError
 from chat.render import Screen
@@ -77,12 +77,12 @@ class Session:
         """Ask with and without speculation and report both results; the conversation does not change."""
         instead = not question and not self._unanswered
         request = self.conversation.request(question or self.last_question, instead=instead)
-        with_drafts, without = requests_to_compare(request, self._draw_seed())
+        seeded = {"seed": self._draw_seed(), **request}
         result = Comparison(self._streamer.new_answer(), self._streamer.new_answer())
         try:
-            self._streamer.stream(with_drafts, result.with_drafts)
+            self._streamer.stream(seeded, result.with_drafts)
             self._screen.note("The same again without speculation ...")
-            self._streamer.stream(without, result.without, shown=False)
+            self._streamer.stream(seeded | WITHOUT_SPECULATION, result.without, shown=False)
         except KeyboardInterrupt:
             if not self._interactive:
                 raise

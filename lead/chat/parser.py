@@ -142,7 +142,8 @@ class OutputParser:
     def _read_reasoning(self) -> list[Delta] | None:
         assert self._config.reasoning
         self._skip_space()
-        end, starts = self._config.reasoning.end, self._call_starts_in_reasoning()
+        end = self._config.reasoning.end
+        starts = self._call_starts() if self._format and self._format.ends_reasoning else ()
         text, marker, self._text = split_at_marker(self._text, (end, *starts), complete=self._complete)
         kept, space = _split_space(self._space + text)
         self._space = "" if marker else space
@@ -335,15 +336,8 @@ class OutputParser:
 
     # Text
 
-    def _call_starts_in_reasoning(self) -> tuple[str, ...]:
-        return self._call_starts() if self._format and self._format.ends_reasoning else ()
-
     def _call_starts(self) -> tuple[str, ...]:
         return self._format.call_starts if self._format and self._finds_calls else ()
-
-    def _python_tag(self) -> tuple[str, ...]:
-        tag = self._format.python_tag if self._format and self._finds_calls else None
-        return (tag,) if tag else ()
 
     @property
     def _finds_calls(self) -> bool:
@@ -354,9 +348,9 @@ class OutputParser:
         markers = [*self._config.ignored_markers]
         if reasoning and (reasoning.interleaved or self._may_begin_with(reasoning.start)):
             markers.append(reasoning.start)
-        if self._format:
-            markers += self._call_starts()
-            markers += self._python_tag()
+        markers += self._call_starts()
+        if self._format and self._format.python_tag and self._finds_calls:
+            markers.append(self._format.python_tag)
         return tuple(markers)
 
     def _may_begin_with(self, marker: str) -> bool:

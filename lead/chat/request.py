@@ -62,7 +62,11 @@ class ConversationFields(BaseModel, strict=True):
             raise RequestError("grammar: cannot be combined with response_format or json_schema", "grammar")
         by_format = format_schema is not None
         return OutputConstraint(
-            schema=format_schema if by_format else _object_if_empty(self.json_schema),
+            schema=format_schema
+            if by_format
+            else JSON_OBJECT
+            if self.json_schema == {}
+            else self.json_schema,
             schema_field="response_format" if by_format else "json_schema",
             tools=tools,
             must_call=self.tool_choice == "required" or isinstance(self.tool_choice, NamedToolChoice),
@@ -124,10 +128,6 @@ class ConversationFields(BaseModel, strict=True):
         if before and before[-1].role == "assistant":
             raise RequestError(f"{name}: not if the conversation ends with two assistant messages", name)
         return True
-
-
-def _object_if_empty(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    return JSON_OBJECT if schema == {} else schema
 
 
 def _with_system(messages: list[ChatMessage], text: str) -> list[ChatMessage]:

@@ -288,7 +288,8 @@ class Sequences:
                 sequence.finish_reason = event.reason
                 self._end(sequence, Status.FINISHED)
             case Failed():
-                sequence.failure = _failure(event)
+                reason, param = event.reason, event.param
+                sequence.failure = ServerError(reason) if param is None else RequestError(reason, param)
                 self._end(sequence, Status.FAILED)
         sequence.changed.notify()
 
@@ -361,10 +362,6 @@ class Sequences:
         del self._live[sequence.id]
         for observer in self._observers:
             observer.on_end(sequence)
-
-
-def _failure(event: Failed) -> DuoError:
-    return ServerError(event.reason) if event.param is None else RequestError(event.reason, event.param)
 
 
 def _to_blame(submitted: list[LiveSequence], running: list[LiveSequence]) -> list[LiveSequence]:

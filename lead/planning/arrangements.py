@@ -59,7 +59,7 @@ def arrangements(
 def forecast(arrangement: Arrangement, engine: EngineTimes, acceptance: float | None = None) -> SpeedForecast:
     """`acceptance` of the drafter: None for what was measured."""
     if arrangement.kind == "none":
-        rate = _rate(_plain(engine), "off")
+        rate = _rate(Cell(_steps(engine.steps, engine.choose_s), n_tokens=_N_TOKENS), "off")
         return SpeedForecast(arrangement, rate, rate, rate)
     drafter = engine.drafters[MTP if arrangement.kind == "mtp" else DRAFT_MODEL]
     values = _acceptances(drafter.acceptance, acceptance)
@@ -109,10 +109,6 @@ def _cell(arrangement: Arrangement, engine: EngineTimes, drafter: DrafterTimes, 
     if arrangement.kind == "remote":
         return Cell(steps, (back,), n_tokens=_N_TOKENS)
     return Cell(steps, inline=back, n_tokens=_N_TOKENS)
-
-
-def _plain(engine: EngineTimes) -> Cell:
-    return Cell(_steps(engine.steps, engine.choose_s), n_tokens=_N_TOKENS)
 
 
 def _steps(measured: Mapping[int, float], choose_s: float) -> StepTable:

@@ -121,13 +121,10 @@ def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> 
         return list(_BEGINNINGS)
     template, _ = model_template(vocabulary, chosen_template)
     try:
-        return [template.render(_asked(question)) for question in _QUESTIONS]
+        asked = ([ChatMessage(role="user", content=question)] for question in _QUESTIONS)
+        return [template.render(TemplateInput(messages)) for messages in asked]
     except RequestError:
         return list(_BEGINNINGS)
-
-
-def _asked(question: str) -> TemplateInput:
-    return TemplateInput([ChatMessage.model_validate({"role": "user", "content": question})])
 
 
 class CoreSplit(NamedTuple):

@@ -125,10 +125,7 @@ class PlanReport:
 def describe(arrangement: Arrangement) -> str:
     if arrangement.split:
         split = arrangement.split
-        where = count(len(split.back_cpus), "core")
-        return (
-            f"back on {where} ({cpus.as_ranges(split.back_cpus)}), lead on {cpus.as_ranges(split.lead_cpus)}"
-        )
+        return f"back on {_cores(split.back_cpus)}, lead on {cpus.as_ranges(split.lead_cpus)}"
     if arrangement.kind == "remote":
         return f"back on another machine, {_ms(arrangement.round_trip_s)} away"
     return _ARRANGEMENTS[arrangement.kind]
@@ -155,7 +152,7 @@ def _ms(seconds: float) -> str:
 
 def commands(arrangement: Arrangement, settings: LeadSettings, cores: Sequence[int]) -> list[str]:
     """In the order in which to run them; `settings` as they were given."""
-    lead = ["lead", *_model_words(settings)]
+    lead = ["lead", *_changed(settings.source), *_changed(settings.compute)]
     threads = ["--cpus", settings.cpus] if settings.cpus else []
     if settings.compute.threads or not settings.cpus:
         threads += ["--threads", str(settings.compute.threads or len(cores))]
@@ -200,12 +197,8 @@ def _core_words(split: SplitTimes) -> list[str]:
     return ["--cpus", cpus.as_ranges(lead), "--back-cpus", cpus.as_ranges(back), *on_cpu]
 
 
-def _model_words(settings: LeadSettings) -> list[str]:
-    """Which model, and how to load it, as far as that differs from the defaults."""
-    return [*_changed(settings.source), *_changed(settings.compute)]
-
-
 def _changed(group: BaseModel) -> Iterator[str]:
+    """The options that differ from their defaults."""
     for name, field in type(group).model_fields.items():
         value = getattr(group, name)
         if name not in _CHOSEN_HERE and value != field.default:

@@ -136,7 +136,7 @@ class DrainingServer(uvicorn.Server):
         if self._sequences and not self._is_hurried:
             log.info(
                 "stopping: %s up to %g s (--drain-seconds); Ctrl-C again ends at once",
-                _have_answers(len(self._sequences)),
+                "1 answer has" if len(self._sequences) == 1 else f"{len(self._sequences)} answers have",
                 self._settings.drain_seconds,
             )
         await self._wait_for_connections(self._settings.drain_seconds)
@@ -181,7 +181,3 @@ def _config(app: FastAPI, settings: LeadSettings) -> ServerConfig:
         ws_per_message_deflate=False,  # costs more than what a frame of some ids saves
         timeout_graceful_shutdown=CLOSE_SECONDS,
     )
-
-
-def _have_answers(n: int) -> str:
-    return "1 answer has" if n == 1 else f"{n} answers have"

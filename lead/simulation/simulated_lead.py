@@ -92,7 +92,9 @@ class SimulatedLead:
         for n in _CALIBRATION_ROUNDS * WIDTHS:
             self._speculation.cost.learn(n, steps.seconds(n))
         limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
-        self._engine = Engine(limits, self._speculation, self._sampler_for, _NO_TOKEN_ENDS)
+        self._engine = Engine(
+            limits, self._speculation, lambda request: TextSampler(texts[request.tokens[0]]), _NO_TOKEN_ENDS
+        )
 
     @property
     def stats(self) -> SpeculationStats:
@@ -111,9 +113,6 @@ class SimulatedLead:
     def post(self, draft: PostDraft) -> None:
         self._inbox.append(draft.model_copy(update={"received_at": self._clock.now}))
         self._wake()
-
-    def _sampler_for(self, request: Submit) -> Sampler:
-        return TextSampler(self._texts[request.tokens[0]])
 
     def _wake(self) -> None:
         """Something has arrived: look at it, unless a step is under way."""

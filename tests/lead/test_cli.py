@@ -39,12 +39,6 @@ def test_a_low_limit_on_open_files_is_in_the_log(monkeypatch, caplog):
     assert "only 128 files" in caplog.messages[0]
 
 
-def test_a_usual_limit_is_not(monkeypatch, caplog):
-    monkeypatch.setattr("shared.descriptors.raise_limit", lambda: 1024)
-    status_after(ConfigError("the end"), monkeypatch)
-    assert caplog.messages == ["the end"]
-
-
 @pytest.mark.parametrize("program", cli._SUBCOMMANDS.values())
 def test_each_subcommand_is_a_program(program):
     assert callable(importlib.import_module(program).main)

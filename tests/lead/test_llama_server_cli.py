@@ -36,12 +36,6 @@ def test_options_may_have_underscores_but_values_keep_theirs():
     )
 
 
-def test_an_unknown_option_is_an_error(capsys):
-    with pytest.raises(SystemExit):
-        parse("--nonsense")
-    assert "--nonsense" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "unified"),
     [([], True), (["-np", "2"], False), (["-np", "2", "--kv-unified"], True), (["--parallel=2"], False)],

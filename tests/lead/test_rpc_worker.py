@@ -12,10 +12,6 @@ from shared.errors import ConfigError
 from shared.llama import rpc_backend
 
 
-def test_it_listens_on_loopback_unless_told_otherwise():
-    assert RpcWorkerSettings.from_options().host == "127.0.0.1"
-
-
 def test_an_address_for_others_needs_another_word():
     with pytest.raises(ValidationError, match="--insecure"):
         RpcWorkerSettings.from_options(host="0.0.0.0")

@@ -90,12 +90,38 @@ def test_a_back_that_sends_twice_the_rate_limit_is_not_disconnected():
     assert back.stats.n_excess_drafts > 600
 
 
-def test_a_flood_of_drafts_is_an_error():
-    harness = RegistryHarness(max_drafts_per_second=8)
-    harness.sequence()
+@pytest.mark.parametrize(
+    ("limits", "n_tokens", "flood", "complaint"),
+    [
+        pytest.param(
+            {"max_drafts_per_second": 8},
+            3,
+            {"seconds": 3, "per_second": 80},
+            "more than 3 times 8 drafts per second",
+            id="drafts",
+        ),
+        pytest.param(
+            {"max_draft_bytes_per_second": 100_000},
+            3,
+            {"seconds": 30, "per_second": 10, "n_bytes": 60_000},
+            "more than 3 times 100000 bytes per second",
+            id="bytes",
+        ),
+        pytest.param(
+            {"max_drafts_per_second": 80},
+            1000,
+            {"seconds": 30, "per_second": 40},
+            "more than 20 stale drafts per second",
+            id="stale drafts",
+        ),
+    ],
+)
+def test_a_flood_is_an_error(limits, n_tokens, flood, complaint):
+    harness = RegistryHarness(**limits)
+    harness.sequence(range(n_tokens))
     back = harness.join()
-    with pytest.raises(ProtocolError, match="more than 3 times 8 drafts per second"):
-        send_for(harness, back, seconds=3, per_second=80)
+    with pytest.raises(ProtocolError, match=complaint):
+        send_for(harness, back, **flood)
 
 
 def test_bursts_with_pauses_are_tolerated():
@@ -125,14 +151,6 @@ def test_a_message_of_the_largest_size_is_read_whatever_the_limit():
     assert harness.backs.may_send(harness.join(), MAX_BACK_MESSAGE_BYTES)
 
 
-def test_a_flood_of_bytes_is_an_error():
-    harness = RegistryHarness(max_draft_bytes_per_second=100_000)
-    harness.sequence()
-    back = harness.join()
-    with pytest.raises(ProtocolError, match="more than 3 times 100000 bytes per second"):
-        send_for(harness, back, seconds=30, per_second=10, n_bytes=60_000)
-
-
 def test_a_draft_that_is_older_than_it_is_long_does_not_reach_the_engine():
     harness = RegistryHarness()
     sequence, back = harness.sequence(range(MAX_DRAFT_TOKENS + 1)), harness.join()
@@ -141,14 +159,6 @@ def test_a_draft_that_is_older_than_it_is_long_does_not_reach_the_engine():
     harness.backs.take_draft(back, Draft(sequence=sequence.id, base=1, tokens=[8]))
     assert [draft.base for draft in harness.posted] == [1]
     assert back.stats.n_stale_drafts == 1
-
-
-def test_a_flood_of_stale_drafts_is_an_error():
-    harness = RegistryHarness(max_drafts_per_second=80)
-    harness.sequence(range(1000))
-    back = harness.join()
-    with pytest.raises(ProtocolError, match="more than 20 stale drafts per second"):
-        send_for(harness, back, seconds=30, per_second=40)
 
 
 def test_stale_drafts_that_the_engine_finds_count_as_well(harness):

@@ -88,12 +88,6 @@ def test_calls_in_the_form_of_the_grammar_are_parsed(own, size):
 
 
 @pytest.mark.parametrize("size", [1, None])
-def test_text_before_a_call_is_content_without_the_white_space_between(size):
-    message = read(f"Let me see.\n\n{CALLS['hermes'][1]}", size, tool_format=output_format.HERMES)
-    assert (message.content, calls(message)) == ("Let me see.", [ADD])
-
-
-@pytest.mark.parametrize("size", [1, None])
 def test_several_calls_are_parsed_with_ids_of_their_own(size):
     message = read("\n".join([CALLS["hermes"][1]] * 3), size, tool_format=output_format.HERMES)
     assert calls(message) == [ADD] * 3
@@ -157,28 +151,8 @@ def test_a_call_without_arguments_has_an_empty_object():
     ]
 
 
-def test_code_calls_the_interpreter():
-    message = read("<|python_tag|>print(1)", tool_format=output_format.LLAMA, tools=TOOLS)
-    assert calls(message) == [("python", {"code": "print(1)"})]
-
-
-@pytest.mark.parametrize("size", [1, None])
-def test_a_generic_response_is_content(size):
-    message = read('{"response": "a \\"b\\" \\ud83d\\udc4b\\n"}', size, tool_format=output_format.GENERIC)
-    assert message.content == 'a "b" 👋\n'
-
-
 def test_a_generic_response_may_be_json():
     assert read('{"response": {"a": [1]}}', 1, tool_format=output_format.GENERIC).content == '{"a": [1]}'
-
-
-@pytest.mark.parametrize("size", [1, None])
-@pytest.mark.parametrize(
-    ("text", "opened"), [("<think>\nHm.\n</think>\n\nYes.", False), ("\nHm.\n</think>\n\nYes.", True)]
-)
-def test_reasoning_is_separated_from_content(text, opened, size):
-    message = read(text, size, reasoning=THINK, in_reasoning=opened)
-    assert (message.reasoning, message.content) == ("Hm.", "Yes.")
 
 
 def test_reasoning_that_never_ends_is_reasoning():
@@ -202,23 +176,7 @@ def test_content_that_the_prompt_contains_comes_first():
     assert read("Hm</think>", prefix="<think>\n").content == "<think>\nHm</think>"
 
 
-FRAGMENTS = [
-    "{",
-    "}",
-    "[",
-    "]",
-    ",",
-    ";",
-    " ",
-    "\n",
-    "<",
-    '"',
-    "add",
-    "words ",
-    '{"name": "add"',
-    '{"b": 1}',
-    "\\",
-]
+FRAGMENTS = [*'{}[],; \n<"\\', "add", "words ", '{"name": "add"', '{"b": 1}']
 
 
 @pytest.mark.parametrize("own", output_format.FORMATS, ids=lambda own: own.name)
@@ -240,23 +198,7 @@ def test_any_text_is_parsed_the_same_in_pieces_and_whole(own, data):
     assert [(c.name, c.arguments) for c in whole.calls] == [(c.name, c.arguments) for c in pieces.calls]
 
 
-UNITS = (
-    " ",
-    "a",
-    "{",
-    "}",
-    "[",
-    '"',
-    "\\",
-    ",",
-    "a.",
-    "{}",
-    '{"name":',
-    '{"arguments":"',
-    '["',
-    "a=",
-    '"a":1,',
-)
+UNITS = (*' a{}["\\,', "a.", "{}", '{"name":', '{"arguments":"', '["', "a=", '"a":1,')
 
 
 def scanned(monkeypatch, own, text, size):

@@ -246,7 +246,8 @@ def test_what_was_done_is_reported():
     harness.step()
     report = harness.speculation.describe()
     assert (report["n_steps"], report["n_committed"], report["depths"]) == (2, 3, {"0": 1, "2": 1})
-    assert (report["n_draft_tokens"], report["n_accepted_tokens"], report["n_recovered"]) == (2, 1, 1)
+    assert (report["n_draft_tokens"], report["n_accepted_tokens"], report["n_wasted_tokens"]) == (2, 1, 1)
+    assert report["n_recovered"] == 1
     assert (report["step_seconds"], report["wait_seconds"]) == (2 * STEP_SECONDS, 0.25)
     assert report["step_ms"].keys() == {"2", "3"}
 

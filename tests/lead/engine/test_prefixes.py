@@ -8,8 +8,7 @@ from lead.engine.commands import RequestOptions
 from lead.engine.prefixes import Prefixes
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
-from shared.cache_edits import Snapshot
-from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.llama.memory_traits import PLAIN
 from shared.prompt_cache import PromptCache, PromptCacheSize
 from shared.slot_cache import SlotCache
 from tests.fakes import GREEDY, make_limits, toy_sampler
@@ -48,19 +47,6 @@ def test_who_wants_no_cached_prompt_reuses_none():
     cached.store(TEXT)
     assert cached.prefixes.reusable(cached.slot, alone) == cached.prefixes.copyable(cached.slot, alone) == 0
     assert cached.prefixes.loadable(alone) == (0, None)
-
-
-@pytest.mark.parametrize(("own_cells", "n"), [(False, 45), (True, 0)])
-def test_another_slot_gets_it_only_where_slots_can_copy(own_cells, n):
-    cached = Cached(TEXT, MemoryTraits(n_rollback=3), own_cells=own_cells)
-    cached.slot.cache.checkpoints = {45: Snapshot("state", 1, 45)}
-    assert cached.prefixes.copyable(cached.slot, sequence([*TEXT, 99])) == n
-
-
-def test_memory_that_cannot_be_trimmed_is_copied_up_to_a_checkpoint():
-    cached = Cached(TEXT, MemoryTraits(n_rollback=3))
-    cached.slot.cache.checkpoints = {n: Snapshot("state", n, n) for n in (20, 45)}
-    assert cached.prefixes.copyable(cached.slot, sequence([*TEXT[:40], 99])) == 20
 
 
 def test_nobody_waits_for_a_prefix_that_is_stored():

@@ -45,20 +45,6 @@ async def joined(lead, served):
         yield socket
 
 
-async def test_a_running_answer_is_finished_before_the_end(lead, serve):
-    lead.will_say("one two")
-    lead.engine.pause_after = 1
-    served = serve()
-    reader, writer = await served.post(stream=True)
-    await reader.readuntil(b'"content":"one"')
-    served.shut_down()
-    lead.engine.release()
-    rest = await reader.read()
-    assert rest.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
-    await served.serving
-    await hang_up(writer)
-
-
 async def test_what_a_platform_tells_web_servers_about_workers_is_not_for_the_lead(serve, monkeypatch):
     monkeypatch.setenv("WEB_CONCURRENCY", "auto")
     served = serve()
@@ -135,14 +121,6 @@ async def test_the_first_signal_says_how_long_answers_have(midway, caplog):
     served.shut_down()
     await served.serving
     assert "stopping: 1 answer has up to 3600 s (--drain-seconds); Ctrl-C again ends at once" in caplog.text
-
-
-async def test_an_idle_server_ends_without_a_word(serve, caplog):
-    caplog.set_level(logging.INFO, "lead")
-    served = serve(drain_seconds=LONG)
-    served.shut_down()
-    await served.serving
-    assert "stopping" not in caplog.text
 
 
 async def test_a_back_stays_until_the_last_answer_is_done(lead, midway):

@@ -161,18 +161,7 @@ def test_what_does_not_listen_is_refused():
         assert "is no socket" in printed_with(file.fileno())
 
 
-LEAD = (
-    "-m",
-    "lead",
-    "--model",
-    str(builtin_draft()),
-    "--threads",
-    "1",
-    "--ctx-size",
-    "512",
-    "--print",
-    "none",
-)
+LEAD = ("-m", "lead", *f"--model {builtin_draft()} --threads 1 --ctx-size 512 --print none".split())
 
 
 @pytest.mark.real

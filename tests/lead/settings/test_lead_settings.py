@@ -20,15 +20,14 @@ def test_the_spellings_of_llama_cpp_work():
     assert (compute.n_gpu_layers, compute.ctx_size, compute.threads, compute.parallel) == (99, 4096, 3, 2)
 
 
-@pytest.mark.parametrize(("n_cores", "n_threads"), [(8, 7), (1, 1)])
-def test_one_core_is_left_to_http_unless_it_is_the_only_one(monkeypatch, n_cores, n_threads):
+@pytest.mark.parametrize(
+    ("n_cores", "chosen", "n_threads"), [(8, (), 7), (1, (), 1), (4, ("--cpus", "0-3"), 4)]
+)
+def test_one_core_is_left_to_http_unless_there_is_no_other_or_cores_are_chosen(
+    monkeypatch, n_cores, chosen, n_threads
+):
     monkeypatch.setattr(cpus, "n_physical", lambda: n_cores)
-    assert settings().n_threads == n_threads
-
-
-def test_chosen_cores_are_all_used(monkeypatch):
-    monkeypatch.setattr(cpus, "n_physical", lambda: 4)
-    assert settings("--cpus", "0-3").n_threads == 4
+    assert settings(*chosen).n_threads == n_threads
 
 
 @pytest.mark.parametrize(("terminal", "printing"), [(True, "accepted"), (False, "none")])
@@ -83,11 +82,6 @@ def test_the_back_of_a_pinned_lead_needs_cores_of_its_own(capsys):
     assert capsys.readouterr().err.endswith(
         "--back-cpus: required with --cpus and --back: the cores of the back\n"
     )
-
-
-def test_a_back_may_have_cores_of_its_own():
-    given = settings("--cpus", "0-3", "--back", "b.gguf", "--back-cpus", "4")
-    assert (given.cpus, given.own_back.back_cpus, given.own_back.n_threads) == ("0-3", "4", 0)
 
 
 def test_a_chat_template_comes_from_the_command_line_or_a_file(tmp_path):

@@ -33,20 +33,6 @@ def test_the_last_token_of_a_complete_draft_is_not_decoded():
     assert harness.model.slots[0] == TEXT[:4], "the last draft token need not be decoded"
 
 
-def test_nothing_is_drafted_after_an_end_token():
-    text, reason = plain_run(submit(tokens=[0, 1]), 100)
-    assert reason == "stop"
-    harness = DrafterHarness(n_ahead=9)
-    harness.open(tokens=text[:-3])
-    assert harness.last_draft().tokens == text[-3:]
-
-
-def test_a_prompt_that_ends_with_an_end_token_is_continued():
-    harness = DrafterHarness()
-    harness.open(tokens=[4, 3])
-    assert harness.drain()
-
-
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled with penalties"])
 def test_a_draft_model_equal_to_the_target_drafts_its_tokens(sampling):
     text, _ = plain_run(submit(tokens=LONG, sampling=sampling), 60)
@@ -80,15 +66,6 @@ def test_only_new_tokens_are_decoded_after_a_rejection():
     harness.extend(2, [TEXT[2], (TEXT[3] + 1) % N_VOCAB])
     harness.step()
     assert harness.model.steps[n_steps:] == [[1]]
-
-
-def test_repeated_extends_change_nothing():
-    harness = drafting()
-    harness.extend(0, TEXT[:2])
-    assert harness.drafter.idle
-    harness.extend(2, TEXT[2:4])
-    harness.extend(2, TEXT[2:4])
-    assert harness.last_draft() == Draft(sequence="s", base=4, tokens=TEXT[4:8])
 
 
 def test_a_lead_cannot_touch_the_sequences_of_another():
@@ -154,14 +131,6 @@ def test_several_sequences_share_a_batch():
     harness.open("t")
     assert [draft.sequence for draft in harness.step()] == ["s", "t"]
     assert harness.model.steps == [[2, 2]]
-
-
-def test_a_sequence_without_a_free_slot_is_not_drafted_for():
-    harness = DrafterHarness(n_slots=1)
-    harness.open("s")
-    harness.open("t", [1, 1])
-    harness.extend(2, [1], sequence="t")
-    assert {draft.sequence for draft in harness.drain()} == {"s"}
 
 
 def test_opening_a_sequence_twice_is_ignored():

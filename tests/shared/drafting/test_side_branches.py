@@ -60,12 +60,6 @@ def test_two_branches_may_leave_the_main_path_at_the_same_position():
     assert len(places) > len(set(places))
 
 
-def test_no_branches_are_drafted_if_they_are_disabled():
-    harness = branching(n_branches=0)
-    assert branches(harness) == []
-    assert harness.drafter.draft("s").parents is None
-
-
 def test_the_length_of_a_branch_is_limited():
     harness = branching(n_branch_tokens=3, n_ahead=16)
     assert max(len(tokens) for _, tokens in branches(harness)) == 3
@@ -75,25 +69,6 @@ def test_a_branch_stays_within_n_ahead():
     harness = branching(n_ahead=4)
     assert branches(harness)
     assert all(place + len(tokens) <= 4 for place, tokens in branches(harness))
-
-
-def test_no_branch_continues_after_an_end_token():
-    for seed in range(20):
-        sampling = WARM.model_copy(update={"seed": seed, "ignore_eos": False})
-        harness = branching(sampling=sampling, n_ahead=12)
-        assert all(END_TOKENS.isdisjoint(tokens[:-1]) for _, tokens in branches(harness))
-
-
-def test_branches_do_not_exceed_the_window():
-    longest = 0
-    for seed in range(20):
-        harness = DrafterHarness(n_branches=3, n_ahead=16, n_window=6)
-        harness.tune(16, min_confidence=0.3)
-        harness.open(tokens=PROMPT, sampling=WARM.model_copy(update={"seed": seed, "temperature": 0.3}))
-        harness.drain()
-        assert max(map(len, harness.model.slots)) <= 6
-        longest = max([longest, *(len(each.cache) for each in state(harness).branches)])
-    assert longest == 6
 
 
 def test_an_improbable_runner_up_gets_no_branch():
@@ -113,20 +88,12 @@ def test_min_confidence_of_the_lead_applies_to_branches():
 # When they are decoded
 
 
-def test_the_main_path_is_decoded_alone_while_it_is_short():
-    harness = DrafterHarness(n_branches=3, n_ahead=8)
-    harness.open(tokens=PROMPT, sampling=WARM)
-    for _ in range(4):
-        harness.step()
-    assert harness.model.steps == [[2], [1], [1], [1]]
-
-
-def test_one_branch_token_is_decoded_beside_a_main_path_that_is_long_enough():
+def test_the_main_path_is_decoded_alone_until_it_is_long_enough_and_then_beside_one_branch_token():
     harness = DrafterHarness(n_branches=3, n_ahead=8)
     harness.open(tokens=PROMPT, sampling=WARM)
     for _ in range(8):
         harness.step()
-    assert harness.model.steps[4:] == [[1, 1]] * 4
+    assert harness.model.steps == [[2], [1], [1], [1], *[[1, 1]] * 4]
 
 
 def test_all_branches_are_decoded_together_once_the_main_path_is_complete():
@@ -172,16 +139,6 @@ def test_the_wrong_tokens_of_a_branch_that_became_the_main_path_are_removed():
     assert harness.model.steps[n_steps:] == [[1]]
     harness.drain()
     assert state(harness).main.tokens == chosen(text, WARM, 8)
-
-
-def test_a_branch_that_begins_elsewhere_does_not_become_the_draft():
-    harness = branching(n_branches=8)
-    main = state(harness).main
-    first = {tokens[0] for place, tokens in branches(harness) if place == 0} | {main.tokens[0]}
-    token = next(tokens[0] for place, tokens in branches(harness) if place and tokens[0] not in first)
-    harness.extend(2, [token])
-    assert harness.drafter.draft("s") is None
-    harness.drafter.check_integrity()
 
 
 def test_branches_that_begin_before_the_committed_end_are_dropped():

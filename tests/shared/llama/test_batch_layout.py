@@ -3,7 +3,7 @@
 import pytest
 
 from shared.llama.batch_invariance import InvariantWidths
-from shared.llama.batch_layout import Layout, LayoutRules, layout, one_pass
+from shared.llama.batch_layout import LayoutRules, layout
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
 
@@ -138,9 +138,3 @@ def test_a_prompt_is_read_apart_where_a_tile_would_see_many_cells_of_others(batc
     assert slots(planned) == ([[9], [0, 1]] if is_apart else [[span.slot for span in batch]])
     assert planned.n_tokens == sum(len(span.tokens) for span in batch)
     assert len(lay_out(batch).passes) == 1
-
-
-def test_a_layout_is_the_sequence_of_its_spans():
-    planned = one_pass(spans(2, 1))
-    assert isinstance(planned, Layout)
-    assert (list(planned), planned[1:], len(planned)) == (spans(2, 1), spans(2, 1)[1:], 2)

@@ -3,7 +3,7 @@ import ctypes
 import llama_cpp
 import pytest
 
-from shared.llama import devices, rpc_backend
+from shared.llama import devices
 
 CPU, GPU, INTEGRATED = 0, 1, 2
 
@@ -56,9 +56,3 @@ def test_without_gpus_it_gets_none(machine):
     machine(("CPU", CPU, "CPU"), ("RPC0", GPU, "RPC"))
     assert list(devices.own_gpus()) == [None]
     assert ctypes.cast(devices.own_gpus(), ctypes.c_void_p).value
-
-
-def test_a_build_with_rpc_and_without_a_gpu_has_no_gpu():
-    if not rpc_backend.is_available():
-        pytest.skip(rpc_backend.HOW_TO_BUILD)
-    assert not devices.has_gpu() or len(devices.names()) > 1

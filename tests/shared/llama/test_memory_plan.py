@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
+from bench.tiny_models import WINDOW
 from shared.errors import ModelLoadError
 from shared.llama.memory_plan import (
     choose_traits,
@@ -100,43 +100,6 @@ def test_guarded_windows_need_a_second_sequence_for_each_slot(tiny_model):
     plan = plan_memory(tiny_model("gemma3"), OPTIONS.model_copy(update={"swa_full": True}))
     assert (plan.is_guarded, plan.n_window, plan.parameters.n_seq_max) == (True, WINDOW, 4)
     assert not plan_memory(tiny_model("gemma3"), OPTIONS).is_guarded
-
-
-GEMMA_TOKEN = 2 * 16 * 128 * 2  # bytes of keys and values in a layer: 16 heads of 128 in f16
-
-
-@pytest.fixture(scope="module")
-def gemma_27b(tmp_path_factory):
-    """Of 62 layers 52 have windows of 1,024 tokens. The cache does not depend on the width, which is less."""
-    settings = {
-        "attention.sliding_window": 1024,
-        "attention.sliding_window_pattern": 6,
-        "attention.head_count": 16,
-        "attention.head_count_kv": 16,
-        "attention.key_length": 128,
-        "attention.value_length": 128,
-        "rope.dimension_count": 128,
-    }
-    model = TinyModel("gemma3", width=32, n_layers=62, settings=settings)
-    return write_tiny_model(model, tmp_path_factory.mktemp("gemma") / "27b.gguf")
-
-
-def gemma_size(path, n_slots, **options):
-    return plan_memory(path, ModelOptions(threads=1, ctx_size=32_768, parallel=n_slots, **options)).size
-
-
-def test_all_tokens_of_its_windows_take_thirteen_gibibytes(gemma_27b):
-    size = gemma_size(gemma_27b, 1, swa_full=True)
-    assert size.full_attention == 10 * GEMMA_TOKEN * 32_768
-    assert size.windows == 52 * GEMMA_TOKEN * 32_768
-
-
-@pytest.mark.parametrize(("n_slots", "gigabytes"), [(1, 0.65), (2, 1.09), (4, 1.96)])
-def test_otherwise_they_take_a_window_for_each_slot_and_one_batch(gemma_27b, n_slots, gigabytes):
-    size = gemma_size(gemma_27b, n_slots)
-    assert size.full_attention == 10 * GEMMA_TOKEN * 32_768
-    assert size.windows == 52 * GEMMA_TOKEN * (n_slots * 1024 + 512)
-    assert round(size.windows / 1e9, 2) == gigabytes
 
 
 WINDOWS = MemoryTraits(n_rollback=64, checkpoint_bytes=1 << 20)

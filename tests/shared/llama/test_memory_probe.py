@@ -34,10 +34,11 @@ def test_each_kind_of_memory_is_measured(tiny_model, architecture, expected):
     assert probe(tiny_model(architecture)) == expected
 
 
+@pytest.mark.parametrize("swa_full", [False, True])
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "qwen35", "lfm2", "jamba", "mamba2", "gpt-oss"])
-def test_a_model_takes_what_was_stated_without_its_weights(tiny_model, architecture):
+def test_a_model_takes_what_was_stated_without_its_weights(tiny_model, architecture, swa_full):
     with library.captured_log() as lines:
-        model = Model(tiny_model(architecture), OPTIONS)
+        model = Model(tiny_model(architecture), OPTIONS.model_copy(update={"swa_full": swa_full}))
     model.close()
     real = max(i for i, line in enumerate(lines) if line.startswith("llama_context: n_ctx "))
     taken = read_sizes(lines[real:])

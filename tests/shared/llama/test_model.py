@@ -30,23 +30,6 @@ def test_a_decode_can_be_launched_and_awaited_apart(model):
         assert np.array_equal(one, other)
 
 
-def test_sequences_in_one_batch_do_not_see_each_other(model):
-    alone = model.decode([Span(0, 0, TEXT, 1)])[0].copy()
-    model.trim(0, 0)
-    together = model.decode([Span(1, 0, [9, 9, 9], 1), Span(0, 0, TEXT, 1)])[1]
-    assert np.argmax(alone) == np.argmax(together)
-    assert np.abs(alone - together).max() < 0.05
-
-
-def test_a_trimmed_draft_leaves_no_trace(model):
-    model.decode([Span(0, 0, TEXT[:4], 1)])
-    clean = model.decode([Span(0, 4, [TEXT[4]], 1)])[0].copy()
-    model.trim(0, 4)
-    model.decode([Span(0, 4, [99, 98, 97], 3)])
-    model.trim(0, 4)
-    assert np.array_equal(model.decode([Span(0, 4, [TEXT[4]], 1)])[0], clean)
-
-
 def test_drafts_of_quantized_weights_get_the_bits_of_single_tokens(model):
     single = []
     for i, token in enumerate(TEXT):
@@ -73,13 +56,6 @@ def test_a_pass_without_room_leaves_the_cache_as_it_was(model):
     with pytest.raises(KvCacheFullError):
         model.decode([Span(1, 6, TEXT[:2], 2), Span(0, 448, [5] * 64, 1, is_prompt=True)])
     assert model.decode([Span(1, 6, TEXT[:2], 2)])[0].shape == (2, model.n_vocab)
-
-
-def test_a_copied_beginning_gives_the_bits_of_the_original(model):
-    model.decode([Span(0, 0, TEXT[:4], 0)])
-    model.copy(0, 1, 4)
-    first, second = model.decode([Span(0, 4, [TEXT[4]], 1), Span(1, 4, [TEXT[4]], 1)])
-    assert np.array_equal(first, second)
 
 
 def test_a_slot_with_cells_of_its_own_gets_a_copy_of_a_beginning():
@@ -191,21 +167,10 @@ def test_a_wrong_slot_never_reaches_native_code(model):
         model.trim(2, 0)
 
 
-def test_no_size_given_means_what_the_model_was_trained_for():
-    model = Model(builtin_draft(), ModelOptions(ctx_size=0, parallel=3, batch_size=32, threads=1))
-    assert model.n_ctx == 3 * 2048
-    model.close()
-
-
 def test_slots_that_share_a_text_need_no_room_of_their_own():
     model = Model(builtin_draft(), ModelOptions(parallel=3, batch_size=32, threads=1), n_slots=12)
     assert model.n_ctx == 3 * 2048
     model.close()
-
-
-def test_a_missing_model_is_a_sentence(tmp_path):
-    with pytest.raises(ModelLoadError, match="is not there"):
-        Model(tmp_path / "no.gguf", ModelOptions(ctx_size=64, parallel=1, batch_size=32, threads=1))
 
 
 @pytest.fixture(scope="module")
@@ -266,13 +231,6 @@ def test_a_cache_of_another_type_gives_nearly_the_same(load, model, kind):
     difference = np.abs(plain - other).max()
     assert difference < 0.2 * np.ptp(plain)
     assert kind == "f32" or difference > 0
-
-
-@pytest.mark.parametrize(("flash_attn", "same"), [("auto", True), ("off", True), ("on", False)])
-def test_flash_attention_is_off_on_cpus_for_a_few_slots_unless_asked_for(load, model, flash_attn, same):
-    plain = model.decode([Span(0, 0, TEXT, 1)])[0][0].copy()
-    other = load(flash_attn=flash_attn).decode([Span(0, 0, TEXT, 1)])[0][0]
-    assert np.array_equal(plain, other) is same
 
 
 def flash_attention_of(**settings):

@@ -1,21 +1,9 @@
 """Where llama.cpp was built without RPC; tests/real/test_rpc.py has the other case."""
 
-import llama_cpp
 import pytest
 
 from shared.errors import ConfigError
 from shared.llama import devices, rpc_backend
-
-
-@pytest.fixture
-def unbuilt(monkeypatch):
-    monkeypatch.setattr(llama_cpp, "llama_supports_rpc", lambda: False)
-
-
-@pytest.mark.usefixtures("unbuilt")
-def test_a_worker_says_how_to_build_it():
-    with pytest.raises(ConfigError, match="CMAKE_ARGS=-DGGML_RPC=ON make setup"):
-        rpc_backend.require()
 
 
 def test_devices_are_found_by_name():

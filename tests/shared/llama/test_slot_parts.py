@@ -39,14 +39,6 @@ def gemma(tiny_model):
     model.close()
 
 
-def test_a_text_cut_back_is_whole_after_another_slot_was_busy(gemma):
-    expected = read(gemma, 0, 0, LONG)
-    grow(gemma, 0, OTHER[: 3 * WINDOW], len(LONG))
-    gemma.trim(0, len(LONG) - 1)
-    read(gemma, 1, 0, OTHER)
-    assert np.abs(read(gemma, 0, len(LONG) - 1, LONG[-1:]) - expected).max() < 0.01
-
-
 def test_the_second_turn_of_a_long_chat_is_read_from_a_whole_cache(tiny_model):
     model, fresh = load(tiny_model("gpt-oss"), n_slots=4, n_ctx=2048), load(tiny_model("gpt-oss"))
     history = [(13 * i) % 4000 for i in range(500)]
@@ -179,29 +171,6 @@ def test_a_copy_of_a_beginning_is_no_use_without_its_window(windows):
 # StepCheckpoints: a recurrent state is saved and restored without a difference, while other slots are busy
 
 recurrent = pytest.mark.parametrize("three_slots", ["jamba", "mamba2", "qwen3next"], indirect=True)
-
-
-@recurrent
-def test_a_rejected_draft_leaves_no_trace(three_slots):
-    read(three_slots, 0, 0, TEXT[:50])
-    three_slots.store(0, KEPT)
-    expected = read(three_slots, 0, 50, TEXT[50:55])
-    three_slots.restore(0, KEPT, KEPT.end)
-    read(three_slots, 0, 50, OTHER[:3])
-    read(three_slots, 1, 0, OTHER[:60])
-    three_slots.restore(0, KEPT, KEPT.end)
-    assert np.abs(read(three_slots, 0, 50, TEXT[50:55]) - expected).max() < 1e-4
-
-
-@recurrent
-def test_a_state_can_be_saved_again_further_on(three_slots):
-    read(three_slots, 0, 0, TEXT[:20])
-    three_slots.store(0, Snapshot("device", 0, 20))
-    read(three_slots, 0, 20, TEXT[20:50])
-    three_slots.store(0, KEPT)
-    expected = read(three_slots, 0, 50, TEXT[50:60])
-    three_slots.restore(0, KEPT, KEPT.end)
-    assert np.abs(read(three_slots, 0, 50, TEXT[50:60]) - expected).max() < 1e-4
 
 
 @recurrent

@@ -63,19 +63,7 @@ def native(vocabulary, text, **options):
 @pytest.mark.parametrize("parse_special", [True, False])
 def test_tokens_are_those_of_llama_cpp(vocabulary, add_special, parse_special):
     options = {"add_special": add_special, "parse_special": parse_special}
-    parts = [
-        "<|im_start|>",
-        "<|im_end|>",
-        "<|im_",
-        "end|>",
-        "<|endoftext|>",
-        "<",
-        "|",
-        " ",
-        "\n\n",
-        "fox",
-        "日本",
-    ]
+    parts = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|im_", "end|>", *"<| ", "\n\n", "fox", "日本"]
     draw = random.Random(3)
     for _ in range(200):
         text = "".join(draw.choices(parts, k=draw.randint(0, 9)))

@@ -367,9 +367,6 @@ def test_drafts_for_a_sequence_that_has_ended_are_stale_and_leave_nothing():
 # Policies
 
 
-FOUR_STEPS = {1: 1.0, 2: 1.05, 3: 1.1, 4: 1.15, 5: 1.2}
-
-
 def step(table, *, n_tokens=5, seconds=0.1, depth=4, n_committed=2, n_expected=4.0):
     table.speculation.on_step(StepReport(n_tokens, seconds, [depth], n_committed, n_expected))
     return table.speculation.describe()

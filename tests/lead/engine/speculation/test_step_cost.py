@@ -7,10 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.engine.speculation.step_cost import StepCost
-
-Q4_0 = {1: 1.0, 2: 1.69, 3: 2.16, 4: 1.51, 5: 2.26, 6: 2.74, 8: 2.92}
-"""Measured ratios to T(1): four tokens cost less than two."""
-T1 = 0.04
+from tests.lead.engine.speculation.support import Q4_0, T1
 
 
 def learned(table, repeats=3, seconds=T1):
