@@ -30,7 +30,7 @@ from lead.engine.step_plan import Action, PlanEntry, StepPlan, TrialPlace
 from lead.engine.verifier import SlotOutcome, Verifier
 from shared.cache_edits import CacheEdit
 from shared.errors import KvCacheFullError, WindowLostError
-from shared.sampling.constrained import GrammarBudget, NoWait
+from shared.sampling.constrained import GrammarBudget
 from shared.sampling.sampler import Sampler
 
 log = logging.getLogger("engine")
@@ -61,7 +61,7 @@ class Engine:
         self._limits = limits
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._verifier = Verifier(end_tokens, budget or NoWait())
+        self._verifier = Verifier(end_tokens, budget or GrammarBudget())
         self._slots = SlotManager(limits)
         self._scheduler = Scheduler(limits, self._slots, speculation)
         self._events: list[Event] = []

@@ -25,7 +25,7 @@ from shared.drafting.side_branches import BranchCandidate
 from shared.drafting.slot_pool import SlotPool
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.protocol import Close, Draft, Extend, Open, Tune
-from shared.sampling.constrained import GrammarBudget, NoWait
+from shared.sampling.constrained import GrammarBudget
 from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache
@@ -56,7 +56,7 @@ class Drafter:
     ) -> None:
         self._model = model
         self._look_ahead = look_ahead
-        self._budget = budget or NoWait()
+        self._budget = budget or GrammarBudget()
         self._options = options
         self._tuned: dict[int, DrafterOptions] = {}  # by group
         self._make_sampler = make_sampler

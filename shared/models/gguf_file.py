@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from gguf import (
@@ -36,8 +36,6 @@ _HEADER_ROOM = 64 << 20  # bytes; more than the metadata of any vocabulary takes
 Quantization = Literal["f32", "f16", "q8_0", "q4_0"]
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
-
-QUANTIZATIONS: tuple[Quantization, ...] = get_args(Quantization)
 
 _FILE_TYPES: dict[Quantization, LlamaFileType] = {
     "f32": LlamaFileType.ALL_F32,

@@ -43,18 +43,11 @@ class Constraint(Protocol):
         """An independent copy, at the same place."""
 
 
-class GrammarBudget(Protocol):
-    """How long to wait for processes that follow grammars (`shared.sampling.remote_grammar.TimeBudget`)."""
+class GrammarBudget:
+    """How long to wait for other processes that follow grammars; this one is for where there are none."""
 
     def set(self, seconds: float) -> None:
         """Wait at most `seconds` from now on, for all answers together."""
-
-
-class NoWait:
-    """The `GrammarBudget` where no other process follows grammars."""
-
-    def set(self, seconds: float) -> None:
-        """Nothing is asked."""
 
 
 class ConstrainedSampler(Sampler):

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.errors import PendingAnswerError, RequestError
+from shared.sampling.constrained import GrammarBudget
 from shared.sampling.grammar_worker import AnswerKind, GrammarProgram, Operation
 from shared.sandbox import Sandbox, SandboxError
 
@@ -30,7 +31,7 @@ _NO_START = "the process that follows grammars does not start"
 _TOO_COSTLY = "the grammar takes too much time or memory"
 
 
-class TimeBudget:
+class TimeBudget(GrammarBudget):
     """How long to wait for answers from now on, all together; `left` is in seconds."""
 
     def __init__(self, seconds: float = math.inf, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -49,27 +50,20 @@ class TimeBudget:
         return ready
 
 
-class GrammarServer:
-    """Has grammars followed by workers of a `Sandbox`. It starts with the first one, or with `start`."""
+class GrammarServer(Sandbox):
+    """Has grammars followed by its workers."""
 
     def __init__(self, model: Path, budget: TimeBudget) -> None:
         """model: a GGUF with the vocabulary. budget: for the answers to all grammars."""
-        self._sandbox = Sandbox(GrammarProgram(model))
+        super().__init__(GrammarProgram(model))
         self._budget = budget
-
-    def start(self) -> None:
-        """Start the processes before the first grammar needs them, since they have the vocabulary to read."""
-        self._sandbox.start()
 
     def follow(self, text: str, *, is_optional: bool = False) -> "RemoteGrammar":
         """The beginning of a text under the grammar `text`; returns before that is compiled.
 
         is_optional: a grammar that this vocabulary cannot express allows everything.
         """
-        return RemoteGrammar(_Channel(self._sandbox, bytes([is_optional]) + text.encode(), self._budget))
-
-    def close(self) -> None:
-        self._sandbox.close()
+        return RemoteGrammar(_Channel(self, bytes([is_optional]) + text.encode(), self._budget))
 
 
 @dataclass(slots=True, eq=False)

@@ -19,7 +19,7 @@ from lead.engine.drafters.draft_source import Continuation, InlineDraft, InlineR
 from shared.drafting.interfaces import MakeSampler
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.llama.hidden_states import HeadOutput, HeadSpan, HiddenStates
-from shared.sampling.constrained import GrammarBudget, NoWait
+from shared.sampling.constrained import GrammarBudget
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import common_prefix_length
@@ -163,7 +163,7 @@ class HeadDrafter:
         self._rows = rows
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._budget = budget or NoWait()
+        self._budget = budget or GrammarBudget()
         self._open: list[HeadDraft] = []
         self._caches: dict[int, _HeadCache] = {}
 

@@ -28,7 +28,7 @@ from shared.llama.hidden_states import HeadSpan
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
-from shared.sampling.constrained import NoWait
+from shared.sampling.constrained import GrammarBudget
 from shared.sampling.factory import make_sampler
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
@@ -84,7 +84,7 @@ def drafted(drafter, sampling, n, tokens=PROMPT):
 def drafted_with(path, target, sampling, n, prompt=PROMPT):
     given = load(path)
     inline = load_draft_model(given, target)
-    tokens = drafted(ByName(inline.drafter(NoGrammars(), NoWait())), sampling, n, prompt)
+    tokens = drafted(ByName(inline.drafter(NoGrammars(), GrammarBudget())), sampling, n, prompt)
     inline.model.close()
     return tokens
 
@@ -125,7 +125,7 @@ def test_models_of_every_memory_can_draft(tiny_model, architecture):
     with_memory = Model(path, OPTIONS)
     given = load(path)
     inline = load_draft_model(given, with_memory)
-    drafter = ByName(inline.drafter(NoGrammars(), NoWait()))
+    drafter = ByName(inline.drafter(NoGrammars(), GrammarBudget()))
     expected = reference(path, GREEDY, 6)
     assert drafted(drafter, GREEDY, 6) == expected
     assert drafted(drafter, GREEDY, 3, [*PROMPT, *expected[:3]]) == expected[3:]
@@ -218,7 +218,7 @@ def served(path, policy, *, with_heads, n_texts=3, eagle=None, n_ctx=200, n_keep
     )
     heads = model.open_heads(eagle) if with_heads or eagle else None
     source = InlineHeads(model, heads, 4, 2) if heads else None
-    drafter = source.drafter(NoGrammars(), NoWait()) if source else None
+    drafter = source.drafter(NoGrammars(), GrammarBudget()) if source else None
     speculation = SpeculationManager(policy, 3, frozenset(), batching=batching_for(limits), inline=drafter)
     engine = Engine(
         limits,
@@ -263,7 +263,7 @@ def test_heads_go_on_drafting_after_a_context_shift(with_heads):
 
 def check_drafts(model, heads, plain):
     """What `heads` draft is what `plain(tokens, n)` does, also after a rejection."""
-    drafter = ByName(InlineHeads(model, heads, 8, 2).drafter(NoGrammars(), NoWait()))
+    drafter = ByName(InlineHeads(model, heads, 8, 2).drafter(NoGrammars(), GrammarBudget()))
     (rows,) = model.decode([Span(1, 0, PROMPT, 1)])
     tokens = list(PROMPT)
     drafter.open("s", GREEDY, tokens)

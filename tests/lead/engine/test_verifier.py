@@ -12,7 +12,7 @@ from lead.engine.speculation.drafts import DraftChain
 from lead.engine.verifier import VerifiedTokens, Verifier, verify
 from shared.errors import PendingAnswerError
 from shared.llama.memory_traits import PLAIN
-from shared.sampling.constrained import NoWait
+from shared.sampling.constrained import GrammarBudget
 from shared.slot_cache import SlotCache
 from tests.fakes import END_TOKENS, N_VOCAB
 
@@ -60,7 +60,7 @@ def chain(*tokens):
 def begin(sampler, verifier=None, draft=(), index=0):
     """The slot, and what comes of it at once."""
     slot = slot_of(sampler, index)
-    outcomes = (verifier or Verifier(END_TOKENS, NoWait())).begin(slot, chain(*draft), ROWS)
+    outcomes = (verifier or Verifier(END_TOKENS, GrammarBudget())).begin(slot, chain(*draft), ROWS)
     return slot, [outcome for _, outcome in outcomes]
 
 
@@ -72,7 +72,7 @@ def test_what_the_target_chooses_is_committed_and_the_rest_of_the_draft_rejected
 
 
 def test_a_choice_that_is_not_ready_is_looked_at_again_and_goes_on_where_it_was():
-    verifier, sampler = Verifier(END_TOKENS, NoWait()), Choosing()
+    verifier, sampler = Verifier(END_TOKENS, GrammarBudget()), Choosing()
     sampler.is_ready = False
     slot, outcomes = begin(sampler, verifier, draft=(5,))
     assert (outcomes, slot.is_waiting) == ([], True)
@@ -83,7 +83,7 @@ def test_a_choice_that_is_not_ready_is_looked_at_again_and_goes_on_where_it_was(
 
 
 def test_logits_of_what_waits_outlive_their_step():
-    verifier, sampler = Verifier(END_TOKENS, NoWait()), Choosing()
+    verifier, sampler = Verifier(END_TOKENS, GrammarBudget()), Choosing()
     sampler.is_ready = False
     slot, _ = begin(sampler, verifier)
     assert slot.sequence.verification.rows is ROWS
@@ -119,7 +119,7 @@ def test_where_others_run_what_waits_is_only_looked_at():
 
 
 def test_one_is_committed_before_the_next_is_looked_at():
-    verifier, sampler = Verifier(END_TOKENS, NoWait()), Choosing()
+    verifier, sampler = Verifier(END_TOKENS, GrammarBudget()), Choosing()
     sampler.is_ready = False
     slots = [begin(sampler, verifier, index=i)[0] for i in range(2)]
     sampler.is_ready = True

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft
-from shared.models.gguf_file import QUANTIZATIONS, Quantization
+from shared.models.gguf_file import Quantization
 from shared.models.grow import Shape, grow, main
 from tests.shared.models.conftest import load, logits
 from tests.shared.models.gguf_copies import with_tensor, without_vocabulary, write_header_only
@@ -74,7 +75,7 @@ def metadata(path: Path) -> dict[str, object]:
 # The same function
 
 
-@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+@pytest.mark.parametrize("quantization", get_args(Quantization))
 def test_a_larger_shape_computes_the_same_function(grown: Grower, quantization: Quantization) -> None:
     """Measured against the same quantization of the old shape, so that only growing can make a difference."""
     old, new = answer(grown(OLD, quantization)), answer(grown(LARGER, quantization))

@@ -40,11 +40,11 @@ def _endless(budget):
 @contextlib.contextmanager
 def frozen(server):
     """While this context lasts nothing new is answered, however slow this process is."""
-    os.kill(server._sandbox.pid, signal.SIGSTOP)
+    os.kill(server.pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        os.kill(server._sandbox.pid, signal.SIGCONT)
+        os.kill(server.pid, signal.SIGCONT)
 
 
 def ids(vocabulary, text):
@@ -163,11 +163,11 @@ def test_a_grammar_that_is_lost_with_the_server_is_followed_by_the_next_one(budg
     server = GrammarServer(builtin_target(), budget)
     server.start()
     budget.set(0.0)
-    os.kill(server._sandbox.pid, signal.SIGSTOP)
+    os.kill(server.pid, signal.SIGSTOP)
     grammar = server.follow(NUMBERS)
     with pytest.raises(PendingAnswerError):
         grammar.allows(ids(vocabulary, "7"))
-    os.kill(server._sandbox.pid, signal.SIGKILL)
+    os.kill(server.pid, signal.SIGKILL)
     budget.set(ENDLESS)
     assert grammar.allows(ids(vocabulary, "7")) == [True]
     server.close()
