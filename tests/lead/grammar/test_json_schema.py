@@ -78,34 +78,14 @@ ACCEPTED = [
     ({"type": "string", "not": {"const": "a"}}, '"not is let pass"'),
 ]
 
-REFUSED = [
+REFUSED = [  # what `test_every_document_that_can_be_written_is_valid` does not draw
     (JSON_OBJECT, "[]"),
     (TWO, '{"c":1}'),
-    (TWO, "[]"),
     ({"properties": {"a": {}}}, "3"),
-    ({**TWO, "required": ["a"]}, '{"b":true}'),
-    (MORE, '{"abc":true}'),
-    (SMALL, "-6"),
-    (SMALL, "124"),
-    (SMALL, "007"),
-    ({"type": "integer", "exclusiveMinimum": 5, "minimum": 3}, "4"),
-    ({"type": "integer", "exclusiveMinimum": 3, "minimum": 5}, "4"),
-    ({"type": "number", "minimum": 0.5}, "0.4"),
-    ({"type": "number", "maximum": 0.5}, "0.51"),
-    ({"const": 1}, "2"),
-    (SHORT, "[]"),
-    (SHORT, "[null,null,null,null]"),
-    (PAIR, "[true]"),
     (KINDS, '{"x":null,"y":null}'),
-    (EITHER, "{}"),
     (EITHER, '{"a":1,"c":2}'),
-    (EITHER, '{"a":"x"}'),
-    (DERIVED, '{"a":null}'),
     (DERIVED, '{"id":null,"b":null}'),
-    (BESIDE, '{"a":null}'),
     ({"allOf": [{"enum": [1, 2]}, {"enum": [2, 3]}]}, "1"),
-    ({"type": "string", "minLength": 2, "maxLength": 3}, '"abcd"'),
-    ({"type": "string"}, '"a\nb"'),
     ({"type": "object"}, '{"a":1 }'),
 ]
 

@@ -97,13 +97,6 @@ def test_a_branch_begins_with_a_runner_up_and_goes_on_rightly():
     assert {*right(1, 2, 3, 4)} <= {*harness.last.tokens}
 
 
-def test_a_draft_ends_with_the_text():
-    harness = BackHarness(Scripted(n_tokens=4))
-    harness.run(9.5)
-    assert harness.last.tokens[:-1] == right(1, 2, 3)
-    assert len(harness.posts) == 4
-
-
 def test_a_silent_back_posts_nothing():
     harness = BackHarness(Scripted(), silent_from=0.025)
     harness.run(6.5)
