@@ -68,10 +68,3 @@ def test_what_cannot_be_done_is_said_in_a_sentence(  # noqa: PLR0917 - fixtures
         run(tmp_path / source, tmp_path / destination)
     assert checkpoint.is_file()
     assert not (tmp_path / "out.gguf").exists()
-
-
-@pytest.mark.parametrize("arguments", [[], ["a.bin"], ["a.bin", "b.gguf", "--type", "q2_k"]])
-def test_a_wrong_command_line_is_refused(run, arguments):
-    with pytest.raises(SystemExit) as exit_:
-        run(*arguments)
-    assert exit_.value.code == 2

@@ -85,13 +85,7 @@ def test_calls_in_the_form_of_the_grammar_are_parsed(own, size):
     call = f"{start}{ARGUMENTS}{end}"
     message = read(f"{own.before}{call}{own.between}{call}{own.after}", size, tool_format=own, tools=TOOLS)
     assert calls(message) == [ADD, ADD]
-
-
-@pytest.mark.parametrize("size", [1, None])
-def test_several_calls_are_parsed_with_ids_of_their_own(size):
-    message = read("\n".join([CALLS["hermes"][1]] * 3), size, tool_format=output_format.HERMES)
-    assert calls(message) == [ADD] * 3
-    assert len({call.id for call in message.calls}) == 3
+    assert len({call.id for call in message.calls}) == 2
 
 
 def test_only_the_first_call_counts_if_the_client_wants_one():

@@ -86,10 +86,6 @@ def test_a_name_selects_a_built_in_template_of_llama_cpp():
     assert render("gemma") == "<start_of_turn>user\nHello<end_of_turn>\n<start_of_turn>model\n"
 
 
-def test_a_text_that_is_not_a_name_is_a_template():
-    assert render("llama3 and more") == "llama3 and more"
-
-
 def test_a_long_conversation_fits_a_built_in_template():
     words = "word " * 10_000
     assert words.strip() in render("chatml", [{"role": "user", "content": words}])

@@ -161,7 +161,10 @@ def test_what_does_not_listen_is_refused():
         assert "is no socket" in printed_with(file.fileno())
 
 
-LEAD = ("-m", "lead", *f"--model {builtin_draft()} --threads 1 --ctx-size 512 --print none".split())
+LEAD = (
+    *("-m", "lead", "--model", str(builtin_draft())),
+    *("--threads", "1", "--ctx-size", "512", "--print", "none"),
+)
 
 
 @pytest.mark.real

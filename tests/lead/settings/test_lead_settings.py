@@ -110,11 +110,6 @@ def test_contradictory_chat_templates_are_an_error(wrong):
         settings(*wrong)
 
 
-def test_reasoning_sets_a_variable_of_the_chat_template():
-    options = settings("--reasoning", "off", "--chat-template-kwargs", '{"mood": "glad"}')
-    assert options.conversation.variables == {"enable_thinking": False, "mood": "glad"}
-
-
 @pytest.mark.parametrize(
     ("arguments", "exact"),
     [((), "off"), (("--exact",), "on"), (("--exact", "auto"), "auto"), (("--exact", "--port", "0"), "on")],

@@ -125,14 +125,6 @@ def test_drafting_stops_at_an_unknown_token():
 # Several sequences
 
 
-def test_several_sequences_share_a_batch():
-    harness = DrafterHarness()
-    harness.open("s")
-    harness.open("t")
-    assert [draft.sequence for draft in harness.step()] == ["s", "t"]
-    assert harness.model.steps == [[2, 2]]
-
-
 def test_opening_a_sequence_twice_is_ignored():
     harness = drafting()
     harness.open(tokens=[1, 1])
@@ -155,22 +147,7 @@ def test_a_long_prompt_does_not_delay_other_drafts():
     assert harness.model.steps[-1] == [1, 4]
 
 
-def test_a_long_prompt_fills_the_batch_if_no_draft_is_due():
-    harness = DrafterHarness(n_chunk=3, n_batch=8)
-    harness.open("t", [4] * 12)
-    harness.step()
-    assert harness.model.steps == [[8]]
-
-
 # Caches that outlive their sequences
-
-
-def test_a_prompt_that_continues_a_closed_sequence_reuses_its_cache():
-    harness = drafting()
-    harness.close()
-    harness.open("t", TEXT[:9])
-    harness.step()
-    assert harness.model.steps[-1] == [4]  # TEXT[:5] was there
 
 
 def test_a_prompt_that_arrives_in_parts_reuses_a_whole_cache():
@@ -184,23 +161,6 @@ def test_a_prompt_that_arrives_in_parts_reuses_a_whole_cache():
     harness.extend(20, [*TEXT[20:40], 9], "t")
     harness.drain()
     assert sum(map(sum, harness.model.steps)) == 1
-
-
-def test_cached_tokens_that_differ_are_not_reused():
-    harness = DrafterHarness(n_ahead=1)
-    harness.open(tokens=TEXT[:40])
-    harness.drain()
-    harness.close()
-    harness.open("t", TEXT[:10])
-    harness.extend(10, [9, 4, *TEXT[12:20]], "t")
-    harness.drain()
-    harness.drafter.check_integrity()
-    assert harness.model.slots[harness.drafter._sequences["t"].main.cache.index][:20] == [
-        *TEXT[:10],
-        9,
-        4,
-        *TEXT[12:20],
-    ]
 
 
 def test_the_last_token_is_decoded_even_if_it_is_cached():

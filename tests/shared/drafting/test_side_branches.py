@@ -65,12 +65,6 @@ def test_the_length_of_a_branch_is_limited():
     assert max(len(tokens) for _, tokens in branches(harness)) == 3
 
 
-def test_a_branch_stays_within_n_ahead():
-    harness = branching(n_ahead=4)
-    assert branches(harness)
-    assert all(place + len(tokens) <= 4 for place, tokens in branches(harness))
-
-
 def test_an_improbable_runner_up_gets_no_branch():
     cold = WARM.model_copy(update={"temperature": 0.02})
     assert branches(branching(sampling=cold)) == []

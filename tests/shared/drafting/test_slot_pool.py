@@ -43,14 +43,6 @@ def test_a_sequence_gets_the_slot_that_holds_its_prefix():
     assert pool.take([7, 8, 9]) is same
 
 
-def test_without_idle_slots_it_is_false():
-    pool = Pool()
-    pool.take([1])
-    assert pool
-    pool.take([1])
-    assert not pool
-
-
 def test_a_branch_shares_the_prefix_of_its_main_path_in_a_slot_that_was_emptied():
     pool = Pool()
     main = pool.read([1, 2, 3])
@@ -59,14 +51,6 @@ def test_a_branch_shares_the_prefix_of_its_main_path_in_a_slot_that_was_emptied(
     pool.give_back_branches(slots)
     branch = pool.take_branch(main, 1)
     assert pool.model.slots[branch.index] == branch.tokens == [1]
-
-
-def test_dropped_tokens_are_trimmed_from_the_model():
-    pool = Pool()
-    slot = pool.read([1, 2, 3])
-    slot.keep(1)
-    pool.trim_all()
-    assert pool.model.slots[slot.index] == [1]
 
 
 def test_the_tokens_of_ended_sequences_can_be_dropped():
