@@ -413,6 +413,17 @@ def after(tree, *tokens):
     return tree
 
 
+def test_a_chain_and_the_same_chain_with_parents_are_the_same():
+    chain, spelt_out = DraftTree(0, [7, 8, 9]), DraftTree(0, [7, 8, 9], [-1, 0, 1])
+    for token in (7, 8, 9):
+        assert list(chain.main_branch()) == list(spelt_out.main_branch())
+        assert chain.next() == spelt_out.next()
+        chain.step(token)
+        spelt_out.step(token)
+    assert not chain.alive
+    assert not spelt_out.alive
+
+
 def test_the_main_branch_takes_the_first_child_at_every_fork():
     assert main_branch(tree()) == [1, 2, 3]
 
