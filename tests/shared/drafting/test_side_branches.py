@@ -160,6 +160,16 @@ def test_the_wrong_tokens_of_a_branch_that_became_the_main_path_are_removed():
     assert state(harness).main.tokens == chosen(text, WARM, 8)
 
 
+def test_a_branch_that_begins_elsewhere_does_not_become_the_draft():
+    harness = branching(n_branches=8)
+    main = state(harness).main
+    first = {tokens[0] for place, tokens in branches(harness) if place == 0} | {main.tokens[0]}
+    token = next(tokens[0] for place, tokens in branches(harness) if place and tokens[0] not in first)
+    harness.extend(2, [token])
+    assert harness.drafter.draft("s") is None
+    harness.drafter.check_integrity()
+
+
 def test_branches_that_begin_before_the_committed_end_are_dropped():
     harness = branching()
     before = branches(harness)
