@@ -85,7 +85,11 @@ def test_calls_in_the_form_of_the_grammar_are_parsed(own, size):
     call = f"{start}{ARGUMENTS}{end}"
     message = read(f"{own.before}{call}{own.between}{call}{own.after}", size, tool_format=own, tools=TOOLS)
     assert calls(message) == [ADD, ADD]
-    assert len({call.id for call in message.calls}) == 2
+
+
+def test_calls_have_ids_of_their_own():
+    message = read("\n".join([CALLS["hermes"][1]] * 3), tool_format=output_format.HERMES)
+    assert len({call.id for call in message.calls}) == 3
 
 
 def test_only_the_first_call_counts_if_the_client_wants_one():

@@ -65,6 +65,31 @@ def test_the_length_of_a_branch_is_limited():
     assert max(len(tokens) for _, tokens in branches(harness)) == 3
 
 
+def test_a_branch_stays_within_n_ahead():
+    harness = branching(n_ahead=4)
+    assert branches(harness)
+    assert all(place + len(tokens) <= 4 for place, tokens in branches(harness))
+
+
+def test_no_branch_continues_after_an_end_token():
+    for seed in range(20):
+        sampling = WARM.model_copy(update={"seed": seed, "ignore_eos": False})
+        harness = branching(sampling=sampling, n_ahead=12)
+        assert all(END_TOKENS.isdisjoint(tokens[:-1]) for _, tokens in branches(harness))
+
+
+def test_branches_do_not_exceed_the_window():
+    longest = 0
+    for seed in range(20):
+        harness = DrafterHarness(n_branches=3, n_ahead=16, n_window=6)
+        harness.tune(16, min_confidence=0.3)
+        harness.open(tokens=PROMPT, sampling=WARM.model_copy(update={"seed": seed, "temperature": 0.3}))
+        harness.drain()
+        assert max(map(len, harness.model.slots)) <= 6
+        longest = max([longest, *(len(each.cache) for each in state(harness).branches)])
+    assert longest == 6
+
+
 def test_an_improbable_runner_up_gets_no_branch():
     cold = WARM.model_copy(update={"temperature": 0.02})
     assert branches(branching(sampling=cold)) == []
@@ -133,6 +158,16 @@ def test_the_wrong_tokens_of_a_branch_that_became_the_main_path_are_removed():
     assert harness.model.steps[n_steps:] == [[1]]
     harness.drain()
     assert state(harness).main.tokens == chosen(text, WARM, 8)
+
+
+def test_a_branch_that_begins_elsewhere_does_not_become_the_draft():
+    harness = branching(n_branches=8)
+    main = state(harness).main
+    first = {tokens[0] for place, tokens in branches(harness) if place == 0} | {main.tokens[0]}
+    token = next(tokens[0] for place, tokens in branches(harness) if place and tokens[0] not in first)
+    harness.extend(2, [token])
+    assert harness.drafter.draft("s") is None
+    harness.drafter.check_integrity()
 
 
 def test_branches_that_begin_before_the_committed_end_are_dropped():
