@@ -51,11 +51,7 @@ def _models(options: argparse.Namespace) -> Iterator[TinyModel]:
 
 def _rows(options: argparse.Namespace, architecture: str, path: Path) -> Iterator[Row]:
     usual = Traffic(
-        path,
-        seed=options.seed,
-        n_slots=options.slots,
-        n_ctx=options.ctx_size,
-        cache_type=options.cache_type,
+        path, seed=options.seed, n_slots=options.slots, n_ctx=options.ctx_size, cache_type=options.cache_type
     )
     ways = {"": usual, ", cramped": usual.cramped()}
     for (name, traffic), kv_unified in product(ways.items(), (True, False)):

@@ -116,11 +116,7 @@ def _ask(client: LeadClient, screen: Screen, question: str) -> ChatAnswer:
 
 def _answer(client: LeadClient, question: str, screen: Screen | None = None) -> ChatAnswer:
     answer = ChatAnswer(time.monotonic)
-    request = {
-        "messages": [{"role": "user", "content": question}],
-        "max_tokens": _MAX_TOKENS,
-        "seed": 1,
-    }
+    request = {"messages": [{"role": "user", "content": question}], "max_tokens": _MAX_TOKENS, "seed": 1}
     for token in client.stream(request, answer):
         if screen:
             screen.token(token.text, token.source)

@@ -86,9 +86,7 @@ def _start_lead(stack: ExitStack, target: Path, draft: Path, cores: Sequence[int
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="bench equal_hardware",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="bench equal_hardware", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     report.add_options(parser)
     parser.add_argument("--peer", type=peer.find, required=True, metavar="llama-server=PATH")

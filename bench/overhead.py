@@ -121,11 +121,7 @@ class _Cost(StepCost):
 
 def _speculation(depth: int) -> SpeculationManager:
     return SpeculationManager(
-        "adaptive" if depth else "off",
-        depth,
-        frozenset(),
-        lambda _: {"ngram": NgramDrafter()},
-        cost=_Cost(),
+        "adaptive" if depth else "off", depth, frozenset(), lambda _: {"ngram": NgramDrafter()}, cost=_Cost()
     )
 
 

@@ -36,12 +36,7 @@ def parse(
     return settings
 
 
-def finish(
-    part: str,
-    rows: Sequence[Mapping[str, Any]],
-    arguments: argparse.Namespace,
-    **more: Any,
-) -> None:
+def finish(part: str, rows: Sequence[Mapping[str, Any]], arguments: argparse.Namespace, **more: Any) -> None:
     """Write the files asked for; the last line printed is the result as one JSON object."""
     result = {"bench": part, "command": shlex.join(sys.argv), "environment": environment(), **more}
     line = json.dumps(rounded({**result, "rows": list(rows)}))

@@ -137,11 +137,7 @@ def _measure(settings: argparse.Namespace, cores: Cores) -> list[Load]:
     with ExitStack() as stack:
         cluster = stack.enter_context(
             Cluster(
-                target,
-                cores,
-                n_parallel=n_slots,
-                n_ctx_slot=settings.slot_ctx,
-                options=settings.lead_options,
+                target, cores, n_parallel=n_slots, n_ctx_slot=settings.slot_ctx, options=settings.lead_options
             )
         )
         choose(cluster.http, Policy(settings.policy or ("adaptive" if settings.back else "off")))

@@ -36,11 +36,7 @@ class Row:
 
 
 def summarize(
-    configuration: str,
-    runs: Sequence[Run],
-    ways: Sequence[str] = (),
-    *,
-    baseline: str = BASELINE,
+    configuration: str, runs: Sequence[Run], ways: Sequence[str] = (), *, baseline: str = BASELINE
 ) -> list[Row]:
     """A row for each way: in the order of `ways`, then in the order in which they first ran."""
     names = {run.way for run in runs}

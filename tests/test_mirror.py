@@ -15,19 +15,10 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/shared/llama/test_eagle_heads.py": ("shared/llama/hidden_sources.py",),
     "tests/shared/llama/test_memory_probe.py": ("shared/llama/unbound.py",),
-    "tests/chat/test_client.py": (
-        "chat/errors.py",
-        "chat/wire.py",
-    ),
+    "tests/chat/test_client.py": ("chat/errors.py", "chat/wire.py"),
     "tests/chat/test_repl.py": ("chat/session.py",),
-    "tests/lead/chat/test_parser.py": (
-        "lead/chat/deltas.py",
-        "lead/chat/json_stream.py",
-    ),
-    "tests/lead/chat/test_template.py": (
-        "lead/chat/jinja.py",
-        "shared/llama/builtin_templates.py",
-    ),
+    "tests/lead/chat/test_parser.py": ("lead/chat/deltas.py", "lead/chat/json_stream.py"),
+    "tests/lead/chat/test_template.py": ("lead/chat/jinja.py", "shared/llama/builtin_templates.py"),
     "tests/lead/engine/drafters/test_model_drafter.py": ("lead/engine/drafters/draft_source.py",),
     "tests/lead/engine/speculation/test_manager.py": (
         "lead/engine/speculation/sequence_speculation.py",
@@ -46,10 +37,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/metrics/test_exporter.py": ("lead/metrics/sequence_metrics.py",),
     "tests/lead/planning/test_plan_program.py": ("lead/planning/timing.py",),
     "tests/lead/simulation/test_cell.py": ("lead/simulation/simulated_lead.py",),
-    "tests/lead/server/test_server.py": (
-        "lead/server/app.py",
-        "lead/server/services.py",
-    ),
+    "tests/lead/server/test_server.py": ("lead/server/app.py", "lead/server/services.py"),
     "tests/lead/tokenizer/test_job_handler.py": ("lead/tokenizer/workers.py",),
     "tests/lead/settings/test_lead_settings.py": ("lead/settings/conversation.py",),
     "tests/shared/diagnostics/test_preflight.py": ("lead/diagnostics/check.py",),

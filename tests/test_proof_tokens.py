@@ -339,10 +339,7 @@ def test_a_rejected_draft_is_taken_back_by_restoring_and_replaying():
 def test_a_prompt_that_was_read_before_goes_on_at_a_checkpoint():
     limits = make_limits(traits=MEMORIES["rollback"], n_checkpoints=2)
     prompt = [1, 2] * 20
-    requests = [
-        submit("a", [*prompt, 4, 4], max_tokens=4),
-        submit("b", [*prompt, 5], max_tokens=4),
-    ]
+    requests = [submit("a", [*prompt, 4, 4], max_tokens=4), submit("b", [*prompt, 5], max_tokens=4)]
     requests[0] = requests[0].model_copy(update={"options": RequestOptions(checkpoint=40)})
     front = FakeFront({0: requests[:1], 20: requests[1:]}, Silent())
     target = run_engine(front, limits)

@@ -30,12 +30,7 @@ _SCHEMAS: tuple[Mapping[str, Any], ...] = (
         "required": ["name", "age", "mood"],
         "additionalProperties": False,
     },
-    {
-        "type": "array",
-        "items": {"type": "string", "pattern": "^[a-z]{2,8}$"},
-        "minItems": 2,
-        "maxItems": 4,
-    },
+    {"type": "array", "items": {"type": "string", "pattern": "^[a-z]{2,8}$"}, "minItems": 2, "maxItems": 4},
     {
         "type": "object",
         "properties": {
@@ -149,10 +144,7 @@ def _several(rng: random.Random) -> Body:
 
 def _schema(rng: random.Random) -> Body:
     schema = {"name": "answer", "schema": rng.choice(_SCHEMAS)}
-    return _chat(rng) | {
-        "response_format": {"type": "json_schema", "json_schema": schema},
-        "max_tokens": 60,
-    }
+    return _chat(rng) | {"response_format": {"type": "json_schema", "json_schema": schema}, "max_tokens": 60}
 
 
 def _tools(rng: random.Random) -> Body:

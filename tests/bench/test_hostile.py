@@ -4,12 +4,7 @@ import pytest
 
 from bench.hostile import HostileMessages
 from shared.errors import ProtocolError
-from shared.protocol import (
-    MAX_BACK_MESSAGE_BYTES,
-    Draft,
-    VocabularyId,
-    parse_back_message,
-)
+from shared.protocol import MAX_BACK_MESSAGE_BYTES, Draft, VocabularyId, parse_back_message
 
 KNOWN = {"s": 3}
 VOCABULARY = VocabularyId(fingerprint="f", n_tokens=50, model="m")

@@ -7,17 +7,7 @@ import pytest
 
 from chat.answer import ChatAnswer
 from chat.errors import IncompleteAnswerError, NotReadyError, RejectedError, UnreachableError
-from tests.chat.fakes import (
-    URL,
-    FakeLead,
-    Stream,
-    answers,
-    end_events,
-    event,
-    refuses,
-    streams,
-    text_event,
-)
+from tests.chat.fakes import URL, FakeLead, Stream, answers, end_events, event, refuses, streams, text_event
 
 REQUEST = {"messages": [{"role": "user", "content": "Hi"}]}
 

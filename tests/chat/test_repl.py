@@ -44,11 +44,7 @@ def test_accepted_tokens_are_in_colour():
 def test_the_conversation_is_kept():
     session = Session(answers("Hello."), answers("Me."))
     session.type("Hi", "Who is there?")
-    assert session.lead.messages() == [
-        ("user", "Hi"),
-        ("assistant", "Hello."),
-        ("user", "Who is there?"),
-    ]
+    assert session.lead.messages() == [("user", "Hi"), ("assistant", "Hello."), ("user", "Who is there?")]
 
 
 def test_new_starts_a_new_conversation():

@@ -7,9 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "troubleshooting.md"
-OTHERS = {
-    "Failed to fetch",
-}
+OTHERS = {"Failed to fetch"}
 """What browsers say."""
 
 

@@ -12,8 +12,7 @@ def test_the_port_is_llama_servers():
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["--no-jinja"], ["--mirostat", "2"], ["--no-cont-batching"], ["-r", "x"], ["--mirostat=2"]],
+    "arguments", [["--no-jinja"], ["--mirostat", "2"], ["--no-cont-batching"], ["-r", "x"], ["--mirostat=2"]]
 )
 def test_an_option_that_the_lead_lacks_is_ignored_with_the_reason(arguments, capsys):
     assert parse(*arguments, "-c", "256").compute.ctx_size == 256

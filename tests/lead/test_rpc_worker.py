@@ -26,10 +26,7 @@ def test_without_rpc_in_llama_cpp_it_says_how_to_build_it(monkeypatch):
 
 def test_a_port_that_is_taken_is_named(monkeypatch):
     monkeypatch.setattr(rpc_backend, "require", lambda: None)
-    with (
-        rpc_worker.listen("127.0.0.1", 0) as taken,
-        pytest.raises(SystemExit, match="cannot listen on"),
-    ):
+    with rpc_worker.listen("127.0.0.1", 0) as taken, pytest.raises(SystemExit, match="cannot listen on"):
         rpc_worker.main(["--port", str(taken.getsockname()[1])])
 
 

@@ -119,10 +119,7 @@ def post(url: str, body: dict[str, Any], *, key: str | None = None) -> httpx.Res
 def stream(url: str, *, key: str | None = None, **fields: Any) -> Iterator[Stream]:
     """A streamed answer; leaving the context hangs up."""
     extra = {"stream": True, "stream_options": {"include_usage": True}, "return_speculation": True}
-    with (
-        connect(url, key) as client,
-        client.stream("POST", CHAT, json=chat(**fields) | extra) as response,
-    ):
+    with connect(url, key) as client, client.stream("POST", CHAT, json=chat(**fields) | extra) as response:
         assert response.status_code == 200, response.read()
         yield Stream(response)
 

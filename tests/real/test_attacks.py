@@ -17,10 +17,7 @@ def chosen(**settings):
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        chosen(),
-        chosen(large=60_000, only="/v1/responses input: "),
-    ],
+    [chosen(), chosen(large=60_000, only="/v1/responses input: ")],
     ids=["small ones of all kinds", "large lists of items"],
 )
 def test_a_lead_survives_hostile_requests_and_ends_in_time(own_lead, settings):

@@ -1,15 +1,6 @@
 """Edits of the cache are carried out in their order."""
 
-from shared.cache_edits import (
-    Copy,
-    Forget,
-    Restore,
-    Snapshot,
-    Store,
-    Trim,
-    apply_edits,
-    loads_last,
-)
+from shared.cache_edits import Copy, Forget, Restore, Snapshot, Store, Trim, apply_edits, loads_last
 from shared.llama.span import Span
 from tests.fakes import FakeTarget
 

@@ -26,10 +26,7 @@ def call(call_id, arguments):
 
 
 MESSAGES = {
-    "text": (
-        {"messages": [{"role": "user", "content": "Hello"}]},
-        [{"role": "user", "content": "Hello"}],
-    ),
+    "text": ({"messages": [{"role": "user", "content": "Hello"}]}, [{"role": "user", "content": "Hello"}]),
     "a system prompt as text": (
         {"system": "Be brief.", "messages": [{"role": "user", "content": "Hello"}]},
         [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}],
@@ -136,10 +133,7 @@ OPTIONS = {
         },
         {
             "tools": [
-                {
-                    "type": "function",
-                    "function": {"name": "add", "parameters": ADD, "description": "Adds."},
-                },
+                {"type": "function", "function": {"name": "add", "parameters": ADD, "description": "Adds."}},
                 {"type": "function", "function": {"name": "sub", "parameters": ADD}},
             ]
         },
@@ -152,10 +146,7 @@ OPTIONS = {
     ),
     "one tool by name": (
         {"tool_choice": {"type": "tool", "name": "add"}},
-        {
-            "tool_choice": {"type": "function", "function": {"name": "add"}},
-            "parallel_tool_calls": True,
-        },
+        {"tool_choice": {"type": "function", "function": {"name": "add"}}, "parallel_tool_calls": True},
     ),
 }
 

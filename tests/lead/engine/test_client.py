@@ -405,9 +405,7 @@ async def test_an_engine_that_is_started_again_has_the_policy_of_last(start):
 
 
 async def test_a_policy_set_before_the_engine_is_ready_is_not_lost(start):
-    front = start(
-        SAY_LOAD + "if first_time():\n    sys.exit(3)\nsay_load(); ready()\n" + LISTEN,
-    )
+    front = start(SAY_LOAD + "if first_time():\n    sys.exit(3)\nsay_load(); ready()\n" + LISTEN)
     front.client.set_policy("off", 0)
     await front.until(is_up)
     assert front.events[0].sequence == '{"policy": "off", "depth": 0}'

@@ -5,16 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from lead.engine.commands import (
-    Cancel,
-    Explain,
-    Load,
-    PostDraft,
-    SetBacks,
-    SetPolicy,
-    Submit,
-    decode_command,
-)
+from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy, Submit, decode_command
 from lead.engine.events import (
     Committed,
     DraftsDropped,

@@ -17,11 +17,7 @@ def one_by_one(n_ctx, n_keep, n_tokens):
     return context
 
 
-@given(
-    n_ctx=st.integers(2, 40),
-    n_keep=st.integers(0, 40),
-    n_tokens=st.integers(0, 200),
-)
+@given(n_ctx=st.integers(2, 40), n_keep=st.integers(0, 40), n_tokens=st.integers(0, 200))
 def test_it_is_what_shifting_one_token_after_the_other_leaves(n_ctx, n_keep, n_tokens):
     n_keep = min(n_keep, n_ctx - 2)
     context = ContextShift(n_ctx, n_keep).context(range(n_tokens))

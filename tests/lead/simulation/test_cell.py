@@ -45,12 +45,7 @@ def test_where_tokens_are_free_adaptive_takes_many():
 
 @pytest.mark.parametrize(
     "useless",
-    [
-        {"skill": DraftSkill(0.75, honest=False)},
-        {"silent_from": 1.0},
-        {"silent_from": 0.0},
-        {"step_s": 0.5},
-    ],
+    [{"skill": DraftSkill(0.75, honest=False)}, {"silent_from": 1.0}, {"silent_from": 0.0}, {"step_s": 0.5}],
 )
 def test_a_useless_back_costs_adaptive_next_to_nothing(useless):
     steps = StepTable("f16", ((1, 0.05), (2, 0.05), (3, 0.0525), (4, 0.065)))

@@ -7,12 +7,7 @@ import pytest
 
 from shared.errors import ModelLoadError
 from shared.models.builtin import builtin_draft
-from shared.models.model_file import (
-    converted,
-    loadable,
-    pending_conversion,
-    read_conversion,
-)
+from shared.models.model_file import converted, loadable, pending_conversion, read_conversion
 from tests.shared.models.conftest import small_llama
 from tests.shared.models.convert.llama2c_reference import version_0
 

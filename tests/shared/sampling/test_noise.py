@@ -38,12 +38,7 @@ def test_large_sets_of_tokens_have_the_noise_of_small_ones():
     assert np.array_equal(every, np.concatenate([gumbel(5, 6, part) for part in np.array_split(TOKENS, 7)]))
 
 
-@given(
-    st.integers(0, (1 << 63) - 1),
-    st.integers(0, 1 << 31),
-    st.integers(1, 40_000),
-    st.floats(-5, 25),
-)
+@given(st.integers(0, (1 << 63) - 1), st.integers(0, 1 << 31), st.integers(1, 40_000), st.floats(-5, 25))
 def test_no_token_whose_noise_reaches_the_bound_is_missed(seed, position, n_tokens, bound):
     every = gumbel(seed, position, np.arange(n_tokens, dtype=np.int32))
     found = exceeding(seed, position, n_tokens, bound)

@@ -98,11 +98,7 @@ def test_options_without_effect_are_ignored(option):
 
 @pytest.mark.parametrize(
     ("option", "reason"),
-    [
-        ("--mmproj", "only text"),
-        ("-nocb", "always continuous"),
-        ("-tbd", "--threads-draft"),
-    ],
+    [("--mmproj", "only text"), ("-nocb", "always continuous"), ("-tbd", "--threads-draft")],
 )
 def test_unsupported_options_are_refused_with_the_reason(option, reason, capsys):
     with pytest.raises(SystemExit) as ended:

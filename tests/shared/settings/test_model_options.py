@@ -41,8 +41,7 @@ def test_the_options_reach_the_process_that_loads_the_model():
 
 
 @pytest.mark.parametrize(
-    ("given", "flash_attn"),
-    [({}, "off"), ({"flash_attn": "on"}, "on"), ({"cache_type_v": "q8_0"}, "auto")],
+    ("given", "flash_attn"), [({}, "off"), ({"flash_attn": "on"}, "on"), ({"cache_type_v": "q8_0"}, "auto")]
 )
 def test_in_exact_mode_slots_keep_whole_texts_in_cells_of_their_own(given, flash_attn):
     options = ModelOptions(exact="on", **given).for_exact()

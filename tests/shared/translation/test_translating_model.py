@@ -11,13 +11,7 @@ from shared.llama.span import Span
 from shared.translation.projection import Projection
 from shared.translation.translating_model import TranslatingModel
 from tests.shared.translation.knowing_model import KnowingModel
-from tests.shared.translation.toys import (
-    choose,
-    follow,
-    generator,
-    random_text,
-    random_vocabulary,
-)
+from tests.shared.translation.toys import choose, follow, generator, random_text, random_vocabulary
 
 RECURRENT = MemoryTraits(n_rollback=0, n_step_checkpoints=6)
 ROLLBACK = MemoryTraits(n_rollback=3, n_step_checkpoints=6)

@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from lead.engine.speculation.drafts import (
-    EMPTY_CHAIN,
-    DraftChain,
-    Drafts,
-    DraftTree,
-    TokenOutcome,
-)
+from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain, Drafts, DraftTree, TokenOutcome
 
 
 class Sequence:

@@ -19,16 +19,7 @@ from lead.http.routes import speculation
 from lead.server.app import create_app
 from shared.errors import UnavailableError
 from shared.llama.vocabulary import Vocabulary
-from shared.protocol import (
-    Close,
-    Draft,
-    Extend,
-    Open,
-    Refused,
-    VocabularyId,
-    Welcome,
-    parse_lead_message,
-)
+from shared.protocol import Close, Draft, Extend, Open, Refused, VocabularyId, Welcome, parse_lead_message
 from shared.sampling.parameters import SamplingParameters
 from tests.lead.serving import app_served, hello
 
