@@ -21,9 +21,9 @@ _IDLE_STEPS = 4
 class SlotManager:
     """All slots share one pool of `n_ctx` cells. Sequences wait in a queue until a slot is free.
 
-    The only writer of slots and their caches, of the queue, and of the tokens of sequences. A prefix in one slot serves others, too. Its cells
-    are then counted once for each: there is never less room than the count says. Where memory cannot be cut
-    back to any length, a prefix serves others up to a checkpoint.
+    The only writer of slots and their caches, of the queue, and of the tokens of sequences. A prefix in one
+    slot serves others, too. Its cells are then counted once for each: there is never less room than the count
+    says. Where memory cannot be cut back to any length, a prefix serves others up to a checkpoint.
 
     Texts are kept in a prompt cache in host memory: what would be lost when a slot gets another text, and in
     one pool what idle slots hold while others run.
