@@ -31,8 +31,3 @@ def test_the_end_that_may_become_a_marker_is_measured(text, n):
 )
 def test_nothing_is_held_back_of_a_complete_text(text, split):
     assert split_at_marker(text, MARKERS, complete=True) == split
-
-
-@pytest.mark.parametrize(("text", "n"), [("x", 0), ("<", 1), ("<a", 2), ("<a>", 3), ("<a>b", 0), ("c<", 1)])
-def test_the_end_that_may_become_a_marker_is_measured(text, n):
-    assert partial_marker_length(text, MARKERS) == n
