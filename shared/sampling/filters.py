@@ -53,7 +53,9 @@ class NativeFilters:
     ) -> None:
         """vocabulary: for DRY's sequence breakers; None: no breakers."""
         self._parameters = parameters
+        self._top = parameters.top_k
         self._n_vocab = n_vocab
+        self._all = every_token(n_vocab)
         bias = parameters.biases(n_vocab, end_tokens)
         self._biased = np.fromiter(bias.keys(), np.int32, len(bias))
         self._bias = np.fromiter(bias.values(), np.float32, len(bias))
@@ -67,7 +69,7 @@ class NativeFilters:
         if len(self._biased):
             logits = logits.copy()
             logits[self._biased] += self._bias
-        ids = every_token(self._n_vocab)
+        ids = self._all
         if among is not None:
             ids, logits = among, logits[among]
         for stage in self._stages:
@@ -114,10 +116,13 @@ class NativeFilters:
         return penalty
 
     def _top_k(self, ids: NDArray[np.int32], logits: NDArray[np.float32], _position: int) -> Candidates:
-        if ids is every_token(self._n_vocab) or (len(ids) > _MANY and (ids[1:] > ids[:-1]).all()):
-            top = top_k(logits, self._parameters.top_k)  # of equal ones the first, so the lowest id
+        if ids is self._all:
+            top = top_k(logits, self._top)  # of equal ones the first, so the lowest id
+            return top.astype(np.int32), logits[top]
+        if len(ids) > _MANY and (ids[1:] > ids[:-1]).all():
+            top = top_k(logits, self._top)
         else:
-            top = np.lexsort((ids, -logits))[: self._parameters.top_k]
+            top = np.lexsort((ids, -logits))[: self._top]
         return ids[top], logits[top]
 
     def _top_n_sigma(self, ids: NDArray[np.int32], logits: NDArray[np.float32], _position: int) -> Candidates:
