@@ -1,6 +1,6 @@
 """A model, a front process and drafts around the real engine, whose own time is not counted.
 
-The engine between them is the real one: loop, scheduler, board, planner, sampler, and its end of the pipe.
+The engine between them is the real one: loop, engine, speculation, sampler, and its end of the pipe.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Hostile backs against the lead's own code, in this process: routes, registry, pipe format, engine, board.
+"""Hostile backs against the lead's own code, in this process: routes, registry, pipe format, engine.
 
 Only sockets and the model are stand-ins.
 """
