@@ -57,7 +57,7 @@ def best_depth(machine: Machine, chance: float) -> int:
     """How many draft tokens the adaptive policy has verified."""
     choice = Adaptive().choose([_candidate(chance, len(machine.ratios) - 1)], 0, _cost(machine))
     assert isinstance(choice, Verify)
-    return choice.depths[0]
+    return len(choice.drafts[0].tokens)
 
 
 def _best(machine: Machine, chance: float) -> str:
@@ -67,7 +67,7 @@ def _best(machine: Machine, chance: float) -> str:
 
 
 def _candidate(chance: float, n: int) -> Candidate:
-    return Candidate(DraftChain((0,) * n, ("back",) * n, (chance,) * n), n)
+    return Candidate("s", n, chain=DraftChain((0,) * n, ("back",) * n, (chance,) * n))
 
 
 def _cost(machine: Machine) -> StepCost:

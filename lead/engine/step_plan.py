@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from lead.engine.slot import Slot
 from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
-from lead.engine.speculation.inline_drafting import DraftOrder
-from lead.engine.speculation.policy import Wait
+from lead.engine.speculation.policy import DraftOrder, Wait
 from shared.cache_edits import CacheEdit
 from shared.llama.batch_layout import Layout
 from shared.llama.span import Span

@@ -10,7 +10,7 @@ from lead.engine.speculation.arrivals import Arrival
 from lead.engine.speculation.batching import Batching, LikeliestFirst, Survivals
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.drafts import MAX_DEPTH
-from lead.engine.speculation.policy import Candidate, Choice, DraftMore, FutureDraft, Verify, Wait, verify
+from lead.engine.speculation.policy import Candidate, Choice, DraftOrder, FutureDraft, Verify, Wait, verify
 from lead.engine.speculation.step_cost import StepCost
 
 _MIN_WAIT_S = 0.0005
@@ -48,7 +48,7 @@ class Adaptive:
         draft_cost: StepCost | None = None,
     ) -> Choice:
         if not candidates:
-            return Verify(())
+            return Verify()
         step = self._next_step(candidates, n_prompt, cost)
         choices = [step.verify()]
         if n_prompt == 0:
@@ -128,7 +128,7 @@ class _NextStep:
         min_survival = self.rate * cost.seconds(len(offers)) / len(offers) if offers else 0.0
         offers = {i: each for i, each in offers.items() if _next_survival(each) > min_survival}
         if not offers:
-            return -math.inf, DraftMore(())
+            return -math.inf, DraftOrder(())
         first = cost.seconds(sum(each.n_pending for each in offers.values()))
         first += sum(each.catch_up for each in offers.values())
         rounds = Arrival(first, 1, cost.seconds(len(offers)))
@@ -136,7 +136,7 @@ class _NextStep:
             (offers[i]._replace(arrival=rounds),) if i in offers else () for i in range(len(self.candidates))
         ]
         worth, _, n_rounds = self._best_moment(futures)
-        return worth, DraftMore(tuple(offers), n_rounds, min_survival)
+        return worth, DraftOrder(tuple(self.candidates[i].sequence for i in offers), n_rounds, min_survival)
 
     def worth_measuring(self) -> Iterator[int]:
         """Numbers of units of which T(n) should not be old: doubtful ones, and those next to the best.

@@ -5,7 +5,7 @@ for the policy to say; here is what it needs to know.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.draft_source import InlineDrafter
@@ -25,18 +25,6 @@ _HOPELESS = 0.4
 _CATCH_UP_CHUNK = 128
 """Tokens of one sequence that are caught up with before each step while others are generating."""
 _UNLIMITED = 1 << 30
-
-
-class DraftOrder(NamedTuple):
-    """Draft for `sequences` before the next step: `n_rounds` more tokens of each, in a batch of `n_tokens`.
-
-    A sequence drops out when the probability that all of its draft is accepted falls below `min_survival`.
-    """
-
-    sequences: tuple[SequenceSpeculation, ...]
-    n_rounds: int
-    n_tokens: int
-    min_survival: float = 0.0
 
 
 class InlineDrafting:
@@ -115,23 +103,19 @@ class InlineDrafting:
 
     # Drafting
 
-    def order(
-        self, sequences: Sequence[SequenceSpeculation], n_rounds: int, min_survival: float, *, alone: bool
-    ) -> DraftOrder:
-        """`alone`: no other sequence is waiting for a step."""
-        n_tokens = _UNLIMITED if alone else len(sequences) + _CATCH_UP_CHUNK
-        return DraftOrder(tuple(sequences), n_rounds, n_tokens, min_survival)
+    def draft(
+        self, sequences: Sequence[SequenceSpeculation], *, at_once: bool
+    ) -> tuple[int, list[SequenceSpeculation]]:
+        """One round: its number of tokens, and the sequences whose drafts have grown.
 
-    def draft(self, order: DraftOrder) -> tuple[int, list[SequenceSpeculation]]:
-        """One round of so many tokens; returns the sequences whose drafts have grown, too.
-
-        A sequence that has not is left alone until the next step, if others wait.
+        A sequence that has not is left alone until the next step, unless all is read `at_once`.
         """
-        done = self.drafter.draft([each.inline for each in order.sequences], order.n_tokens)
-        grown = [each for each in order.sequences if each.inline in done.grown]
-        for sequence in order.sequences:
+        n_most = _UNLIMITED if at_once else len(sequences) + _CATCH_UP_CHUNK
+        done = self.drafter.draft([each.inline for each in sequences], n_most)
+        grown = [each for each in sequences if each.inline in done.grown]
+        for sequence in sequences:
             n_pending = sequence.n_pending
-            is_stuck = n_pending is None or n_pending <= 1 or order.n_tokens < _UNLIMITED
+            is_stuck = n_pending is None or n_pending <= 1 or not at_once
             if sequence not in grown and is_stuck:
                 sequence.stuck_at_step = self._n_steps
         return done.n_tokens, grown

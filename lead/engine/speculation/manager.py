@@ -7,6 +7,7 @@ backs, and the statistics. Its policy chooses; the scheduler verifies.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from lead.engine.commands import NGRAM, PolicyName, PostDraft, Submit
@@ -16,21 +17,21 @@ from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.adaptive import Adaptive
 from lead.engine.speculation.batching import Batching
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.drafts import EMPTY_CHAIN, MAX_DEPTH, DraftChain, DraftToken, DraftTree
+from lead.engine.speculation.drafts import MAX_DEPTH, DraftChain, DraftToken, DraftTree
 from lead.engine.speculation.forecast import Forecast
-from lead.engine.speculation.inline_drafting import DraftOrder, InlineDrafting
+from lead.engine.speculation.inline_drafting import InlineDrafting
 from lead.engine.speculation.policy import (
     SYNC_PATIENCE_S,
     Candidate,
     Choice,
-    DraftMore,
+    DraftOrder,
     Fixed,
     FutureDraft,
-    Off,
     Policy,
     Sync,
     Verify,
     Wait,
+    verify,
 )
 from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
@@ -40,26 +41,6 @@ from shared.llama.batch_invariance import InvariantWidths
 
 MakeLookups = Callable[[Submit], Mapping[str, LookupDrafter]]
 """The lookup drafters for a request, by the names of their sources."""
-
-
-class GeneratingSequence(NamedTuple):
-    """A sequence whose next token is due: at most `n_useful` draft tokens can be committed.
-
-    `n_fed` committed tokens are decoded before the draft. It may get `n_left` more tokens. It is in `slot`.
-    """
-
-    id: str
-    n_useful: int
-    n_fed: int = 1
-    n_left: int = 1 << 30
-    slot: int = 0
-
-
-class DraftsPlan(NamedTuple):
-    """What each generating sequence verifies in a step, which should commit `n_expected` tokens."""
-
-    chains: list[DraftChain]
-    n_expected: float
 
 
 class DraftRound(NamedTuple):
@@ -167,20 +148,17 @@ class SpeculationManager:
             if self.inline:
                 self.inline.close(ended)
 
-    def plan(
-        self, generating: Sequence[GeneratingSequence], n_prompt: int, now: float
-    ) -> DraftsPlan | Wait | DraftOrder:
+    def plan(self, due: Sequence[Candidate], n_prompt: int, now: float) -> Choice:
         """What to verify, or what to do before; the batch has `n_prompt` tokens of prompts as well."""
         if self._policy_name == "off":
-            return DraftsPlan([EMPTY_CHAIN] * len(generating), len(generating))
-        candidates = [self._candidate(self._sequences[each.id], each, now) for each in generating]
-        match choice := self._choose(candidates, generating, n_prompt):
-            case Verify(depths, n_expected):
-                return DraftsPlan(self._chains(candidates, generating, depths), n_expected)
-            case Wait():
+            return verify(due, [0] * len(due))
+        candidates = [self._with_drafts(each, now) for each in due]
+        match choice := self._choose(candidates, n_prompt):
+            case Verify(drafts, n_expected) if self._widths:
+                filled = map(self._fill, candidates, drafts, repeat(self._widths))
+                return Verify(tuple(filled), n_expected)
+            case _:
                 return choice
-            case DraftMore():
-                return self._order(choice, generating, n_prompt)
 
     def on_commit(self, committed: Committed, now: float) -> Committed:
         """One sequence's part of a step; the backs receive it at this moment.
@@ -226,14 +204,15 @@ class SpeculationManager:
         """One round of drafting in the engine; `on_drafted` has to follow."""
         assert self.inline
         source = self.inline.drafter.source
-        n_tokens, grown = self.inline.draft(order)
+        sequences = [self._sequences[each] for each in order.sequences]
+        n_tokens, grown = self.inline.draft(sequences, at_once=order.at_once)
         left = []
         for sequence in grown:
             assert sequence.inline
             sequence.post(source, *sequence.inline.continuation)
             survival = math.prod(sequence.drafts.probabilities(source, self.forecast.probability))
             if survival >= order.min_survival and sequence.n_pending:
-                left.append(sequence)
+                left.append(sequence.id)
         rest = order._replace(sequences=tuple(left), n_rounds=order.n_rounds - 1)
         return DraftRound(n_tokens, len(grown), rest if left and rest.n_rounds > 0 else None)
 
@@ -274,26 +253,23 @@ class SpeculationManager:
             case "sync":
                 return Sync(depth)
             case "off":
-                return Off()
+                return Fixed(0)
 
-    def _candidate(
-        self, sequence: SequenceSpeculation, generating: GeneratingSequence, now: float
-    ) -> Candidate:
-        n_useful, n_fed = generating.n_useful, generating.n_fed
+    def _with_drafts(self, due: Candidate, now: float) -> Candidate:
+        n_useful = due.n_useful
         if n_useful <= 0:
-            return Candidate(EMPTY_CHAIN, 0, n_fed=n_fed)
+            return due
+        sequence = self._sequences[due.sequence]
         policy, constants = self._policy_name, self._constants
         if policy != "sync":  # which represents engines without drafters of their own
             sequence.ask_lookups(constants.enough_local_tokens, constants.max_local_tokens)
         min_survival = constants.min_survival if policy == "adaptive" else 0.0
         chain = sequence.drafts.best(self.forecast.probability, min_survival)
-        return Candidate(
-            chain.cut(min(n_useful, MAX_DEPTH)),
-            n_useful,
+        return due._replace(
+            chain=chain.cut(min(n_useful, MAX_DEPTH)),
             awaited=tuple(self._awaited(sequence, n_useful, now)) if policy == "adaptive" else (),
+            inline=self._inline_offer(sequence, due),
             is_drafting=policy == "sync" and self._is_drafting(sequence, chain, now),
-            n_fed=n_fed,
-            inline=self._inline_offer(sequence, generating),
         )
 
     def _awaited(self, sequence: SequenceSpeculation, n_useful: int, now: float) -> Iterable[FutureDraft]:
@@ -320,66 +296,43 @@ class SpeculationManager:
         arrivals = self.forecast.arrivals
         return not has_ended and arrivals.is_drafting(sequence.timeline, now, SYNC_PATIENCE_S)
 
-    def _inline_offer(
-        self, sequence: SequenceSpeculation, generating: GeneratingSequence
-    ) -> FutureDraft | None:
+    def _inline_offer(self, sequence: SequenceSpeculation, due: Candidate) -> FutureDraft | None:
         if self.inline is None:
             return None
         if sequence.inline:
-            sequence.inline.place(generating.slot)
+            sequence.inline.place(due.slot)
         source = self.inline.drafter.source
-        n_useful, mean = generating.n_useful, self.forecast.hopeful_mean(source)
+        n_useful, mean = due.n_useful, self.forecast.hopeful_mean(source)
         n_most = min(n_useful, self.inline.drafter.n_most)
         future = self.forecast.future(sequence.drafts, source, mean, n_useful, n_most)
-        return self.inline.offer(sequence, future, generating.n_left)
+        return self.inline.offer(sequence, future, due.n_left)
 
     # What was chosen
 
-    def _choose(
-        self, candidates: Sequence[Candidate], generating: Sequence[GeneratingSequence], n_prompt: int
-    ) -> Choice:
+    def _choose(self, candidates: Sequence[Candidate], n_prompt: int) -> Choice:
         draft_cost = self.inline.cost if self.inline else None
         choice = self._policy.choose(candidates, n_prompt, self.cost, draft_cost)
-        if self.inline is None or self._policy_name != "adaptive" or not isinstance(choice, Verify):
+        if isinstance(choice, DraftOrder):
+            nobody_waits = n_prompt == 0 and len(candidates) == 1
+            return choice._replace(at_once=nobody_waits)
+        if self.inline is None or self._policy_name != "adaptive" or isinstance(choice, Wait):
             return choice
-        return self._explored(self.inline, generating) or choice
+        return self._explored(self.inline, candidates) or choice
 
-    def _explored(self, inline: InlineDrafting, generating: Sequence[GeneratingSequence]) -> DraftMore | None:
+    def _explored(self, inline: InlineDrafting, candidates: Sequence[Candidate]) -> DraftOrder | None:
         """Now and then one token for a sequence without any of the inline drafter, which will be scored."""
-        idle = {
-            self._sequences[each.id]: i
-            for i, each in enumerate(generating)
-            if each.n_useful > 0 and not self._sequences[each.id].drafts.main_branch(inline.drafter.source)
-        }
-        explored = inline.exploration(idle, self.cost.seconds(len(generating)))
-        return DraftMore((idle[explored],), at_once=True) if explored else None
+        source = inline.drafter.source
+        drafted_for = [self._sequences[each.sequence] for each in candidates if each.n_useful > 0]
+        idle = [each for each in drafted_for if not each.drafts.main_branch(source)]
+        explored = inline.exploration(idle, self.cost.seconds(len(candidates)))
+        return DraftOrder((explored.id,), at_once=True) if explored else None
 
-    def _order(
-        self, choice: DraftMore, generating: Sequence[GeneratingSequence], n_prompt: int
-    ) -> DraftOrder:
-        assert self.inline
-        sequences = [self._sequences[generating[i].id] for i in choice.candidates]
-        at_once = choice.at_once or (n_prompt == 0 and len(generating) == 1)
-        return self.inline.order(sequences, choice.n_rounds, choice.min_survival, alone=at_once)
-
-    def _chains(
-        self, candidates: Sequence[Candidate], generating: Sequence[GeneratingSequence], depths: Sequence[int]
-    ) -> list[DraftChain]:
-        chains = [candidate.chain.cut(n) for candidate, n in zip(candidates, depths, strict=True)]
-        if self._widths is None:
-            return chains
-        return [
-            self._fill(self._sequences[each.id], candidate, chain, self._widths)
-            for each, candidate, chain in zip(generating, candidates, chains, strict=True)
-        ]
-
-    def _fill(
-        self, sequence: SequenceSpeculation, candidate: Candidate, chain: DraftChain, widths: InvariantWidths
-    ) -> DraftChain:
-        """`chain` with guesses in place of padding: more of the draft, then what followed before."""
-        n_free = widths.n_free(candidate.n_fed + len(chain.tokens))
-        filled = candidate.chain.cut(len(chain.tokens) + n_free)
-        n_left = min(n_free + len(chain.tokens), candidate.n_useful) - len(filled.tokens)
+    def _fill(self, candidate: Candidate, draft: DraftChain, widths: InvariantWidths) -> DraftChain:
+        """`draft` with guesses in place of padding: more of the chain, then what followed before."""
+        n_free = widths.n_free(candidate.n_fed + len(draft.tokens))
+        filled = candidate.chain.cut(len(draft.tokens) + n_free)
+        n_left = min(n_free + len(draft.tokens), candidate.n_useful) - len(filled.tokens)
+        sequence = self._sequences[candidate.sequence]
         if n_left <= 0 or NGRAM not in sequence.lookups:
             return filled
         return filled.extended(sequence.guesses(filled.tokens, n_left), NGRAM)

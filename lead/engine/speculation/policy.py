@@ -9,7 +9,7 @@ from operator import mul
 from typing import NamedTuple, Protocol
 
 from lead.engine.speculation.arrivals import NOW, Arrival
-from lead.engine.speculation.drafts import DraftChain
+from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.step_cost import StepCost
 
 SYNC_PATIENCE_S = 1.0
@@ -40,20 +40,24 @@ class FutureDraft(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A generating sequence: the best chain there is, and how it may grow.
+    """A sequence whose next token is due, in `slot`: the best chain there is, and how it may grow.
 
-    `n_useful` is the most draft tokens that can be committed. `is_drafting`: some source is drafting for it
-    and has not been silent for long. `n_fed` committed tokens are decoded before the draft: more than one
-    where accepted tokens of a rejected draft are replayed. `awaited`: what backs are about to add. `inline`:
-    what the engine may draft itself.
+    At most `n_useful` draft tokens can be committed, and `n_left` tokens before it ends. `n_fed` committed
+    tokens are decoded before the draft: more than one where accepted tokens of a rejected draft are replayed.
+    The scheduler says so far; the manager adds the rest. `awaited`: what backs are about to add. `inline`:
+    what the engine may draft itself. `is_drafting`: some source is drafting for it and has not been silent
+    for long.
     """
 
-    chain: DraftChain
+    sequence: str
     n_useful: int
-    awaited: tuple[FutureDraft, ...] = ()
-    is_drafting: bool = False
     n_fed: int = 1
+    n_left: int = 1 << 30
+    slot: int = 0
+    chain: DraftChain = EMPTY_CHAIN
+    awaited: tuple[FutureDraft, ...] = ()
     inline: FutureDraft | None = None
+    is_drafting: bool = False
 
     def expected_tokens(self, depth: int) -> float:
         """Tokens that a step commits on average if it verifies the first `depth` of the chain."""
@@ -61,9 +65,9 @@ class Candidate(NamedTuple):
 
 
 class Verify(NamedTuple):
-    """Decode a step with so many draft tokens of each candidate; it should commit `n_expected` tokens."""
+    """Decode a step with these drafts, one of each candidate; it should commit `n_expected` tokens."""
 
-    depths: tuple[int, ...]
+    drafts: tuple[DraftChain, ...] = ()
     n_expected: float = 0.0
 
 
@@ -73,20 +77,20 @@ class Wait(NamedTuple):
     seconds: float
 
 
-class DraftMore(NamedTuple):
-    """Draft up to `n_rounds` more tokens of these candidates in the engine, then choose again.
+class DraftOrder(NamedTuple):
+    """Draft up to `n_rounds` more tokens of these sequences in the engine, then choose again.
 
-    A candidate drops out when the probability that all of its draft is accepted falls below `min_survival`.
-    at_once: what the drafter has missed of the text it reads in one round, although other sequences wait.
+    A sequence drops out when the probability that all of its draft is accepted falls below `min_survival`.
+    at_once: what the drafter has missed of a text it reads in one round, however long that takes.
     """
 
-    candidates: tuple[int, ...]
+    sequences: tuple[str, ...]
     n_rounds: int = 1
     min_survival: float = 0.0
     at_once: bool = False
 
 
-Choice = Verify | Wait | DraftMore
+Choice = Verify | Wait | DraftOrder
 
 
 class Policy(Protocol):
@@ -113,19 +117,6 @@ class _StatelessPolicy:
         pass
 
 
-class Off(_StatelessPolicy):
-    """No speculation."""
-
-    def choose(
-        self,
-        candidates: Sequence[Candidate],
-        _n_prompt: int,
-        _cost: StepCost,
-        _draft_cost: StepCost | None = None,
-    ) -> Choice:
-        return Verify((0,) * len(candidates), len(candidates))
-
-
 class Fixed(_StatelessPolicy):
     """Verify up to `depth` tokens if they are there; never wait for those of backs."""
 
@@ -140,8 +131,12 @@ class Fixed(_StatelessPolicy):
         _draft_cost: StepCost | None = None,
     ) -> Choice:
         depths = tuple(min(len(candidate.chain.tokens), self._depth) for candidate in candidates)
-        short = tuple(i for i, each in enumerate(candidates) if each.inline and depths[i] < self._depth)
-        return DraftMore(short) if short else verify(candidates, depths)
+        short = tuple(
+            each.sequence
+            for each, depth in zip(candidates, depths, strict=True)
+            if each.inline and depth < self._depth
+        )
+        return DraftOrder(short) if short else verify(candidates, depths)
 
 
 class Sync(_StatelessPolicy):
@@ -162,12 +157,13 @@ class Sync(_StatelessPolicy):
         if n_prompt or not isinstance(choice, Verify):
             return choice
         waiting = any(
-            candidate.is_drafting and depth < min(self._depth, candidate.n_useful)
-            for candidate, depth in zip(candidates, choice.depths, strict=True)
+            candidate.is_drafting and len(draft.tokens) < min(self._depth, candidate.n_useful)
+            for candidate, draft in zip(candidates, choice.drafts, strict=True)
         )
         return Wait(SYNC_PATIENCE_S) if waiting else choice
 
 
-def verify(candidates: Sequence[Candidate], depths: tuple[int, ...]) -> Verify:
-    """A step of these depths, with the tokens that it commits on average, over all sequences."""
-    return Verify(depths, sum(map(Candidate.expected_tokens, candidates, depths)))
+def verify(candidates: Sequence[Candidate], depths: Sequence[int]) -> Verify:
+    """A step with so many draft tokens of each, and the tokens that it commits on average."""
+    drafts = tuple(each.chain.cut(n) for each, n in zip(candidates, depths, strict=True))
+    return Verify(drafts, sum(map(Candidate.expected_tokens, candidates, depths)))

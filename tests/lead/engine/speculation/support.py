@@ -1,7 +1,7 @@
 """Tables of T(n), candidates and what is about to be added to their drafts."""
 
 from lead.engine.speculation.arrivals import Arrival
-from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
+from lead.engine.speculation.drafts import DraftChain
 from lead.engine.speculation.policy import Candidate, FutureDraft
 from lead.engine.speculation.step_cost import StepCost
 
@@ -12,7 +12,7 @@ F16 = {1: 1, 2: 1.28, 3: 1.43, 4: 1.51, 5: 1.68, 6: 1.80, 8: 2.20}
 Q8_0 = {1: 1, 2: 1.28, 3: 1.52, 4: 1.80, 5: 2.63, 6: 2.91, 8: 2.82}
 Q4_0 = {1: 1, 2: 1.69, 3: 2.16, 4: 1.51, 5: 2.26, 6: 2.74, 8: 2.92}
 EXPERTS = {1: 1, 2: 3.0, 3: 3.5, 4: 4.0, 8: 6.0}
-NOTHING = Candidate(EMPTY_CHAIN, 99)
+NOTHING = Candidate("empty", 99)
 
 
 def cost_of(table, seconds=T1):
@@ -22,9 +22,14 @@ def cost_of(table, seconds=T1):
     return cost
 
 
-def candidate(*probabilities, n_useful=99, **more):
+def candidate(*probabilities, sequence="s", n_useful=99, **more):
     chain = DraftChain(tuple(range(len(probabilities))), ("a",) * len(probabilities), probabilities)
-    return Candidate(chain, n_useful, **more)
+    return Candidate(sequence, n_useful, chain=chain, **more)
+
+
+def depths_of(choice):
+    """How many draft tokens of each candidate are verified."""
+    return tuple(len(draft.tokens) for draft in choice.drafts)
 
 
 def growing(*probabilities, first_in, per_token=None, n_first=1, mean=0.9, next_ones=(), n_most=10):

@@ -12,7 +12,7 @@ from lead.engine.speculation.arrivals import Arrival
 from lead.engine.speculation.batching import EqualDepths
 from lead.engine.speculation.constants import DEFAULTS
 from lead.engine.speculation.drafts import MAX_DEPTH
-from lead.engine.speculation.policy import DraftMore, FutureDraft, Verify, Wait
+from lead.engine.speculation.policy import DraftOrder, FutureDraft, Verify, Wait
 from lead.engine.speculation.step_cost import StepCost
 from tests.lead.engine.speculation.support import (
     EXPERTS,
@@ -24,6 +24,7 @@ from tests.lead.engine.speculation.support import (
     T1,
     candidate,
     cost_of,
+    depths_of,
     growing,
     inline,
 )
@@ -40,7 +41,7 @@ def taught(gain, cost):
 def depths(table, *candidates, n_prompt=0):
     choice = Adaptive().choose(candidates, n_prompt, cost_of(table))
     assert isinstance(choice, Verify)
-    return choice.depths
+    return depths_of(choice)
 
 
 def waited(choice):
@@ -129,7 +130,7 @@ def test_beside_an_expensive_prompt_a_draft_costs_little():
 
 
 def test_prompts_alone_need_no_depths():
-    assert Adaptive().choose([], 16, cost_of(F16)) == Verify(())
+    assert Adaptive().choose([], 16, cost_of(F16)) == Verify()
 
 
 # Waiting
@@ -168,13 +169,13 @@ def test_a_guess_at_t_that_was_far_too_high_does_not_prevent_waiting():
         policy.learn(1, 4, T1 / 1000, cost)
     for n in (1, 4):
         cost.learn(n, T1 / 1000)
-    assert policy.choose(candidates, 0, cost).depths == (3,)
+    assert depths_of(policy.choose(candidates, 0, cost)) == (3,)
 
 
 def test_the_faster_things_go_the_fewer_doubtful_tokens_it_takes():
     candidates, cost = [candidate(0.9, 0.5, 0.5)], cost_of({1: 1, 2: 1.1, 3: 1.3, 4: 1.5})
-    assert taught(1, cost).choose(candidates, 0, cost).depths == (2,)
-    assert taught(4, cost).choose(candidates, 0, cost).depths == (1,)
+    assert depths_of(taught(1, cost).choose(candidates, 0, cost)) == (2,)
+    assert depths_of(taught(4, cost).choose(candidates, 0, cost)) == (1,)
 
 
 def test_one_sequence_s_wait_holds_up_all_so_it_must_pay_for_all():
@@ -262,7 +263,7 @@ def explored(table, n_choices, *candidates, cost=None):
     policy, cost = Adaptive(), cost or cost_of(table)
     chosen = Counter()
     for _ in range(n_choices):
-        (depth,) = policy.choose(candidates, 0, cost).depths
+        (depth,) = depths_of(policy.choose(candidates, 0, cost))
         chosen[depth] += 1
         cost.learn(1 + depth, T1 * table[1 + depth])
     return chosen
@@ -326,19 +327,19 @@ def choose(price, *candidates, table=F16, n_prompt=0):
     return Adaptive().choose(candidates, n_prompt, cost_of(table), drafts)
 
 
-def drafting(*drafted, awaited=(), **more):
+def drafting(*drafted, sequence="s", awaited=(), **more):
     """A candidate with these tokens, which an inline drafter may add to."""
-    return candidate(*drafted, awaited=awaited, inline=inline(**more))
+    return candidate(*drafted, sequence=sequence, awaited=awaited, inline=inline(**more))
 
 
-def drafting_on(*drafted, **more):
+def drafting_on(*drafted, sequence="s", **more):
     """The tokens are its own."""
-    return candidate(*drafted, inline=inline(*drafted, **more))
+    return candidate(*drafted, sequence=sequence, inline=inline(*drafted, **more))
 
 
 def n_rounds(price, *candidates, **more):
     choice = choose(price, *candidates, **more)
-    return choice.n_rounds if isinstance(choice, DraftMore) else 0
+    return choice.n_rounds if isinstance(choice, DraftOrder) else 0
 
 
 def test_a_cheap_drafter_is_asked_for_as_much_as_pays_to_verify():
@@ -380,7 +381,7 @@ def test_what_backs_have_pushed_is_taken_instead():
 def test_instead_of_waiting_for_a_slow_back_it_drafts():
     slow = growing(first_in=0.5 * T1)
     choice = choose(0.02, drafting(mean=0.8, awaited=(slow,)))
-    assert isinstance(choice, DraftMore)
+    assert isinstance(choice, DraftOrder)
 
 
 def test_for_a_back_that_is_about_to_answer_it_waits():
@@ -396,13 +397,13 @@ def test_beside_prompts_it_drafts_what_pays():
 @pytest.mark.parametrize(
     ("price", "others", "drafted_for"),
     [
-        pytest.param(0.01, [drafting(mean=0.9)], (0, 1), id="both"),
-        pytest.param(0.1, [drafting_on(0.01)], (0,), id="one has a doubtful draft"),
-        pytest.param(0.01, [NOTHING], (0,), id="one cannot be drafted for"),
+        pytest.param(0.01, [drafting(sequence="t", mean=0.9)], ("s", "t"), id="both"),
+        pytest.param(0.1, [drafting_on(0.01, sequence="t")], ("s",), id="one has a doubtful draft"),
+        pytest.param(0.01, [NOTHING], ("s",), id="one cannot be drafted for"),
     ],
 )
 def test_sequences_are_drafted_for_together_if_that_pays(price, others, drafted_for):
-    assert choose(price, drafting(mean=0.95), *others, table=FLAT).candidates == drafted_for
+    assert choose(price, drafting(mean=0.95), *others, table=FLAT).sequences == drafted_for
 
 
 def test_a_draft_ends_where_its_survival_is_no_longer_worth_a_token():
@@ -417,5 +418,5 @@ def test_where_another_source_shows_that_a_token_is_hard_none_is_drafted():
 
 
 def test_what_several_sequences_may_draft_is_worth_what_other_sources_let_expect():
-    doubtful = drafting(mean=0.9, next_ones=(0.05,) * 8)
-    assert choose(0.1, drafting(mean=0.9), doubtful).candidates == (0,)
+    doubtful = drafting(sequence="t", mean=0.9, next_ones=(0.05,) * 8)
+    assert choose(0.1, drafting(mean=0.9), doubtful).sequences == ("s",)

@@ -9,6 +9,7 @@ from lead.engine.speculation.policy import Candidate
 from lead.engine.speculation.step_cost import StepCost
 from shared.llama.memory_traits import MemoryTraits
 from tests.fakes import make_limits
+from tests.lead.engine.speculation.support import depths_of
 
 DRAFTS = [(0.9, 0.5), (0.8,)]
 
@@ -45,7 +46,7 @@ def cost_of(slope):
 
 def candidate(n, probability, n_fed=1):
     tokens = tuple(range(n))
-    return Candidate(DraftChain(tokens, ("a",) * n, (probability,) * n), n, n_fed=n_fed)
+    return Candidate("s", n, n_fed, chain=DraftChain(tokens, ("a",) * n, (probability,) * n))
 
 
 def seconds(*candidates, probability=0.5, n_prompt=0, slope=0.1, max_units=2):
@@ -93,5 +94,5 @@ def test_a_prompt_takes_a_pass_of_its_own():
 
 def test_after_many_replayed_tokens_the_policy_lets_the_state_catch_up():
     policy, cost = Adaptive(Replaying()), cost_of(0.3)
-    assert policy.choose([candidate(3, 0.75)], 0, cost).depths[0] > 0
-    assert policy.choose([candidate(3, 0.75, n_fed=10)], 0, cost).depths == (0,)
+    assert depths_of(policy.choose([candidate(3, 0.75)], 0, cost)) > (0,)
+    assert depths_of(policy.choose([candidate(3, 0.75, n_fed=10)], 0, cost)) == (0,)

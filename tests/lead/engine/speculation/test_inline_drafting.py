@@ -68,8 +68,8 @@ class Known:
         draft = FutureDraft((0.9,) * n_drafted, n_drafted, mean, n_most)
         return self.drafting.offer(self.sequences[name], draft, n_left)
 
-    def draft(self, *, alone):
-        return self.drafting.draft(self.drafting.order([self.sequences["s"]], 1, 0.0, alone=alone))
+    def draft(self, *, at_once):
+        return self.drafting.draft([self.sequences["s"]], at_once=at_once)
 
     def timed(self, n_rounds=32):
         """So many rounds were drafted that what they take and how often they are right is known."""
@@ -117,7 +117,7 @@ def test_a_draft_that_cannot_grow_is_not_offered():
 def test_a_sequence_that_does_not_grow_is_left_alone_until_the_next_step():
     known = Known(s=1, t=1)
     known.drafter.grows = False
-    known.draft(alone=True)
+    known.draft(at_once=True)
     assert known.offer() is None
     assert known.offer("t")
     known.drafting.on_step(STEP_S)
@@ -127,14 +127,14 @@ def test_a_sequence_that_does_not_grow_is_left_alone_until_the_next_step():
 def test_a_prompt_is_read_on_until_its_end_if_nobody_else_waits():
     known = Known(s=5000)
     known.drafter.grows = False
-    known.draft(alone=True)
+    known.draft(at_once=True)
     assert known.offer()
 
 
 def test_a_prompt_is_read_in_chunks_between_the_steps_of_others():
     known = Known(s=5000)
     known.drafter.grows = False
-    known.draft(alone=False)
+    known.draft(at_once=False)
     assert known.drafter.asked[-1] < 200
     assert known.offer() is None
 

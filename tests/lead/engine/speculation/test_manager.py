@@ -9,9 +9,8 @@ from lead.engine.drafters.draft_source import InlineDraft, InlineRound, LookupDr
 from lead.engine.events import Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.drafts import EMPTY_CHAIN
-from lead.engine.speculation.inline_drafting import DraftOrder
-from lead.engine.speculation.manager import DraftsPlan, GeneratingSequence, SpeculationManager
-from lead.engine.speculation.policy import Wait
+from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.policy import Candidate, DraftOrder, Verify, Wait
 from lead.engine.speculation.speculation_stats import StepReport
 from shared.llama.batch_invariance import InvariantWidths
 from tests.fakes import GREEDY, submit, toy_sampler
@@ -64,7 +63,7 @@ class Table:
         self.speculation.post_draft(draft)
 
     def decide(self, now=0.0, n_useful=50, n_prompt=0):
-        return self.speculation.plan([GeneratingSequence("s", n_useful)], n_prompt, now)
+        return self.speculation.plan([Candidate("s", n_useful)], n_prompt, now)
 
     def wait_at(self, now=0.0, **more):
         """0: it does not wait."""
@@ -77,7 +76,7 @@ class Table:
         return decision if isinstance(decision, DraftOrder) else None
 
     def tokens_at(self, now=0.0, **more):
-        return self.decide(now, **more).chains[0].tokens
+        return self.decide(now, **more).drafts[0].tokens
 
     def commit(self, *tokens, now=0.0, n_accepted=0, rejected=()):
         start = len(self.tokens)
@@ -107,7 +106,7 @@ def test_off_proposes_nothing_and_asks_no_drafter():
     own = Scripted([1, 2])
     table = Table("off", local={"ngram": own})
     table.post([1, 2])
-    assert table.decide() == DraftsPlan([EMPTY_CHAIN], 1)
+    assert table.decide() == Verify((EMPTY_CHAIN,), 1)
     assert own.asked == []
 
 
@@ -486,7 +485,7 @@ def drafted(table, seconds=0.0005):
             done = table.speculation.draft(order)
             table.speculation.on_drafted(done, seconds)
             order = done.rest
-    return table.decide().chains[0]
+    return table.decide().drafts[0]
 
 
 def test_what_was_drafted_in_the_engine_is_verified():
@@ -582,7 +581,7 @@ def test_without_a_draft_it_is_filled_with_what_followed_before():
     table = Table(local={NGRAM: Scripted()}, widths=InvariantWidths((3,), (3,)))
     table.tokens += [10]
     plan = table.decide()
-    assert (plan.chains[0].tokens, plan.chains[0].sources) == ((11, 12), (NGRAM, NGRAM))
+    assert (plan.drafts[0].tokens, plan.drafts[0].sources) == ((11, 12), (NGRAM, NGRAM))
     assert table.tokens_at(n_useful=1) == (11,)
 
 
