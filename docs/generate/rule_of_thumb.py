@@ -67,7 +67,9 @@ def _best(machine: Machine, chance: float) -> str:
 
 
 def _candidate(chance: float, n: int) -> Candidate:
-    return Candidate("s", n, chain=DraftChain((0,) * n, ("back",) * n, (chance,) * n))
+    return Candidate(
+        "s", n, chain=DraftChain((0,) * n, ("back",) * n, tuple(chance ** (i + 1) for i in range(n)))
+    )
 
 
 def _cost(machine: Machine) -> StepCost:

@@ -38,7 +38,6 @@ class InlineDrafting:
         self._n_steps = 0
         self._engine_seconds = 0.0
         self._explored_at: float | None = None  # in seconds of the engine's work; None: not yet of interest
-        self._mean = 1.0  # probability that a token is right
         self._n_rounds = 0
         self._n_tokens = 0
         self._seconds = 0.0
@@ -66,8 +65,7 @@ class InlineDrafting:
 
     def offer(self, sequence: SequenceSpeculation, draft: FutureDraft, n_left: int) -> FutureDraft | None:
         """`draft` with its price; None: it cannot grow. The sequence may get `n_left` more tokens."""
-        self._mean = draft.mean
-        if self._is_stuck(sequence) or draft.n_drafted >= draft.n_most:
+        if self._is_stuck(sequence) or not draft.can_grow:
             return None
         n_pending = sequence.n_pending
         if n_pending is None:
@@ -78,16 +76,17 @@ class InlineDrafting:
         return draft._replace(catch_up=self._catch_up_seconds(n_pending) / n_steps)
 
     def exploration(
-        self, sequences: Iterable[SequenceSpeculation], step_seconds: float
+        self, sequences: Iterable[SequenceSpeculation], mean: float, step_seconds: float
     ) -> SequenceSpeculation | None:
         """A sequence to draft for although it seems not to pay, to see whether that has changed; or None.
 
         It has to be a small share of the time since the last one, so it comes when catching up is cheap. A
-        step takes `step_seconds`.
+        token is right with probability `mean`, as far as is known, and a step takes `step_seconds`.
         """
         if self._explored_at is None:
             self._explored_at = self._engine_seconds
-        share = self._constants.inline_exploration if self._is_known else self._constants.first_exploration
+        is_known = self._n_rounds >= (_N_TIMED if mean < _HOPELESS else _N_TRUSTED)
+        share = self._constants.inline_exploration if is_known else self._constants.first_exploration
         spare = share * (self._engine_seconds - self._explored_at)
         spare = min(spare, self._constants.max_exploration * step_seconds)
         if spare < self.cost.seconds(1):
@@ -139,11 +138,6 @@ class InlineDrafting:
     def _is_stuck(self, sequence: SequenceSpeculation) -> bool:
         """Whether it gets no more tokens before the next step."""
         return sequence.stuck_at_step == self._n_steps
-
-    @property
-    def _is_known(self) -> bool:
-        """Whether what rounds take and bring is unlikely to be chance."""
-        return self._n_rounds >= (_N_TIMED if self._mean < _HOPELESS else _N_TRUSTED)
 
     def _catch_up_seconds(self, n_pending: int) -> float:
         return max(0.0, self.cost.seconds(n_pending) - self.cost.seconds(1))

@@ -108,7 +108,7 @@ class SpeculationManager:
             self._n_stale[source] += 1
             return
         tree = DraftTree(draft.base, draft.tokens, draft.parents, draft.confidences)
-        end = draft.base + len(tree.main_branch())
+        end = draft.base + len(tree.branch)
         alive, outcomes = sequence.drafts.post(source, tree)
         self.forecast.learn(outcomes)
         sequence.credit(outcomes, draft.received_at)
@@ -210,8 +210,8 @@ class SpeculationManager:
         for sequence in grown:
             assert sequence.inline
             sequence.post(source, *sequence.inline.continuation)
-            survival = math.prod(sequence.drafts.probabilities(source, self.forecast.probability))
-            if survival >= order.min_survival and sequence.n_pending:
+            probabilities, _ = sequence.drafts.outlook(source, self.forecast.probability)
+            if math.prod(probabilities) >= order.min_probability and sequence.n_pending:
                 left.append(sequence.id)
         rest = order._replace(sequences=tuple(left), n_rounds=order.n_rounds - 1)
         return DraftRound(n_tokens, len(grown), rest if left and rest.n_rounds > 0 else None)
@@ -263,8 +263,8 @@ class SpeculationManager:
         policy, constants = self._policy_name, self._constants
         if policy != "sync":  # which represents engines without drafters of their own
             sequence.ask_lookups(constants.enough_local_tokens, constants.max_local_tokens)
-        min_survival = constants.min_survival if policy == "adaptive" else 0.0
-        chain = sequence.drafts.best(self.forecast.probability, min_survival)
+        min_probability = constants.min_probability if policy == "adaptive" else 0.0
+        chain = sequence.drafts.best(self.forecast.probability, min_probability)
         return due._replace(
             chain=chain.cut(min(n_useful, MAX_DEPTH)),
             awaited=tuple(self._awaited(sequence, n_useful, now)) if policy == "adaptive" else (),
@@ -277,17 +277,17 @@ class SpeculationManager:
         drafts, timeline = sequence.drafts, sequence.timeline
         for source in timeline.progress:
             awaited = self.forecast.awaited(drafts, timeline, source, n_useful, now)
-            if awaited and not self._is_complete(drafts.main_branch(source)):
+            if awaited and not self._is_complete(drafts.branch(source)):
                 yield awaited
 
     def _is_complete(self, branch: Sequence[DraftToken]) -> bool:
         """Whether a back that keeps to `Tuned` has stopped here."""
         if not branch:
             return False
-        confidence = math.prod(1.0 if draft.confidence is None else draft.confidence for draft in branch)
+        confidence = math.prod(each for _, each in branch if each is not None)
         return (
             len(branch) >= self.tuning.n_ahead
-            or branch[-1].token in self._end_tokens
+            or branch[-1][0] in self._end_tokens
             or confidence < self.tuning.min_confidence
         )
 
@@ -302,7 +302,7 @@ class SpeculationManager:
         if sequence.inline:
             sequence.inline.place(due.slot)
         source = self.inline.drafter.source
-        n_useful, mean = due.n_useful, self.forecast.hopeful_mean(source)
+        n_useful, mean = due.n_useful, self.forecast.upper_mean(source)
         n_most = min(n_useful, self.inline.drafter.n_most)
         future = self.forecast.future(sequence.drafts, source, mean, n_useful, n_most)
         return self.inline.offer(sequence, future, due.n_left)
@@ -323,8 +323,10 @@ class SpeculationManager:
         """Now and then one token for a sequence without any of the inline drafter, which will be scored."""
         source = inline.drafter.source
         drafted_for = [self._sequences[each.sequence] for each in candidates if each.n_useful > 0]
-        idle = [each for each in drafted_for if not each.drafts.main_branch(source)]
-        explored = inline.exploration(idle, self.cost.seconds(len(candidates)))
+        idle = [each for each in drafted_for if not each.drafts.branch(source)]
+        explored = inline.exploration(
+            idle, self.forecast.upper_mean(source), self.cost.seconds(len(candidates))
+        )
         return DraftOrder((explored.id,), at_once=True) if explored else None
 
     def _fill(self, candidate: Candidate, draft: DraftChain, widths: InvariantWidths) -> DraftChain:

@@ -4,12 +4,10 @@
 """
 
 from collections.abc import Sequence
-from itertools import accumulate, chain, islice, repeat
-from operator import mul
 from typing import NamedTuple, Protocol
 
 from lead.engine.speculation.arrivals import NOW, Arrival
-from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
+from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain, Probabilities
 from lead.engine.speculation.step_cost import StepCost
 
 SYNC_PATIENCE_S = 1.0
@@ -19,24 +17,22 @@ SYNC_PATIENCE_S = 1.0
 class FutureDraft(NamedTuple):
     """What a source may add to its draft of a sequence, and when.
 
-    `probabilities` are those of its `n_drafted` current tokens, and of next ones as far as those are known;
-    `mean` is that of each further one, up to `n_most` in all. A back adds them at its own pace (`arrival`).
-    What drafts in the engine adds one with each round: the first round decodes `n_pending` tokens of the
-    sequence. `catch_up`: the share of this step, in seconds, in reading what it has missed of the text.
+    `probabilities` are those of its `n_drafted` current tokens and of all that may follow. A back adds them
+    at its own pace (`arrival`). What drafts in the engine adds one with each round: the first round decodes
+    `n_pending` tokens of the sequence. `catch_up`: the share of this step, in seconds, in reading what it has
+    missed of the text.
     """
 
-    probabilities: tuple[float, ...]
+    probabilities: Probabilities
     n_drafted: int
-    mean: float
-    n_most: int
     arrival: Arrival = NOW
     n_pending: int = 1
     catch_up: float = 0.0
 
-    def survivals(self) -> tuple[float, ...]:
-        """For each token that it may have, the probability that it and all before it are accepted."""
-        n = max(self.n_drafted, self.n_most)
-        return tuple(accumulate(islice(chain(self.probabilities, repeat(self.mean)), n), mul))
+    @property
+    def can_grow(self) -> bool:
+        """Whether any token may follow."""
+        return self.n_drafted < len(self.probabilities)
 
 
 class Candidate(NamedTuple):
@@ -61,7 +57,7 @@ class Candidate(NamedTuple):
 
     def expected_tokens(self, depth: int) -> float:
         """Tokens that a step commits on average if it verifies the first `depth` of the chain."""
-        return 1 + float(sum(accumulate(self.chain.probabilities[:depth], mul)))
+        return 1 + float(sum(self.chain.probabilities[:depth]))
 
 
 class Verify(NamedTuple):
@@ -80,13 +76,13 @@ class Wait(NamedTuple):
 class DraftOrder(NamedTuple):
     """Draft up to `n_rounds` more tokens of these sequences in the engine, then choose again.
 
-    A sequence drops out when the probability that all of its draft is accepted falls below `min_survival`.
+    A sequence drops out when the probability that all of its draft is accepted falls below `min_probability`.
     at_once: what the drafter has missed of a text it reads in one round, however long that takes.
     """
 
     sequences: tuple[str, ...]
     n_rounds: int = 1
-    min_survival: float = 0.0
+    min_probability: float = 0.0
     at_once: bool = False
 
 

@@ -34,7 +34,7 @@ class SequenceSpeculation:
     def ask_lookups(self, enough: int, max_tokens: int) -> None:
         """Have those draft again up to `max_tokens` that have less than `enough` left of the last draft."""
         for source, drafter in self.lookups.items():
-            if len(self.drafts.main_branch(source)) < enough:
+            if len(self.drafts.branch(source)) < enough:
                 tokens, confidences = drafter.draft(self.tokens, max_tokens)
                 if tokens:
                     self.post(source, tokens, confidences)

@@ -1,5 +1,8 @@
 """Tables of T(n), candidates and what is about to be added to their drafts."""
 
+from itertools import accumulate
+from operator import mul
+
 from lead.engine.speculation.arrivals import Arrival
 from lead.engine.speculation.drafts import DraftChain
 from lead.engine.speculation.policy import Candidate, FutureDraft
@@ -23,7 +26,9 @@ def cost_of(table, seconds=T1):
 
 
 def candidate(*probabilities, sequence="s", n_useful=99, **more):
-    chain = DraftChain(tuple(range(len(probabilities))), ("a",) * len(probabilities), probabilities)
+    """`probabilities`: of each token of its draft, if those before it are accepted."""
+    n = len(probabilities)
+    chain = DraftChain(tuple(range(n)), ("a",) * n, tuple(accumulate(probabilities, mul)))
     return Candidate(sequence, n_useful, chain=chain, **more)
 
 
@@ -35,9 +40,16 @@ def depths_of(choice):
 def growing(*probabilities, first_in, per_token=None, n_first=1, mean=0.9, next_ones=(), n_most=10):
     """A back whose draft has these probabilities, and which is about to add to it."""
     arrival = Arrival(first_in, n_first, first_in if per_token is None else per_token)
-    return FutureDraft((*probabilities, *next_ones), len(probabilities), mean, n_most, arrival)
+    return future(*probabilities, mean=mean, next_ones=next_ones, n_most=n_most, arrival=arrival)
 
 
 def inline(*probabilities, mean=0.7, next_ones=(), n_most=8, **more):
     """What the engine may add to such a draft of its own."""
-    return FutureDraft((*probabilities, *next_ones), len(probabilities), mean, n_most, **more)
+    return future(*probabilities, mean=mean, next_ones=next_ones, n_most=n_most, **more)
+
+
+def future(*drafted, mean, next_ones=(), n_most, **more):
+    """A draft that may grow to `n_most` tokens: `next_ones`, and others that are right with `mean`."""
+    n_most = max(n_most, len(drafted))
+    each = [*drafted, *next_ones, *[mean] * n_most][:n_most]
+    return FutureDraft(tuple(accumulate(each, mul)), len(drafted), **more)

@@ -12,7 +12,7 @@ from lead.engine.speculation.arrivals import Arrival
 from lead.engine.speculation.batching import EqualDepths
 from lead.engine.speculation.constants import DEFAULTS
 from lead.engine.speculation.drafts import MAX_DEPTH
-from lead.engine.speculation.policy import DraftOrder, FutureDraft, Verify, Wait
+from lead.engine.speculation.policy import DraftOrder, Verify, Wait
 from lead.engine.speculation.step_cost import StepCost
 from tests.lead.engine.speculation.support import (
     EXPERTS,
@@ -25,6 +25,7 @@ from tests.lead.engine.speculation.support import (
     candidate,
     cost_of,
     depths_of,
+    future,
     growing,
     inline,
 )
@@ -243,7 +244,7 @@ def test_it_waits_only_if_that_is_worth_more_and_then_for_the_best(ratios, there
         return max(expected - rate * (seconds + waited) for expected, seconds in steps(probabilities))
 
     arrival = Arrival(first_in, 1, per_token)
-    prospect = FutureDraft(tuple(there), len(there), mean, DEFAULTS.max_awaited, arrival)
+    prospect = future(*there, mean=mean, n_most=DEFAULTS.max_awaited, arrival=arrival)
     chosen = waited(Adaptive().choose([candidate(*there, awaited=(prospect,))], 0, cost))
     by_waiting = {
         arrival.when(n): worth([*there, *[mean] * n], arrival.when(n)) for n in range(1, 11 - len(there))
@@ -311,11 +312,6 @@ def test_it_does_not_wait_for_a_source_where_another_one_shows_that_its_token_wi
     soon = growing(first_in=0.1 * T1)
     assert wait(F16, candidate(awaited=(soon,))) > 0
     assert wait(F16, candidate(awaited=(growing(first_in=0.1 * T1, next_ones=(0.05,)),))) == 0
-
-
-def test_what_follows_a_token_of_another_source_is_as_likely_as_usual():
-    draft = growing(first_in=0.0, mean=0.8, next_ones=(0.5,), n_most=3)
-    assert draft.survivals() == pytest.approx((0.5, 0.4, 0.32))
 
 
 # Drafting in the engine
@@ -406,9 +402,9 @@ def test_sequences_are_drafted_for_together_if_that_pays(price, others, drafted_
     assert choose(price, drafting(mean=0.95), *others, table=FLAT).sequences == drafted_for
 
 
-def test_a_draft_ends_where_its_survival_is_no_longer_worth_a_token():
+def test_a_draft_ends_where_it_is_no_longer_worth_a_token():
     choice = choose(0.1, drafting(mean=0.9))
-    assert 0.05 < choice.min_survival < 0.5
+    assert 0.05 < choice.min_probability < 0.5
 
 
 def test_where_another_source_shows_that_a_token_is_hard_none_is_drafted():

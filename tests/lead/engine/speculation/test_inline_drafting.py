@@ -64,8 +64,8 @@ class Known:
             self.cost.learn(n, token_s * n)
         self.sequences = {name: opened(self.drafting, name) for name in pending}
 
-    def offer(self, name="s", n_drafted=0, n_most=8, n_left=100, mean=0.7):
-        draft = FutureDraft((0.9,) * n_drafted, n_drafted, mean, n_most)
+    def offer(self, name="s", n_drafted=0, n_most=8, n_left=100):
+        draft = FutureDraft((0.9,) * n_most, n_drafted)
         return self.drafting.offer(self.sequences[name], draft, n_left)
 
     def draft(self, *, at_once):
@@ -77,12 +77,12 @@ class Known:
             self.drafting.on_round(1, 1, self.cost.seconds(1))
         return self
 
-    def explored(self, n_steps):
+    def explored(self, n_steps, mean=0.7):
         """How often it was explored."""
         n = 0
         for _ in range(n_steps):
             self.drafting.on_step(STEP_S)
-            n += self.drafting.exploration([self.sequences["s"]], STEP_S) is not None
+            n += self.drafting.exploration([self.sequences["s"]], mean, STEP_S) is not None
         return n
 
 
@@ -162,10 +162,8 @@ def test_as_long_as_little_is_known_it_is_looked_at_again_soon():
 def test_what_is_hopeless_is_known_sooner():
     by_mean = {}
     for mean in (0.2, 0.6):
-        known = Known(token_s=STEP_S / 10, s=1)
-        known.offer(mean=mean)
-        known.timed(6)
-        by_mean[mean] = known.explored(400)
+        known = Known(token_s=STEP_S / 10, s=1).timed(6)
+        by_mean[mean] = known.explored(400, mean)
     assert by_mean[0.6] > 3 * by_mean[0.2]
 
 
