@@ -193,6 +193,9 @@ class Drafts:
         branches = {each: tree.branch for each, tree in self._trees.items()}
         own, probabilities, agreeing = branches.get(source, ()), [], list(branches)
         for place, (token, _) in enumerate(own):
+            if len(agreeing) == 1:  # there is no other
+                alone = [estimate(source, confidence, "single") for _, confidence in own[place:]]
+                return probabilities + alone, []
             here = _proposed_at(place, branches, agreeing)
             agreement = _agreement_on(token, [drafted for _, drafted, _ in here])
             here = [each for each in here if each[1] == token]
