@@ -23,10 +23,10 @@ _Weighed = tuple[float, Choice]
 class Adaptive:
     """A choice is worth (expected tokens) - rate * (T(tokens in the batch) + the time before that step).
 
-    Expected tokens are the number of sequences + Σ probability that a draft token taken, and all before it,
-    are accepted. `rate` is what a second is worth: see `_rate`. Waiting is for
-    draft tokens that are on their way; while prompts are being processed there is something better to do.
-    Drafting in the engine is like waiting, but it is known how long it takes.
+    Expected tokens are the number of sequences + Σ probability of the draft tokens taken. `rate` is what a
+    second is worth: see `_rate`. Waiting is for draft tokens that are on their way; while prompts are being
+    processed there is something better to do. Drafting in the engine is like waiting, but it is known how
+    long it takes.
     """
 
     def __init__(self, batching: Batching | None = None, constants: SpeculationConstants = DEFAULTS) -> None:
@@ -36,6 +36,7 @@ class Adaptive:
         self._n_steps = 0
 
     def learn(self, n_sequences: int, n_committed: int, seconds: float, cost: StepCost) -> None:
+        """A step without prompts committed `n_committed` tokens in `seconds`, the wait before it included."""
         # No step is faster than one without drafts, even if an early estimate of T suggests it.
         n_plain_steps = max(1.0, seconds / cost.seconds(n_sequences))
         self._speedup.learn(n_committed, n_sequences * n_plain_steps)

@@ -65,7 +65,7 @@ class InlineDrafting:
 
     def offer(self, sequence: SequenceSpeculation, draft: FutureDraft, n_left: int) -> FutureDraft | None:
         """`draft` with its price; None: it cannot grow. The sequence may get `n_left` more tokens."""
-        if self._is_stuck(sequence) or not draft.can_grow:
+        if self._is_stuck(sequence) or draft.n_drafted == len(draft.probabilities):
             return None
         n_pending = sequence.n_pending
         if n_pending is None:

@@ -183,13 +183,14 @@ class SpeculationManager:
         self.stats.add_step(step, self.cost.seconds(step.n_tokens), waited)
         if step.n_passes == 1:
             self.cost.learn(step.n_tokens, step.seconds)
-        if step.n_expected is not None:
-            self._policy.learn(n_sequences, step.n_committed, step.seconds + waited, self.cost)
+        is_adaptive = self._policy is self._adaptive
+        if is_adaptive and step.n_expected is not None:
+            self._adaptive.learn(n_sequences, step.n_committed, step.seconds + waited, self.cost)
         if self.inline:
             self.inline.on_step(step.seconds + waited)
         self._waited = 0.0
         self.tuning.note_depths(step.depths)
-        if self._policy_name == "adaptive" and self.stats.n_steps % self._constants.tune_every == 0:
+        if is_adaptive and self.stats.n_steps % self._constants.tune_every == 0:
             rate, answer_seconds = self.stats.tokens_per_second, self.forecast.arrivals.slowest_first
             self.tuning.update(n_sequences, rate, answer_seconds, self.cost)
 

@@ -29,11 +29,6 @@ class FutureDraft(NamedTuple):
     n_pending: int = 1
     catch_up: float = 0.0
 
-    @property
-    def can_grow(self) -> bool:
-        """Whether any token may follow."""
-        return self.n_drafted < len(self.probabilities)
-
 
 class Candidate(NamedTuple):
     """A sequence whose next token is due, in `slot`: the best chain there is, and how it may grow.
@@ -104,16 +99,8 @@ class Policy(Protocol):
         `draft_cost` is T(n) of the drafter in the engine.
         """
 
-    def learn(self, n_sequences: int, n_committed: int, seconds: float, cost: StepCost) -> None:
-        """A step without prompts committed `n_committed` tokens in `seconds`, the wait before it included."""
 
-
-class _StatelessPolicy:
-    def learn(self, n_sequences: int, n_committed: int, seconds: float, cost: StepCost) -> None:
-        pass
-
-
-class Fixed(_StatelessPolicy):
+class Fixed:
     """Verify up to `depth` tokens if they are there; never wait for those of backs."""
 
     def __init__(self, depth: int) -> None:
@@ -135,7 +122,7 @@ class Fixed(_StatelessPolicy):
         return DraftOrder(short) if short else verify(candidates, depths)
 
 
-class Sync(_StatelessPolicy):
+class Sync:
     """Wait for `depth` tokens before every step, as with a draft model inside the same program."""
 
     def __init__(self, depth: int) -> None:

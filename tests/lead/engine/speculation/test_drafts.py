@@ -4,7 +4,6 @@ from itertools import accumulate
 from operator import mul
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
@@ -106,9 +105,6 @@ def test_behind_a_draft_counts_what_agrees_with_all_of_it(sequence):
     assert sequence.drafts.outlook("a", stated) == ([0.9], [("b", 0.6), ("b", 0.5)])
     assert sequence.drafts.outlook("c", stated)[1] == []
     assert sequence.drafts.outlook("new", stated) == ([], [("c", 0.9), ("c", 0.8), ("c", 0.8), ("c", 0.8)])
-
-
-# Which draft of a source is kept
 
 
 # The best line
@@ -324,7 +320,8 @@ class DraftsMachine(RuleBasedStateMachine):
                 expected.append(TokenOutcome(source, confidence, "single", position - base, position, right))
                 self.note(sequence, source, position)
         lives = bool(posted.line(committed))
-        tree = DraftTree(base, tokens, parents, posted.confidences)
+        is_chain = parents == list(range(-1, len(tokens) - 1))
+        tree = DraftTree(base, tokens, None if is_chain else parents, posted.confidences)
         assert self.drafts[sequence].post(source, tree) == (lives, expected)
         older = self.posted[sequence].get(source)
         older_lives = older is not None and bool(older.line(committed))
@@ -378,66 +375,3 @@ def test_a_chain_is_cut_with_its_sources_and_probabilities():
     assert whole.cut(2) == DraftChain((1, 2), ("a", "b"), (0.9, 0.8))
     assert whole.cut(0) == EMPTY_CHAIN
     assert whole.cut(9) == whole
-
-
-# A tree: its cursor follows the committed tokens; what is below it may still come true
-
-
-# 1 ┬ 2 ─ 3
-#   └ 4 ─ 5
-# 6 ─ 7
-TOKENS = [1, 2, 3, 4, 5, 6, 7]
-PARENTS = [-1, 0, 1, 0, 3, -1, 5]
-
-
-def tree():
-    return DraftTree(10, TOKENS, PARENTS)
-
-
-def branch(tree):
-    return [token for token, _ in tree.branch]
-
-
-def after(tree, *tokens):
-    for token in tokens:
-        tree.step(token)
-    return tree
-
-
-def test_a_chain_and_the_same_chain_with_parents_are_the_same():
-    chain, spelt_out = DraftTree(0, [7, 8, 9]), DraftTree(0, [7, 8, 9], [-1, 0, 1])
-    for token in (7, 8, 9):
-        assert chain.branch == spelt_out.branch
-        chain.step(token)
-        spelt_out.step(token)
-    assert not chain.alive
-    assert not spelt_out.alive
-
-
-def test_the_main_branch_takes_the_first_child_at_every_fork():
-    assert branch(tree()) == [1, 2, 3]
-
-
-def test_its_length_counts_side_branches_and_the_past():
-    assert len(after(tree(), 1, 4)) == 7
-
-
-@st.composite
-def trees(draw):
-    tokens = draw(st.lists(st.integers(0, 3), max_size=12))
-    parents = [draw(st.integers(-1, i - 1)) for i in range(len(tokens))]
-    return tokens, parents
-
-
-@given(trees(), st.lists(st.integers(0, 3), max_size=6))
-def test_any_tree_is_alive_as_long_as_the_text_lies_in_it_and_something_follows(spec, text):
-    tokens, parents = spec
-    node = -1
-    cursor = after(DraftTree(0, tokens, parents), *text)
-    for token in text:
-        matching = [i for i, parent in enumerate(parents) if parent == node and tokens[i] == token]
-        node = matching[0] if matching else None
-        if node is None:
-            break
-    assert cursor.alive == (node is not None and node in parents)
-    assert bool(branch(cursor)) == cursor.alive

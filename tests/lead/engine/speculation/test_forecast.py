@@ -96,9 +96,6 @@ def test_with_many_tokens_there_is_less_to_hope_for():
         assert forecast.mean("a") < forecast.upper_mean("a") < forecast.mean("a") + 0.12
 
 
-# Leaving
-
-
 # The report
 
 
