@@ -107,6 +107,20 @@ def test_behind_a_draft_counts_what_agrees_with_all_of_it(sequence):
     assert sequence.drafts.outlook("new", stated) == ([], [("c", 0.9), ("c", 0.8), ("c", 0.8), ("c", 0.8)])
 
 
+def test_a_side_branch_goes_on_where_its_token_is_committed(sequence):
+    sequence.post(3, [1, 2, 3, 4, 5], [-1, 0, 1, 0, 3])
+    sequence.commit(1, 4)
+    assert sequence.best() == (5,)
+
+
+def test_a_draft_that_was_overtaken_does_not_replace_a_longer_one(sequence):
+    sequence.post(3, [1, 2, 9], [-1, 0, -1])
+    sequence.post(3, [5, 6])
+    assert sequence.best() == (1, 2)
+    sequence.post(3, [5, 6, 7])
+    assert sequence.best() == (5, 6, 7)
+
+
 # The best line
 
 
