@@ -33,7 +33,7 @@ MACHINES = (
 
 def expected_tokens(chance: float, depth: int) -> float:
     """1 + chance + chance² + … + chance^depth: what the planner expects of a step of depth + 1 tokens."""
-    return _candidate(chance, depth).expected_tokens(depth)
+    return 1 + sum(_candidate(chance, depth).chain.probabilities)
 
 
 def tokens_per_step() -> str:

@@ -79,12 +79,7 @@ class Scheduler:
             return choice
         entries, planned = self._lay_out(self._entries(generating, choice.drafts, prompts))
         self._slots.store_idle()
-        return StepPlan(
-            entries,
-            planned,
-            n_prompt=sum(entry.n_fed for entry in entries[len(generating) :]),
-            n_expected=None if prompts else choice.n_expected,
-        )
+        return StepPlan(entries, planned, sum(entry.n_fed for entry in entries[len(generating) :]))
 
     def learn(self, plan: StepPlan, seconds: float) -> None:
         """A plan was decoded, which took `seconds`."""
@@ -126,7 +121,7 @@ class Scheduler:
 
     def _choose(self, generating: list[Slot], n_prompt: int, now: float) -> Choice:
         if not self._limits.traits.can_speculate or self.is_minimal:
-            return Verify((EMPTY_CHAIN,) * len(generating), len(generating))
+            return Verify((EMPTY_CHAIN,) * len(generating))
         candidates = [self._candidate(slot, slot.sequence) for slot in generating if slot.sequence]
         return self._speculation.plan(candidates, n_prompt, now)
 

@@ -49,7 +49,7 @@ class Adaptive:
         draft_cost: StepCost | None = None,
     ) -> Choice:
         if not candidates:
-            return Verify()
+            return Verify(())
         step = self._next_step(candidates, n_prompt, cost)
         choices = [step.verify()]
         if n_prompt == 0:

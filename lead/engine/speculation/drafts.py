@@ -191,7 +191,8 @@ class Drafts:
         agree with this one, too, or conflict.
         """
         branches = {each: tree.branch for each, tree in self._trees.items()}
-        own, probabilities, agreeing = branches.get(source, ()), [], list(branches)
+        own, agreeing = branches.get(source, ()), list(branches)
+        probabilities: list[float] = []
         for place, (token, _) in enumerate(own):
             if len(agreeing) == 1:  # there is no other
                 alone = [estimate(source, confidence, "single") for _, confidence in own[place:]]

@@ -154,9 +154,8 @@ class SpeculationManager:
             return verify(due, [0] * len(due))
         candidates = [self._with_drafts(each, now) for each in due]
         match choice := self._choose(candidates, n_prompt):
-            case Verify(drafts, n_expected) if self._widths:
-                filled = map(self._fill, candidates, drafts, repeat(self._widths))
-                return Verify(tuple(filled), n_expected)
+            case Verify(drafts) if self._widths:
+                return Verify(tuple(map(self._fill, candidates, drafts, repeat(self._widths))))
             case _:
                 return choice
 

@@ -50,16 +50,11 @@ class Candidate(NamedTuple):
     inline: FutureDraft | None = None
     is_drafting: bool = False
 
-    def expected_tokens(self, depth: int) -> float:
-        """Tokens that a step commits on average if it verifies the first `depth` of the chain."""
-        return 1 + float(sum(self.chain.probabilities[:depth]))
-
 
 class Verify(NamedTuple):
-    """Decode a step with these drafts, one of each candidate; it should commit `n_expected` tokens."""
+    """Decode a step with these drafts, one of each candidate."""
 
-    drafts: tuple[DraftChain, ...] = ()
-    n_expected: float = 0.0
+    drafts: tuple[DraftChain, ...]
 
 
 class Wait(NamedTuple):
@@ -147,6 +142,5 @@ class Sync:
 
 
 def verify(candidates: Sequence[Candidate], depths: Sequence[int]) -> Verify:
-    """A step with so many draft tokens of each, and the tokens that it commits on average."""
-    drafts = tuple(each.chain.cut(n) for each, n in zip(candidates, depths, strict=True))
-    return Verify(drafts, sum(map(Candidate.expected_tokens, candidates, depths)))
+    """A step with `depths` draft tokens of the candidates."""
+    return Verify(tuple(each.chain.cut(n) for each, n in zip(candidates, depths, strict=True)))

@@ -86,11 +86,6 @@ def test_the_depth_has_a_limit():
     assert depths(FLAT, candidate(*[1.0] * 60)) == (MAX_DEPTH,)
 
 
-def test_the_choice_says_how_many_tokens_to_expect():
-    choice = Adaptive().choose([candidate(0.5, 0.5), candidate(0.8)], 0, cost_of(FLAT))
-    assert choice.n_expected == pytest.approx(1 + 0.5 + 0.25 + 1 + 0.8)
-
-
 @given(
     ratios=st.lists(st.floats(0.3, 4), min_size=8, max_size=8),
     lines=st.lists(st.lists(st.floats(0, 1), max_size=3), min_size=1, max_size=2),
@@ -131,7 +126,7 @@ def test_beside_an_expensive_prompt_a_draft_costs_little():
 
 
 def test_prompts_alone_need_no_depths():
-    assert Adaptive().choose([], 16, cost_of(F16)) == Verify()
+    assert Adaptive().choose([], 16, cost_of(F16)) == Verify(())
 
 
 # Waiting

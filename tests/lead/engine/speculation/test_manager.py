@@ -106,7 +106,7 @@ def test_off_proposes_nothing_and_asks_no_drafter():
     own = Scripted([1, 2])
     table = Table("off", local={"ngram": own})
     table.post([1, 2])
-    assert table.decide() == Verify((EMPTY_CHAIN,), 1)
+    assert table.decide() == Verify((EMPTY_CHAIN,))
     assert own.asked == []
 
 
