@@ -159,8 +159,8 @@ class _NextStep:
     def _best_moment(self, futures: Sequence[Sequence[FutureDraft]]) -> tuple[float, float, int]:
         """(worth, seconds, tokens) of the best moment to stop waiting for these drafts, if there are any.
 
-        futures: of each candidate. A worth of -inf: no moment is better than now. At that moment one of them
-        has grown by so many tokens.
+        futures: of each candidate. A worth of -inf: no moment is better than now. `tokens`: by how many one
+        of them has grown at that moment.
         """
         grown = [(i, draft) for i, drafts in enumerate(futures) for draft in drafts]
         best = (-math.inf, 0.0, 0)

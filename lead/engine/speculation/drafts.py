@@ -5,7 +5,7 @@ is still a draft; after a rejection a side branch may be. Every source is scored
 its draft was verified or not. Knows nothing of models, time or networks.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate, repeat
 from operator import mul
 from typing import Literal, NamedTuple
@@ -22,8 +22,17 @@ EstimateAcceptance = Callable[[str, float | None, Agreement], float]
 Probabilities = Sequence[float]
 """For each token of a draft, the probability that it and all before it are accepted."""
 
-DraftToken = tuple[int, float | None]
-"""A proposed token, and its source's own confidence in it; None if the source gives none."""
+
+class DraftToken(NamedTuple):
+    """A proposed token. `confidence` is its source's own; None if the source gives none."""
+
+    token: int
+    source: str
+    confidence: float | None
+
+
+Branch = Sequence[DraftToken]
+"""What one source proposes to follow the committed tokens."""
 
 
 class DraftChain(NamedTuple):
@@ -73,20 +82,22 @@ class DraftTree:
     cursor on, the first branch at every fork.
     """
 
-    __slots__ = ("_children", "_following", "_nodes", "base", "branch")
+    __slots__ = ("_children", "_following", "_nodes", "base", "branch", "source")
 
     def __init__(
         self,
+        source: str,
         base: int,
         tokens: Sequence[int],
         parents: Sequence[int] | None = None,
         confidences: Sequence[float] | None = None,
     ) -> None:
+        self.source = source
         self.base = base
-        self._nodes: list[DraftToken] = list(zip(tokens, confidences or repeat(None), strict=False))
+        self._nodes = list(map(DraftToken, tokens, repeat(source), confidences or repeat(None)))
         self._children: list[list[int]] = []  # of node i at i + 1; none for a chain
         self._following: list[int] = []  # the nodes directly below the cursor, unless it is a chain
-        self.branch = self._nodes
+        self.branch: Branch = self._nodes
         if parents is not None:
             self._children = [[] for _ in range(len(tokens) + 1)]
             for node, parent in enumerate(parents):
@@ -105,10 +116,10 @@ class DraftTree:
 
     def step(self, token: int) -> None:
         """`token` was committed."""
-        is_first = bool(self.branch) and self.branch[0][0] == token
+        is_first = bool(self.branch) and self.branch[0].token == token
         self.branch = self.branch[1:] if is_first else []
         if self._children:
-            node = next((node for node in self._following if self._nodes[node][0] == token), None)
+            node = next((node for node in self._following if self._nodes[node].token == token), None)
             self._following = [] if node is None else self._children[node + 1]
             if not is_first:
                 self.branch = self._first_branch()
@@ -131,7 +142,7 @@ class Drafts:
         self._trees: dict[str, DraftTree] = {}
         self._scored: dict[str, int] = {}  # outcomes of a source are known up to this position
 
-    def post(self, source: str, tree: DraftTree) -> tuple[bool, list[TokenOutcome]]:
+    def post(self, tree: DraftTree) -> tuple[bool, list[TokenOutcome]]:
         """Store a draft if it is alive; returns whether it is, and the outcomes of tokens that are settled.
 
         With m = len(committed) ≥ base it is alive iff committed[base : m] is a path in the tree that goes on
@@ -145,16 +156,16 @@ class Drafts:
             if not tree.alive:  # it has ended, or conflicts with what was committed
                 break
             place = position - tree.base
-            outcomes += self._settle({source: tree}, position, place, self._committed[position])
-        if tree.alive and not _outdated(tree, self._trees.get(source)):
-            self._trees[source] = tree
+            outcomes += self._settle([tree], position, place, self._committed[position])
+        if tree.alive and not _outdated(tree, self._trees.get(tree.source)):
+            self._trees[tree.source] = tree
         return tree.alive, outcomes
 
     def extend(self, start: int, tokens: Sequence[int]) -> list[TokenOutcome]:
         """committed[start : start + len(tokens)] = tokens. Drafts that conflict with them are removed."""
         outcomes: list[TokenOutcome] = []
         for place, token in enumerate(tokens):
-            outcomes += self._settle(self._trees, start + place, place, token)
+            outcomes += self._settle(self._trees.values(), start + place, place, token)
         self._trees = {source: tree for source, tree in self._trees.items() if tree.alive}
         return outcomes
 
@@ -163,7 +174,7 @@ class Drafts:
         """Those that have a draft."""
         return list(self._trees)
 
-    def branch(self, source: str) -> Sequence[DraftToken]:
+    def branch(self, source: str) -> Branch:
         """What one source proposes, without side branches; empty if it has no draft."""
         tree = self._trees.get(source)
         return tree.branch if tree else []
@@ -175,8 +186,8 @@ class Drafts:
         """
         if not self._trees:
             return EMPTY_CHAIN
-        branches = {source: tree.branch for source, tree in self._trees.items()}
-        chosen = _Merge(branches, estimate, min_probability).after(list(branches), 0, 1.0)
+        branches = [tree.branch for tree in self._trees.values()]
+        chosen = _Merge(estimate, min_probability).after(branches, 0, 1.0)
         if not chosen:
             return EMPTY_CHAIN
         tokens, sources, probabilities = zip(*chosen, strict=True)
@@ -190,22 +201,21 @@ class Drafts:
         Each if all before it are accepted. Others count as long as they agree with all tokens before it: they
         agree with this one, too, or conflict.
         """
-        branches = {each: tree.branch for each, tree in self._trees.items()}
-        own, agreeing = branches.get(source, ()), list(branches)
-        probabilities: list[float] = []
-        for place, (token, _) in enumerate(own):
-            if len(agreeing) == 1:  # there is no other
-                alone = [estimate(source, confidence, "single") for _, confidence in own[place:]]
+        own, probabilities = self.branch(source), list[float]()
+        agreeing = [tree.branch for tree in self._trees.values()]
+        for place, drafted in enumerate(own):
+            if len(agreeing) == 1:  # no other source is left
+                alone = [estimate(source, each.confidence, "single") for each in own[place:]]
                 return probabilities + alone, []
-            here = _proposed_at(place, branches, agreeing)
-            agreement = _agreement_on(token, [drafted for _, drafted, _ in here])
-            here = [each for each in here if each[1] == token]
-            probabilities.append(max(estimate(each, confidence, agreement) for each, _, confidence in here))
-            agreeing = [each for each, _, _ in here]
-        others = [each for each in agreeing if len(branches[each]) > len(own)]
+            agreeing = [each for each in agreeing if place < len(each)]
+            agreement = _agreement_on(drafted.token, [each[place].token for each in agreeing])
+            agreeing = [each for each in agreeing if each[place].token == drafted.token]
+            here = [each[place] for each in agreeing]
+            probabilities.append(max(estimate(each.source, each.confidence, agreement) for each in here))
+        others = [each for each in agreeing if len(each) > len(own)]
         if not others:
             return probabilities, []
-        following = _Merge(branches, estimate, 0.0).after(others, len(own), 1.0)
+        following = _Merge(estimate, 0.0).after(others, len(own), 1.0)
         return probabilities, [(each, probability) for _, each, probability in following]
 
     def check_integrity(self) -> None:
@@ -213,24 +223,22 @@ class Drafts:
         assert all(tree.alive for tree in self._trees.values()), "a dead draft is kept"
 
     def _settle(
-        self, trees: Mapping[str, DraftTree], position: int, place: int, token: int
+        self, trees: Collection[DraftTree], position: int, place: int, token: int
     ) -> list[TokenOutcome]:
         """`token` was committed at `position`: the outcomes that are not known yet. Moves all cursors."""
-        here = [(source, *tree.branch[0]) for source, tree in trees.items() if tree.branch]
-        tokens = [drafted for _, drafted, _ in here]
+        here = [tree.branch[0] for tree in trees if tree.branch]
+        tokens = [each.token for each in here]
         outcomes: list[TokenOutcome] = []
-        for source, drafted, confidence in here:
+        for drafted, source, confidence in here:
             if position >= self._scored.get(source, 0):
                 agreement, right = _agreement_on(drafted, tokens), drafted == token
                 outcomes.append(TokenOutcome(source, confidence, agreement, place, position, right))
                 self._scored[source] = position + 1
-        for tree in trees.values():
+        for tree in trees:
             tree.step(token)
         return outcomes
 
 
-_Proposal = tuple[str, int, float | None]
-"""A source, a token that it proposes, and its own confidence in it."""
 _Chosen = tuple[int, str, float]
 """A token, its source, and the probability that it is accepted if those before it are."""
 
@@ -238,40 +246,37 @@ _Chosen = tuple[int, str, float]
 class _Merge:
     """Where sources agree their drafts are one; where not, the branch with more expected tokens wins."""
 
-    def __init__(
-        self, drafts: Mapping[str, Sequence[DraftToken]], estimate: EstimateAcceptance, min_probability: float
-    ) -> None:
-        self._drafts = drafts
+    def __init__(self, estimate: EstimateAcceptance, min_probability: float) -> None:
         self._estimate = estimate
         self._min_probability = min_probability
 
-    def after(self, sources: list[str], start: int, reached: float) -> list[_Chosen]:
-        """The best chain from place `start` on, among those of `sources`, which agree before it.
+    def after(self, branches: Sequence[Branch], start: int, reached: float) -> list[_Chosen]:
+        """The best chain from place `start` on, among `branches` that agree before it.
 
         All before it is accepted with the probability `reached`.
         """
-        if len(sources) == 1:
-            return self._of_one(sources[0], start, reached)
+        if len(branches) == 1:
+            return self._of_one(branches[0], start, reached)
         chosen: list[_Chosen] = []
         for place in range(start, MAX_DEPTH):
-            here = _proposed_at(place, self._drafts, sources)
-            if not here or reached < self._min_probability:
+            branches = [each for each in branches if place < len(each)]
+            if not branches or reached < self._min_probability:
                 break
-            tokens = [drafted for _, drafted, _ in here]
+            here = [each[place] for each in branches]
+            tokens = [each.token for each in here]
             if tokens.count(tokens[0]) < len(tokens):
-                return chosen + self._best_fork(here, place, reached)
-            if len(here) == 1:
-                return chosen + self._of_one(here[0][0], place, reached)
+                return chosen + self._best_fork(branches, place, reached)
+            if len(branches) == 1:
+                return chosen + self._of_one(branches[0], place, reached)
             best = self._likeliest(here, "agreed")
             chosen.append(best)
             reached *= best[2]
-            sources = [source for source, _, _ in here]
         return chosen
 
-    def _of_one(self, source: str, start: int, reached: float) -> list[_Chosen]:
+    def _of_one(self, branch: Branch, start: int, reached: float) -> list[_Chosen]:
         """The rest of one source's draft, where no other source proposes anything."""
         chosen: list[_Chosen] = []
-        for token, confidence in self._drafts[source][start:MAX_DEPTH]:
+        for token, source, confidence in branch[start:MAX_DEPTH]:
             if reached < self._min_probability:
                 break
             probability = self._estimate(source, confidence, "single")
@@ -279,30 +284,22 @@ class _Merge:
             reached *= probability
         return chosen
 
-    def _best_fork(self, here: Sequence[_Proposal], place: int, reached: float) -> list[_Chosen]:
+    def _best_fork(self, branches: Sequence[Branch], place: int, reached: float) -> list[_Chosen]:
         """The one of the conflicting tokens at `place` with the most expected tokens from there on."""
-        tokens = [drafted for _, drafted, _ in here]
+        tokens = [each[place].token for each in branches]
         forks = []
         for token in dict.fromkeys(tokens):
-            agreeing = [each for each in here if each[1] == token]
-            first = self._likeliest(agreeing, _agreement_on(token, tokens))
-            rest = self.after([source for source, _, _ in agreeing], place + 1, reached * first[2])
-            forks.append([first, *rest])
+            agreeing = [each for each in branches if each[place].token == token]
+            first = self._likeliest([each[place] for each in agreeing], _agreement_on(token, tokens))
+            forks.append([first, *self.after(agreeing, place + 1, reached * first[2])])
         return max(forks, key=_expected_tokens)
 
-    def _likeliest(self, here: Sequence[_Proposal], agreement: Agreement) -> _Chosen:
+    def _likeliest(self, here: Sequence[DraftToken], agreement: Agreement) -> _Chosen:
         """The token that all in `here` propose, with the source that predicts such tokens best."""
         probability, source = max(
-            (self._estimate(source, confidence, agreement), source) for source, _, confidence in here
+            (self._estimate(source, confidence, agreement), source) for _, source, confidence in here
         )
-        return here[0][1], source, probability
-
-
-def _proposed_at(
-    place: int, drafts: Mapping[str, Sequence[DraftToken]], sources: Iterable[str]
-) -> list[_Proposal]:
-    """By those of `sources` whose drafts are so long."""
-    return [(each, *drafts[each][place]) for each in sources if place < len(drafts[each])]
+        return here[0].token, source, probability
 
 
 def _agreement_on(token: int, proposed: Sequence[int]) -> Agreement:

@@ -17,7 +17,7 @@ from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.adaptive import Adaptive
 from lead.engine.speculation.batching import Batching
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.drafts import MAX_DEPTH, DraftChain, DraftToken, DraftTree
+from lead.engine.speculation.drafts import MAX_DEPTH, Branch, DraftChain, DraftTree
 from lead.engine.speculation.forecast import Forecast
 from lead.engine.speculation.inline_drafting import InlineDrafting
 from lead.engine.speculation.policy import (
@@ -107,9 +107,9 @@ class SpeculationManager:
         if sequence is None:
             self._n_stale[source] += 1
             return
-        tree = DraftTree(draft.base, draft.tokens, draft.parents, draft.confidences)
+        tree = DraftTree(source, draft.base, draft.tokens, draft.parents, draft.confidences)
         end = draft.base + len(tree.branch)
-        alive, outcomes = sequence.drafts.post(source, tree)
+        alive, outcomes = sequence.drafts.post(tree)
         self.forecast.learn(outcomes)
         sequence.credit(outcomes, draft.received_at)
         self._n_stale[source] += not alive
@@ -280,14 +280,14 @@ class SpeculationManager:
             if awaited and not self._is_complete(drafts.branch(source)):
                 yield awaited
 
-    def _is_complete(self, branch: Sequence[DraftToken]) -> bool:
+    def _is_complete(self, branch: Branch) -> bool:
         """Whether a back that keeps to `Tuned` has stopped here."""
         if not branch:
             return False
-        confidence = math.prod(each for _, each in branch if each is not None)
+        confidence = math.prod(each.confidence for each in branch if each.confidence is not None)
         return (
             len(branch) >= self.tuning.n_ahead
-            or branch[-1][0] in self._end_tokens
+            or branch[-1].token in self._end_tokens
             or confidence < self.tuning.min_confidence
         )
 

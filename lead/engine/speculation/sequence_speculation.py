@@ -41,7 +41,7 @@ class SequenceSpeculation:
 
     def post(self, source: str, tokens: Sequence[int], confidences: Sequence[float]) -> None:
         """A draft of the engine's own, after all committed tokens."""
-        self.drafts.post(source, DraftTree(len(self.tokens), tokens, None, confidences))
+        self.drafts.post(DraftTree(source, len(self.tokens), tokens, None, confidences))
 
     def guesses(self, drafted: Sequence[int], n: int) -> list[int]:
         """At most `n` guesses at what follows `drafted`: what followed before. Cheap, and often wrong."""

@@ -19,7 +19,7 @@ class Sequence:
 
     def post(self, base, tokens, parents=None, confidences=None, *, source="a"):
         """(alive, outcomes)"""
-        return self.drafts.post(source, DraftTree(base, tokens, parents, confidences))
+        return self.drafts.post(DraftTree(source, base, tokens, parents, confidences))
 
     def lives(self, base, tokens, parents=None):
         return self.post(base, tokens, parents)[0]
@@ -78,14 +78,14 @@ class CountedTokens(list):
 @pytest.mark.parametrize("tokens", [[5, 6], [10, 6]])
 def test_the_cost_of_a_draft_does_not_depend_on_its_age(tokens):
     committed = CountedTokens([10] * 10_000)
-    Drafts(committed).post("a", DraftTree(0, tokens))
+    Drafts(committed).post(DraftTree("a", 0, tokens))
     assert committed.n_read <= 2 * len(tokens)
 
 
 BY_AGREEMENT = {"single": 0.7, "agreed": 0.9, "conflicting": 0.4}
 
 
-def test_the_probabilities_of_a_draft_count_what_others_propose_beside_it(sequence):
+def test_the_probabilities_of_a_draft_count_what_others_propose_at_its_places(sequence):
     sequence.post(3, [1, 2, 3, 4], source="a")
     sequence.post(3, [1, 2, 9, 4], source="b")
     of_a, _ = sequence.drafts.outlook("a", lambda _source, _confidence, agreement: BY_AGREEMENT[agreement])
@@ -257,7 +257,7 @@ def shapes(draw):
 
 
 class DraftsMachine(RuleBasedStateMachine):
-    """Beside the board, every source's newest draft that lived when it came, and what it was tried for."""
+    """Compares with every source's newest draft that lived when it came, and what it was tried for."""
 
     sequences = Bundle("sequences")
     sources = st.sampled_from("abc")
@@ -335,8 +335,8 @@ class DraftsMachine(RuleBasedStateMachine):
                 self.note(sequence, source, position)
         lives = bool(posted.line(committed))
         is_chain = parents == list(range(-1, len(tokens) - 1))
-        tree = DraftTree(base, tokens, None if is_chain else parents, posted.confidences)
-        assert self.drafts[sequence].post(source, tree) == (lives, expected)
+        tree = DraftTree(source, base, tokens, None if is_chain else parents, posted.confidences)
+        assert self.drafts[sequence].post(tree) == (lives, expected)
         older = self.posted[sequence].get(source)
         older_lives = older is not None and bool(older.line(committed))
         if lives and not (older_lives and (base, len(tokens)) < (older.base, len(older.tokens))):
@@ -371,7 +371,8 @@ class DraftsMachine(RuleBasedStateMachine):
     def each_source_proposes_its_line(self):
         for sequence, committed in self.committed.items():
             for source, posted in self.posted[sequence].items():
-                assert self.drafts[sequence].branch(source) == posted.line(committed)
+                branch = self.drafts[sequence].branch(source)
+                assert [(each.token, each.confidence) for each in branch] == posted.line(committed)
 
     @invariant()
     def only_live_drafts_are_kept(self):

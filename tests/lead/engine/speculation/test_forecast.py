@@ -126,7 +126,7 @@ def test_the_report_shows_the_calibration_from_low_to_high():
 def drafts_of(**tokens):
     drafts = Drafts([10, 11])
     for source, (drafted, confidences) in tokens.items():
-        drafts.post(source, DraftTree(2, drafted, None, confidences))
+        drafts.post(DraftTree(source, 2, drafted, None, confidences))
     return drafts
 
 

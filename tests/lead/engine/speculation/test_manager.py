@@ -145,7 +145,7 @@ def test_of_two_sources_the_better_one_is_followed():
     assert table.tokens_at() == (2, 6)
 
 
-def test_the_policy_can_be_changed_while_drafts_are_pinned_up():
+def test_the_policy_can_be_changed_while_there_are_drafts():
     table = Table("off")
     table.post([1, 2, 3])
     table.speculation.set_policy("fixed", 2)
@@ -336,7 +336,7 @@ def test_the_drafts_of_a_source_that_left_may_still_be_right():
     assert table.tokens_at() == (1, 2)
 
 
-def test_a_source_that_left_is_forgotten_although_its_draft_is_still_on_the_board():
+def test_a_source_that_left_is_forgotten_although_its_draft_is_still_there():
     table = Table()
     table.post([1, 2])
     table.speculation.connect(["b"])
