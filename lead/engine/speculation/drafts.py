@@ -182,7 +182,8 @@ class Drafts:
     def best(self, estimate: EstimateAcceptance, min_probability: float = 0.0) -> DraftChain:
         """The chain with the most expected accepted tokens; its parts may come from different sources.
 
-        It ends where the probability that all of it is accepted falls below `min_probability`.
+        It ends where the probability that all of it is accepted falls below `min_probability`, and has no
+        more than MAX_DEPTH tokens.
         """
         if not self._trees:
             return EMPTY_CHAIN

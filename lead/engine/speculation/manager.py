@@ -17,7 +17,7 @@ from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.adaptive import Adaptive
 from lead.engine.speculation.batching import Batching
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.drafts import MAX_DEPTH, Branch, DraftChain, DraftTree
+from lead.engine.speculation.drafts import Branch, DraftChain, DraftTree
 from lead.engine.speculation.forecast import Forecast
 from lead.engine.speculation.inline_drafting import InlineDrafting
 from lead.engine.speculation.policy import (
@@ -266,7 +266,7 @@ class SpeculationManager:
         min_probability = constants.min_probability if policy == "adaptive" else 0.0
         chain = sequence.drafts.best(self.forecast.probability, min_probability)
         return due._replace(
-            chain=chain.cut(min(n_useful, MAX_DEPTH)),
+            chain=chain.cut(n_useful),
             awaited=tuple(self._awaited(sequence, n_useful, now)) if policy == "adaptive" else (),
             inline=self._inline_offer(sequence, due),
             is_drafting=policy == "sync" and self._is_drafting(sequence, chain, now),
