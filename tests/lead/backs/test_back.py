@@ -106,16 +106,16 @@ async def test_a_back_that_has_left_is_woken(harness):
 def test_a_lost_reply_is_sent_again(harness):
     back, sequence = harness.join(transport="http"), harness.sequence()
     ended = harness.sequence()
-    back.updates.acknowledge(0)
+    back.acknowledge(0)
     harness.backs.updates(back)
-    heard = back.updates.number_reply()
-    back.updates.acknowledge(heard)
+    heard = back.number_reply()
+    back.acknowledge(heard)
     harness.commit(sequence, [4, 5])
     harness.sequences.discard(ended)
     harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
     lost = harness.backs.updates(back)
-    back.updates.number_reply()
-    back.updates.acknowledge(heard)
+    back.number_reply()
+    back.acknowledge(heard)
     assert harness.backs.updates(back) == lost
     assert [message.type for message in lost] == ["tune", "close", "extend"]
 
@@ -124,18 +124,18 @@ def test_a_reply_that_arrived_is_not_repeated(harness):
     back = harness.join(transport="http")
     harness.sequence()
     harness.backs.updates(back)
-    back.updates.acknowledge(back.updates.number_reply())
+    back.acknowledge(back.number_reply())
     assert harness.backs.updates(back) == []
 
 
 def test_two_lost_replies_are_both_sent_again(harness):
     back, sequence = harness.join(transport="http"), harness.sequence()
     for _ in range(2):
-        back.updates.acknowledge(0)
+        back.acknowledge(0)
         harness.backs.updates(back)
-        back.updates.number_reply()
+        back.number_reply()
         harness.commit(sequence, [9])
-    back.updates.acknowledge(0)
+    back.acknowledge(0)
     assert harness.backs.updates(back) == [
         Open(sequence=sequence.id, sampling=SAMPLING, tokens=[1, 2, 3, 9, 9])
     ]
