@@ -15,7 +15,7 @@ from shared.terminal import one_line
 Transport = Literal["websocket", "http"]
 
 TRIAL_UPDATES = 16
-"""The updates in a row that make one trial; after as many a back's gain is known."""
+"""How many updates in a row make one trial; after that many a back's gain is known."""
 _DECAY = 0.95
 """The factor on the counts of updates and right tokens with each update: the last 20 updates count most."""
 _LATE_WEIGHT = 0.5
@@ -40,8 +40,8 @@ class Following:
     n_sent: int = 0
     n_arrived: int = 0
 
-    def news(self, sequence: LiveSequence) -> list[LeadMessage]:
-        """Messages with all tokens that were not sent yet."""
+    def unsent(self, sequence: LiveSequence) -> list[LeadMessage]:
+        """Messages with all tokens that were not sent yet; then they count as sent."""
         messages: list[LeadMessage] = []
         if not self.n_sent:
             tokens = _message_tokens(sequence, 0)
@@ -154,7 +154,7 @@ class Back:
             if sequence is None:
                 ended += self._close(sequence_id, following)
             elif following.asked:
-                grown += following.news(sequence)
+                grown += following.unsent(sequence)
         return [*self._tune(tune), *ended, *grown]
 
     def acknowledge(self, reply: int | None) -> None:

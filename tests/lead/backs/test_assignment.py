@@ -25,11 +25,11 @@ class Text:
         for name in self.names:
             self.assignment.open(name, 0.0)
 
-    def join(self, skill, n=1, max_sequences=8):
+    def join(self, skill, n=1):
         names = [f"back-{len(self.skill) + i}" for i in range(n)]
         for name in names:
             self.skill[name] = skill
-            self.assignment.join(connected(name, max_sequences), self.now)
+            self.assignment.join(connected(name), self.now)
         return names
 
     def leave(self, name):
@@ -165,10 +165,3 @@ def test_backs_share_sequences_among_themselves():
     asked = [back.n_asked for back in text.assignment.backs.values()]
     assert max(asked) <= 5
     assert sum(each > 0 for each in asked) >= 12
-
-
-def test_no_back_gets_more_sequences_than_it_asked_for():
-    text = Text(n_sequences=5)
-    text.join(0.9, n=3, max_sequences=2)
-    text.run(300)
-    assert sum(back.n_asked for back in text.assignment.backs.values()) <= 6

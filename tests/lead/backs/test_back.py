@@ -77,12 +77,6 @@ def test_only_the_newest_tune_is_sent(harness):
     assert harness.backs.updates(back) == [Tune(n_ahead=2, min_confidence=0.0)]
 
 
-def test_tune_is_sent_before_sequences_are_opened(harness):
-    harness.sequence()
-    harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
-    assert [message.type for message in harness.backs.updates(harness.join())] == ["tune", "open"]
-
-
 async def test_new_sequences_and_their_tokens_wake_a_back(harness):
     back = harness.join()
     created = back.changed.next_change()
@@ -94,13 +88,6 @@ async def test_new_sequences_and_their_tokens_wake_a_back(harness):
     ended = back.changed.next_change()
     harness.sequences.discard(sequence)
     assert ended.is_set()
-
-
-async def test_a_back_that_has_left_is_woken(harness):
-    back = harness.join(transport="http")
-    change = back.changed.next_change()
-    harness.backs.disconnect_http()
-    assert change.is_set()
 
 
 def test_a_lost_reply_is_sent_again(harness):
@@ -120,12 +107,14 @@ def test_a_lost_reply_is_sent_again(harness):
     assert [message.type for message in lost] == ["tune", "close", "extend"]
 
 
-def test_a_reply_that_arrived_is_not_repeated(harness):
-    back = harness.join(transport="http")
-    harness.sequence()
-    harness.backs.updates(back)
-    back.acknowledge(back.number_reply())
+def test_a_sequence_is_forgotten_when_the_reply_that_closes_it_has_arrived(harness):
+    back, sequence = harness.join(transport="http"), harness.sequence()
+    for _ in range(2):
+        harness.backs.updates(back)
+        back.acknowledge(back.number_reply())
+        harness.sequences.discard(sequence)
     assert harness.backs.updates(back) == []
+    assert not back.followed
 
 
 def test_two_lost_replies_are_both_sent_again(harness):

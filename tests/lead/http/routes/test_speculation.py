@@ -438,12 +438,6 @@ async def test_the_policy_of_an_engine_that_is_not_there_cannot_be_changed(lead,
     assert lead.engine.policy is None
 
 
-async def test_a_back_is_connected_for_the_engine_until_it_leaves(lead):
-    async with welcomed(lead):
-        assert lead.engine.connected == ["desk"]
-    assert lead.engine.connected == []
-
-
 async def test_the_list_says_what_is_promised_of_texts_and_which_vocabulary_a_back_must_have(lead, client):
     about = (await client.get(URL)).json()["lead"]
     assert (about["exact"], about["promise"]) == (False, promise(lead.engine.ready.exactness))
