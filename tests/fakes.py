@@ -738,7 +738,7 @@ class Crowd:
             elif len(tokens) > len(self._told[sequence]):
                 asked = self._assignment.asked(sequence)
                 n_right = {back.name: (self._rng.randrange(3), self._rng.randrange(2)) for back in asked}
-                self._assignment.on_step(sequence, n_right, self._now)
+                self._assignment.on_step(sequence, n_right, 0.05, self._now)
         self._told = {sequence: list(tokens) for sequence, tokens in committed.items()}
 
     def _drafts_of(self, name: str, committed: Texts) -> Drafts:

@@ -39,7 +39,6 @@ class _AskedBacks:
     n_left: int = 0
     trial_right: float = 0.0
     n_steps: int = 0
-    last_step: float | None = None
 
     @property
     def asked(self) -> list[Back]:
@@ -92,10 +91,13 @@ class Assignment:
         asked_backs = self._sequences.get(sequence)
         return asked_backs.asked if asked_backs else ()
 
-    def on_step(self, sequence: str, n_right: Mapping[str, tuple[int, int]], now: float) -> None:
+    def on_step(
+        self, sequence: str, n_right: Mapping[str, tuple[int, int]], seconds: float | None, now: float
+    ) -> None:
         """A sequence has grown; the backs that are asked get its tokens now.
 
-        n_right: by back, how many tokens it had right in time and too late (`Committed.n_right`).
+        n_right: by back, how many tokens it had right in time and too late (`Committed.n_right`). `seconds`:
+        since the step before, if there was one.
         """
         asked_backs = self._sequences.get(sequence)
         if asked_backs is None:
@@ -103,7 +105,8 @@ class Assignment:
         for name, (n_in_time, n_late) in n_right.items():
             if back := self.backs.get(name):
                 self._credit(back, asked_backs, n_in_time, n_late)
-        self._learn_step(asked_backs, now)
+        if seconds is not None:
+            self._step_seconds += _STEP_GAIN * (seconds - self._step_seconds)
         for back in asked_backs.asked:
             back.count_update()
         asked_backs.n_left -= 1
@@ -124,11 +127,6 @@ class Assignment:
             worth = back.credit(in_time=i < n_in_time, is_chosen=back in asked_backs.chosen)
             if back is asked_backs.trial:
                 asked_backs.trial_right += worth
-
-    def _learn_step(self, asked_backs: _AskedBacks, now: float) -> None:
-        if asked_backs.last_step is not None:
-            self._step_seconds += _STEP_GAIN * (now - asked_backs.last_step - self._step_seconds)
-        asked_backs.last_step = now
 
     def _is_review_due(self, asked_backs: _AskedBacks) -> bool:
         if asked_backs.trial is None:

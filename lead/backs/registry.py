@@ -197,7 +197,7 @@ class Backs:
             if back := self._backs.get(source):
                 back.stats.n_used_tokens += 1
                 back.stats.n_accepted_tokens += i < step.n_accepted
-        self._assignment.on_step(sequence.id, step.n_right, self._clock())
+        self._assignment.on_step(sequence.id, step.n_right, sequence.step_seconds, self._clock())
         self._wake(self._assignment.asked(sequence.id))
 
     def on_end(self, sequence: LiveSequence) -> None:

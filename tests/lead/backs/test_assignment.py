@@ -52,7 +52,7 @@ class Text:
             n_right[back.name] = int(self._rng.random() < self.skill[back.name]), 0
             self.n_updates += 1
             asked[back.name] += 1
-        self.assignment.on_step(sequence, n_right, self.now)
+        self.assignment.on_step(sequence, n_right, self._step_seconds, self.now)
 
 
 def test_a_few_backs_are_all_asked():
@@ -124,7 +124,7 @@ def test_a_token_that_came_too_late_counts_for_less():
     for back in backs:
         assignment.join(back, 0.0)
         assert back in assignment.asked("s")
-    assignment.on_step("s", {"early": (1, 0), "late": (0, 1)}, 0.1)
+    assignment.on_step("s", {"early": (1, 0), "late": (0, 1)}, None, 0.1)
     assert silent.gain < late.gain < early.gain
 
 
@@ -147,7 +147,7 @@ class Conversation:
         n_drafted = int("drafting" in asked and self._rng.random() < 0.5)
         self.now += 0.005
         n_right = {name: (0, 1 + n_drafted) for name in asked if name != "drafting"}
-        self.assignment.on_step("s", n_right | {"drafting": (n_drafted, 0)}, self.now)
+        self.assignment.on_step("s", n_right | {"drafting": (n_drafted, 0)}, 0.005, self.now)
         return 1 + n_drafted
 
 

@@ -145,6 +145,7 @@ def test_a_back_is_told_what_its_drafts_are_worth_once_that_is_known(harness):
 def test_a_sequence_that_ended_before_it_was_opened_is_not_sent(harness):
     back, sequence = harness.join(), harness.sequence()
     harness.sequences.discard(sequence)
+    assert not back.followed
     assert harness.backs.updates(back) == []
 
 
