@@ -81,13 +81,6 @@ def test_tune_is_sent_to_each_back_once(harness):
     assert harness.backs.updates(harness.join()) == [tune]
 
 
-def test_only_the_newest_tune_is_sent(harness):
-    back = harness.join()
-    harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
-    harness.backs.tune(Tune(n_ahead=2, min_confidence=0.0))
-    assert harness.backs.updates(back) == [Tune(n_ahead=2, min_confidence=0.0)]
-
-
 async def test_new_sequences_and_their_tokens_wake_a_back(harness):
     back = harness.join()
     created = back.changed.next_change()

@@ -285,12 +285,6 @@ async def test_without_a_key_for_backs_there_is_no_handshake(lead, key, status):
 # By POST
 
 
-async def test_hello_is_answered_with_welcome_and_the_news(lead, client):
-    sequence = running(lead)
-    welcome, opened = await post(client, hello(lead))
-    assert (welcome.name, opened.sequence) == ("desk", sequence.id)
-
-
 async def test_a_draft_is_posted_and_the_news_comes_back(lead, client):
     sequence = running(lead)
     welcome, _ = await post(client, hello(lead))
