@@ -13,21 +13,10 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from back.dial import STABLE_SECONDS, ConnectionLog, as_final, brief, dial, greet
 from back.worker import LeadInbox
+from shared.drafting.drafter import DrafterMessage
 from shared.errors import DuoError, ProtocolError
 from shared.pace import Bucket, jittered_delays
-from shared.protocol import (
-    Close,
-    Draft,
-    Extend,
-    Hello,
-    LeadMessage,
-    Open,
-    Refused,
-    Tune,
-    VocabularyId,
-    Welcome,
-    parse_lead_message,
-)
+from shared.protocol import Draft, Hello, LeadMessage, Refused, VocabularyId, Welcome, parse_lead_message
 from shared.terminal import one_line
 
 _RATE_MARGIN = 0.9
@@ -204,7 +193,7 @@ class LeadLink:
         self._log.stable()
 
 
-def _news(message: LeadMessage) -> Open | Extend | Close | Tune:
+def _news(message: LeadMessage) -> DrafterMessage:
     if isinstance(message, Welcome | Refused):
         raise ProtocolError(f"unexpected {message.type}")
     return message

@@ -3,11 +3,11 @@
 import itertools
 import queue
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
 from back.worker import DraftWorker
-from shared.drafting.send_scheduler import SendScheduler
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from tests.fakes import GREEDY
 
@@ -20,7 +20,9 @@ DRAFT = Draft(sequence="s", base=1, tokens=[5])
 class ScriptedSequence:
     def __init__(self, group):
         self.group = group
-        self.unsent = self.newest = None
+        self.grown_from = self.newest = None
+        self.is_complete = True
+        self.main, self.options = SimpleNamespace(ranked=()), SimpleNamespace(n_per_step=1)
 
     def draft(self):
         return self.newest
@@ -38,17 +40,13 @@ class ScriptedDrafter:
         self.told = []
         self.tuned = {}
         self.only = []
-        self.n_right, self.n_wrong, self.n_decoded = Counter(), Counter(), Counter()
-        self._open = {}
-
-    @property
-    def sequences(self):
-        return self._open.values()
+        self.n_decoded = Counter()
+        self.sequences = {}
 
     @property
     def waiting(self):
         waiting = {}
-        for name, sequence in self._open.items():
+        for name, sequence in self.sequences.items():
             waiting.setdefault(sequence.group, []).append(name)
         return waiting
 
@@ -60,23 +58,25 @@ class ScriptedDrafter:
         self.told.append(message)
         self.tuned[lead] = message if isinstance(message, Tune) else self.tuned.get(lead)
         if isinstance(message, Open):
-            self._open[message.sequence] = ScriptedSequence(lead)
+            self.sequences[message.sequence] = ScriptedSequence(lead)
         if isinstance(message, Close):
-            self._open.pop(message.sequence, None)
+            self.sequences.pop(message.sequence, None)
+        return 0, 0
 
     def reset(self, lead):
         self.told.append("reset")
-        self._open = {name: each for name, each in self._open.items() if each.group != lead}
+        self.sequences = {name: each for name, each in self.sequences.items() if each.group != lead}
 
     def step(self, only=None):
         self.only.append(only)
-        self.n_decoded = Counter(self._open[name].group for name in only or ())
+        self.n_decoded = Counter(self.sequences[name].group for name in only or ())
         result = self._results.pop(0) if self._results else []
         if isinstance(result, Exception):
             raise result
         for draft in result:
-            if sequence := self._open.get(draft.sequence):
-                sequence.newest, sequence.unsent = draft, "batched" if draft in self._paced else "immediate"
+            if sequence := self.sequences.get(draft.sequence):
+                sequence.newest = draft
+                sequence.grown_from = 0 if draft in self._paced else -1  # only branches have grown, or more
 
 
 @pytest.fixture
@@ -90,7 +90,6 @@ def worker_of(drafter, drafts, on_failure=None, *, opened="st", n_leads=1, **opt
     posts = [lambda draft, lead=lead: drafts.put((lead, draft)) for lead in range(n_leads)]
     worker = DraftWorker(
         drafter,
-        SendScheduler(),
         posts if n_leads > 1 else [drafts.put],
         on_failure or drafts.put,
         lambda: next(ticks) / 1000,

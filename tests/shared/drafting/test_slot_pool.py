@@ -62,17 +62,6 @@ def test_the_tokens_of_ended_sequences_can_be_dropped():
     assert not pool.clear_idle()
 
 
-def test_slots_that_an_error_has_lost_are_recovered():
-    pool = Pool()
-    main = pool.read([1])
-    pool.take_branch(main, 1)
-    with pytest.raises(AssertionError, match="a slot is lost"):
-        pool.check_integrity([main])
-    pool.recover([main])
-    pool.check_integrity([main])
-    assert pool.n_idle_branches == 2
-
-
 # Tokens of ended sequences move to host memory when another sequence gets a slot
 
 
