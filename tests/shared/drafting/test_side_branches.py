@@ -64,6 +64,19 @@ def test_the_length_of_a_branch_is_limited():
     assert max(len(tokens) for _, tokens in branches(harness)) == 3
 
 
+def test_a_branch_stays_within_n_ahead():
+    harness = branching(n_ahead=4)
+    assert branches(harness)
+    assert all(place + len(tokens) <= 4 for place, tokens in branches(harness))
+
+
+def test_no_branch_begins_with_an_end_token_or_continues_after_it():
+    for seed in range(20):
+        sampling = WARM.model_copy(update={"seed": seed, "ignore_eos": False})
+        harness = branching(8, sampling=sampling, n_ahead=12)
+        assert all(END_TOKENS.isdisjoint([tokens[0], *tokens[:-1]]) for _, tokens in branches(harness))
+
+
 def test_branches_do_not_exceed_the_window():
     longest = 0
     for seed in range(20):
