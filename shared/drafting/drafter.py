@@ -87,7 +87,7 @@ class Drafter:
     def handle(self, message: DrafterMessage, group: int = 0) -> tuple[int, int]:
         """Apply a message of the lead whose sequences are `group`; returns what `SequenceState.commit` does.
 
-        One that cannot be drafted for, or belongs to another lead, is ignored: its text stays the same.
+        A message that cannot be drafted for, or belongs to another lead, is ignored: its text stays the same.
         """
         match message:
             case Open():
@@ -175,7 +175,7 @@ class Drafter:
             main,
             self._tuned.get(group, self._options),
             self._end_tokens,
-            self._slots.give_back_branches,
+            self._slots.give_back_branch,
             group,
             previous_cache=previous,
         )

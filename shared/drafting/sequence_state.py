@@ -6,7 +6,7 @@ to recover. The probability of a path is the product of the confidences along it
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import accumulate
@@ -101,7 +101,7 @@ class SequenceState:
     main: DraftPath
     options: DrafterOptions
     end_tokens: Collection[int]
-    release: Callable[[Iterable[SlotCache]], None]
+    release: Callable[[SlotCache], None]
     group: int = 0
     grown_from: int | None = None
     branches: dict[tuple[int, int], DraftPath] = field(default_factory=dict)
@@ -170,7 +170,7 @@ class SequenceState:
         fork = len(self.committed) + n_right
         if n_wrong and (branch := self.branches.pop((fork, tokens[n_right]), None)):
             n_matching += branch.n_matching(tokens[n_right:])
-            self.release([self.main.cache])
+            self.release(self.main.cache)
             self.main = branch
             self.drop_branches()
         n_valid = len(self.committed) + n_matching
@@ -218,7 +218,7 @@ class SequenceState:
     def drop_branches(self, before: float = math.inf) -> None:
         """Drop the branches that start before this position."""
         for key in [key for key in self.branches if key[0] < before]:
-            self.release([self.branches.pop(key).cache])
+            self.release(self.branches.pop(key).cache)
 
     def best_branches(self, n: int) -> list[tuple[int, RankedToken]]:
         """The start and first token of at most `n` branches to continue or to begin, likeliest first."""

@@ -86,11 +86,10 @@ class SlotPool:
             if not slot.traits.can_trim:
                 apply_edits(slot.save(), self._model)
 
-    def give_back_branches(self, slots: Iterable[SlotCache]) -> None:
-        """Their tokens are dropped."""
-        for slot in slots:
-            slot.keep(0)
-            self._idle_branches.append(slot)
+    def give_back_branch(self, slot: SlotCache) -> None:
+        """Its tokens are dropped."""
+        slot.keep(0)
+        self._idle_branches.append(slot)
 
     def clear_idle(self) -> bool:
         """Drop the tokens of ended sequences; whether there were any."""

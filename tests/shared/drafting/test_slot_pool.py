@@ -48,7 +48,8 @@ def test_a_branch_shares_the_prefix_of_its_main_path_in_a_slot_that_was_emptied(
     main = pool.read([1, 2, 3])
     slots = [pool.take_branch(main, 2) for _ in range(2)]
     assert [pool.model.slots[slot.index] for slot in slots] == [slot.tokens for slot in slots] == [[1, 2]] * 2
-    pool.give_back_branches(slots)
+    for slot in slots:
+        pool.give_back_branch(slot)
     branch = pool.take_branch(main, 1)
     assert pool.model.slots[branch.index] == branch.tokens == [1]
 
