@@ -38,12 +38,12 @@ class Outbox:
         with contextlib.suppress(RuntimeError):  # the loop has ended and the drafting thread has not
             self._loop.call_soon_threadsafe(self._put, draft)
 
-    def clear(self) -> None:
-        """Drop what has not been sent."""
-        self._drafts.clear()
-
     async def send_all(self, send: Callable[[str], Awaitable[None]], limits: Welcome) -> None:
-        """Send drafts as they come, within the lead's limits, until cancelled."""
+        """Send drafts as they come, within the lead's limits, until cancelled.
+
+        What an earlier connection has left is dropped.
+        """
+        self._drafts.clear()
         rate = _RATE_MARGIN * limits.max_drafts_per_second
         bucket = Bucket(rate, max(1.0, rate / 2), self._clock())
         while True:
@@ -169,7 +169,6 @@ class LeadLink:
     async def _stay(self, connection: ClientConnection, welcome: Welcome, listener: LeadInbox) -> None:
         """Exchange messages until the connection ends."""
         self._log.connected(one_line(welcome.name))
-        self.outbox.clear()
         sending = asyncio.ensure_future(self.outbox.send_all(connection.send, welcome))
         becoming_stable = asyncio.get_running_loop().call_later(STABLE_SECONDS, self._on_stable)
         try:
