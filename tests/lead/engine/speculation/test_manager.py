@@ -155,14 +155,6 @@ def test_the_policy_can_be_changed_while_there_are_drafts():
 # Learning from commits
 
 
-def test_every_source_is_scored_whichever_was_taken():
-    table = Table("off")
-    table.post([1, 2])
-    table.post([1, 3], source="b")
-    table.commit(1, 2)
-    assert (table.scored("a"), table.scored("b")) == ((2, 2), (1, 2))
-
-
 def test_what_backs_had_right_is_said_with_what_is_committed():
     table = Table(local={"ngram": Scripted([1, 2])})
     table.tokens_at()
@@ -501,6 +493,11 @@ def test_an_order_may_be_done_in_several_rounds():
     done = table.speculation.draft(order)
     assert (done.n_tokens, done.n_drafted) == (1, 1)
     assert done.rest.n_rounds == order.n_rounds - 1
+
+
+def test_a_drafter_catches_up_at_once_unless_prompts_wait():
+    assert with_draft_model(1).decide().at_once
+    assert not with_draft_model(1).decide(n_prompt=1).at_once
 
 
 def test_a_draft_that_becomes_doubtful_ends_the_order():
