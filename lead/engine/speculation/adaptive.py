@@ -61,10 +61,10 @@ class Adaptive:
 
     def _next_step(self, candidates: Sequence[Candidate], n_prompt: int, cost: StepCost) -> "_NextStep":
         batching, n = self._batching, len(candidates)
-        drafts = [each.chain.probabilities[: each.n_useful] for each in candidates]
+        drafts = [each.chain.probabilities for each in candidates]
         n_base = sum(each.n_fed for each in candidates) + n_prompt
         widths = batching.widths(n_base, list(map(_longest, candidates, drafts)))
-        seconds = batching.seconds(widths, candidates, drafts, n_prompt, cost)
+        seconds = batching.seconds(widths, candidates, n_prompt, cost)
         expected = batching.expected(drafts, len(widths) - 1)
         rate = self._rate(expected, seconds, n / cost.seconds(n + n_prompt))
         prices = [rate * each for each in seconds]

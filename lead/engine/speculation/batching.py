@@ -25,7 +25,6 @@ class Batching(Protocol):
         self,
         widths: range,
         candidates: Sequence[Candidate],  # noqa: ARG002 - for `Replaying`
-        drafts: Sequence[Probabilities],  # noqa: ARG002 - for `Replaying`
         n_prompt: int,  # noqa: ARG002 - for `Replaying`
         cost: StepCost,
     ) -> list[float]:
@@ -90,37 +89,24 @@ class Replaying(EqualDepths):
     """
 
     def seconds(
-        self,
-        widths: range,
-        candidates: Sequence[Candidate],
-        drafts: Sequence[Probabilities],
-        n_prompt: int,
-        cost: StepCost,
+        self, widths: range, candidates: Sequence[Candidate], n_prompt: int, cost: StepCost
     ) -> list[float]:
         max_depth = len(widths) - 1
-        replays = [
-            self._replay_seconds(*each, cost, max_depth) for each in zip(candidates, drafts, strict=True)
-        ]
+        replays = [self._replay_seconds(each, cost, max_depth) for each in candidates]
         return [
-            self._step_seconds(candidates, drafts, n_prompt, cost, depth)
-            + sum(replay[depth] for replay in replays)
+            self._step_seconds(candidates, n_prompt, cost, depth) + sum(replay[depth] for replay in replays)
             for depth in range(max_depth + 1)
         ]
 
     def _step_seconds(
-        self,
-        candidates: Sequence[Candidate],
-        drafts: Sequence[Probabilities],
-        n_prompt: int,
-        cost: StepCost,
-        depth: int,
+        self, candidates: Sequence[Candidate], n_prompt: int, cost: StepCost, depth: int
     ) -> float:
         """The time of all passes; the first has as many tokens of each span as the shortest, and so on."""
         if len(candidates) == 1:
             return cost.seconds(candidates[0].n_fed + depth + n_prompt)
         lengths = sorted(
-            candidate.n_fed + (min(depth, len(draft)) if draft else depth)
-            for candidate, draft in zip(candidates, drafts, strict=True)
+            each.n_fed + (min(depth, len(each.chain.tokens)) if each.chain.tokens else depth)
+            for each in candidates
         )
         if n_prompt:
             lengths.append(lengths[-1] + n_prompt)
@@ -131,15 +117,13 @@ class Replaying(EqualDepths):
         ]
         return sum(cost.seconds(width) for width in widths)
 
-    def _replay_seconds(
-        self, candidate: Candidate, draft: Probabilities, cost: StepCost, max_depth: int
-    ) -> list[float]:
+    def _replay_seconds(self, candidate: Candidate, cost: StepCost, max_depth: int) -> list[float]:
         """By depth: how much longer the next step is expected to take for what it replays.
 
         If the draft is rejected after a accepted tokens, they and the `n_fed` before them are replayed.
         """
         plain, seconds, result = cost.seconds(1), 0.0, [0.0]
-        probabilities = [1.0, *_extended(draft, max_depth)]
+        probabilities = [1.0, *_extended(candidate.chain.probabilities, max_depth)]
         for n_accepted, (before, after) in enumerate(pairwise(probabilities)):
             n_replayed = candidate.n_fed + n_accepted
             seconds += (before - after) * max(0.0, cost.seconds(1 + n_replayed) - plain)

@@ -35,9 +35,10 @@ class Candidate(NamedTuple):
 
     At most `n_useful` draft tokens can be committed, and `n_left` tokens before it ends. `n_fed` committed
     tokens are decoded before the draft: more than one where accepted tokens of a rejected draft are replayed.
-    The scheduler says so far; the manager adds the rest. `awaited`: what backs are about to add. `inline`:
-    what the engine may draft itself. `is_drafting`: some source is drafting for it and has not been silent
-    for long.
+
+    The scheduler fills in these fields, the manager the others. `chain` has at most `n_useful` tokens.
+    `awaited`: what backs are about to add. `inline`: what the engine may draft itself. `is_drafting`: some
+    source is drafting for it and has not been silent for long.
     """
 
     sequence: str

@@ -78,10 +78,6 @@ def test_where_four_tokens_cost_less_than_three_depth_2_is_never_chosen():
     assert set(chosen) >= {(0,), (3,)}
 
 
-def test_no_token_is_taken_that_could_not_be_committed():
-    assert depths(FLAT, candidate(*[0.9] * 9, n_useful=2)) == (2,)
-
-
 def test_the_depth_has_a_limit():
     assert depths(FLAT, candidate(*[1.0] * 60)) == (MAX_DEPTH,)
 

@@ -48,9 +48,8 @@ def candidate(n, probability, n_fed=1):
     return Candidate("s", n, n_fed, chain=DraftChain(tokens, ("a",) * n, probabilities))
 
 
-def seconds(*candidates, probability=0.5, n_prompt=0, slope=0.1, max_depth=2):
-    drafts = [tuple(probability ** (i + 1) for i in range(len(each.chain.tokens))) for each in candidates]
-    return Replaying().seconds(range(max_depth + 1), candidates, drafts, n_prompt, cost_of(slope))
+def seconds(*candidates, n_prompt=0, slope=0.1, max_depth=2):
+    return Replaying().seconds(range(max_depth + 1), candidates, n_prompt, cost_of(slope))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_a_rejection_costs_the_next_step_what_it_replays():
 
 
 def test_a_certain_draft_costs_its_width_only():
-    assert seconds(candidate(2, 1.0), probability=1.0) == pytest.approx([1.0, 1.1, 1.2])
+    assert seconds(candidate(2, 1.0)) == pytest.approx([1.0, 1.1, 1.2])
 
 
 def test_replayed_tokens_widen_the_step():

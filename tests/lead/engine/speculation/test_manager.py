@@ -134,6 +134,13 @@ def test_a_source_that_gets_better_is_noticed_though_it_was_not_taken():
     assert table.tokens_at() == (7,)
 
 
+@pytest.mark.parametrize("policy", ["adaptive", "fixed", "sync"])
+def test_no_token_is_taken_that_could_not_be_committed(policy):
+    table = Table(policy)
+    table.post([1, 2, 3, 4], confidences=[0.9] * 4)
+    assert table.tokens_at(n_useful=2) == (1, 2)
+
+
 def test_of_two_sources_the_better_one_is_followed():
     table = Table("fixed")
     for _ in range(40):
