@@ -16,7 +16,6 @@ PARTS = {
     "serve": "throughput and latency for concurrent clients",
     "attacks": "hostile requests, made from the API's description: errors, memory, /health",
     "caches": "whether logits are right after random traffic, by architecture",
-    "same_text": "whether the text is the same beside right, half-right and wrong drafters, by architecture",
     "faults": "whether answers are lost or changed while processes die, networks fail and leads are replaced",
     "known_text": "the target beside a drafter that errs at a given rate, against the bound by T(n)",
     "fuzz": "messages of every kind against the protocol code of lead and back",
