@@ -23,8 +23,8 @@ from lead.engine.commands import (
     Submit,
     decode_command,
 )
-from lead.engine.draft_loading import InlineHeads
-from lead.engine.drafters.head_drafter import HeadDrafter
+from lead.engine.draft_loading import InlineMtp
+from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Event, Finished, Tuned, encode_line
 from lead.engine.exact_model import limits_of
@@ -122,7 +122,7 @@ class TimedEngine:
         self._clear()
         StepTimer.of_target(self._model, self._model.n_vocab).calibrate(self._speculation.cost)
         if self._heads and self._speculation.inline:
-            InlineHeads(self._model, self._heads, 0, 0).calibrate(self._speculation.inline.cost)
+            InlineMtp(self._model, self._heads, 0, 0).calibrate(self._speculation.inline.cost)
 
     def write(self, number: int, n_tokens: int) -> float:
         """Tokens per second of a text of so many tokens after its first one; equal numbers: equal texts."""
@@ -181,9 +181,9 @@ class TimedEngine:
 
     # The drafters
 
-    def _drafter(self, heads: MtpHeads, n_most: int) -> HeadDrafter:
+    def _drafter(self, heads: MtpHeads, n_most: int) -> MtpDrafter:
         assert self._model.hidden
-        return HeadDrafter(heads, self._model.hidden, self._guessing, _NO_TOKEN_ENDS, n_most=n_most)
+        return MtpDrafter(heads, self._model.hidden, self._guessing, _NO_TOKEN_ENDS, n_most=n_most)
 
     def _guessing(
         self, sampling: SamplingParameters, history: list[int], _like: Sampler | None = None, /

@@ -18,8 +18,8 @@ from bench.checked_model import CheckedModel, Comparison
 from bench.random_clients import DEPTH, Habits, RandomClients
 from bench.scripted_sampler import ScriptedSampler
 from lead.engine.commands import NGRAM, Submit
-from lead.engine.drafters.head_drafter import HeadDrafter
 from lead.engine.drafters.lookup import NgramDrafter
+from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.exact_model import limits_of, put_into_force
@@ -166,14 +166,14 @@ class TrafficRun:
     def _sampler(self, request: Submit) -> Sampler:
         return ScriptedSampler(self._clients.scripts[request.sampling.seed])
 
-    def _drafter(self) -> HeadDrafter | None:
+    def _drafter(self) -> MtpDrafter | None:
         if self._heads is None or self._model.hidden is None:
             return None
 
         def sampler_for(parameters: SamplingParameters, _history: list[int], _like: object = None) -> Sampler:
             return _MostlyRight(self._clients.scripts[parameters.seed], self._random)
 
-        return HeadDrafter(self._heads, self._model.hidden, sampler_for, frozenset(), n_most=DEPTH)
+        return MtpDrafter(self._heads, self._model.hidden, sampler_for, frozenset(), n_most=DEPTH)
 
 
 class _MostlyRight(ScriptedSampler):

@@ -12,12 +12,12 @@ import numpy as np
 
 from lead.engine.calibration import StepTimer
 from lead.engine.commands import DRAFT_MODEL, Load, LoadDraft
-from lead.engine.drafters.head_drafter import HeadDrafter
 from lead.engine.drafters.model_drafter import ModelDrafter, ThreadChoice
+from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.speculation.step_cost import StepCost
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ModelLoadError, TranslationError
-from shared.llama.hidden_states import HeadSpan
+from shared.llama.hidden_states import MtpSpan
 from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.memory_probe import size_text
 from shared.llama.model import Model
@@ -90,7 +90,7 @@ class InlineModel:
 
 
 @dataclass(frozen=True, slots=True)
-class InlineHeads:
+class InlineMtp:
     """Heads of the target `model`, or an EAGLE-3 drafter, that it has opened; for `n_slots` sequences."""
 
     model: Model
@@ -106,12 +106,12 @@ class InlineHeads:
     def title(self) -> str:
         return self.heads.title
 
-    def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> HeadDrafter:
+    def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> MtpDrafter:
         """Drafts up to `n_most` tokens."""
         assert self.model.hidden
         vocabulary = self.model.vocabulary
         make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
-        return HeadDrafter(
+        return MtpDrafter(
             self.heads,
             self.model.hidden,
             make_sampler,
@@ -125,7 +125,7 @@ class InlineHeads:
         row = np.zeros(self.heads.n_embd, np.float32)
 
         def decode(tokens: list[int]) -> None:
-            self.heads.decode([HeadSpan(0, 0, tokens, [row] * len(tokens))])
+            self.heads.decode([MtpSpan(0, 0, tokens, [row] * len(tokens))])
 
         timer = StepTimer(decode, lambda: self.heads.trim(0, 0), self.heads.n_vocab, clock)
         _calibrate(timer, cost, self.heads.n_batch)
@@ -140,7 +140,7 @@ class InlineHeads:
         )
 
 
-InlineSource = InlineModel | InlineHeads
+InlineSource = InlineModel | InlineMtp
 """What drafts in the engine, and takes its time."""
 
 
@@ -151,7 +151,7 @@ def load_inline_source(load: Load, target: Model) -> InlineSource | None:
         return load_draft_model(load.draft, target)
     if not target.traits.can_speculate or not (own_file or target.hidden):
         return None
-    return InlineHeads(target, target.open_heads(own_file), load.n_most_mtp, load.options.parallel)
+    return InlineMtp(target, target.open_heads(own_file), load.n_most_mtp, load.options.parallel)
 
 
 def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:

@@ -12,7 +12,7 @@ from typing import Any
 from lead.engine.calibration import WIDTHS, StepTimer
 from lead.engine.commands import Load, LoadDraft
 from lead.engine.draft_loading import (
-    InlineHeads,
+    InlineMtp,
     InlineSource,
     choose_threads,
     heads_file,
@@ -60,7 +60,7 @@ def _drafters(
     if load.draft and not own_file:
         sources.append(load_draft_model(load.draft, model))
     if with_heads or own_file:
-        sources.append(InlineHeads(model, model.open_heads(own_file), load.n_most_mtp, load.options.parallel))
+        sources.append(InlineMtp(model, model.open_heads(own_file), load.n_most_mtp, load.options.parallel))
     drafters: list[InlineDrafter[Any]] = [each.drafter(grammars, TimeBudget()) for each in sources]
     costs = {each.source: StepCost() for each in sources}
     for each in sources:

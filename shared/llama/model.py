@@ -149,13 +149,13 @@ class Model:
         eagle, layers = load_eagle(path, self._model, architecture, model_parameters(self._options))
         inputs = LayerInputs(self._context, layers, llama_cpp.llama_model_n_embd(self._model))
         self._keep_hidden(inputs)
-        return EagleHeads(eagle, self._context, parameters, inputs.width)
+        return EagleHeads(eagle, self._context, parameters, inputs.n_features)
 
     def _keep_hidden(self, source: NextnStates | LayerInputs) -> None:
         """Record what `source` has after each decode."""
         self._hidden_source = source
         others = [part for part in self._parts if part is not self.hidden]
-        self.hidden = HiddenStates(self.n_slots, source.width)
+        self.hidden = HiddenStates(self.n_slots, source.n_features)
         self._parts = [*others, self.hidden]
 
     @property

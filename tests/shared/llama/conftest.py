@@ -43,4 +43,4 @@ def read(model, slot, start, tokens):
 
 def rows(model, slot, n):
     """The hidden states of the first tokens in a slot."""
-    return np.array([model.hidden.row(slot, position) for position in range(n)])
+    return np.array([model.hidden.state(slot, position) for position in range(n)])
