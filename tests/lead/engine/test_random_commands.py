@@ -55,14 +55,8 @@ DANGERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def runs():
-    done = [RandomRun(seed, room) for seed in range(5) for room in ROOMS]
-    for run in done:
+def test_what_is_dangerous_happens():
+    runs = [RandomRun(seed, room) for seed in range(2) for room in ROOMS]
+    for run in runs:
         run.run()
-    return done
-
-
-@pytest.mark.parametrize("danger", DANGERS)
-def test_what_is_dangerous_happens(danger, runs):
-    assert sum(DANGERS[danger](run) for run in runs) > 1
+    assert [danger for danger, happens in DANGERS.items() if not any(map(happens, runs))] == []
