@@ -1,4 +1,4 @@
-"""`python -m bench known_text`: the engine beside a drafter that knows the text and errs at a given rate.
+"""`python -m bench known_text`: the engine with a drafter that knows the text and errs at a given rate.
 
 The drafter costs nothing, so what is measured is the target alone: verifying, taking back what was rejected,
 and the choice of depths. The bound for such a drafter follows from T(n), the time of a step with n tokens: a

@@ -1,4 +1,4 @@
-"""The engine's loop with a real model, in real time, beside backs that are simulated.
+"""The engine's loop with a real model, in real time, with backs that are simulated.
 
 What the lead does takes the time that it takes: decoding, heads, planning, commands and events. The texts are
 known beforehand, so that heads and backs can be right as often as asked. A back is on a machine of its own:
@@ -48,7 +48,7 @@ _BEYOND = 32
 
 @dataclass(frozen=True, slots=True)
 class DraftingParts:
-    """What drafts beside the target: its heads, with this acceptance, and backs."""
+    """What drafts for the target: its heads, with this acceptance, and backs."""
 
     heads: DraftSkill | None = None
     backs: tuple[BackSpec, ...] = ()
@@ -125,7 +125,7 @@ class TimedEngine:
             InlineMtp(self._model, self._heads, 0, 0).calibrate(self._speculation.inline.cost)
 
     def write(self, number: int, n_tokens: int) -> float:
-        """Tokens per second of a text of so many tokens after its first one; equal numbers: equal texts."""
+        """Tokens per second after the first of a text's `n_tokens` tokens; equal numbers: equal texts."""
         self._clear()
         self._texts = {number: NamedText(n_tokens + _BEYOND, number, self._model.n_vocab)}
         self._submit(number, n_tokens)

@@ -40,7 +40,7 @@ _NGRAM_BITS = 10
 _N_STORED_TEXTS, _N_STORED_TOKENS = 5, 200
 """In the prompt cache: too few for all texts, so that some are dropped."""
 _N_PART = 25
-"""Tokens that are stored and loaded in one step beside others."""
+"""Tokens that are stored and loaded in one step."""
 _RIGHT = 0.8
 """The share of right tokens among those that heads draft."""
 

@@ -1,4 +1,4 @@
-"""The engine beside a fake model, stepped by hand."""
+"""The engine with a fake model, stepped by hand."""
 
 from lead.engine.commands import Cancel
 from lead.engine.loop import carry_out

@@ -68,7 +68,7 @@ def extend_hash(text_hash: int, token: int) -> int:
 
 
 def as_answer(token: int) -> int:
-    """As which token a generated one counts where prompts are decoded in other widths."""
+    """The token that a generated one counts as where prompts are decoded in other batch sizes."""
     return token + N_VOCAB
 
 
@@ -628,7 +628,7 @@ class Growing:
 
 
 class Branching:
-    """The truth in a tree: with wrong tokens on its main line, and a right branch beside each of them."""
+    """The truth in a tree: with wrong tokens on its main line, and a right branch next to each of them."""
 
     def __init__(self, truth: Texts, rng: random.Random):
         self._truth, self._rng = truth, rng
@@ -747,7 +747,7 @@ class Crowd:
 
 
 class RealBack:
-    """The project's own drafter with side branches, beside a model that is `blur` away from the target."""
+    """The project's own drafter with side branches, and a model that is `blur` away from the target."""
 
     def __init__(self, requests: Iterable[Submit], blur: float, n_ahead=6, n_window=1000, n_branches=2):
         self._requests = {request.sequence: request for request in requests}

@@ -81,7 +81,7 @@ DRAFTERS = CHAINS | {
         rng,
     ),
 }
-POLICIES = ["adaptive", "sync", "off"]  # beside fixed
+POLICIES = ["adaptive", "sync", "off"]  # and fixed
 NAMES = SetBacks(names=["perfect", "random", "growing", "branching", "back", "hostile-0", "thicket-1"])
 PENALTIES = {"repeat_penalty": 1.4, "presence_penalty": 0.3, "frequency_penalty": 0.2, "repeat_last_n": 5}
 DRY = {"dry_multiplier": 2.0, "dry_base": 1.5, "dry_allowed_length": 1, "dry_penalty_last_n": 30}

@@ -1,4 +1,4 @@
-"""Loading what drafts inside the engine: a draft model beside the target, or heads of the target."""
+"""Loading what drafts inside the engine: a draft model, or heads of the target."""
 
 import functools
 import logging

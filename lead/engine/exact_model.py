@@ -162,7 +162,7 @@ def _price(model: Model) -> Exactness:
 
 _HINT = "try weights in f16 or q8_0, --no-repack, --flash-attn off or a KV cache in f16"
 _NO_WIDTHS = f"no two widths of batches give the same bits; {_HINT}"
-_NOT_KEPT = f"a rehearsed text had other bits beside other sequences; {_HINT}"
+_NOT_KEPT = f"a rehearsed text had other bits next to other sequences; {_HINT}"
 
 
 def _why_never(model: Model) -> str:

@@ -3,7 +3,7 @@
 from lead.engine.events import Exactness
 
 ALWAYS = "every token is the model's own choice, so a text is an exact sample whatever is drafted"
-EXACT = "the same text bit for bit with any backs, beside other clients, after a restart"
+EXACT = "the same text bit for bit with any backs, with other clients, after a restart"
 _ENOUGH_DRAFT = 8
 """Longer drafts seldom pay."""
 

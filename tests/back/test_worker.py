@@ -85,7 +85,7 @@ def drafts():
 
 
 def worker_of(drafter, drafts, on_failure=None, *, opened="st", n_leads=1, **options):
-    """Of the clock it only matters that it goes: 1 ms a look, for a pace of 5 ms."""
+    """The clock only has to go: 1 ms a look, for a pace of 5 ms."""
     ticks = itertools.count()
     posts = [lambda draft, lead=lead: drafts.put((lead, draft)) for lead in range(n_leads)]
     worker = DraftWorker(

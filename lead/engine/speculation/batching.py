@@ -31,7 +31,7 @@ class Batching(Protocol):
         cost: StepCost,
         max_units: int,
     ) -> list[float]:
-        """How long a step with 0, 1, … up to `max_units` units takes, beside `n_prompt` tokens of prompts."""
+        """How long a step with 0, 1, … up to `max_units` units takes, with `n_prompt` tokens of prompts."""
         n_base, unit = sum(each.n_fed for each in candidates) + n_prompt, self.unit(len(candidates))
         return [cost.seconds(n_base + n * unit) for n in range(max_units + 1)]
 

@@ -1,6 +1,6 @@
 """The tuned numbers of speculation, with what each of them trades. `bench simulate` can vary them.
 
-Numbers that only bound memory or guard a division are beside the code that uses them.
+Numbers that only bound memory or guard a division are next to the code that uses them.
 """
 
 from dataclasses import dataclass

@@ -282,7 +282,7 @@ def test_two_prompts_share_a_batch():
 
 
 def test_a_prompt_is_not_begun_before_there_is_room_in_a_batch():
-    """One token of it beside another prompt would cost as much attention as 64 (a tile)."""
+    """One token of it in a step with another prompt would cost as much attention as 64 (a tile)."""
     harness = EngineHarness(n_batch=4)
     harness.submit("s", [4] * 6)
     harness.submit("t", [5] * 6)

@@ -1,6 +1,6 @@
 """Clients that do anything at any moment, against an engine between fakes (`tests/random_commands.py`).
 
-`RANDOM_COMMANDS=5000` runs so many seeds in all, which takes three to four minutes; a failure names its seed:
+`RANDOM_COMMANDS=5000` runs 5000 seeds in all, which takes three to four minutes; a failure names its seed:
 `RandomRun(seed, room).run()`.
 """
 

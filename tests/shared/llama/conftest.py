@@ -28,7 +28,7 @@ def model(loaded):
 
 @pytest.fixture
 def three_slots(request, tiny_model):
-    """Of a tiny model of the architecture `request.param`."""
+    """A tiny model of the architecture `request.param`."""
     model = Model(tiny_model(request.param), ModelOptions(threads=1, ctx_size=1024, parallel=3))
     yield model
     model.close()
