@@ -66,7 +66,7 @@ class Traffic:
     cache_type: CacheType = "f32"  # rounding to f16 alone makes up to 0.012 with latent attention
     flash_attn: Literal["on", "off", "auto"] = "auto"
     swa_full: bool = False
-    exact: bool = False  # in widths that agree, with cells of its own for each slot
+    exact: bool = False  # in sizes that agree, with cells of its own for each slot
 
     def cramped(self) -> "Traffic":
         """With too few cells for its requests, to the last one, and texts that outgrow their contexts."""
@@ -84,10 +84,10 @@ class TrafficRun:
         self._model = _load(traffic, traffic.n_slots, traffic.n_ctx, with_heads=has_heads(traffic.model))
         if traffic.exact:
             put_into_force(self._model)
-            assert self._model.widths, f"{traffic.model} has no exact mode"
+            assert self._model.batch_sizes, f"{traffic.model} has no exact mode"
         n_ctx = limits_of(self._model).n_ctx_sequence
         self._fresh = _load(replace(traffic, kv_unified=True), 1, n_ctx)
-        self._fresh.widths = self._model.widths
+        self._fresh.batch_sizes = self._model.batch_sizes
         self._heads = self._model.open_heads() if self._model.hidden else None
         self._target = CheckedModel(self._model, self._fresh, self._random)
         self._clients = RandomClients(
@@ -108,7 +108,7 @@ class TrafficRun:
             frozenset(),
             lambda _: {NGRAM: NgramDrafter(_NGRAM_BITS)} if traffic.exact else {},
             batching=batching_for(limits),
-            widths=self._model.widths,
+            batch_sizes=self._model.batch_sizes,
             inline=self._drafter(),
         )
         self._engine = Engine(limits, speculation, self._sampler, frozenset())

@@ -11,7 +11,7 @@ import pytest
 
 from lead.engine.commands import RequestOptions, SetBacks, Submit
 from lead.engine.events import Committed
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
@@ -106,13 +106,13 @@ SAMPLINGS = {
 ROOMY = make_limits(n_slots=8, n_ctx=1000, n_ctx_sequence=100, n_batch=64)
 CRAMPED = make_limits(n_slots=3, n_ctx=61, n_ctx_sequence=60, n_batch=11, n_prompt_chunk=3)
 STREAMS = make_limits(n_slots=4, n_ctx=240, n_ctx_sequence=60, n_batch=40, own_cells=True)
-WIDTHS = make_limits(
+BATCH_SIZES = make_limits(
     n_slots=4,
     n_ctx=240,
     n_ctx_sequence=60,
     n_batch=40,
     own_cells=True,
-    widths=InvariantWidths((2, 3), (4, 8)),
+    batch_sizes=InvariantSizes((2, 3), (4, 8)),
 )
 ONE_BY_ONE = make_limits(n_slots=1, n_ctx=59, n_ctx_sequence=60, n_batch=5)
 MEMORIES = {
@@ -177,7 +177,8 @@ def with_checkpoints(requests, rng):
 
 def truth_of(requests, limits):
     return {
-        request.sequence: plain_run(request, limits.n_ctx_sequence, limits.widths) for request in requests
+        request.sequence: plain_run(request, limits.n_ctx_sequence, limits.batch_sizes)
+        for request in requests
     }
 
 
@@ -225,7 +226,7 @@ def test_with_every_drafter_the_tokens_are_the_plain_ones(drafter, sampling, roo
 )
 def test_under_every_policy_the_tokens_are_the_plain_ones(drafter, policy):
     rng = random.Random(f"{drafter} {policy}")
-    limits = rng.choice([ROOMY, CRAMPED, STREAMS, WIDTHS])
+    limits = rng.choice([ROOMY, CRAMPED, STREAMS, BATCH_SIZES])
     requests = requests_for(SAMPLINGS[rng.choice(sorted(SAMPLINGS))], rng)
     prove(requests, drafter, limits, rng, {0: [NAMES]}, policy=policy)
 

@@ -32,7 +32,7 @@ from shared.translation.drafter_maker import N_FURTHER_STATES, DrafterMaker, mos
 log = logging.getLogger("engine")
 
 _REPEATS = 5
-_WIDTHS = (1, 2, 4, 8, 32, 128)
+_BATCH_SIZES = (1, 2, 4, 8, 32, 128)
 """Tokens in the steps that are timed: drafting, and reading what it has not seen yet."""
 _MAX_SECONDS = 3.0
 
@@ -218,5 +218,5 @@ def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = t
 
 
 def _calibrate(timer: StepTimer, cost: StepCost, n_batch: int) -> None:
-    widths = [width for width in (*[1] * _REPEATS, *_WIDTHS) if width <= n_batch]
-    timer.calibrate(cost, widths=widths, n_repeats=1, max_seconds=_MAX_SECONDS)
+    batch_sizes = [size for size in (*[1] * _REPEATS, *_BATCH_SIZES) if size <= n_batch]
+    timer.calibrate(cost, batch_sizes=batch_sizes, n_repeats=1, max_seconds=_MAX_SECONDS)

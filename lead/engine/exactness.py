@@ -23,6 +23,6 @@ def _offer(exactness: Exactness) -> str:
 
 def _price(exactness: Exactness) -> str:
     words = f"a step of one token takes {exactness.cost or 1.0:.2f} times as long"
-    if exactness.widths and exactness.widths.max_draft < _ENOUGH_DRAFT:
-        return f"{words}, drafts have at most {exactness.widths.max_draft} tokens"
+    if exactness.batch_sizes and exactness.batch_sizes.max_draft < _ENOUGH_DRAFT:
+        return f"{words}, drafts have at most {exactness.batch_sizes.max_draft} tokens"
     return words

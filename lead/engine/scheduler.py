@@ -138,9 +138,9 @@ class Scheduler:
             n_useful = 0
         elif n_rollback:
             n_useful = min(n_useful, n_rollback)
-        if widths := self._limits.widths:
-            is_last_of_prompt = slot.is_in_prompt and not widths.is_uniform  # which is decoded otherwise
-            n_useful = 0 if is_last_of_prompt else min(n_useful, widths.max_draft)
+        if batch_sizes := self._limits.batch_sizes:
+            is_last_of_prompt = slot.is_in_prompt and not batch_sizes.is_uniform  # which is decoded otherwise
+            n_useful = 0 if is_last_of_prompt else min(n_useful, batch_sizes.max_draft)
         n_left = sequence.n_left(self._limits.n_ctx_sequence)
         return GeneratingSequence(sequence.id, n_useful, slot.n_to_decode, n_left, slot.index)
 

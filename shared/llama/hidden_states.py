@@ -87,7 +87,7 @@ class HiddenStates(SlotPart):
         for part in together:
             span = part.span
             self.record(span.slot, span.start, span.tokens, states[at : at + len(span.tokens)])
-            at += part.width
+            at += part.size
 
     def record(self, slot: int, start: int, tokens: Sequence[int], states: NDArray[np.float32]) -> None:
         """`tokens` were decoded from position `start` on; states: shape (len(tokens), n_embd), copied."""

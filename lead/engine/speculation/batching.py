@@ -137,12 +137,12 @@ class Replaying(EqualDepths):
         )
         if n_prompt:
             lengths.append(lengths[-1] + n_prompt)
-        widths = [
+        batch_sizes = [
             (longer - shorter) * (len(lengths) - i)
             for i, (shorter, longer) in enumerate(pairwise([0, *lengths]))
             if longer > shorter
         ]
-        return sum(cost.seconds(width) for width in widths)
+        return sum(cost.seconds(size) for size in batch_sizes)
 
     def _replay_seconds(
         self, candidate: Candidate, draft: Survivals, cost: StepCost, max_units: int

@@ -148,13 +148,13 @@ class Timed:
         self.seconds = {int(name[1:]): each for name, each in seconds.items()}
         self.threads = max(self.seconds)
         self.now = 0.0
-        self.widths = []
+        self.batch_sizes = []
 
     def use_threads(self, n_threads):
         self.threads = n_threads
 
     def decode(self, spans):
-        self.widths.append(len(spans[0].tokens))
+        self.batch_sizes.append(len(spans[0].tokens))
         self.now += self.seconds[self.threads] * len(spans[0].tokens)
 
     def trim(self, *_):
@@ -175,7 +175,7 @@ def test_a_number_of_threads_that_was_set_is_used():
     model = Timed(_1=0.001, _4=0.002)
     given = load(builtin_draft(), threads=4).model_copy(update={"fixed_threads": True})
     assert choose_threads(given, model, model.clock) == 4
-    assert model.widths == []
+    assert model.batch_sizes == []
 
 
 def calibrate(model, cost):
@@ -187,13 +187,13 @@ def test_the_price_of_a_token_is_known_before_the_first_request():
     calibrate(model, cost)
     assert cost.seconds(1) == pytest.approx(0.002)
     assert cost.seconds(32) == pytest.approx(0.064)
-    assert max(model.widths) <= model.n_batch
+    assert max(model.batch_sizes) <= model.n_batch
 
 
 def test_for_a_slow_model_it_is_measured_with_few_tokens():
     model = Timed(_1=1.0)
     calibrate(model, StepCost())
-    assert max(model.widths) == 1
+    assert max(model.batch_sizes) == 1
 
 
 # The heads of the target (MTP)

@@ -22,7 +22,7 @@ def model(loaded):
     """The model with empty slots."""
     for slot in range(loaded.n_slots):
         loaded.trim(slot, 0)
-    loaded.widths = None
+    loaded.batch_sizes = None
     return loaded
 
 
