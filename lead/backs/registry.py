@@ -30,7 +30,7 @@ Transport = Literal["websocket", "http"]
 HTTP_SILENCE_SECONDS = 90.0
 """A back that posts is taken for disconnected after this time without a request; it polls for at most 60."""
 
-_VALUE_CHANGE = 0.15
+_MIN_VALUE_CHANGE = 0.15
 """Smaller changes of what its drafts are worth are not worth a message to a back, which would divide its time
 anew."""
 
@@ -205,7 +205,7 @@ class Backs:
 
     def _tune_for(self, back: Back) -> Tune | None:
         value = self._assignment.value(back.name)
-        if value is not None and (back.value is None or abs(value - back.value) > _VALUE_CHANGE):
+        if value is not None and (back.value is None or abs(value - back.value) > _MIN_VALUE_CHANGE):
             back.value = round(value, 2)
         return self._tune and self._tune.model_copy(update={"value": back.value})
 

@@ -43,7 +43,7 @@ class InvariantSizes:
         """The most draft tokens of a sequence in one pass."""
         return self.answer[-1] - 1
 
-    def n_free(self, n_tokens: int) -> int:
+    def n_padding(self, n_tokens: int) -> int:
         """How many draft tokens can join `n_tokens` of a sequence for nothing: they replace padding."""
         return _least(self.answer, n_tokens) - n_tokens
 
@@ -97,7 +97,7 @@ def _with(together: Pass, part: SpanPart, batch_sizes: InvariantSizes) -> Pass |
     if not (batch_sizes.joins and _are_alike(together[-1], part)):
         return None
     parts = [*together, part]
-    size = _joint(batch_sizes.narrow(part.span), max(each.size for each in parts), len(parts))
+    size = _size_of_each(batch_sizes.narrow(part.span), max(each.size for each in parts), len(parts))
     if size is None or size - min(len(each.span.tokens) for each in parts) > RESERVE:
         return None
     return [each._replace(n_padding=size - len(each.span.tokens)) for each in parts]
@@ -115,12 +115,12 @@ def _with_outputs(together: Pass, batch_sizes: InvariantSizes) -> Pass:
     if together[0].span.n_logits == 0:
         return together
     needed = max(part.n_padding + part.span.n_logits for part in together)
-    n_outputs = _joint(batch_sizes.narrow(together[0].span), needed, len(together))
+    n_outputs = _size_of_each(batch_sizes.narrow(together[0].span), needed, len(together))
     assert n_outputs, f"no number of logits agrees with {batch_sizes}"
     return [part._replace(n_outputs=n_outputs) for part in together]
 
 
-def _joint(batch_sizes: Sequence[int], least: int, n_parts: int) -> int | None:
+def _size_of_each(batch_sizes: Sequence[int], least: int, n_parts: int) -> int | None:
     """The least size of each of `n_parts` in one pass."""
     return next((size for size in batch_sizes if size >= least and size * n_parts in batch_sizes), None)
 

@@ -381,9 +381,9 @@ class SpeculationManager:
         batch_sizes: InvariantSizes,
     ) -> DraftChain:
         """`chain` with guesses in place of padding: more of the draft, then what followed before."""
-        n_free = batch_sizes.n_free(candidate.n_fed + len(chain.tokens))
-        filled = candidate.chain.cut(len(chain.tokens) + n_free)
-        n_left = min(n_free + len(chain.tokens), candidate.n_useful) - len(filled.tokens)
+        n_padding = batch_sizes.n_padding(candidate.n_fed + len(chain.tokens))
+        filled = candidate.chain.cut(len(chain.tokens) + n_padding)
+        n_left = min(n_padding + len(chain.tokens), candidate.n_useful) - len(filled.tokens)
         if n_left <= 0 or NGRAM not in sequence.lookups:
             return filled
         return filled.extended(sequence.guesses(filled.tokens, n_left), NGRAM)

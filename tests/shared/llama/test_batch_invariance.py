@@ -52,7 +52,7 @@ def test_the_logits_that_were_asked_for_are_picked():
 
 
 def test_what_is_free_replaces_padding():
-    assert [UNIFORM.n_free(n) for n in (1, 2, 5, 7)] == [1, 0, 1, 1]
+    assert [UNIFORM.n_padding(n) for n in (1, 2, 5, 7)] == [1, 0, 1, 1]
 
 
 SPANS = st.lists(st.tuples(st.booleans(), st.integers(1, 60), st.booleans()), min_size=1, max_size=6)
