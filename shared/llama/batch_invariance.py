@@ -56,33 +56,31 @@ class InvariantSizes:
         return (*self.prompt, *self.wide) if span.is_prompt else self.answer
 
 
-def invariant_passes(spans: Sequence[Span], batch_sizes: InvariantSizes) -> list[Pass]:
+def invariant_passes(spans: Sequence[Span], sizes: InvariantSizes) -> list[Pass]:
     """How to decode `spans`. The parts of a span follow each other in later passes.
 
     All parts of a pass have the same size and number of outputs: llama.cpp computes the last layer for these
     tokens only, so their number is a size, too.
     """
-    cut = (_parts(number, span, batch_sizes.of(span)) for number, span in enumerate(spans))
+    cut = (_parts(number, span, sizes.of(span)) for number, span in enumerate(spans))
     rounds = ([part for part in each if part] for each in zip_longest(*cut))
-    return [
-        _with_outputs(together, batch_sizes) for each in rounds for together in _joined(each, batch_sizes)
-    ]
+    return [_with_outputs(together, sizes) for each in rounds for together in _joined(each, sizes)]
 
 
-def _parts(number: int, span: Span, batch_sizes: Sequence[int]) -> Iterator[SpanPart]:
-    n_tokens, largest = len(span.tokens), batch_sizes[-1]
+def _parts(number: int, span: Span, sizes: Sequence[int]) -> Iterator[SpanPart]:
+    n_tokens, largest = len(span.tokens), sizes[-1]
     for at in range(0, n_tokens, largest):
         end = min(at + largest, n_tokens)
         n_logits = min(end - at, max(0, span.n_logits - (n_tokens - end)))
         part = Span(span.slot, span.start + at, span.tokens[at:end], n_logits, is_prompt=span.is_prompt)
-        yield SpanPart(number, part, _least(batch_sizes, end - at) - (end - at))
+        yield SpanPart(number, part, _least(sizes, end - at) - (end - at))
 
 
-def _joined(parts: Sequence[SpanPart], batch_sizes: InvariantSizes) -> Iterator[Pass]:
+def _joined(parts: Sequence[SpanPart], sizes: InvariantSizes) -> Iterator[Pass]:
     """Answers first: prompts may be long."""
     together: Pass = []
     for part in sorted(parts, key=lambda part: (part.span.is_prompt, part.span.slot)):
-        if wider := _with(together, part, batch_sizes):
+        if wider := _with(together, part, sizes):
             together = wider
             continue
         yield together
@@ -90,14 +88,14 @@ def _joined(parts: Sequence[SpanPart], batch_sizes: InvariantSizes) -> Iterator[
     yield together
 
 
-def _with(together: Pass, part: SpanPart, batch_sizes: InvariantSizes) -> Pass | None:
+def _with(together: Pass, part: SpanPart, sizes: InvariantSizes) -> Pass | None:
     """A pass with one part more, all equally wide; None if it is better decoded in a pass of its own."""
     if not together:
         return [part]
-    if not (batch_sizes.joins and _are_alike(together[-1], part)):
+    if not (sizes.joins and _are_alike(together[-1], part)):
         return None
     parts = [*together, part]
-    size = _size_of_each(batch_sizes.narrow(part.span), max(each.size for each in parts), len(parts))
+    size = _size_of_each(sizes.narrow(part.span), max(each.size for each in parts), len(parts))
     if size is None or size - min(len(each.span.tokens) for each in parts) > RESERVE:
         return None
     return [each._replace(n_padding=size - len(each.span.tokens)) for each in parts]
@@ -111,20 +109,20 @@ def _are_alike(last: SpanPart, part: SpanPart) -> bool:
     return other.slot == one.slot + 1 and (not one.is_prompt or last.size == part.size)
 
 
-def _with_outputs(together: Pass, batch_sizes: InvariantSizes) -> Pass:
+def _with_outputs(together: Pass, sizes: InvariantSizes) -> Pass:
     if together[0].span.n_logits == 0:
         return together
     needed = max(part.n_padding + part.span.n_logits for part in together)
-    n_outputs = _size_of_each(batch_sizes.narrow(together[0].span), needed, len(together))
-    assert n_outputs, f"no number of logits agrees with {batch_sizes}"
+    n_outputs = _size_of_each(sizes.narrow(together[0].span), needed, len(together))
+    assert n_outputs, f"no number of logits agrees with {sizes}"
     return [part._replace(n_outputs=n_outputs) for part in together]
 
 
-def _size_of_each(batch_sizes: Sequence[int], least: int, n_parts: int) -> int | None:
+def _size_of_each(sizes: Sequence[int], least: int, n_parts: int) -> int | None:
     """The least size of each of `n_parts` in one pass."""
-    return next((size for size in batch_sizes if size >= least and size * n_parts in batch_sizes), None)
+    return next((size for size in sizes if size >= least and size * n_parts in sizes), None)
 
 
-def _least(batch_sizes: Sequence[int], n_tokens: int) -> int:
+def _least(sizes: Sequence[int], n_tokens: int) -> int:
     """The least size that holds them; they are at most the largest."""
-    return next(size for size in batch_sizes if size >= n_tokens)
+    return next(size for size in sizes if size >= n_tokens)

@@ -374,14 +374,10 @@ class SpeculationManager:
         ]
 
     def _fill(
-        self,
-        sequence: SequenceSpeculation,
-        candidate: Candidate,
-        chain: DraftChain,
-        batch_sizes: InvariantSizes,
+        self, sequence: SequenceSpeculation, candidate: Candidate, chain: DraftChain, sizes: InvariantSizes
     ) -> DraftChain:
         """`chain` with guesses in place of padding: more of the draft, then what followed before."""
-        n_padding = batch_sizes.n_padding(candidate.n_fed + len(chain.tokens))
+        n_padding = sizes.n_padding(candidate.n_fed + len(chain.tokens))
         filled = candidate.chain.cut(len(chain.tokens) + n_padding)
         n_left = min(n_padding + len(chain.tokens), candidate.n_useful) - len(filled.tokens)
         if n_left <= 0 or NGRAM not in sequence.lookups:
