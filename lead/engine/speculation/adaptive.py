@@ -63,12 +63,12 @@ class Adaptive:
         batching, n = self._batching, len(candidates)
         drafts = [each.chain.probabilities for each in candidates]
         n_base = sum(each.n_fed for each in candidates) + n_prompt
-        widths = batching.widths(n_base, list(map(_longest, candidates, drafts)))
-        seconds = batching.seconds(widths, candidates, n_prompt, cost)
-        expected = batching.expected(drafts, len(widths) - 1)
+        sizes = batching.sizes(n_base, list(map(_longest, candidates, drafts)))
+        seconds = batching.seconds(sizes, candidates, n_prompt, cost)
+        expected = batching.expected(drafts, len(sizes) - 1)
         rate = self._rate(expected, seconds, n / cost.seconds(n + n_prompt))
         prices = [rate * each for each in seconds]
-        return _NextStep(candidates, batching, drafts, widths, rate, prices, list(map(sub, expected, prices)))
+        return _NextStep(candidates, batching, drafts, sizes, rate, prices, list(map(sub, expected, prices)))
 
     def _rate(self, expected: Sequence[float], seconds: Sequence[float], plain_rate: float) -> float:
         """Tokens that a second is worth: what it would yield if it were spent otherwise.
@@ -90,7 +90,7 @@ class Adaptive:
         if self._n_steps % self._constants.explore_every:
             return choice
         for n in step.worth_measuring():
-            if cost.age(step.widths[n]) > self._constants.stale_after:
+            if cost.age(step.sizes[n]) > self._constants.stale_after:
                 return verify(step.candidates, self._batching.depths(step.drafts, n))
         return choice
 
@@ -99,14 +99,14 @@ class Adaptive:
 class _NextStep:
     """What the next step is worth with the drafts that there are now, and when they have grown.
 
-    `prices[n]`: what the time of a step with widths[n] tokens is worth, in tokens; `worths[n]`: what such a
+    `prices[n]`: what the time of a step with sizes[n] tokens is worth, in tokens; `worths[n]`: what such a
     step is worth with the `drafts`.
     """
 
     candidates: Sequence[Candidate]
     batching: Batching
     drafts: list[Probabilities]
-    widths: range
+    sizes: range
     rate: float
     prices: list[float]
     worths: list[float]
@@ -142,16 +142,16 @@ class _NextStep:
         )
 
     def worth_measuring(self) -> Iterator[int]:
-        """Which of the widths should have been timed lately: doubtful ones, and those next to the best.
+        """Which of the sizes should have been timed lately: doubtful ones, and those next to the best.
 
         A step with fewer tokens is seldom slower than one with more. If measured times suggest that, the
-        machine may have been busy; a width is doubtful if it would be the best choice with the mean time of
+        machine may have been busy; a size is doubtful if it would be the best choice with the mean time of
         its neighbours.
         """
         worths, prices, best = self.worths, self.prices, max(self.worths)
         for n in range(1, min(len(worths), len(prices) - 1)):
-            narrower, here, wider = prices[n - 1 : n + 2]
-            if wider < here and worths[n] + here - (narrower + wider) / 2 > best:
+            smaller, here, larger = prices[n - 1 : n + 2]
+            if larger < here and worths[n] + here - (smaller + larger) / 2 > best:
                 yield n
         n_best = worths.index(best)
         yield from (n for n in (n_best + 1, n_best - 1) if 0 <= n < len(worths))

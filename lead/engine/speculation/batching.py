@@ -15,35 +15,35 @@ from lead.engine.speculation.step_cost import StepCost
 
 
 class Batching(Protocol):
-    """The batches that a step may have, from the one without drafts on: of these `widths`, in tokens."""
+    """The batches that a step may have, from the one without drafts on: of these `sizes`, in tokens."""
 
     @abstractmethod
-    def widths(self, n_base: int, lengths: Sequence[int]) -> range:
+    def sizes(self, n_base: int, lengths: Sequence[int]) -> range:
         """Up to that of drafts of these lengths; `n_base` tokens are in any case."""
 
     def seconds(
         self,
-        widths: range,
+        sizes: range,
         candidates: Sequence[Candidate],  # noqa: ARG002 - for `Replaying`
         n_prompt: int,  # noqa: ARG002 - for `Replaying`
         cost: StepCost,
     ) -> list[float]:
-        """How long a step takes with each of the widths, which count `n_prompt` tokens of prompts."""
-        return [cost.seconds(n) for n in widths]
+        """How long a step takes with each of the sizes, which count `n_prompt` tokens of prompts."""
+        return [cost.seconds(n) for n in sizes]
 
     @abstractmethod
     def expected(self, drafts: Sequence[Probabilities], n: int) -> list[float]:
-        """Expected tokens of a step with the widths 0 to `n`, or with as many as there are drafts for."""
+        """Expected tokens of a step of the sizes 0 to `n`, or with as many as there are drafts for."""
 
     @abstractmethod
     def depths(self, drafts: Sequence[Probabilities], n: int) -> tuple[int, ...]:
-        """How many draft tokens of each sequence are in a batch with width `n`."""
+        """How many draft tokens of each sequence are in a batch of size `n`."""
 
 
 class LikeliestFirst(Batching):
     """Any number of draft tokens for each sequence."""
 
-    def widths(self, n_base: int, lengths: Sequence[int]) -> range:
+    def sizes(self, n_base: int, lengths: Sequence[int]) -> range:
         return range(n_base, n_base + min(sum(lengths), MAX_DEPTH) + 1)
 
     def expected(self, drafts: Sequence[Probabilities], n: int) -> list[float]:
@@ -66,7 +66,7 @@ class EqualDepths(Batching):
     For a sequence with a shorter draft, padding tokens are decoded (`shared.llama.span`).
     """
 
-    def widths(self, n_base: int, lengths: Sequence[int]) -> range:
+    def sizes(self, n_base: int, lengths: Sequence[int]) -> range:
         n_sequences = len(lengths)
         n_draft = n_sequences * min(max(lengths), MAX_DEPTH // n_sequences)
         return range(n_base, n_base + n_draft + 1, n_sequences)
@@ -89,9 +89,9 @@ class Replaying(EqualDepths):
     """
 
     def seconds(
-        self, widths: range, candidates: Sequence[Candidate], n_prompt: int, cost: StepCost
+        self, sizes: range, candidates: Sequence[Candidate], n_prompt: int, cost: StepCost
     ) -> list[float]:
-        max_depth = len(widths) - 1
+        max_depth = len(sizes) - 1
         replays = [self._replay_seconds(each, cost, max_depth) for each in candidates]
         return [
             self._step_seconds(candidates, n_prompt, cost, depth) + sum(replay[depth] for replay in replays)
@@ -110,12 +110,12 @@ class Replaying(EqualDepths):
         )
         if n_prompt:
             lengths.append(lengths[-1] + n_prompt)
-        widths = [
+        batch_sizes = [
             (longer - shorter) * (len(lengths) - i)
             for i, (shorter, longer) in enumerate(pairwise([0, *lengths]))
             if longer > shorter
         ]
-        return sum(cost.seconds(width) for width in widths)
+        return sum(cost.seconds(size) for size in batch_sizes)
 
     def _replay_seconds(self, candidate: Candidate, cost: StepCost, max_depth: int) -> list[float]:
         """By depth: how much longer the next step is expected to take for what it replays.

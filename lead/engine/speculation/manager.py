@@ -37,7 +37,7 @@ from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.speculation.tuning import BackTuning
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 
 MakeLookups = Callable[[Submit], Mapping[str, LookupDrafter]]
 """The lookup drafters for a request, by the names of their sources."""
@@ -62,14 +62,14 @@ class SpeculationManager:
         make_drafters: MakeLookups = lambda _: {},
         *,
         batching: Batching | None = None,
-        widths: InvariantWidths | None = None,
+        batch_sizes: InvariantSizes | None = None,
         cost: StepCost | None = None,
         constants: SpeculationConstants = DEFAULTS,
         inline: InlineDrafter[Any] | None = None,
     ) -> None:
         """`inline` drafts for all sequences, when a plan orders it.
 
-        widths: in which the model decodes; what would be padding is filled with draft tokens.
+        batch_sizes: in which the model decodes; what would be padding is filled with draft tokens.
         """
         self.cost = cost or StepCost(constants)
         self.forecast = Forecast(constants)
@@ -77,7 +77,7 @@ class SpeculationManager:
         self.tuning = BackTuning(constants)
         self.inline = InlineDrafting(inline, constants) if inline else None
         self._constants = constants
-        self._widths = widths
+        self._batch_sizes = batch_sizes
         self._end_tokens = end_tokens
         self._make_drafters = make_drafters
         self._sequences: dict[str, SequenceSpeculation] = {}
@@ -154,8 +154,8 @@ class SpeculationManager:
             return verify(due, [0] * len(due))
         candidates = [self._with_drafts(each, now) for each in due]
         match choice := self._choose(candidates, n_prompt):
-            case Verify(drafts) if self._widths:
-                return Verify(tuple(map(self._fill, candidates, drafts, repeat(self._widths))))
+            case Verify(drafts) if self._batch_sizes:
+                return Verify(tuple(map(self._fill, candidates, drafts, repeat(self._batch_sizes))))
             case _:
                 return choice
 
@@ -329,11 +329,11 @@ class SpeculationManager:
         )
         return DraftOrder((explored.id,), at_once=True) if explored else None
 
-    def _fill(self, candidate: Candidate, draft: DraftChain, widths: InvariantWidths) -> DraftChain:
+    def _fill(self, candidate: Candidate, draft: DraftChain, sizes: InvariantSizes) -> DraftChain:
         """`draft` with guesses in place of padding: more of the chain, then what followed before."""
-        n_free = widths.n_free(candidate.n_fed + len(draft.tokens))
-        filled = candidate.chain.cut(len(draft.tokens) + n_free)
-        n_left = min(n_free + len(draft.tokens), candidate.n_useful) - len(filled.tokens)
+        n_padding = sizes.n_padding(candidate.n_fed + len(draft.tokens))
+        filled = candidate.chain.cut(len(draft.tokens) + n_padding)
+        n_left = min(n_padding + len(draft.tokens), candidate.n_useful) - len(filled.tokens)
         sequence = self._sequences[candidate.sequence]
         if n_left <= 0 or NGRAM not in sequence.lookups:
             return filled

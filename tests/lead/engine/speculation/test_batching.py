@@ -20,8 +20,8 @@ def test_equal_depths_takes_the_same_number_of_each_as_far_as_it_has_them():
 
 
 def test_equal_depths_grows_by_a_token_for_each_sequence():
-    assert EqualDepths().widths(5, [2, 1, 0]) == range(5, 12, 3)
-    assert list(EqualDepths().widths(2, [20, 20]))[-1] == 2 + MAX_DEPTH
+    assert EqualDepths().sizes(5, [2, 1, 0]) == range(5, 12, 3)
+    assert list(EqualDepths().sizes(2, [20, 20]))[-1] == 2 + MAX_DEPTH
 
 
 @pytest.mark.parametrize("batching", [LikeliestFirst(), EqualDepths()])
@@ -29,7 +29,7 @@ def test_for_a_lone_sequence_both_do_the_same(batching):
     draft = [(0.9, 0.5, 0.2)]
     assert batching.expected(draft, 2) == pytest.approx([1, 1.9, 2.4])
     assert batching.depths(draft, 2) == (2,)
-    assert list(batching.widths(1, [3])) == [1, 2, 3, 4]
+    assert list(batching.sizes(1, [3])) == [1, 2, 3, 4]
 
 
 # Memory without rollback
