@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bench.architectures import ARCHITECTURES, Row, finish, rows_of
 from bench.options import listed
 from bench.tiny_models import ArchitectureError, TinyModel
-from lead.engine.commands import Cancel, PostDraft, RequestOptions, Submit
+from lead.engine.commands import Cancel, PostDraft, RequestOptions, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
 from lead.engine.exact_model import limits_of
@@ -148,10 +148,10 @@ class Service:
         self._n_at_once = n_at_once
         self._rate = rate
         limits = limits_of(self._model, n_checkpoints=3)
-        self._speculation = SpeculationManager("fixed", _DEPTH, frozenset(), batching=batching_for(limits))
+        speculation = SpeculationManager("fixed", _DEPTH, frozenset(), batching=batching_for(limits))
         self._engine = Engine(
             limits,
-            self._speculation,
+            speculation,
             lambda request: make_sampler(request.sampling, self._model.vocabulary, request.tokens),
             frozenset(),
         )
@@ -194,7 +194,7 @@ class Service:
 
     def _step(self, *, joined: bool) -> None:
         if joined:
-            self._speculation.connect([_SOURCE])
+            self._engine.apply(SetBacks(names=[_SOURCE]), self._now)
             for name in self._running:
                 self._draft(name)
         carry_out(self._engine.next(self._now), self._engine, self._model, self._tick)
@@ -221,9 +221,8 @@ class Service:
         ]
         if tokens and n_done:
             base = len(question.prompt) + n_done
-            self._speculation.post_draft(
-                PostDraft(sequence=name, source=_SOURCE, base=base, tokens=tokens, received_at=self._now)
-            )
+            draft = PostDraft(sequence=name, source=_SOURCE, base=base, tokens=tokens, received_at=self._now)
+            self._engine.apply(draft, self._now)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
 from lead.engine.loop import Loop
+from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from shared.cache_edits import SlotMemory
@@ -484,6 +485,12 @@ def submit(sequence="s", tokens=(1, 2), sampling=GREEDY, max_tokens=None, **opti
         sampling=sampling,
         max_tokens=max_tokens,
         options=RequestOptions(**options),
+    )
+
+
+def engine_sequence(name="s", tokens=(1, 2), n_ctx=1000, checkpoints=(), **more) -> EngineSequence:
+    return EngineSequence(
+        submit(name, tokens, **more), n_ctx, lambda request: toy_sampler(GREEDY, request.tokens), checkpoints
     )
 
 

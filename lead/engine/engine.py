@@ -6,7 +6,6 @@ out, and reports what came of it: `decoded`, `failed`, or `drafted`. Events are 
 """
 
 import contextlib
-import functools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -15,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
-from lead.engine.context_shift import ContextShift
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Event, Explained, Failed, Finished, FinishReason, PromptProgress
 from lead.engine.scheduler import Scheduler
@@ -80,12 +78,12 @@ class Engine:
             case Submit():
                 self._submit(command, now)
             case Cancel():  # one that is unknown has ended already
-                self.speculation.close(command.sequence)
-                self._slots.remove(command.sequence)
+                if sequence := self._slots.sequences.get(command.sequence):
+                    self._end(sequence)
             case PostDraft():
-                self.speculation.post_draft(command)
+                self.speculation.post_draft(self._slots.sequences.get(command.sequence), command)
             case SetBacks():
-                self.speculation.connect(command.names)
+                self.speculation.connect(command.names, self._slots.sequences.values())
             case SetPolicy():
                 self.speculation.set_policy(command.policy, command.depth)
             case Explain():
@@ -173,12 +171,13 @@ class Engine:
 
     def describe(self) -> dict[str, Any]:
         """Its records, without any text: for the log of a failed check."""
-        return {**self._slots.describe(), "speculation": self.speculation.describe_records()}
+        return self._slots.describe()
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless the records of slots and speculation agree with each other."""
+        """Raise AssertionError unless the records of slots and of drafts are sound."""
         self._slots.check_integrity()
-        self.speculation.check_integrity(set(self._slots.sequence_ids))
+        for sequence in self._slots.sequences.values():
+            sequence.speculation.drafts.check_integrity()
 
     # How a sequence begins
 
@@ -187,25 +186,14 @@ class Engine:
 
         An earlier engine process may have generated all of it, and ended before it said so: it is finished.
         """
-        n_keep, n_ctx = request.n_keep, self._limits.n_ctx_sequence
-        sequence = EngineSequence(
-            request.sequence,
-            list(request.tokens),
-            functools.partial(self._make_sampler, request),
-            request.max_tokens,
-            request.n_prompt,
-            options=request.options,
-            was_started=request.n_cached is not None,
-            n_cached=request.n_cached or 0,
-            checkpoints=self._checkpoints(request),
-            shift=None if n_keep is None else ContextShift(n_ctx, n_keep),
-        )
+        n_ctx = self._limits.n_ctx_sequence
+        sequence = EngineSequence(request, n_ctx, self._make_sampler, self._checkpoints(request))
         if sequence.n_generated and (reason := self._finish_reason(sequence)):
             self._events.append(Finished(sequence=sequence.id, reason=reason))
             return
         assert 0 < len(sequence.context) < n_ctx
-        self.speculation.open(sequence, request, now)
-        self._slots.enqueue(sequence)
+        self.speculation.open(sequence, now)
+        self._slots.add(sequence)
 
     def _checkpoints(self, request: Submit) -> tuple[int, ...]:
         """Where the prompt is stored: where the client's last message begins, and before the answer begins.
@@ -245,8 +233,8 @@ class Engine:
             self._report_progress(slot)
         if len(rows) == 0:  # a prompt chunk that does not reach the end
             return 0
-        if sequence.max_tokens == 0:
-            self._finish(slot, "length")
+        if sequence.request.max_tokens == 0:
+            self._finish(sequence, "length")
             return 0
         return self._take(self._verifier.begin(slot, entry.draft, rows), now)
 
@@ -257,17 +245,18 @@ class Engine:
         """
         n_committed = 0
         for slot, outcome in outcomes:
+            sequence = slot.sequence
+            assert sequence
             if isinstance(outcome, Failed):  # the others go on
                 self._events.append(outcome)
                 self._slots.discard_draft(slot)
-                self._end(slot)
+                self._end(sequence)
                 continue
             n_committed += len(outcome.tokens)
             self._slots.commit(slot, outcome.tokens)
-            self._events.append(self.speculation.on_commit(outcome, now))
-            assert slot.sequence
-            if reason := self._finish_reason(slot.sequence):
-                self._finish(slot, reason)
+            self._events.append(self.speculation.on_commit(sequence, outcome, now))
+            if reason := self._finish_reason(sequence):
+                self._finish(sequence, reason)
         return n_committed
 
     def _report_progress(self, slot: Slot) -> None:
@@ -277,7 +266,7 @@ class Engine:
                     sequence=sequence.id,
                     n_processed=min(len(slot.cache), sequence.n_prompt),
                     n_total=sequence.n_prompt,
-                    n_cached=sequence.n_cached,
+                    n_cached=sequence.n_cached or 0,
                 )
             )
 
@@ -299,22 +288,20 @@ class Engine:
             self._slots.preempt(running[-1])
             return
         for slot in running:
-            self._finish(slot, "length")
+            assert slot.sequence
+            self._finish(slot.sequence, "length")
 
     def _finish_reason(self, sequence: EngineSequence) -> FinishReason | None:
         if sequence.tokens[-1] in self._end_tokens:
             return "stop"
-        return "length" if sequence.is_complete(self._limits.n_ctx_sequence) else None
+        return "length" if sequence.is_complete else None
 
-    def _finish(self, slot: Slot, reason: FinishReason) -> None:
-        assert slot.sequence
-        self._events.append(Finished(sequence=slot.sequence.id, reason=reason))
-        self._end(slot)
+    def _finish(self, sequence: EngineSequence, reason: FinishReason) -> None:
+        self._events.append(Finished(sequence=sequence.id, reason=reason))
+        self._end(sequence)
 
-    def _end(self, slot: Slot) -> None:
-        assert slot.sequence
-        sequence = slot.sequence.id
-        self._slots.release(slot)
+    def _end(self, sequence: EngineSequence) -> None:
+        self._slots.remove(sequence)
         self.speculation.close(sequence)
 
 

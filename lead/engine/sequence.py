@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.commands import RequestOptions
+from lead.engine.commands import RequestOptions, Submit
 from lead.engine.context_shift import MAX_TOKENS, ContextShift
 from lead.engine.events import TokenProbabilities
 from lead.engine.speculation.drafts import DraftChain
+from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from shared.sampling.sampler import Sampler
 
 
@@ -27,35 +29,48 @@ class Verification:
     probabilities: list[TokenProbabilities] = field(default_factory=list)
 
 
-@dataclass(slots=True)
 class EngineSequence:
-    """`tokens` only ever grows. Written by `SlotManager`, but `verification` by `Verifier`.
+    """All that the engine knows of a sequence. `tokens` only ever grows.
+
+    Written by `SlotManager`, but `verification` by `Verifier`, and `speculation` by `SpeculationManager`.
 
     `context` is what the model sees of it: all tokens, until a `shift` discards some. Without one the
-    sequence ends when its context is full.
-
-    Its sampler is made when it is first needed: that takes time and memory, and many may wait in the queue.
+    sequence ends when its context of `n_ctx` tokens is full.
     """
 
-    id: str
-    tokens: list[int]
-    make_sampler: Callable[[], Sampler]
-    max_tokens: int | None
-    n_prompt: int = 0  # 0: all tokens
-    number: int | None = None  # sequences are numbered as they first get a slot
-    options: RequestOptions = field(default_factory=RequestOptions)
-    was_started: bool = False  # it has had a slot, here or in an earlier engine process
-    n_cached: int = 0  # tokens that its slot held already when it first got it
-    checkpoints: tuple[int, ...] = ()  # lengths of the prompt at which a later request may branch off
-    verification: Verification | None = None
-    shift: ContextShift | None = None
-    _context: list[int] | None = None  # None: all tokens
-    _sampler: Sampler | None = None
+    speculation: SequenceSpeculation  # from `SpeculationManager.open` on
 
-    def __post_init__(self) -> None:
-        self.n_prompt = self.n_prompt or len(self.tokens)
+    def __init__(
+        self,
+        request: Submit,
+        n_ctx: int,
+        make_sampler: Callable[[Submit], Sampler],
+        checkpoints: tuple[int, ...] = (),
+    ) -> None:
+        """checkpoints: lengths of the prompt at which a later request may branch off.
+
+        Its sampler is made when it is first needed: that takes time and memory, and many may wait in the
+        queue.
+        """
+        self.id = request.sequence
+        self.request = request
+        self.tokens = list(request.tokens)
+        self.n_prompt = request.n_prompt or len(request.tokens)
+        self.n_ctx = n_ctx
+        self.shift = None if request.n_keep is None else ContextShift(n_ctx, request.n_keep)
+        self.checkpoints = checkpoints
+        self.number: int | None = None  # sequences are numbered as they first get a slot of this engine
+        self.n_cached = request.n_cached  # tokens that its very first slot held already; None: it had none
+        self.verification: Verification | None = None
+        self._make_sampler = make_sampler
+        self._sampler: Sampler | None = None
+        self._context: list[int] | None = None  # None: all tokens
         if self.is_context_full:
             self.shift_context()
+
+    @property
+    def options(self) -> RequestOptions:
+        return self.request.options
 
     @property
     def context(self) -> list[int]:
@@ -69,7 +84,7 @@ class EngineSequence:
     @property
     def is_context_full(self) -> bool:
         """Whether it can go on only with a shift."""
-        return self.shift is not None and len(self.context) >= self.shift.n_ctx
+        return self.shift is not None and len(self.context) >= self.n_ctx
 
     def shift_context(self) -> int:
         """Discard the oldest tokens of a full context; returns how many of the first ones have stayed."""
@@ -86,7 +101,7 @@ class EngineSequence:
     @property
     def sampler(self) -> Sampler:
         if self._sampler is None:
-            self._sampler = self.make_sampler()
+            self._sampler = self._make_sampler(self.request)
         return self._sampler
 
     def drop_verification(self) -> None:
@@ -99,20 +114,32 @@ class EngineSequence:
     def n_generated(self) -> int:
         return len(self.tokens) - self.n_prompt
 
-    def n_left(self, n_ctx: int) -> int:
+    @property
+    def n_left(self) -> int:
         """How many more tokens it may get before it ends, or its context has to be shifted."""
-        return min(n_ctx - len(self.context), self._n_allowed)
+        return min(self.n_ctx - len(self.context), self._n_allowed)
 
-    def is_complete(self, n_ctx: int) -> bool:
-        return self._n_allowed <= 0 or (self.shift is None and len(self.context) >= n_ctx)
+    @property
+    def is_complete(self) -> bool:
+        return self._n_allowed <= 0 or (self.shift is None and len(self.context) >= self.n_ctx)
 
-    def n_useful(self, n_ctx: int) -> int:
+    @property
+    def n_useful(self) -> int:
         """The most draft tokens of a step that can be committed."""
-        n = self.n_left(n_ctx) - 1
-        return n if self.options.n_draft is None else min(n, self.options.n_draft)
+        n, n_draft = self.n_left - 1, self.options.n_draft
+        return n if n_draft is None else min(n, n_draft)
 
     @property
     def _n_allowed(self) -> int:
         """How many more tokens it may get, whatever the context takes."""
-        n = MAX_TOKENS - len(self.tokens)
-        return n if self.max_tokens is None else min(n, self.max_tokens - self.n_generated)
+        n, max_tokens = MAX_TOKENS - len(self.tokens), self.request.max_tokens
+        return n if max_tokens is None else min(n, max_tokens - self.n_generated)
+
+    def describe(self) -> dict[str, Any]:
+        """For the log of a failed check: no text."""
+        return {
+            "sequence": self.id,
+            "n_tokens": len(self.tokens),
+            "n_context": len(self.context),
+            "drafts": self.speculation.drafts.sources,
+        }

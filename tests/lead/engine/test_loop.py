@@ -241,10 +241,10 @@ def test_a_check_that_is_not_due_yet_follows_without_a_command():
 def test_wrong_records_end_the_engine_and_are_logged(caplog):
     pipe = ScriptedPipe([submit(max_tokens=1)], [], [])
     engine = make_engine(LIMITS)
-    engine.speculation.close = lambda _sequence: None  # it forgets to forget
-    with pytest.raises(IntegrityError, match=r"open: \{'s'\}"):
+    engine._slots._release = lambda _slot: None  # it forgets to forget
+    with pytest.raises(IntegrityError, match="has ended"):
         Loop(FakeTarget(2), engine, pipe, clock=pipe.clock).run()
-    assert "'speculation': {'s': []}" in caplog.text
+    assert "'sequence': 's', 'n_tokens': 3, 'n_context': 3, 'drafts': []" in caplog.text
     assert "'n_cached': 2" in caplog.text
 
 

@@ -56,7 +56,7 @@ def test_no_more_draft_tokens_are_verified_than_the_request_allows(n_draft, wide
     request = submit(tokens=PROMPT, max_tokens=20, n_draft=n_draft)
     truth, _ = plain_run(request, 100)
     run.apply(request)
-    run.speculation.post_draft(PostDraft(sequence="s", source="a", base=2, tokens=truth[2:20]))
+    run.apply(PostDraft(sequence="s", source="a", base=2, tokens=truth[2:20]))
     events = run.drain()
     assert max(run.widths[1:]) == widest
     assert [token for event in of(Committed, events) for token in event.tokens] == truth[2:]

@@ -7,14 +7,15 @@ import pytest
 from lead.engine.commands import NGRAM, PostDraft
 from lead.engine.drafters.draft_source import InlineDraft, InlineRound, LookupDrafter
 from lead.engine.events import Committed, DraftsDropped
-from lead.engine.sequence import EngineSequence
+from lead.engine.slot import Slot
 from lead.engine.speculation.drafts import EMPTY_CHAIN
 from lead.engine.speculation.inline_drafting import DraftOrder
-from lead.engine.speculation.manager import DraftsPlan, GeneratingSequence, SpeculationManager
+from lead.engine.speculation.manager import DraftsPlan, SpeculationManager
 from lead.engine.speculation.policy import Wait
 from lead.engine.speculation.speculation_stats import StepReport
 from shared.llama.batch_invariance import InvariantWidths
-from tests.fakes import GREEDY, submit, toy_sampler
+from shared.slot_cache import SlotCache
+from tests.fakes import engine_sequence, submit
 
 END = 99
 PROMPT = (10, 11, 12)
@@ -45,10 +46,13 @@ class Table:
         )
         for n in range(1, 12):
             self.speculation.cost.learn(n, 0.05 * (table or {}).get(n, 1.0))
-        self.tokens = list(PROMPT)
-        self.sequence = EngineSequence("s", self.tokens, lambda: toy_sampler(GREEDY, self.tokens), None)
-        self.speculation.connect(["a", "b"])
-        self.speculation.open(self.sequence, submit("s", PROMPT), 0.0)
+        self.sequence = engine_sequence("s", PROMPT)
+        self.tokens = self.sequence.tokens
+        self.speculation.open(self.sequence, 0.0)
+        self.connect("a", "b")
+
+    def connect(self, *backs):
+        self.speculation.connect(backs, [self.sequence])
 
     def post(self, tokens, base=None, *, now=0.0, source="a", parents=None, confidences=None):
         base = len(self.tokens) if base is None else base
@@ -61,10 +65,13 @@ class Table:
             confidences=confidences,
             received_at=now,
         )
-        self.speculation.post_draft(draft)
+        self.speculation.post_draft(self.sequence, draft)
 
     def decide(self, now=0.0, n_useful=50, n_prompt=0):
-        return self.speculation.plan([GeneratingSequence("s", n_useful)], n_prompt, now)
+        cache = SlotCache(0)
+        cache.add(self.tokens[:-1])
+        self.sequence.request = submit("s", PROMPT, n_draft=n_useful)
+        return self.speculation.plan([Slot(cache, self.sequence)], n_prompt, now)
 
     def wait_at(self, now=0.0, **more):
         """0: it does not wait."""
@@ -85,7 +92,7 @@ class Table:
         step = Committed(
             sequence="s", start=start, tokens=list(tokens), n_accepted=n_accepted, rejected=list(rejected)
         )
-        return self.speculation.on_commit(step, now)
+        return self.speculation.on_commit(self.sequence, step, now)
 
     def scored(self, source="a"):
         report = self.speculation.forecast.describe(source)
@@ -225,12 +232,11 @@ def test_if_a_lookup_drafter_proposes_nothing_its_older_draft_stays():
     assert table.tokens_at() == (2, 3)
 
 
-def test_a_lookup_drafter_is_told_once_that_its_sequence_has_ended_and_how():
+def test_a_lookup_drafter_is_told_that_its_sequence_has_ended_and_how():
     own = Scripted()
     table = Table(local={"ngram": own})
     table.commit(7)
-    table.speculation.close("s")
-    table.speculation.close("s")
+    table.speculation.close(table.sequence)
     assert own.closed == [[*PROMPT, 7]]
 
 
@@ -249,9 +255,7 @@ def test_each_sequence_has_lookup_drafters_of_its_own():
 
     speculation = SpeculationManager("adaptive", 4, frozenset(), make)
     for name in ("s", "t"):
-        speculation.open(EngineSequence(name, [1, 2], lambda: None, None), submit(name), 0.0)
-    speculation.close("s")
-    speculation.check_integrity({"t"})
+        speculation.open(engine_sequence(name), 0.0)
     assert made == ["s", "t"]
 
 
@@ -324,7 +328,7 @@ def test_sync_does_not_wait_after_an_end_token():
 def test_a_source_that_left_is_forgotten():
     table = Table()
     now = float(answering(table))
-    table.speculation.connect(["b"])
+    table.connect("b")
     assert table.wait_at(now) == 0
     assert table.speculation.describe()["sources"].keys() == {"b"}
     assert table.speculation.forecast.probability("a", 0.9, "single") == 0.9
@@ -333,16 +337,16 @@ def test_a_source_that_left_is_forgotten():
 def test_the_drafts_of_a_source_that_left_may_still_be_right():
     table = Table()
     table.post([1, 2], confidences=[0.9] * 2)
-    table.speculation.connect(["b"])
+    table.connect("b")
     assert table.tokens_at() == (1, 2)
 
 
 def test_a_source_that_left_is_forgotten_although_its_draft_is_still_on_the_board():
     table = Table()
     table.post([1, 2])
-    table.speculation.connect(["b"])
+    table.connect("b")
     table.commit(1)
-    table.speculation.connect(["b", "c"])
+    table.connect("b", "c")
     assert table.speculation.describe()["sources"].keys() == {"b", "c"}
 
 
@@ -350,18 +354,18 @@ def test_lookup_drafters_are_not_forgotten_when_backs_come_and_go():
     table = Table(local={"ngram": Scripted([1])})
     table.tokens_at()
     table.commit(1)
-    table.speculation.connect([])
-    table.speculation.close("s")
-    table.speculation.connect(["a"])
+    table.connect()
+    table.speculation.close(table.sequence)
+    table.connect("a")
     assert table.scored("ngram") == (1, 1)
 
 
-def test_drafts_for_a_sequence_that_has_ended_are_stale_and_leave_nothing():
+def test_drafts_for_a_sequence_that_has_ended_are_stale():
     table = Table()
-    table.speculation.close("s")
+    table.speculation.close(table.sequence)
+    table.sequence = None
     table.post([1, 2])
     assert table.speculation.pop_events() == [DraftsDropped(source="a", n_stale=1)]
-    table.speculation.check_integrity(set())
 
 
 # Policies
@@ -549,7 +553,7 @@ def test_when_backs_come_and_go_what_is_known_of_the_draft_model_stays():
     table = with_draft_model(1, 2)
     drafted(table)
     table.commit(1, 2, 3, n_accepted=2)
-    table.speculation.connect([])
+    table.connect()
     assert table.scored("draft_model") == (2, 2)
 
 
@@ -565,7 +569,7 @@ def test_what_a_back_has_pushed_is_not_drafted_again():
 
 def test_an_ended_sequence_is_closed_for_the_draft_model():
     table = with_draft_model(1)
-    table.speculation.close("s")
+    table.speculation.close(table.sequence)
     assert table.speculation.inline.drafter.open_drafts == []
 
 
