@@ -143,6 +143,9 @@ class SlotManager:
         slot.cache.keep(len(slot.sequence.context))
 
     def _release(self, slot: Slot) -> None:
+        assert slot.sequence
+        if inline := slot.sequence.speculation.inline:
+            inline.leave()
         slot.sequence = slot.cache.loading = None
         slot.n_steps_idle = 0
         self._n_released += 1

@@ -131,11 +131,6 @@ class Drafter:
         return sequence in self._sequences
 
     @property
-    def is_full(self) -> bool:
-        """Whether all slots for sequences are in use."""
-        return not self._slots
-
-    @property
     def has_moved(self) -> bool:
         """See `SlotTable.has_moved`."""
         return self._slots.has_moved

@@ -45,8 +45,8 @@ class InlineDraft(ABC):
         """The target has the sequence in this slot."""
 
     @abstractmethod
-    def close(self) -> None:
-        """The sequence has ended."""
+    def leave(self) -> None:
+        """The sequence has left its slot: it has ended, or waits, and is placed in one again."""
 
 
 D = TypeVar("D", bound=InlineDraft)

@@ -48,9 +48,10 @@ class Heads(Protocol):
 class _HeadCache:
     """What the head has read in one slot: tokens at positions first, first + 1, …
 
-    `n_own`: the last of them, which were read with the head's own states.
+    `n_own`: the last of them, which were read with the head's own states. `is_idle`: its sequence has left.
     """
 
+    is_idle: bool = False
     first: int = 0
     tokens: list[int] = field(default_factory=list)
     n_own: int = 0
@@ -97,8 +98,10 @@ class HeadDraft(InlineDraft):
             self.slot = slot
             self.begin_anew()
 
-    def close(self) -> None:
-        self.drafter.close(self)
+    def leave(self) -> None:
+        if self.slot is not None:
+            self.drafter.leave(self.slot)
+        self.slot = None
 
     @property
     def context(self) -> Sequence[int]:
@@ -164,7 +167,6 @@ class HeadDrafter:
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
         self._budget = budget or GrammarBudget()
-        self._open: list[HeadDraft] = []
         self._caches: dict[int, _HeadCache] = {}
 
     def open(
@@ -174,12 +176,12 @@ class HeadDrafter:
         tokens: Sequence[int],
         shift: ContextShift | None = None,
     ) -> HeadDraft:
-        self._open.append(HeadDraft(self, sampling, tokens, shift))
-        return self._open[-1]
+        return HeadDraft(self, sampling, tokens, shift)
 
-    def close(self, draft: HeadDraft) -> None:
-        """Its sequence has ended."""
-        self._open.remove(draft)
+    def leave(self, slot: int) -> None:
+        """Its sequence has left it; what was read stays for the next one."""
+        if slot in self._caches:
+            self._caches[slot].is_idle = True
 
     def on_round(self, _n_tokens: int, _seconds: float) -> bool:
         return True
@@ -225,6 +227,7 @@ class HeadDrafter:
         if not draft.sync():
             return
         cache = self._caches.setdefault(slot, _HeadCache())
+        cache.is_idle = False
         n_exact = len(cache.tokens) - cache.n_own
         if is_new:  # the slot may hold another text
             n_exact = min(n_exact, common_prefix_length(cache.tokens, list(draft.context[cache.first :])))
@@ -272,8 +275,7 @@ class HeadDrafter:
 
     def _forget_idle(self) -> None:
         """The cache is full: empty the slots without a sequence, or all."""
-        in_use = {draft.slot for draft in self._open}
-        idle = [slot for slot in self._caches if slot not in in_use and self._caches[slot].tokens]
+        idle = [slot for slot, cache in self._caches.items() if cache.is_idle and cache.tokens]
         for slot in idle or list(self._caches):
             self._cut(slot, self._caches[slot], 0)
 

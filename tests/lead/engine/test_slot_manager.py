@@ -310,6 +310,26 @@ class TestPromptCache:
         assert room.slots.free_up_to(60) == 20
 
 
+class LeavingDraft:
+    """An inline drafter's, which counts how often its sequence has left a slot."""
+
+    n_left = 0
+
+    def leave(self):
+        self.n_left += 1
+
+
+def test_an_inline_drafter_hears_when_a_sequence_leaves_its_slot_for_now_or_for_good():
+    room, draft = Room(), LeavingDraft()
+    room.enter("s")
+    room.slots.sequences["s"].speculation.inline = draft
+    room.slots.preempt(room.slots.running()[0])
+    assert draft.n_left == 1
+    room.slots.admit(only_if_idle=False)
+    room.leave("s")
+    assert draft.n_left == 2
+
+
 def test_the_oldest_sequence_is_in_front_whatever_its_slot():
     room = Room()
     room.enter("s")

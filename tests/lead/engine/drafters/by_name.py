@@ -24,8 +24,8 @@ class ByName:
     def open(self, sequence: str, *more):
         self.sequences[sequence] = self.drafter.open(sequence, *more)
 
-    def close(self, sequence: str):
-        self.sequences.pop(sequence).close()
+    def leave(self, sequence: str):
+        self.sequences[sequence].leave()
 
     def place(self, sequence: str, slot: int):
         self.sequences[sequence].place(slot)

@@ -200,11 +200,25 @@ def test_in_another_slot_it_begins_anew():
 def test_the_next_text_in_a_slot_reuses_the_common_beginning():
     target = Target()
     target.draft(1)
-    target.drafter.close("s")
+    target.drafter.leave("s")
     target.tokens = [*PROMPT, 9, 11, 12]
     target.begin("t", 0)
     assert target.drafter.n_pending("t") == 3
     assert target.draft(1, "t") == reference(target.tokens, GREEDY, 1)
+
+
+def test_a_sequence_that_comes_back_to_its_slot_begins_anew():
+    target = Target()
+    target.draft(2)
+    target.drafter.leave("s")
+    tokens, target.tokens = target.tokens, [5] * 20
+    target.begin("t", 0)
+    target.draft(1, "t")
+    target.drafter.leave("t")
+    target.decode(tokens, 0)
+    tokens.append(11)
+    target.drafter.place("s", 0)
+    assert target.draft(2) == reference(tokens, GREEDY, 2)
 
 
 def test_an_error_ends_drafting_for_that_sequence_alone(monkeypatch):

@@ -43,8 +43,8 @@ class ScriptedDraft(InlineDraft):
     def n_pending(self):
         return self._drafter.pending[self._name]
 
-    def close(self):
-        del self._drafter.pending[self._name]
+    def leave(self):
+        pass
 
 
 def opened(drafting, name, n_tokens=2):

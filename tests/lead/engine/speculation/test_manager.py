@@ -440,11 +440,9 @@ class ScriptedInline:
 
     def __init__(self, *tokens, confidence=0.9):
         self.tokens, self.confidence = tokens, confidence
-        self.open_drafts = []
 
     def open(self, _sequence, _sampling, tokens, _shift):
-        self.open_drafts.append(ScriptedDraft(self, tokens))
-        return self.open_drafts[-1]
+        return ScriptedDraft(self, tokens)
 
     def on_round(self, *_):
         return True
@@ -472,8 +470,8 @@ class ScriptedDraft(InlineDraft):
         n = self.n_drafted
         return list(self._drafter.tokens[:n]), [self._drafter.confidence] * n
 
-    def close(self):
-        self._drafter.open_drafts.remove(self)
+    def leave(self):
+        pass
 
 
 def with_draft_model(*tokens, price=0.0005, policy="adaptive", **more):
@@ -565,12 +563,6 @@ def test_what_a_back_has_pushed_is_not_drafted_again():
     table = with_draft_model(1, 2, 3, price=0.02)
     table.post([1, 2, 3, 4, 5, 6], confidences=[0.95] * 6)
     assert table.order() is None
-
-
-def test_an_ended_sequence_is_closed_for_the_draft_model():
-    table = with_draft_model(1)
-    table.speculation.close(table.sequence)
-    assert table.speculation.inline.drafter.open_drafts == []
 
 
 def test_what_would_be_padding_is_filled_with_more_of_the_draft():
