@@ -77,7 +77,7 @@ def drafted(drafter, sampling, n, tokens=PROMPT):
     drafter.open("s", sampling, list(tokens))
     for _ in range(n):
         done = drafter.draft(["s"], 64)
-    drafter.close("s")
+    drafter.leave("s")
     return done.drafts["s"][0]
 
 
