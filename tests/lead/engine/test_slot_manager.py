@@ -97,6 +97,14 @@ def test_where_answers_have_other_bits_they_still_serve_the_same_sequence():
     assert room.slots.admit(only_if_idle=False) == [Started(sequence="a", n_cached=4, again=True)]
 
 
+def test_who_wants_no_cached_prompt_still_reuses_what_it_had_decoded_before_it_gave_way():
+    room = Room(n_slots=1)
+    room.enter("s", cache_prompt=False)
+    room.decode()
+    room.slots.preempt(room.slots.running()[0])
+    assert room.slots.admit(only_if_idle=False)[0].n_cached == 3
+
+
 def test_it_waits_until_all_of_the_beginning_is_there():
     room = Room(n_ctx=200)
     room.enter("s", [*PROMPT, *[6] * 40])
