@@ -3,6 +3,9 @@
 It knows no model, no pipe and no clock. `Loop` drives it beside a model, the simulation under virtual time,
 tests by hand. A driver asks `next`, applies `pop_edits` to the model's memory in any case, carries the action
 out, and reports what came of it: `decoded`, `failed`, or `drafted`. Events are kept until they are popped.
+
+A choice under a grammar may not be ready when its step is over. It gets a share of the step's time; beyond
+that its sequence sits out the next steps, and the others go on.
 """
 
 import contextlib
@@ -17,7 +20,7 @@ from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, 
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Event, Explained, Failed, Finished, FinishReason, PromptProgress
 from lead.engine.scheduler import Scheduler
-from lead.engine.sequence import EngineSequence
+from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import Slot
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.inline_drafting import DraftOrder
@@ -25,7 +28,6 @@ from lead.engine.speculation.manager import DraftRound, SpeculationManager
 from lead.engine.speculation.policy import Wait
 from lead.engine.speculation.speculation_stats import StepReport
 from lead.engine.step_plan import Action, PlanEntry, StepPlan, TrialPlace
-from lead.engine.verifier import SlotOutcome, Verifier
 from shared.cache_edits import CacheEdit
 from shared.errors import KvCacheFullError, WindowLostError
 from shared.sampling.constrained import GrammarBudget
@@ -37,6 +39,12 @@ _N_GENERATION_PROMPT = 8
 """Chat templates end a prompt with at most about this many tokens that later turns do not contain."""
 _MIN_CHECKPOINT = 64
 """Shorter prompts are decoded again as quickly as a checkpoint is stored."""
+_GRAMMAR_SHARE = 0.25
+"""How much longer a step may take because of grammars."""
+_LEAST_GRAMMAR_SECONDS = 0.001
+"""The least of that: a usual answer takes a tenth of it."""
+_ALONE_GRAMMAR_SECONDS = 0.005
+"""Where nothing else runs: until commands are looked at again."""
 
 
 class Engine:
@@ -59,7 +67,7 @@ class Engine:
         self._limits = limits
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._verifier = Verifier(end_tokens, budget or GrammarBudget())
+        self._budget = budget or GrammarBudget()
         self._slots = SlotManager(limits)
         self._scheduler = Scheduler(limits, self._slots, speculation)
         self._events: list[Event] = []
@@ -97,7 +105,9 @@ class Engine:
         if self._waiting_since is not None:
             self.speculation.on_wait(now - self._waiting_since)
             self._waiting_since = None
-        self._take(self._verifier.go_on(self._slots.running()), now)
+        running = self._slots.running()
+        is_alone = all(slot.is_waiting for slot in running)
+        self._verify_waiting(running, _ALONE_GRAMMAR_SECONDS if is_alone else 0.0, now)
         self._slots.shift_contexts()
         self._admit()
         self._slots.make_room_for_one_token_each()
@@ -118,18 +128,22 @@ class Engine:
         Decoding took `seconds`.
         """
         self._scheduler.learn(plan, seconds)
-        self._verifier.begin_step()
+        self._budget.set(0.0)  # choices that are ready come first
         can_roll_back, n_committed = plan.layout.can_roll_back, 0
         for entry, rows in zip(plan.entries, logits, strict=True):
             n_committed += self._commit_entry(
                 entry, rows, now, can_roll_back=entry.slot.index in can_roll_back
             )
         slots = [entry.slot for entry in plan.entries]
-        n_committed += self._take(self._verifier.end_step(slots, seconds), now)
+        n_committed += self._verify_waiting(slots, max(_LEAST_GRAMMAR_SECONDS, _GRAMMAR_SHARE * seconds), now)
         depths = [
             len(entry.draft.tokens) for entry, rows in zip(plan.entries, logits, strict=True) if len(rows)
         ]
-        is_usual = not any(slot.is_waiting for slot in slots)
+        is_usual = True
+        for slot in slots:
+            if slot.sequence and (verification := slot.sequence.verification):
+                is_usual = False
+                verification.rows = verification.rows.copy()  # the model reuses their memory
         n_expected = plan.n_expected if is_usual else None
         self.speculation.on_step(
             StepReport(plan.n_tokens, seconds, depths, n_committed, n_expected, plan.layout.n_ubatches)
@@ -236,28 +250,38 @@ class Engine:
         if sequence.request.max_tokens == 0:
             self._finish(sequence, "length")
             return 0
-        return self._take(self._verifier.begin(slot, entry.draft, rows), now)
+        sequence.verification = Verification(entry.draft, rows)
+        return self._verify(slot, now)
 
-    def _take(self, outcomes: Iterable[SlotOutcome], now: float) -> int:
-        """Commit what was verified, before the next one is looked at; end what cannot go on.
+    def _verify_waiting(self, slots: Iterable[Slot], seconds: float, now: float) -> int:
+        """Commit choices that were not ready, and are within `seconds`; returns the number of tokens.
 
-        Returns how many tokens were committed.
+        Each slot has an equal part of the time.
         """
-        n_committed = 0
-        for slot, outcome in outcomes:
-            sequence = slot.sequence
-            assert sequence
-            if isinstance(outcome, Failed):  # the others go on
-                self._events.append(outcome)
-                self._slots.discard_draft(slot)
-                self._end(sequence)
-                continue
-            n_committed += len(outcome.tokens)
-            self._slots.commit(slot, outcome.tokens)
-            self._events.append(self.speculation.on_commit(sequence, outcome, now))
-            if reason := self._finish_reason(sequence):
-                self._finish(sequence, reason)
+        waiting, n_committed = [slot for slot in slots if slot.is_waiting], 0
+        for slot in waiting:
+            self._budget.set(seconds / len(waiting))
+            if slot.sequence and slot.sequence.sampler.is_ready:
+                n_committed += self._verify(slot, now)
         return n_committed
+
+    def _verify(self, slot: Slot, now: float) -> int:
+        """Commit what is chosen, if it is ready; end what cannot go on. Returns the number of tokens."""
+        sequence = slot.sequence
+        assert sequence
+        outcome = sequence.verify(self._end_tokens)
+        if outcome is None:
+            return 0
+        if isinstance(outcome, Failed):  # the others go on
+            self._events.append(outcome)
+            self._slots.discard_draft(slot)
+            self._end(sequence)
+            return 0
+        self._slots.commit(slot, outcome.tokens)
+        self._events.append(self.speculation.on_commit(sequence, outcome, now))
+        if reason := self._finish_reason(sequence):
+            self._finish(sequence, reason)
+        return len(outcome.tokens)
 
     def _report_progress(self, slot: Slot) -> None:
         if (sequence := slot.sequence) and sequence.options.progress:

@@ -1,18 +1,89 @@
-"""A completion in progress, as the engine sees it."""
+"""A completion in progress, as the engine sees it: its text, and what is being verified to follow it."""
 
-from collections.abc import Callable, Sequence
+import logging
+import math
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.commands import RequestOptions, Submit
 from lead.engine.context_shift import MAX_TOKENS, ContextShift
-from lead.engine.events import TokenProbabilities
+from lead.engine.events import Committed, Failed, TokenProbabilities
 from lead.engine.speculation.drafts import DraftChain
 from lead.engine.speculation.sequence_speculation import SequenceSpeculation
+from shared.errors import PendingAnswerError, RequestError
 from shared.sampling.sampler import Sampler
+from shared.sampling.top_k import top_k
+
+log = logging.getLogger("engine")
+
+_LEAST = -1e9
+"""JSON has no infinity."""
+
+
+def model_probabilities(logits: NDArray[np.float32], token: int, n: int) -> TokenProbabilities:
+    """Logarithms of the model's own probabilities, before any filter: of `token` and of the `n` likeliest.
+
+    `logits` is of shape (n_vocab,) and not modified.
+    """
+    largest = float(logits.max())
+    norm = largest + math.log(float(np.exp(logits - largest, dtype=np.float64).sum()))
+    top = [(int(i), _finite(float(logits[i]) - norm)) for i in top_k(logits, n)]
+    return TokenProbabilities(chosen=_finite(float(logits[token]) - norm), top=top)
+
+
+def filtered_probabilities(
+    sampler: Sampler, logits: NDArray[np.float32], position: int, token: int, n: int
+) -> TokenProbabilities:
+    """Probabilities, not their logarithms, among the candidates that the filters leave."""
+    ids, weights = sampler.distribution(logits, position)
+    order = np.lexsort((ids, -weights))[:n]
+    chosen = weights[ids == token]
+    # If a grammar rejected the first choice, the chosen token is not among these.
+    return TokenProbabilities(
+        chosen=float(chosen[0]) if len(chosen) else 1.0,
+        top=[(int(ids[i]), float(weights[i])) for i in order] if len(chosen) else [(token, 1.0)][:n],
+    )
+
+
+def _finite(value: Any) -> float:
+    return max(float(value), _LEAST)
+
+
+class VerifiedTokens(NamedTuple):
+    """tokens[:n_accepted] equal the draft; one more follows unless the sequence ended inside the draft."""
+
+    tokens: list[int]
+    n_accepted: int
+
+
+def verify(
+    draft: Sequence[int],
+    choose: Callable[[int], int],
+    end_tokens: Container[int],
+    tokens: list[int] | None = None,
+) -> VerifiedTokens:
+    """Follow `draft` as long as the target agrees; it never influences what the target chooses.
+
+    `choose(i)` is the target's token after the committed ones and draft[:i]; it is called for i = 0, 1, … in
+    order, and only while draft[:i] has been accepted. The last token is the recovered one (the target's own
+    at the first mismatch) or the bonus after a fully accepted draft; nothing follows an end token.
+
+    tokens: what was chosen before `choose` raised an error; it goes on from there, in the same list.
+    """
+    tokens = [] if tokens is None else tokens
+    for i in range(len(tokens), len(draft) + 1):
+        token = choose(i)
+        tokens.append(token)
+        accepted = i < len(draft) and token == draft[i]
+        if not accepted:
+            return VerifiedTokens(tokens, i)
+        if token in end_tokens:
+            break
+    return VerifiedTokens(tokens, len(tokens))
 
 
 @dataclass(slots=True)
@@ -32,7 +103,7 @@ class Verification:
 class EngineSequence:
     """All that the engine knows of a sequence. `tokens` only ever grows.
 
-    Written by `SlotManager`, but `verification` by `Verifier`, and `speculation` by `SpeculationManager`.
+    Written by `SlotManager`, but `verification` by the engine, and `speculation` by `SpeculationManager`.
 
     `context` is what the model sees of it: all tokens, until a `shift` discards some. Without one the
     sequence ends when its context of `n_ctx` tokens is full.
@@ -103,6 +174,54 @@ class EngineSequence:
         if self._sampler is None:
             self._sampler = self._make_sampler(self.request)
         return self._sampler
+
+    def verify(self, end_tokens: Container[int]) -> Committed | Failed | None:
+        """What it is to commit of the draft in `verification`, or why it cannot go on.
+
+        None: a choice under a grammar is not ready. Only what is committed is not yet in `tokens`.
+        """
+        verification = self.verification
+        assert verification
+        try:
+            verified = verify(
+                verification.draft.tokens,
+                lambda i: self._choose(verification, i),
+                end_tokens,
+                verification.chosen,
+            )
+        except PendingAnswerError:
+            return None
+        except RequestError as error:  # its grammar has become too complex
+            return Failed(sequence=self.id, reason=str(error), param=error.param)
+        except MemoryError:  # not the sequence's fault: the next engine process continues it
+            raise
+        except Exception:
+            log.exception("sequence %s cannot continue", self.id)
+            reason = "a token could not be chosen; see the lead's log"
+            return Failed(sequence=self.id, reason=reason, param=None)
+        self.verification = None
+        return Committed(
+            sequence=self.id,
+            start=len(self.tokens),
+            tokens=verified.tokens,
+            n_accepted=verified.n_accepted,
+            rejected=list(verification.draft.tokens[verified.n_accepted :]),
+            sources=list(verification.draft.sources),
+            probabilities=verification.probabilities,
+        )
+
+    def _choose(self, verification: Verification, i: int) -> int:
+        """The target's token after the first `i` of the draft."""
+        position, row, sampler = len(self.tokens) + i, verification.rows[i], self.sampler
+        token = sampler.choose(row, position)
+        if (n_probs := self.options.n_probs) is not None:
+            verification.probabilities.append(
+                filtered_probabilities(sampler, row, position, token, n_probs)
+                if self.options.filtered
+                else model_probabilities(row, token, n_probs)
+            )
+        sampler.accept(token)
+        return token
 
     def drop_verification(self) -> None:
         """What was being verified will be decoded and chosen again."""

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from bench import same_text
-from lead.engine.verifier import VerifiedTokens
+from lead.engine.sequence import VerifiedTokens
 
 
 def run(*arguments):
@@ -27,7 +27,7 @@ def test_a_drafter_that_decides_what_the_text_is_is_noticed(capsys, monkeypatch)
     def believe(draft, choose, _end_tokens, _chosen):
         return VerifiedTokens([*draft, choose(len(draft))], len(draft))
 
-    monkeypatch.setattr("lead.engine.verifier.verify", believe)
+    monkeypatch.setattr("lead.engine.sequence.verify", believe)
     with pytest.raises(SystemExit) as status:
         run("--architectures", "llama", "--rates", "0.5")
     assert status.value.code == 1

@@ -5,6 +5,7 @@ The tests that follow one sequence use prompts whose continuations are known to 
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -974,3 +975,52 @@ def test_steps_that_waited_for_a_grammar_say_nothing_about_speculation():
     for _ in range(5):
         harness.step()
     assert [report.n_expected is None for report in learned] == [True, False, True, False, False]
+
+
+class Mute(Unanswered):
+    n_answers = 0
+
+
+class TimeBudget:
+    def __init__(self):
+        self.values = []
+
+    def set(self, seconds):
+        self.values.append(seconds)
+
+
+def waiting(n):
+    """A harness in which that many sequences wait for their grammars, and the seconds that they are given."""
+    harness = EngineHarness()
+    follow(harness, Mute)
+    for i in range(n):
+        harness.submit(f"s{i}", tokens=[*LONG, i], sampling=CONSTRAINED)
+    harness.engine._budget = TimeBudget()
+    harness.step()
+    return harness, harness.engine._budget.values
+
+
+def test_a_step_waits_in_proportion_to_its_own_time_and_gives_each_choice_an_equal_part():
+    _, seconds = waiting(2)
+    assert seconds == [0.0, STEP_SECONDS / 8, STEP_SECONDS / 8]
+
+
+def test_where_others_run_what_waits_is_only_looked_at():
+    harness, seconds = waiting(1)
+    seconds.clear()
+    harness.next()
+    harness.submit("t", tokens=LONG, max_tokens=9)
+    harness.next()
+    harness.next()
+    assert seconds[0] == seconds[1] > seconds[2] == 0.0
+
+
+def test_logits_of_what_waits_outlive_their_step():
+    harness = EngineHarness()
+    follow(harness, Mute)
+    harness.submit("slow", tokens=LONG, sampling=CONSTRAINED)
+    plan = harness.next()
+    logits = harness.target.decode(plan.layout)
+    harness.engine.decoded(plan, logits, NOW, STEP_SECONDS)
+    (sequence,) = harness.engine._slots.sequences.values()
+    assert not np.shares_memory(sequence.verification.rows, logits[0])

@@ -5,7 +5,7 @@ import pytest
 
 from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, Finished, PromptProgress, Started
-from lead.engine.verifier import filtered_probabilities, model_probabilities
+from lead.engine.sequence import filtered_probabilities, model_probabilities
 from shared.sampling.parameters import SamplingParameters
 from tests.engine_harness import EngineHarness
 from tests.fakes import GREEDY, N_VOCAB, plain_run, submit, toy_logits, toy_sampler

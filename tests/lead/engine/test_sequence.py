@@ -1,9 +1,14 @@
-"""A sequence knows how many more tokens it may get."""
+"""A sequence knows how many more tokens it may get, and which of a draft it commits."""
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lead.engine.sequence import EngineSequence
-from tests.fakes import engine_sequence, submit
+from lead.engine.sequence import EngineSequence, Verification, VerifiedTokens, verify
+from lead.engine.speculation.drafts import DraftChain
+from shared.errors import PendingAnswerError
+from tests.fakes import END_TOKENS, N_VOCAB, engine_sequence, submit
 
 
 def endless(n_ctx, checkpoints=()):
@@ -39,3 +44,102 @@ def test_even_an_endless_text_has_a_bound(monkeypatch):
     assert grown.n_left == 5
     grown.append(range(20, 25))
     assert grown.is_complete
+
+
+# Drafts
+
+
+class Choosing:
+    """A sampler that chooses TEXT; from position `at` on it raises `error`."""
+
+    def __init__(self, error=None, at=99):
+        self.error, self.at = error, at
+        self.accepted = []
+
+    def choose(self, _logits, position):
+        if self.error and position >= self.at:
+            raise self.error
+        return TEXT[position]
+
+    def accept(self, token):
+        self.accepted.append(token)
+
+
+TEXT = [1, 2, 5, 6, 7]
+
+
+def drafted(sampler, *draft):
+    """A sequence of two tokens whose `draft` has been decoded."""
+    sequence = EngineSequence(submit(tokens=TEXT[:2]), 100, lambda _: sampler)
+    chain = DraftChain(draft, ("a",) * len(draft), (1.0,) * len(draft))
+    sequence.verification = Verification(chain, np.zeros((3, N_VOCAB), np.float32))
+    return sequence
+
+
+def test_what_the_target_chooses_is_committed_and_the_rest_of_the_draft_rejected():
+    committed = drafted(Choosing(), 5, 9).verify(END_TOKENS)
+    assert (committed.start, committed.tokens, committed.n_accepted) == (2, [5, 6], 1)
+    assert (committed.rejected, committed.sources) == ([9], ["a", "a"])
+
+
+def test_a_choice_that_is_not_ready_goes_on_where_it_was():
+    sampler = Choosing(PendingAnswerError("wait"), at=3)
+    sequence = drafted(sampler, 5)
+    assert sequence.verify(END_TOKENS) is None
+    sampler.error = None
+    assert sequence.verify(END_TOKENS).tokens == sampler.accepted == [5, 6]
+    assert sequence.verification is None
+
+
+def test_no_memory_for_a_choice_ends_the_engine_and_not_the_sequence():
+    with pytest.raises(MemoryError):
+        drafted(Choosing(MemoryError(), at=2)).verify(END_TOKENS)
+
+
+END = 9
+TARGET = [4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("draft", "text", "tokens", "n_accepted"),
+    [
+        pytest.param([], TARGET, [4], 0, id="no draft"),
+        pytest.param([4, 5], TARGET, [4, 5, 6], 2, id="right, with a bonus token"),
+        pytest.param([4, 1, 6], TARGET, [4, 5], 1, id="wrong, and replaced"),
+        pytest.param([1, 5, 6], TARGET, [4], 0, id="wrong at once"),
+        pytest.param([4, END, 7], [4, END, 7, 8], [4, END], 2, id="an end token that was drafted"),
+        pytest.param([4, 5, 6], [4, END], [4, END], 1, id="an end token that was not drafted"),
+        pytest.param([4], [4, END], [4, END], 1, id="an end token as the bonus"),
+        pytest.param([END], [4], [4], 0, id="an end token that only the draft has"),
+    ],
+)
+def test_what_is_committed_of_a_draft(draft, text, tokens, n_accepted):
+    assert verify(draft, lambda i: text[i], {END}) == VerifiedTokens(tokens, n_accepted)
+
+
+def test_a_choice_is_made_only_where_all_before_it_was_accepted():
+    asked = []
+
+    def choose(i):
+        asked.append(i)
+        return TARGET[i]
+
+    verify([4, 5, 1, 7], choose, {END})
+    assert asked == [0, 1, 2]
+
+
+tokens = st.lists(st.integers(0, END), min_size=1, max_size=6)
+
+
+@given(text=tokens, n_right=st.integers(0, 6), guesses=tokens)
+def test_the_committed_tokens_are_the_longest_right_beginning_and_one_more(text, n_right, guesses):
+    draft = [*text[:n_right], *guesses]
+    text = [*text, *range(20, 40)]  # no guess is right there
+    verified = verify(draft, text.__getitem__, {END})
+    n = len(verified.tokens)
+    assert verified.tokens == text[:n]
+    assert END not in verified.tokens[:-1]
+    assert draft[: verified.n_accepted] == text[: verified.n_accepted]
+    stopped = verified.tokens[-1] == END
+    assert n == verified.n_accepted + 1 or (stopped and n == verified.n_accepted)
+    assert stopped or draft[:n] != text[:n]
