@@ -224,15 +224,17 @@ class Engine:
         return tuple(sorted(lengths))
 
     def _admit(self) -> None:
-        """If progress was requested, report the cached tokens before anything is decoded."""
-        started = self._slots.admit(only_if_idle=self._scheduler.is_minimal)
-        slots = {slot.index: slot for slot in self._slots.running()} if started else {}
-        for event in started:
-            self._events.append(event)
-            slot = slots[event.slot]
-            _begin_sampler(slot)
-            if not event.again:
-                self._report_progress(slot)
+        """A sampler is made at once: its grammar is compiled while the prompt is decoded.
+
+        If progress was requested, the cached tokens are reported before anything is decoded.
+        """
+        for started in self._slots.admit(only_if_idle=self._scheduler.is_minimal):
+            self._events.append(started)
+            sequence = self._slots.sequences[started.sequence]
+            with contextlib.suppress(Exception):  # an error shows with the first choice
+                assert sequence.sampler
+            if not started.again:
+                self._report_progress(sequence, started.n_cached)
 
     # What a step's logits mean
 
@@ -244,7 +246,7 @@ class Engine:
         assert sequence
         self._slots.add_decoded(slot, entry.n_fed, entry.draft.tokens, can_roll_back=can_roll_back)
         if sequence.n_generated == 0:
-            self._report_progress(slot)
+            self._report_progress(sequence, len(slot.cache))
         if len(rows) == 0:  # a prompt chunk that does not reach the end
             return 0
         if sequence.request.max_tokens == 0:
@@ -283,12 +285,12 @@ class Engine:
             self._finish(sequence, reason)
         return len(outcome.tokens)
 
-    def _report_progress(self, slot: Slot) -> None:
-        if (sequence := slot.sequence) and sequence.options.progress:
+    def _report_progress(self, sequence: EngineSequence, n_cached: int) -> None:
+        if sequence.options.progress:
             self._events.append(
                 PromptProgress(
                     sequence=sequence.id,
-                    n_processed=min(len(slot.cache), sequence.n_prompt),
+                    n_processed=min(n_cached, sequence.n_prompt),
                     n_total=sequence.n_prompt,
                     n_cached=sequence.n_cached or 0,
                 )
@@ -327,10 +329,3 @@ class Engine:
     def _end(self, sequence: EngineSequence) -> None:
         self._slots.remove(sequence)
         self.speculation.close(sequence)
-
-
-def _begin_sampler(slot: Slot) -> None:
-    """Its grammar can be compiled while the prompt is decoded; an error shows with the first choice."""
-    with contextlib.suppress(Exception):
-        assert slot.sequence
-        assert slot.sequence.sampler

@@ -11,7 +11,7 @@ MAX_REPLAY = 12
 """No draft is verified together with more committed tokens: each rejection would lengthen the replay."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Slot:
     """A place for one sequence. Its cache outlives it: a later request may have the same prefix.
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from lead.engine.commands import PostDraft, SetBacks
+from lead.engine.commands import PostDraft, SetBacks, SetPolicy
 from lead.engine.events import Committed, Failed, Finished, Started
 from lead.engine.step_plan import StepPlan
 from shared.cache_edits import Restore, Store
@@ -729,7 +729,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.harness = EngineHarness(
             depth=5, n_slots=3, n_ctx=45, n_ctx_sequence=40, n_batch=9, n_prompt_chunk=3
         )
-        self.engine, self.speculation = self.harness.engine, self.harness.speculation
+        self.engine = self.harness.engine
         self.truth = {}
         self.reasons = {}
         self.texts = {}
@@ -798,7 +798,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(policy=st.sampled_from(["adaptive", "fixed", "sync", "off"]), depth=st.integers(0, 32))
     def set_policy(self, policy, depth):
-        self.speculation.set_policy(policy, depth)
+        self.harness.apply(SetPolicy(policy=policy, depth=depth))
 
     @rule(sources=st.sets(st.sampled_from("abc")))
     def connect(self, sources):

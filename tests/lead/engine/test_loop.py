@@ -63,10 +63,6 @@ def run(*batches, target=None, policy="fixed", **more):
     return pipe, target
 
 
-def test_the_long_text_is_long():
-    assert len(TEXT) == 100
-
-
 def test_texts_that_reach_their_age_are_forgotten_without_a_request():
     due = iter([7.0, None])
     pipe, _ = run([], [], forget_old=lambda: next(due))
@@ -264,8 +260,8 @@ def test_the_connected_sources_are_known():
 
 
 def test_stale_drafts_are_reported():
-    draft = PostDraft(sequence="s", source="a", base=77, tokens=[1])
-    pipe, _ = run([submit(tokens=LONG, max_tokens=9)], [draft, draft])
+    drafts = [PostDraft(sequence=name, source="a", base=77, tokens=[1]) for name in ("s", "ended")]
+    pipe, _ = run([submit(tokens=LONG, max_tokens=9)], drafts)
     assert pipe.sent[-1] == DraftsDropped(source="a", n_stale=2)
 
 

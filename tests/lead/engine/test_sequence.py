@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.engine.sequence import EngineSequence, Verification, VerifiedTokens, verify
+from lead.engine.sequence import EngineSequence, Verification, verify
 from lead.engine.speculation.drafts import DraftChain
 from shared.errors import PendingAnswerError
+from shared.slot_cache import common_prefix_length
 from tests.fakes import END_TOKENS, N_VOCAB, engine_sequence, submit
 
 
@@ -100,23 +101,6 @@ END = 9
 TARGET = [4, 5, 6, 7, 8]
 
 
-@pytest.mark.parametrize(
-    ("draft", "text", "tokens", "n_accepted"),
-    [
-        pytest.param([], TARGET, [4], 0, id="no draft"),
-        pytest.param([4, 5], TARGET, [4, 5, 6], 2, id="right, with a bonus token"),
-        pytest.param([4, 1, 6], TARGET, [4, 5], 1, id="wrong, and replaced"),
-        pytest.param([1, 5, 6], TARGET, [4], 0, id="wrong at once"),
-        pytest.param([4, END, 7], [4, END, 7, 8], [4, END], 2, id="an end token that was drafted"),
-        pytest.param([4, 5, 6], [4, END], [4, END], 1, id="an end token that was not drafted"),
-        pytest.param([4], [4, END], [4, END], 1, id="an end token as the bonus"),
-        pytest.param([END], [4], [4], 0, id="an end token that only the draft has"),
-    ],
-)
-def test_what_is_committed_of_a_draft(draft, text, tokens, n_accepted):
-    assert verify(draft, lambda i: text[i], {END}) == VerifiedTokens(tokens, n_accepted)
-
-
 def test_a_choice_is_made_only_where_all_before_it_was_accepted():
     asked = []
 
@@ -136,10 +120,7 @@ def test_the_committed_tokens_are_the_longest_right_beginning_and_one_more(text,
     draft = [*text[:n_right], *guesses]
     text = [*text, *range(20, 40)]  # no guess is right there
     verified = verify(draft, text.__getitem__, {END})
-    n = len(verified.tokens)
-    assert verified.tokens == text[:n]
+    assert verified.tokens == text[: len(verified.tokens)]
     assert END not in verified.tokens[:-1]
-    assert draft[: verified.n_accepted] == text[: verified.n_accepted]
-    stopped = verified.tokens[-1] == END
-    assert n == verified.n_accepted + 1 or (stopped and n == verified.n_accepted)
-    assert stopped or draft[:n] != text[:n]
+    assert verified.n_accepted == common_prefix_length(verified.tokens, draft)
+    assert len(verified.tokens) == verified.n_accepted + 1 or verified.tokens[-1] == END

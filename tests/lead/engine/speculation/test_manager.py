@@ -6,7 +6,7 @@ import pytest
 
 from lead.engine.commands import NGRAM, PostDraft
 from lead.engine.drafters.draft_source import InlineDraft, InlineRound, LookupDrafter
-from lead.engine.events import Committed, DraftsDropped
+from lead.engine.events import Committed
 from lead.engine.slot import Slot
 from lead.engine.speculation.drafts import EMPTY_CHAIN
 from lead.engine.speculation.inline_drafting import DraftOrder
@@ -112,7 +112,7 @@ def answering(table, source="a", n=8, after=0.004):
 
 def test_off_proposes_nothing_and_asks_no_drafter():
     own = Scripted([1, 2])
-    table = Table("off", local={"ngram": own})
+    table = Table("off", local={"ngram": own}, inline=ScriptedInline(1, 2))
     table.post([1, 2])
     assert table.decide() == DraftsPlan([EMPTY_CHAIN], 1)
     assert own.asked == []
@@ -360,14 +360,6 @@ def test_lookup_drafters_are_not_forgotten_when_backs_come_and_go():
     assert table.scored("ngram") == (1, 1)
 
 
-def test_drafts_for_a_sequence_that_has_ended_are_stale():
-    table = Table()
-    table.speculation.close(table.sequence)
-    table.sequence = None
-    table.post([1, 2])
-    assert table.speculation.pop_events() == [DraftsDropped(source="a", n_stale=1)]
-
-
 # Policies
 
 
@@ -553,10 +545,6 @@ def test_when_backs_come_and_go_what_is_known_of_the_draft_model_stays():
     table.commit(1, 2, 3, n_accepted=2)
     table.connect()
     assert table.scored("draft_model") == (2, 2)
-
-
-def test_off_orders_nothing():
-    assert with_draft_model(1, 2, policy="off").order() is None
 
 
 def test_what_a_back_has_pushed_is_not_drafted_again():
