@@ -14,7 +14,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.draft_source import Continuation, InlineDraft, InlineRound
 from shared.drafting.interfaces import MakeSampler
 from shared.errors import KvCacheFullError, PendingAnswerError
@@ -65,16 +64,15 @@ class _HeadCache:
 class HeadDraft(InlineDraft):
     """The draft of a sequence; it follows the first `base` tokens of its context.
 
-    The context is what the target sees of `tokens`, all committed ones: all of them, until a `shift` has
-    discarded `n_discarded`. Rows and caches have positions in the context, noise has those in the text.
+    The `context` is what the target sees of `tokens`, all committed ones (see `place`). Rows and caches have
+    positions in the context, noise has those in the text.
     own_rows[i] is the head's state behind the token before drafted[i], the first one's is the target's.
     """
 
     drafter: "HeadDrafter"
     sampling: SamplingParameters
     tokens: Sequence[int]
-    shift: ContextShift | None = None
-    n_discarded: int = 0
+    context: Sequence[int] = ()
     slot: int | None = None
     base: int = 0
     drafted: list[int] = field(default_factory=list)
@@ -83,7 +81,6 @@ class HeadDraft(InlineDraft):
     sampler: Sampler | None = None
     unranked: NDArray[np.float32] | None = None
     failed: bool = False
-    _shifted: list[int] = field(default_factory=list)
 
     @property
     def n_pending(self) -> int | None:
@@ -93,10 +90,12 @@ class HeadDraft(InlineDraft):
     def continuation(self) -> Continuation:
         return list(self.drafted), list(self.confidences)
 
-    def place(self, slot: int) -> None:
-        if self.slot != slot:
-            self.slot = slot
-            self.begin_anew()
+    def place(self, slot: int, context: Sequence[int]) -> None:
+        """What was drafted is of no use where the target's states of the context are others now."""
+        if self.slot != slot or self.context is not context:
+            self.slot, self.context = slot, context
+            self.base = 0
+            self.drafted, self.confidences, self.own_rows = [], [], []
 
     def leave(self) -> None:
         if self.slot is not None:
@@ -104,27 +103,9 @@ class HeadDraft(InlineDraft):
         self.slot = None
 
     @property
-    def context(self) -> Sequence[int]:
-        return self._shifted if self.n_discarded else self.tokens
-
-    @property
     def end(self) -> int:
         """The position after the draft."""
         return self.base + len(self.drafted)
-
-    def begin_anew(self) -> None:
-        """The target's states of its context are others now."""
-        self.base = 0
-        self.drafted, self.confidences, self.own_rows = [], [], []
-
-    def follow_shifts(self) -> None:
-        """Bring the context up to what was committed."""
-        n_discarded = self.shift.n_discarded(len(self.tokens)) if self.shift else 0
-        if self.shift and n_discarded != self.n_discarded:
-            self.n_discarded, self._shifted = n_discarded, self.shift.context(self.tokens)
-            self.begin_anew()
-        elif n_discarded:
-            self._shifted += self.tokens[n_discarded + len(self._shifted) :]
 
     def sync(self) -> bool:
         """Take in the context: the part of the draft that agrees stays. Whether there was anything."""
@@ -174,9 +155,8 @@ class HeadDrafter:
         _sequence: str,
         sampling: SamplingParameters,
         tokens: Sequence[int],
-        shift: ContextShift | None = None,
     ) -> HeadDraft:
-        return HeadDraft(self, sampling, tokens, shift)
+        return HeadDraft(self, sampling, tokens)
 
     def leave(self, slot: int) -> None:
         """Its sequence has left it; what was read stays for the next one."""
@@ -222,7 +202,6 @@ class HeadDrafter:
 
     def _sync(self, draft: HeadDraft, slot: int) -> None:
         """Bring a sequence's records, and those of its slot, up to what was committed."""
-        draft.follow_shifts()
         is_new = draft.base == 0
         if not draft.sync():
             return
@@ -306,7 +285,7 @@ class HeadDrafter:
     def _choose(self, draft: HeadDraft, logits: NDArray[np.float32]) -> None:
         if draft.sampler is None:
             draft.sampler = self._make_sampler(draft.sampling, list(draft.tokens))
-        (choice,) = draft.sampler.rank(logits, draft.end + draft.n_discarded, 1)
+        (choice,) = draft.sampler.rank(logits, len(draft.tokens) + len(draft.drafted), 1)
         draft.unranked = None
         draft.drafted.append(choice.token)
         draft.confidences.append(choice.confidence)

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.draft_source import Continuation, InlineDraft, InlineRound
 from shared.drafting.drafter import Drafter
 from shared.protocol import Close, Extend, Open
@@ -99,13 +98,7 @@ class ModelDrafter:
         self._threads = threads
         self._has_opened = False
 
-    def open(
-        self,
-        sequence: str,
-        sampling: SamplingParameters,
-        tokens: Sequence[int],
-        _shift: ContextShift | None = None,
-    ) -> ModelDraft:
+    def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> ModelDraft:
         return ModelDraft(sequence, sampling, tokens, self._drafter)
 
     def draft(self, drafts: Sequence[ModelDraft], n_most: int) -> InlineRound[ModelDraft]:

@@ -148,7 +148,7 @@ class SpeculationManager:
         sequence.speculation = SequenceSpeculation(sequence.id, sequence.tokens, lookups, now)
         self._own_sources.update(lookups)
         if self.inline:
-            self.inline.open(sequence.speculation, sequence.request.sampling, sequence.shift)
+            self.inline.open(sequence.speculation, sequence.request.sampling)
 
     def close(self, sequence: EngineSequence) -> None:
         """It has ended."""
@@ -302,15 +302,14 @@ class SpeculationManager:
         return not has_ended and arrivals.is_drafting(sequence.timeline, now, SYNC_PATIENCE_S)
 
     def _inline_offer(self, slot: Slot, sequence: SequenceSpeculation, n_useful: int) -> FutureDraft | None:
-        if self.inline is None:
+        if self.inline is None or sequence.inline is None or slot.sequence is None:
             return None
-        if sequence.inline:
-            sequence.inline.place(slot.index)
+        sequence.inline.place(slot.index, slot.sequence.context)
         source = self.inline.drafter.source
         mean = self.forecast.hopeful_mean(source)
         n_most = min(n_useful, self.inline.drafter.n_most)
         future = self.forecast.future(sequence.drafts, source, mean, n_useful, n_most)
-        return self.inline.offer(sequence, future, slot.sequence.n_left if slot.sequence else 0)
+        return self.inline.offer(sequence, future, slot.sequence.n_left)
 
     # What was chosen
 

@@ -267,7 +267,7 @@ def check_drafts(model, heads, plain):
     (rows,) = model.decode([Span(1, 0, PROMPT, 1)])
     tokens = list(PROMPT)
     drafter.open("s", GREEDY, tokens)
-    drafter.place("s", 1)
+    drafter.place("s", 1, tokens)
     tokens.append(int(rows[0].argmax()))
     for _ in range(4):
         done = drafter.draft(["s"], 64)

@@ -27,8 +27,8 @@ class ByName:
     def leave(self, sequence: str):
         self.sequences[sequence].leave()
 
-    def place(self, sequence: str, slot: int):
-        self.sequences[sequence].place(slot)
+    def place(self, sequence: str, slot: int, context: Sequence[int]):
+        self.sequences[sequence].place(slot, context)
 
     def n_pending(self, sequence: str):
         return self.sequences[sequence].n_pending

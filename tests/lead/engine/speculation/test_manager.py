@@ -433,7 +433,7 @@ class ScriptedInline:
     def __init__(self, *tokens, confidence=0.9):
         self.tokens, self.confidence = tokens, confidence
 
-    def open(self, _sequence, _sampling, tokens, _shift):
+    def open(self, _sequence, _sampling, tokens):
         return ScriptedDraft(self, tokens)
 
     def on_round(self, *_):
