@@ -103,10 +103,10 @@ class Verification:
 class EngineSequence:
     """All that the engine knows of a sequence. `tokens` only ever grows.
 
-    Written by `SlotManager`, but `verification` by the engine, and `speculation` by `SpeculationManager`.
+    `SlotManager` writes it, but the engine begins a `verification`.
 
-    `context` is what the model sees of it: all tokens, until a `shift` discards some. Without one the
-    sequence ends when its context of `n_ctx` tokens is full.
+    `context` is what the model sees of it: `tokens` itself, until a `shift` discards some; each shift makes
+    another list. Without one the sequence ends when its context of `n_ctx` tokens is full.
     """
 
     speculation: SequenceSpeculation  # from `SpeculationManager.open` on
@@ -126,6 +126,7 @@ class EngineSequence:
         self.id = request.sequence
         self.request = request
         self.tokens = list(request.tokens)
+        self.context = self.tokens
         self.n_prompt = request.n_prompt or len(request.tokens)
         self.n_ctx = n_ctx
         self.shift = None if request.n_keep is None else ContextShift(n_ctx, request.n_keep)
@@ -135,7 +136,6 @@ class EngineSequence:
         self.verification: Verification | None = None
         self._make_sampler = make_sampler
         self._sampler: Sampler | None = None
-        self._context: list[int] | None = None  # None: all tokens
         if self.is_context_full:
             self.shift_context()
 
@@ -144,13 +144,9 @@ class EngineSequence:
         return self.request.options
 
     @property
-    def context(self) -> list[int]:
-        return self.tokens if self._context is None else self._context
-
-    @property
     def n_prefill(self) -> int:
         """How many tokens of the context are decoded as a prompt: that, or what the last shift left."""
-        return self.n_prompt if self.shift is None or self._context is None else self.shift.n_left
+        return self.n_prompt if self.shift is None or self.context is self.tokens else self.shift.n_left
 
     @property
     def is_context_full(self) -> bool:
@@ -160,14 +156,14 @@ class EngineSequence:
     def shift_context(self) -> int:
         """Discard the oldest tokens of a full context; returns how many of the first ones have stayed."""
         assert self.shift
-        self._context = self.shift.context(self.tokens)
+        self.context = self.shift.context(self.tokens)
         self.checkpoints = tuple(n for n in self.checkpoints if n <= self.shift.n_keep)
         return self.shift.n_keep
 
     def append(self, tokens: Sequence[int]) -> None:
         self.tokens += tokens
-        if self._context is not None:
-            self._context += tokens
+        if self.context is not self.tokens:
+            self.context += tokens
 
     @property
     def sampler(self) -> Sampler:
@@ -176,9 +172,9 @@ class EngineSequence:
         return self._sampler
 
     def verify(self, end_tokens: Container[int]) -> Committed | Failed | None:
-        """What it is to commit of the draft in `verification`, or why it cannot go on.
+        """What it commits (for `append`) of the draft in `verification`, or why it cannot go on.
 
-        None: a choice under a grammar is not ready. Only what is committed is not yet in `tokens`.
+        None: a choice under a grammar is not ready.
         """
         verification = self.verification
         assert verification
