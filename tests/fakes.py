@@ -786,7 +786,8 @@ class RealBack:
             self._drafter.handle(self._news(sequence, tokens))
             self._told[sequence] = list(tokens)
         grown = {state.id for _ in range(6) for state in self._drafter.step()}
-        drafts = [draft for sequence in sorted(grown) if (draft := self._drafter.draft(sequence))]
+        states = [self._drafter.sequences[each] for each in sorted(grown & self._drafter.sequences.keys())]
+        drafts = [draft for state in states if (draft := state.draft())]
         return [PostDraft(source="back", **draft.model_dump(exclude={"type"})) for draft in drafts]
 
     def _news(self, sequence, tokens):

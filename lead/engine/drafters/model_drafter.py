@@ -11,6 +11,7 @@ from statistics import median
 
 from lead.engine.drafters.draft_source import Continuation, InlineDraft, InlineRound
 from shared.drafting.drafter import Drafter
+from shared.drafting.sequence_state import SequenceState
 from shared.protocol import Close, Extend, Open
 from shared.sampling.parameters import SamplingParameters
 
@@ -45,22 +46,28 @@ class ModelDraft(InlineDraft):
         if not self.is_known:
             return len(self._tokens)
         self._extend()
-        return self._drafter.n_pending(self.name) if self._drafter.can_extend(self.name) else None
+        state = self._state
+        return state.n_pending_after_move if state and state.can_extend else None
 
     @property
     def n_pending_now(self) -> int:
         """The same once it is up to date; 0 for a sequence that the drafter has given up."""
-        return self._drafter.n_pending(self.name) if self._drafter.follows(self.name) else 0
+        return self._state.n_pending_after_move if self._state else 0
 
     @property
     def continuation(self) -> Continuation:
-        drafted = self._drafter.drafted(self.name)
+        drafted = self._state.main.drafted if self._state else []
         return [each.token for each in drafted], [each.confidence for each in drafted]
 
     @property
     def is_known(self) -> bool:
         """Whether the drafter has heard of the sequence."""
         return self._n_known > 0
+
+    @property
+    def _state(self) -> SequenceState | None:
+        """The drafter's; None before it has heard of the sequence, and after it has given it up."""
+        return self._drafter.sequences.get(self.name)
 
     def bring_up_to_date(self) -> None:
         """Tell the drafter all committed tokens."""
