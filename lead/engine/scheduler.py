@@ -1,6 +1,6 @@
 """The scheduler: which tokens of which sequences go into the next step.
 
-Continuous batching: every step is one decode over all running sequences, prompt chunks beside generation.
+Continuous batching: every step is one decode over all running sequences, prompt chunks with generation.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ _WEIGHT = 0.3
 class PromptChunk:
     """How many tokens of prompts a step takes while other sequences are generating.
 
-    Few, so that those do not stall; but what is generated beside a prompt makes each of its steps longer, and
+    Few, so that those do not stall; but what is generated with a prompt makes each of its steps longer, and
     where slots have cells of their own it is a pass of its own over the weights. So a quick step takes more:
     at least `n_least` tokens, at most `n_most`, learned from the steps that decoded prompts.
     """

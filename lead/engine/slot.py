@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.drafts import MAX_DEPTH
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 from shared.slot_cache import SlotCache
 
 MAX_REPLAY = 12
@@ -62,17 +62,17 @@ class Slot:
         """Whether the next token to decode belongs to the prompt, or to what a context shift left."""
         return self.sequence is not None and len(self.cache) < self.sequence.n_prefill
 
-    def n_useful(self, widths: InvariantWidths | None) -> int:
-        """The most draft tokens that can be committed; in exact mode, in a span that has one of `widths`."""
+    def n_useful(self, batch_sizes: InvariantSizes | None) -> int:
+        """The most draft tokens that can be committed; in exact mode, in a span of one of `batch_sizes`."""
         if self.sequence is None or self.n_to_decode > MAX_REPLAY:
             return 0
         n = self.sequence.n_useful
         if n_rollback := self.cache.traits.n_rollback:
             n = min(n, n_rollback)
-        if widths is None:
+        if batch_sizes is None:
             return n
-        is_last_of_prompt = self.is_in_prompt and not widths.is_uniform  # which is decoded otherwise
-        return 0 if is_last_of_prompt else min(n, widths.max_draft)
+        is_last_of_prompt = self.is_in_prompt and not batch_sizes.is_uniform  # which is decoded otherwise
+        return 0 if is_last_of_prompt else min(n, batch_sizes.max_draft)
 
     @property
     def n_required(self) -> int:
