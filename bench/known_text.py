@@ -25,7 +25,7 @@ from bench import peer, table
 from bench.options import listed
 from bench.scripted_sampler import GREEDY, ScriptedSampler
 from lead.engine.calibration import StepTimer
-from lead.engine.commands import PolicyName, PostDraft, RequestOptions, Submit
+from lead.engine.commands import PolicyName, PostDraft, RequestOptions, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
 from lead.engine.exact_model import limits_of
@@ -78,8 +78,8 @@ class KnownTexts:
         self._speculation = SpeculationManager(
             "off", 0, frozenset(), batching=batching_for(limits), cost=cost
         )
-        self._speculation.connect([_SOURCE])
         self._engine = Engine(limits, self._speculation, self._sampler, frozenset())
+        self._engine.apply(SetBacks(names=[_SOURCE]), time.perf_counter())
         self._texts: dict[str, list[int]] = {}
 
     def answer(self, policy: PolicyName, rate: float, n_tokens: int, n_sequences: int = 1) -> Answer:
@@ -135,7 +135,7 @@ class KnownTexts:
             confidences=[max(rate, 0.01)] * len(tokens),
             received_at=time.perf_counter(),
         )
-        self._speculation.post_draft(draft)
+        self._engine.apply(draft, draft.received_at)
         return n_right
 
 

@@ -20,8 +20,10 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
 from lead.engine.loop import Loop
+from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
+from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
@@ -494,6 +496,13 @@ def submit(sequence="s", tokens=(1, 2), sampling=GREEDY, max_tokens=None, **opti
         max_tokens=max_tokens,
         options=RequestOptions(**options),
     )
+
+
+def engine_sequence(name="s", tokens=(1, 2), n_ctx=1000, checkpoints=(), **more) -> EngineSequence:
+    request = submit(name, tokens, **more)
+    sequence = EngineSequence(request, n_ctx, lambda _: toy_sampler(GREEDY, tokens), checkpoints)
+    sequence.speculation = SequenceSpeculation(name, sequence.tokens, {}, 0.0)
+    return sequence
 
 
 # Drafters: what a back may do. `drafts` is asked before each step, with the tokens of the running sequences.

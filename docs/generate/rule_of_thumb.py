@@ -10,6 +10,7 @@ from docs.generate.blocks import table
 from lead.engine.speculation.adaptive import Adaptive
 from lead.engine.speculation.drafts import DraftChain
 from lead.engine.speculation.policy import Candidate, Verify
+from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from lead.engine.speculation.step_cost import StepCost
 
 CHANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -67,9 +68,8 @@ def _best(machine: Machine, chance: float) -> str:
 
 
 def _candidate(chance: float, n: int) -> Candidate:
-    return Candidate(
-        "s", n, chain=DraftChain((0,) * n, ("back",) * n, tuple(chance ** (i + 1) for i in range(n)))
-    )
+    chain = DraftChain((0,) * n, ("back",) * n, tuple(chance ** (i + 1) for i in range(n)))
+    return Candidate(SequenceSpeculation("", [], {}, 0.0), n, chain=chain)
 
 
 def _cost(machine: Machine) -> StepCost:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.sequence import EngineSequence
-from lead.engine.slot import MAX_REPLAY, Slot
+from lead.engine.slot import Slot
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.policy import Candidate, Choice, Verify, Wait
+from lead.engine.speculation.policy import Choice, Verify, Wait
 from lead.engine.step_plan import Action, PlanEntry, StepPlan
 from shared.llama.batch_layout import TILE, Layout, layout
 
@@ -122,20 +121,7 @@ class Scheduler:
     def _choose(self, generating: list[Slot], n_prompt: int, now: float) -> Choice:
         if not self._limits.traits.can_speculate or self.is_minimal:
             return Verify((EMPTY_CHAIN,) * len(generating))
-        candidates = [self._candidate(slot, slot.sequence) for slot in generating if slot.sequence]
-        return self._speculation.plan(candidates, n_prompt, now)
-
-    def _candidate(self, slot: Slot, sequence: EngineSequence) -> Candidate:
-        n_useful, n_rollback = sequence.n_useful(self._limits.n_ctx_sequence), self._limits.traits.n_rollback
-        if slot.n_to_decode > MAX_REPLAY:
-            n_useful = 0
-        elif n_rollback:
-            n_useful = min(n_useful, n_rollback)
-        if batch_sizes := self._limits.batch_sizes:
-            is_last_of_prompt = slot.is_in_prompt and not batch_sizes.is_uniform  # which is decoded otherwise
-            n_useful = 0 if is_last_of_prompt else min(n_useful, batch_sizes.max_draft)
-        n_left = sequence.n_left(self._limits.n_ctx_sequence)
-        return Candidate(sequence.id, n_useful, slot.n_to_decode, n_left, slot.index)
+        return self._speculation.plan(generating, n_prompt, now)
 
     def _entries(
         self, generating: list[Slot], drafts: Sequence[DraftChain], prompts: list[Slot]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.calibration import BATCH_SIZES
-from lead.engine.commands import PolicyName, PostDraft, Submit
+from lead.engine.commands import PolicyName, PostDraft, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, Tuned
@@ -100,7 +100,7 @@ class SimulatedLead:
         return self._speculation.stats
 
     def connect(self, backs: Sequence[str]) -> None:
-        self._speculation.connect(backs)
+        self._engine.apply(SetBacks(names=list(backs)), self._clock.now)
 
     def submit(self, sequence: str, key: int) -> None:
         """Write the text with this key, which is the prompt."""

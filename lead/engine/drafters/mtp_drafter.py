@@ -14,7 +14,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.draft_source import Continuation, InlineDraft, InlineRound
 from shared.drafting.interfaces import MakeSampler
 from shared.errors import KvCacheFullError, PendingAnswerError
@@ -48,9 +47,10 @@ class Heads(Protocol):
 class _MtpCache:
     """What the head has read in one slot: tokens at positions first, first + 1, …
 
-    `n_own`: the last of them, which were read with the head's own states.
+    `n_own`: the last of them, which were read with the head's own states. `is_idle`: its sequence has left.
     """
 
+    is_idle: bool = False
     first: int = 0
     tokens: list[int] = field(default_factory=list)
     n_own: int = 0
@@ -64,16 +64,15 @@ class _MtpCache:
 class MtpDraft(InlineDraft):
     """The draft of a sequence; it follows the first `base` tokens of its context.
 
-    The context is what the target sees of `tokens`, all committed ones: all of them, until a `shift` has
-    discarded `n_discarded`. States and caches have positions in the context, noise has those in the text.
+    The `context` is what the target sees of `tokens`, all committed ones (see `place`). States and caches
+    have positions in the context, noise has those in the text.
     own_states[i] is the head's state behind the token before drafted[i], the first one's is the target's.
     """
 
     drafter: "MtpDrafter"
     sampling: SamplingParameters
     tokens: Sequence[int]
-    shift: ContextShift | None = None
-    n_discarded: int = 0
+    context: Sequence[int] = ()
     slot: int | None = None
     base: int = 0
     drafted: list[int] = field(default_factory=list)
@@ -82,7 +81,6 @@ class MtpDraft(InlineDraft):
     sampler: Sampler | None = None
     unranked: NDArray[np.float32] | None = None
     failed: bool = False
-    _shifted: list[int] = field(default_factory=list)
 
     @property
     def n_pending(self) -> int | None:
@@ -92,36 +90,22 @@ class MtpDraft(InlineDraft):
     def continuation(self) -> Continuation:
         return list(self.drafted), list(self.confidences)
 
-    def place(self, slot: int) -> None:
-        if self.slot != slot:
-            self.slot = slot
-            self.begin_anew()
+    def place(self, slot: int, context: Sequence[int]) -> None:
+        """What was drafted is of no use where the target's states of the context are others now."""
+        if self.slot != slot or self.context is not context:
+            self.slot, self.context = slot, context
+            self.base = 0
+            self.drafted, self.confidences, self.own_states = [], [], []
 
-    def close(self) -> None:
-        self.drafter.close(self)
-
-    @property
-    def context(self) -> Sequence[int]:
-        return self._shifted if self.n_discarded else self.tokens
+    def leave(self) -> None:
+        if self.slot is not None:
+            self.drafter.leave(self.slot)
+        self.slot = None
 
     @property
     def end(self) -> int:
         """The position after the draft."""
         return self.base + len(self.drafted)
-
-    def begin_anew(self) -> None:
-        """The target's states of its context are others now."""
-        self.base = 0
-        self.drafted, self.confidences, self.own_states = [], [], []
-
-    def follow_shifts(self) -> None:
-        """Bring the context up to what was committed."""
-        n_discarded = self.shift.n_discarded(len(self.tokens)) if self.shift else 0
-        if self.shift and n_discarded != self.n_discarded:
-            self.n_discarded, self._shifted = n_discarded, self.shift.context(self.tokens)
-            self.begin_anew()
-        elif n_discarded:
-            self._shifted += self.tokens[n_discarded + len(self._shifted) :]
 
     def sync(self) -> bool:
         """Take in the context: the part of the draft that agrees stays. Whether there was anything."""
@@ -164,7 +148,6 @@ class MtpDrafter:
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
         self._budget = budget or GrammarBudget()
-        self._open: list[MtpDraft] = []
         self._caches: dict[int, _MtpCache] = {}
 
     def open(
@@ -172,14 +155,13 @@ class MtpDrafter:
         _sequence: str,
         sampling: SamplingParameters,
         tokens: Sequence[int],
-        shift: ContextShift | None = None,
     ) -> MtpDraft:
-        self._open.append(MtpDraft(self, sampling, tokens, shift))
-        return self._open[-1]
+        return MtpDraft(self, sampling, tokens)
 
-    def close(self, draft: MtpDraft) -> None:
-        """Its sequence has ended."""
-        self._open.remove(draft)
+    def leave(self, slot: int) -> None:
+        """Its sequence has left it; what was read stays for the next one."""
+        if slot in self._caches:
+            self._caches[slot].is_idle = True
 
     def on_round(self, _n_tokens: int, _seconds: float) -> bool:
         return True
@@ -220,11 +202,11 @@ class MtpDrafter:
 
     def _sync(self, draft: MtpDraft, slot: int) -> None:
         """Bring a sequence's records, and those of its slot, up to what was committed."""
-        draft.follow_shifts()
         is_new = draft.base == 0
         if not draft.sync():
             return
         cache = self._caches.setdefault(slot, _MtpCache())
+        cache.is_idle = False
         n_exact = len(cache.tokens) - cache.n_own
         if is_new:  # the slot may hold another text
             n_exact = min(n_exact, common_prefix_length(cache.tokens, list(draft.context[cache.first :])))
@@ -272,8 +254,7 @@ class MtpDrafter:
 
     def _forget_idle(self) -> None:
         """The cache is full: empty the slots without a sequence, or all."""
-        in_use = {draft.slot for draft in self._open}
-        idle = [slot for slot in self._caches if slot not in in_use and self._caches[slot].tokens]
+        idle = [slot for slot, cache in self._caches.items() if cache.is_idle and cache.tokens]
         for slot in idle or list(self._caches):
             self._cut(slot, self._caches[slot], 0)
 
@@ -304,7 +285,7 @@ class MtpDrafter:
     def _choose(self, draft: MtpDraft, logits: NDArray[np.float32]) -> None:
         if draft.sampler is None:
             draft.sampler = self._make_sampler(draft.sampling, list(draft.tokens))
-        (choice,) = draft.sampler.rank(logits, draft.end + draft.n_discarded, 1)
+        (choice,) = draft.sampler.rank(logits, len(draft.tokens) + len(draft.drafted), 1)
         draft.unranked = None
         draft.drafted.append(choice.token)
         draft.confidences.append(choice.confidence)

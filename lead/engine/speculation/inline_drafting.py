@@ -4,13 +4,12 @@ An inline drafter takes the engine's own time: every draft token delays the step
 for the policy to say; here is what it needs to know.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.draft_source import InlineDrafter
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.policy import FutureDraft
+from lead.engine.speculation.policy import DraftOrder, FutureDraft
 from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from lead.engine.speculation.step_cost import StepCost
 from shared.sampling.parameters import SamplingParameters
@@ -44,11 +43,9 @@ class InlineDrafting:
 
     # The life of a sequence
 
-    def open(
-        self, sequence: SequenceSpeculation, sampling: SamplingParameters, shift: ContextShift | None = None
-    ) -> None:
+    def open(self, sequence: SequenceSpeculation, sampling: SamplingParameters) -> None:
         """It begins. See `InlineDrafter.open`."""
-        sequence.inline = self.drafter.open(sequence.id, sampling, sequence.tokens, shift)
+        sequence.inline = self.drafter.open(sequence.id, sampling, sequence.tokens)
 
     def close(self, sequence: SequenceSpeculation) -> None:
         """It has ended."""
@@ -102,19 +99,18 @@ class InlineDrafting:
 
     # Drafting
 
-    def draft(
-        self, sequences: Sequence[SequenceSpeculation], *, at_once: bool
-    ) -> tuple[int, list[SequenceSpeculation]]:
+    def draft(self, order: DraftOrder) -> tuple[int, list[SequenceSpeculation]]:
         """One round: its number of tokens, and the sequences whose drafts have grown.
 
-        A sequence that has not is left alone until the next step, unless all is read `at_once`.
+        A sequence that has not is left alone until the next step, unless it is read `at_once`.
         """
-        n_most = _UNLIMITED if at_once else len(sequences) + _CATCH_UP_CHUNK
+        sequences = order.sequences
+        n_most = _UNLIMITED if order.at_once else len(sequences) + _CATCH_UP_CHUNK
         done = self.drafter.draft([each.inline for each in sequences], n_most)
         grown = [each for each in sequences if each.inline in done.grown]
         for sequence in sequences:
             n_pending = sequence.n_pending
-            is_stuck = n_pending is None or n_pending <= 1 or not at_once
+            is_stuck = n_pending is None or n_pending <= 1 or not order.at_once
             if sequence not in grown and is_stuck:
                 sequence.stuck_at_step = self._n_steps
         return done.n_tokens, grown

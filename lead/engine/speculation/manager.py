@@ -14,10 +14,11 @@ from lead.engine.commands import NGRAM, PolicyName, PostDraft, Submit
 from lead.engine.drafters.draft_source import InlineDrafter, LookupDrafter
 from lead.engine.events import BackEvent, Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
+from lead.engine.slot import Slot
 from lead.engine.speculation.adaptive import Adaptive
 from lead.engine.speculation.batching import Batching
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.drafts import Branch, DraftChain, DraftTree
+from lead.engine.speculation.drafts import EMPTY_CHAIN, Branch, DraftChain, DraftTree
 from lead.engine.speculation.forecast import Forecast
 from lead.engine.speculation.inline_drafting import InlineDrafting
 from lead.engine.speculation.policy import (
@@ -31,7 +32,6 @@ from lead.engine.speculation.policy import (
     Sync,
     Verify,
     Wait,
-    verify,
 )
 from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
@@ -80,7 +80,6 @@ class SpeculationManager:
         self._batch_sizes = batch_sizes
         self._end_tokens = end_tokens
         self._make_drafters = make_drafters
-        self._sequences: dict[str, SequenceSpeculation] = {}
         self._own_sources: set[str] = {inline.source} if inline else set()
         self._n_stale: Counter[str] = Counter()
         self._adaptive = Adaptive(batching, constants)  # what it has learned outlives another policy
@@ -96,17 +95,21 @@ class SpeculationManager:
         self._policy = self._make_policy(policy, depth)
         self.tuning.reset(policy, depth)
 
-    def connect(self, backs: Sequence[str]) -> None:
-        """These backs are connected now. Drafts of others stay; what was learned about them is forgotten."""
-        timelines = [each.timeline for each in self._sequences.values()]
+    def connect(self, backs: Sequence[str], sequences: Iterable[EngineSequence]) -> None:
+        """These backs are connected now. Drafts of others stay; what was learned about them is forgotten.
+
+        sequences: all that are open.
+        """
+        timelines = [each.speculation.timeline for each in sequences]
         self.forecast.connect(backs, self._own_sources, timelines)
 
-    def post_draft(self, draft: PostDraft) -> None:
-        """A back proposes something; its draft may be stale or for a sequence that has ended."""
-        sequence, source = self._sequences.get(draft.sequence), draft.source
-        if sequence is None:
+    def post_draft(self, target: EngineSequence | None, draft: PostDraft) -> None:
+        """A back proposes something for `target` (None: it has ended); its draft may be stale."""
+        source = draft.source
+        if target is None:
             self._n_stale[source] += 1
             return
+        sequence = target.speculation
         tree = DraftTree(source, draft.base, draft.tokens, draft.parents, draft.confidences)
         end = draft.base + len(tree.branch)
         alive, outcomes = sequence.drafts.post(tree)
@@ -132,39 +135,40 @@ class SpeculationManager:
 
     # Calls of the scheduler
 
-    def open(self, sequence: EngineSequence, request: Submit, now: float) -> None:
+    def open(self, sequence: EngineSequence, now: float) -> None:
         """A sequence begins; its list of tokens is read from now on."""
-        lookups = self._make_drafters(request)
-        opened = SequenceSpeculation(sequence.id, sequence.tokens, lookups, now)
-        self._sequences[sequence.id] = opened
+        lookups = self._make_drafters(sequence.request)
+        sequence.speculation = SequenceSpeculation(sequence.id, sequence.tokens, lookups, now)
         self._own_sources.update(lookups)
         if self.inline:
-            self.inline.open(opened, request.sampling, sequence.shift)
+            self.inline.open(sequence.speculation, sequence.request.sampling)
 
-    def close(self, sequence: str) -> None:
-        """A sequence has ended; one that is unknown has ended before."""
-        if ended := self._sequences.pop(sequence, None):
-            ended.close()
-            if self.inline:
-                self.inline.close(ended)
+    def close(self, sequence: EngineSequence) -> None:
+        """It has ended."""
+        sequence.speculation.close()
+        if self.inline:
+            self.inline.close(sequence.speculation)
 
-    def plan(self, due: Sequence[Candidate], n_prompt: int, now: float) -> Choice:
-        """What to verify, or what to do before; the batch has `n_prompt` tokens of prompts as well."""
+    def plan(self, generating: Sequence[Slot], n_prompt: int, now: float) -> Choice:
+        """What to verify in the slots whose next token is due, or what to do before.
+
+        The batch has `n_prompt` tokens of prompts as well.
+        """
         if self._policy_name == "off":
-            return verify(due, [0] * len(due))
-        candidates = [self._with_drafts(each, now) for each in due]
+            return Verify((EMPTY_CHAIN,) * len(generating))
+        candidates = [self._candidate(slot, slot.sequence, now) for slot in generating if slot.sequence]
         match choice := self._choose(candidates, n_prompt):
             case Verify(drafts) if self._batch_sizes:
                 return Verify(tuple(map(self._fill, candidates, drafts, repeat(self._batch_sizes))))
             case _:
                 return choice
 
-    def on_commit(self, committed: Committed, now: float) -> Committed:
+    def on_commit(self, target: EngineSequence, committed: Committed, now: float) -> Committed:
         """One sequence's part of a step; the backs receive it at this moment.
 
         Returns it with what the backs' drafts had right.
         """
-        sequence = self._sequences[committed.sequence]
+        sequence = target.speculation
         before = sequence.drafts.sources
         outcomes = sequence.drafts.extend(committed.start, committed.tokens)
         self.forecast.learn(outcomes)
@@ -204,15 +208,14 @@ class SpeculationManager:
         """One round of drafting in the engine; `on_drafted` has to follow."""
         assert self.inline
         source = self.inline.drafter.source
-        sequences = [self._sequences[each] for each in order.sequences]
-        n_tokens, grown = self.inline.draft(sequences, at_once=order.at_once)
+        n_tokens, grown = self.inline.draft(order)
         left = []
         for sequence in grown:
             assert sequence.inline
             sequence.post(source, *sequence.inline.continuation)
             probabilities, _ = sequence.drafts.outlook(source, self.forecast.probability)
             if math.prod(probabilities) >= order.min_probability and sequence.n_pending:
-                left.append(sequence.id)
+                left.append(sequence)
         rest = order._replace(sequences=tuple(left), n_rounds=order.n_rounds - 1)
         return DraftRound(n_tokens, len(grown), rest if left and rest.n_rounds > 0 else None)
 
@@ -232,16 +235,6 @@ class SpeculationManager:
         tuned = self.tuning.pop_change()
         return events if tuned is None else [*events, tuned]
 
-    def describe_records(self) -> dict[str, Any]:
-        """The known sequences and the sources of their drafts, for the log of a failed check."""
-        return {name: sequence.drafts.sources for name, sequence in self._sequences.items()}
-
-    def check_integrity(self, sequences: set[str]) -> None:
-        """Raise AssertionError unless there are records of exactly `sequences`, and sound ones."""
-        assert self._sequences.keys() == sequences, f"open: {set(self._sequences)}, expected {sequences}"
-        for sequence in self._sequences.values():
-            sequence.drafts.check_integrity()
-
     # What may be chosen
 
     def _make_policy(self, policy: PolicyName, depth: int) -> Policy:
@@ -255,20 +248,23 @@ class SpeculationManager:
             case "off":
                 return Fixed(0)
 
-    def _with_drafts(self, due: Candidate, now: float) -> Candidate:
-        n_useful = due.n_useful
+    def _candidate(self, slot: Slot, target: EngineSequence, now: float) -> Candidate:
+        sequence = target.speculation
+        n_useful, n_fed = slot.n_useful(self._batch_sizes), slot.n_to_decode
         if n_useful <= 0:
-            return due
-        sequence = self._sequences[due.sequence]
+            return Candidate(sequence, 0, n_fed)
         policy, constants = self._policy_name, self._constants
         if policy != "sync":  # which represents engines without drafters of their own
             sequence.ask_lookups(constants.enough_local_tokens, constants.max_local_tokens)
         min_probability = constants.min_probability if policy == "adaptive" else 0.0
         chain = sequence.drafts.best(self.forecast.probability, min_probability)
-        return due._replace(
-            chain=chain.cut(n_useful),
+        return Candidate(
+            sequence,
+            n_useful,
+            n_fed,
+            chain.cut(n_useful),
             awaited=tuple(self._awaited(sequence, n_useful, now)) if policy == "adaptive" else (),
-            inline=self._inline_offer(sequence, due),
+            inline=self._inline_offer(slot, target, n_useful),
             is_drafting=policy == "sync" and self._is_drafting(sequence, chain, now),
         )
 
@@ -296,16 +292,16 @@ class SpeculationManager:
         arrivals = self.forecast.arrivals
         return not has_ended and arrivals.is_drafting(sequence.timeline, now, SYNC_PATIENCE_S)
 
-    def _inline_offer(self, sequence: SequenceSpeculation, due: Candidate) -> FutureDraft | None:
-        if self.inline is None:
+    def _inline_offer(self, slot: Slot, target: EngineSequence, n_useful: int) -> FutureDraft | None:
+        sequence = target.speculation
+        if self.inline is None or sequence.inline is None:
             return None
-        if sequence.inline:
-            sequence.inline.place(due.slot)
+        sequence.inline.place(slot.index, target.context)
         source = self.inline.drafter.source
-        n_useful, mean = due.n_useful, self.forecast.upper_mean(source)
+        mean = self.forecast.upper_mean(source)
         n_most = min(n_useful, self.inline.drafter.n_most)
         future = self.forecast.future(sequence.drafts, source, mean, n_useful, n_most)
-        return self.inline.offer(sequence, future, due.n_left)
+        return self.inline.offer(sequence, future, target.n_left)
 
     # What was chosen
 
@@ -322,19 +318,19 @@ class SpeculationManager:
     def _explored(self, inline: InlineDrafting, candidates: Sequence[Candidate]) -> DraftOrder | None:
         """Now and then one token for a sequence without any of the inline drafter, which will be scored."""
         source = inline.drafter.source
-        drafted_for = [self._sequences[each.sequence] for each in candidates if each.n_useful > 0]
+        drafted_for = [each.sequence for each in candidates if each.n_useful > 0]
         idle = [each for each in drafted_for if not each.drafts.branch(source)]
         explored = inline.exploration(
             idle, self.forecast.upper_mean(source), self.cost.seconds(len(candidates))
         )
-        return DraftOrder((explored.id,), at_once=True) if explored else None
+        return DraftOrder((explored,), at_once=True) if explored else None
 
     def _fill(self, candidate: Candidate, draft: DraftChain, sizes: InvariantSizes) -> DraftChain:
         """`draft` with guesses in place of padding: more of the chain, then what followed before."""
         n_padding = sizes.n_padding(candidate.n_fed + len(draft.tokens))
         filled = candidate.chain.cut(len(draft.tokens) + n_padding)
         n_left = min(n_padding + len(draft.tokens), candidate.n_useful) - len(filled.tokens)
-        sequence = self._sequences[candidate.sequence]
+        sequence = candidate.sequence
         if n_left <= 0 or NGRAM not in sequence.lookups:
             return filled
         return filled.extended(sequence.guesses(filled.tokens, n_left), NGRAM)

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from lead.engine.speculation.arrivals import NOW, Arrival
 from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain, Probabilities
+from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from lead.engine.speculation.step_cost import StepCost
 
 SYNC_PATIENCE_S = 1.0
@@ -31,21 +32,17 @@ class FutureDraft(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A sequence whose next token is due, in `slot`: the best chain there is, and how it may grow.
+    """A sequence whose next token is due: the best chain there is, and how it may grow.
 
-    At most `n_useful` draft tokens can be committed, and `n_left` tokens before it ends. `n_fed` committed
-    tokens are decoded before the draft: more than one where accepted tokens of a rejected draft are replayed.
-
-    The scheduler fills in these fields, the manager the others. `chain` has at most `n_useful` tokens.
-    `awaited`: what backs are about to add. `inline`: what the engine may draft itself. `is_drafting`: some
-    source is drafting for it and has not been silent for long.
+    At most `n_useful` draft tokens can be committed; `chain` has no more. `n_fed` committed tokens are
+    decoded before the draft: more than one where accepted tokens of a rejected draft are replayed. `awaited`:
+    what backs are about to add. `inline`: what the engine may draft itself. `is_drafting`: some source is
+    drafting for it and has not been silent for long.
     """
 
-    sequence: str
+    sequence: SequenceSpeculation
     n_useful: int
     n_fed: int = 1
-    n_left: int = 1 << 30
-    slot: int = 0
     chain: DraftChain = EMPTY_CHAIN
     awaited: tuple[FutureDraft, ...] = ()
     inline: FutureDraft | None = None
@@ -71,7 +68,7 @@ class DraftOrder(NamedTuple):
     at_once: what the drafter has missed of a text it reads in one round, however long that takes.
     """
 
-    sequences: tuple[str, ...]
+    sequences: tuple[SequenceSpeculation, ...]
     n_rounds: int = 1
     min_probability: float = 0.0
     at_once: bool = False

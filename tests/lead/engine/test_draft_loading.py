@@ -77,7 +77,7 @@ def drafted(drafter, sampling, n, tokens=PROMPT):
     drafter.open("s", sampling, list(tokens))
     for _ in range(n):
         done = drafter.draft(["s"], 64)
-    drafter.close("s")
+    drafter.leave("s")
     return done.drafts["s"][0]
 
 
@@ -267,7 +267,7 @@ def check_drafts(model, heads, plain):
     (rows,) = model.decode([Span(1, 0, PROMPT, 1)])
     tokens = list(PROMPT)
     drafter.open("s", GREEDY, tokens)
-    drafter.place("s", 1)
+    drafter.place("s", 1, tokens)
     tokens.append(int(rows[0].argmax()))
     for _ in range(4):
         done = drafter.draft(["s"], 64)

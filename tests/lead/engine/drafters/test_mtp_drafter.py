@@ -70,9 +70,22 @@ class Target:
 
     def begin(self, sequence, slot):
         self.decode(self.tokens, 0, slot)
-        self.drafter.open(sequence, self.sampling, self.tokens, self.shift)
-        self.drafter.place(sequence, slot)
-        self.tokens.append(9)  # what the target chooses; the next step decodes it
+        self.drafter.open(sequence, self.sampling, self.tokens)
+        self.context = list(self.tokens) if self.shift else self.tokens
+        self.drafter.place(sequence, slot, self.context)
+        self.add(9)  # what the target chooses; the next step decodes it
+
+    def add(self, *tokens):
+        """Commit `tokens`; the context is then another list if it was shifted, as the engine's is."""
+        self.tokens += tokens
+        if not self.shift:
+            return
+        context = self.shift.context(self.tokens)
+        if len(context) > len(self.context):
+            self.context += tokens
+        else:
+            self.context = context
+            self.drafter.place("s", 0, context)
 
     def decode(self, tokens, start, slot=0):
         new = tokens[start:]
@@ -86,23 +99,18 @@ class Target:
 
     def verify(self, draft, *, n_accepted, recovered=10):
         """A step with this draft."""
-        context = context_of(self.tokens, self.shift)
-        self.decode([*context, *draft], len(context) - 1)
-        self.tokens += [*draft[:n_accepted], recovered]
+        self.decode([*self.context, *draft], len(self.context) - 1)
+        self.add(*draft[:n_accepted], recovered)
 
     def reread(self):
         """What a context shift has left is decoded again, and gives the next token."""
-        self.decode(context_of(self.tokens, self.shift), self.shift.n_keep)
-        self.tokens.append(9)
-
-
-def context_of(tokens, shift):
-    return shift.context(tokens) if shift else tokens
+        self.decode(self.context, self.shift.n_keep)
+        self.add(9)
 
 
 def reference(tokens, sampling, n, first=0, shift=None):
     """A plain loop: the head reads the whole context with the target's states, then its own draft."""
-    context = context_of(tokens, shift)
+    context = shift.context(tokens) if shift else tokens
     read = [
         (token, tuple(target_state(context[:i]) if i else np.zeros(3)))
         for i, token in enumerate(context)
@@ -193,18 +201,32 @@ def test_in_another_slot_it_begins_anew():
     target.draft(2)
     target.tokens.append(11)
     target.decode(target.tokens[:-1], 0, slot=1)
-    target.drafter.place("s", 1)
+    target.drafter.place("s", 1, target.tokens)
     assert target.draft(2) == reference(target.tokens, GREEDY, 2)
 
 
 def test_the_next_text_in_a_slot_reuses_the_common_beginning():
     target = Target()
     target.draft(1)
-    target.drafter.close("s")
+    target.drafter.leave("s")
     target.tokens = [*PROMPT, 9, 11, 12]
     target.begin("t", 0)
     assert target.drafter.n_pending("t") == 3
     assert target.draft(1, "t") == reference(target.tokens, GREEDY, 1)
+
+
+def test_a_sequence_that_comes_back_to_its_slot_begins_anew():
+    target = Target()
+    target.draft(2)
+    target.drafter.leave("s")
+    tokens, target.tokens = target.tokens, [5] * 20
+    target.begin("t", 0)
+    target.draft(1, "t")
+    target.drafter.leave("t")
+    target.decode(tokens, 0)
+    tokens.append(11)
+    target.drafter.place("s", 0, tokens)
+    assert target.draft(2) == reference(tokens, GREEDY, 2)
 
 
 def test_an_error_ends_drafting_for_that_sequence_alone(monkeypatch):
@@ -219,7 +241,7 @@ def test_several_sequences_share_a_decode():
     other = [5, 5, 5]
     target.decode(other, 0, slot=1)
     target.drafter.open("t", GREEDY, other)
-    target.drafter.place("t", 1)
+    target.drafter.place("t", 1, other)
     other.append(7)
     done = target.drafter.draft(["s", "t"], 1000)
     assert target.heads.n_decoded == [10]

@@ -5,7 +5,7 @@ import pytest
 from lead.engine.drafters.draft_source import InlineDraft, InlineRound
 from lead.engine.speculation.constants import DEFAULTS
 from lead.engine.speculation.inline_drafting import InlineDrafting
-from lead.engine.speculation.policy import FutureDraft
+from lead.engine.speculation.policy import DraftOrder, FutureDraft
 from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from tests.fakes import GREEDY
 
@@ -43,8 +43,8 @@ class ScriptedDraft(InlineDraft):
     def n_pending(self):
         return self._drafter.pending[self._name]
 
-    def close(self):
-        del self._drafter.pending[self._name]
+    def leave(self):
+        pass
 
 
 def opened(drafting, name, n_tokens=2):
@@ -69,7 +69,7 @@ class Known:
         return self.drafting.offer(self.sequences[name], draft, n_left)
 
     def draft(self, *, at_once):
-        return self.drafting.draft([self.sequences["s"]], at_once=at_once)
+        return self.drafting.draft(DraftOrder((self.sequences["s"],), at_once=at_once))
 
     def timed(self, n_rounds=32):
         """So many rounds were drafted that what they take and how often they are right is known."""

@@ -6,14 +6,15 @@ import pytest
 
 from lead.engine.commands import NGRAM, PostDraft
 from lead.engine.drafters.draft_source import InlineDraft, InlineRound, LookupDrafter
-from lead.engine.events import Committed, DraftsDropped
-from lead.engine.sequence import EngineSequence
+from lead.engine.events import Committed
+from lead.engine.slot import Slot
 from lead.engine.speculation.drafts import EMPTY_CHAIN
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.policy import Candidate, DraftOrder, Verify, Wait
+from lead.engine.speculation.policy import DraftOrder, Verify, Wait
 from lead.engine.speculation.speculation_stats import StepReport
 from shared.llama.batch_invariance import InvariantSizes
-from tests.fakes import GREEDY, submit, toy_sampler
+from shared.slot_cache import SlotCache
+from tests.fakes import engine_sequence, submit
 
 END = 99
 PROMPT = (10, 11, 12)
@@ -44,10 +45,13 @@ class Table:
         )
         for n in range(1, 12):
             self.speculation.cost.learn(n, 0.05 * (table or {}).get(n, 1.0))
-        self.tokens = list(PROMPT)
-        self.sequence = EngineSequence("s", self.tokens, lambda: toy_sampler(GREEDY, self.tokens), None)
-        self.speculation.connect(["a", "b"])
-        self.speculation.open(self.sequence, submit("s", PROMPT), 0.0)
+        self.sequence = engine_sequence("s", PROMPT)
+        self.tokens = self.sequence.tokens
+        self.speculation.open(self.sequence, 0.0)
+        self.connect("a", "b")
+
+    def connect(self, *backs):
+        self.speculation.connect(backs, [self.sequence])
 
     def post(self, tokens, base=None, *, now=0.0, source="a", parents=None, confidences=None):
         base = len(self.tokens) if base is None else base
@@ -60,10 +64,13 @@ class Table:
             confidences=confidences,
             received_at=now,
         )
-        self.speculation.post_draft(draft)
+        self.speculation.post_draft(self.sequence, draft)
 
     def decide(self, now=0.0, n_useful=50, n_prompt=0):
-        return self.speculation.plan([Candidate("s", n_useful)], n_prompt, now)
+        cache = SlotCache(0)
+        cache.add(self.tokens[:-1])
+        self.sequence.request = submit("s", PROMPT, n_draft=n_useful)
+        return self.speculation.plan([Slot(cache, self.sequence)], n_prompt, now)
 
     def wait_at(self, now=0.0, **more):
         """0: it does not wait."""
@@ -84,7 +91,7 @@ class Table:
         step = Committed(
             sequence="s", start=start, tokens=list(tokens), n_accepted=n_accepted, rejected=list(rejected)
         )
-        return self.speculation.on_commit(step, now)
+        return self.speculation.on_commit(self.sequence, step, now)
 
     def scored(self, source="a"):
         report = self.speculation.forecast.describe(source)
@@ -104,7 +111,7 @@ def answering(table, source="a", n=8, after=0.004):
 
 def test_off_proposes_nothing_and_asks_no_drafter():
     own = Scripted([1, 2])
-    table = Table("off", local={"ngram": own})
+    table = Table("off", local={"ngram": own}, inline=ScriptedInline(1, 2))
     table.post([1, 2])
     assert table.decide() == Verify((EMPTY_CHAIN,))
     assert own.asked == []
@@ -223,12 +230,11 @@ def test_if_a_lookup_drafter_proposes_nothing_its_older_draft_stays():
     assert table.tokens_at() == (2, 3)
 
 
-def test_a_lookup_drafter_is_told_once_that_its_sequence_has_ended_and_how():
+def test_a_lookup_drafter_is_told_that_its_sequence_has_ended_and_how():
     own = Scripted()
     table = Table(local={"ngram": own})
     table.commit(7)
-    table.speculation.close("s")
-    table.speculation.close("s")
+    table.speculation.close(table.sequence)
     assert own.closed == [[*PROMPT, 7]]
 
 
@@ -247,9 +253,7 @@ def test_each_sequence_has_lookup_drafters_of_its_own():
 
     speculation = SpeculationManager("adaptive", 4, frozenset(), make)
     for name in ("s", "t"):
-        speculation.open(EngineSequence(name, [1, 2], lambda: None, None), submit(name), 0.0)
-    speculation.close("s")
-    speculation.check_integrity({"t"})
+        speculation.open(engine_sequence(name), 0.0)
     assert made == ["s", "t"]
 
 
@@ -322,7 +326,7 @@ def test_sync_does_not_wait_after_an_end_token():
 def test_a_source_that_left_is_forgotten():
     table = Table()
     now = float(answering(table))
-    table.speculation.connect(["b"])
+    table.connect("b")
     assert table.wait_at(now) == 0
     assert table.speculation.describe()["sources"].keys() == {"b"}
     assert table.speculation.forecast.probability("a", 0.9, "single") == 0.9
@@ -331,16 +335,16 @@ def test_a_source_that_left_is_forgotten():
 def test_the_drafts_of_a_source_that_left_may_still_be_right():
     table = Table()
     table.post([1, 2], confidences=[0.9] * 2)
-    table.speculation.connect(["b"])
+    table.connect("b")
     assert table.tokens_at() == (1, 2)
 
 
 def test_a_source_that_left_is_forgotten_although_its_draft_is_still_there():
     table = Table()
     table.post([1, 2])
-    table.speculation.connect(["b"])
+    table.connect("b")
     table.commit(1)
-    table.speculation.connect(["b", "c"])
+    table.connect("b", "c")
     assert table.speculation.describe()["sources"].keys() == {"b", "c"}
 
 
@@ -348,18 +352,10 @@ def test_lookup_drafters_are_not_forgotten_when_backs_come_and_go():
     table = Table(local={"ngram": Scripted([1])})
     table.tokens_at()
     table.commit(1)
-    table.speculation.connect([])
-    table.speculation.close("s")
-    table.speculation.connect(["a"])
+    table.connect()
+    table.speculation.close(table.sequence)
+    table.connect("a")
     assert table.scored("ngram") == (1, 1)
-
-
-def test_drafts_for_a_sequence_that_has_ended_are_stale_and_leave_nothing():
-    table = Table()
-    table.speculation.close("s")
-    table.post([1, 2])
-    assert table.speculation.pop_events() == [DraftsDropped(source="a", n_stale=1)]
-    table.speculation.check_integrity(set())
 
 
 # Policies
@@ -434,11 +430,9 @@ class ScriptedInline:
 
     def __init__(self, *tokens, confidence=0.9):
         self.tokens, self.confidence = tokens, confidence
-        self.open_drafts = []
 
-    def open(self, _sequence, _sampling, tokens, _shift):
-        self.open_drafts.append(ScriptedDraft(self, tokens))
-        return self.open_drafts[-1]
+    def open(self, _sequence, _sampling, tokens):
+        return ScriptedDraft(self, tokens)
 
     def on_round(self, *_):
         return True
@@ -466,8 +460,8 @@ class ScriptedDraft(InlineDraft):
         n = self.n_drafted
         return list(self._drafter.tokens[:n]), [self._drafter.confidence] * n
 
-    def close(self):
-        self._drafter.open_drafts.remove(self)
+    def leave(self):
+        pass
 
 
 def with_draft_model(*tokens, price=0.0005, policy="adaptive", **more):
@@ -552,24 +546,14 @@ def test_when_backs_come_and_go_what_is_known_of_the_draft_model_stays():
     table = with_draft_model(1, 2)
     drafted(table)
     table.commit(1, 2, 3, n_accepted=2)
-    table.speculation.connect([])
+    table.connect()
     assert table.scored("draft_model") == (2, 2)
-
-
-def test_off_orders_nothing():
-    assert with_draft_model(1, 2, policy="off").order() is None
 
 
 def test_what_a_back_has_pushed_is_not_drafted_again():
     table = with_draft_model(1, 2, 3, price=0.02)
     table.post([1, 2, 3, 4, 5, 6], confidences=[0.95] * 6)
     assert table.order() is None
-
-
-def test_an_ended_sequence_is_closed_for_the_draft_model():
-    table = with_draft_model(1)
-    table.speculation.close("s")
-    assert table.speculation.inline.drafter.open_drafts == []
 
 
 def test_what_would_be_padding_is_filled_with_more_of_the_draft():
