@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bench.architectures import ARCHITECTURES, Row, finish, rows_of
 from bench.options import listed
 from bench.tiny_models import ArchitectureError, TinyModel
-from lead.engine.commands import Cancel, PostDraft, RequestOptions, Submit
+from lead.engine.commands import Cancel, PostDraft, Submit
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
 from lead.engine.exact_model import limits_of
@@ -187,7 +187,7 @@ class Service:
                 tokens=list(question.prompt),
                 sampling=question.sampling,
                 max_tokens=len(question.answer),
-                options=RequestOptions(checkpoint=checkpoint),
+                checkpoint=checkpoint,
             ),
             self._now,
         )

@@ -87,7 +87,7 @@ class Updates:
 
 def _open(sequence: LiveSequence) -> Open:
     tokens = sequence.tokens[:MAX_TOKENS_PER_MESSAGE].tolist()
-    return Open(sequence=sequence.id, sampling=sequence.sampling, tokens=tokens)
+    return Open(sequence=sequence.id, sampling=sequence.request.sampling, tokens=tokens)
 
 
 def _extensions(sequence: LiveSequence, start: int) -> list[Extend]:

@@ -6,7 +6,6 @@ out, and reports what came of it: `decoded`, `failed`, or `drafted`. Events are 
 """
 
 import contextlib
-import functools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -189,14 +188,8 @@ class Engine:
         """
         n_keep, n_ctx = request.n_keep, self._limits.n_ctx_sequence
         sequence = EngineSequence(
-            request.sequence,
-            list(request.tokens),
-            functools.partial(self._make_sampler, request),
-            request.max_tokens,
-            request.n_prompt,
-            options=request.options,
-            was_started=request.n_cached is not None,
-            n_cached=request.n_cached or 0,
+            request,
+            self._make_sampler,
             checkpoints=self._checkpoints(request),
             shift=None if n_keep is None else ContextShift(n_ctx, n_keep),
         )
@@ -216,7 +209,7 @@ class Engine:
         if self._limits.n_checkpoints == 0:
             return ()
         n_prompt = request.n_prompt or len(request.tokens)
-        lengths = {n for n in [request.options.checkpoint, request.n_keep or 0] if 0 < n < n_prompt}
+        lengths = {n for n in [request.checkpoint, request.n_keep or 0] if 0 < n < n_prompt}
         if n_prompt >= _MIN_CHECKPOINT:
             lengths.add(n_prompt - _N_GENERATION_PROMPT)
         return tuple(sorted(lengths))
@@ -245,7 +238,7 @@ class Engine:
             self._report_progress(slot)
         if len(rows) == 0:  # a prompt chunk that does not reach the end
             return 0
-        if sequence.max_tokens == 0:
+        if sequence.request.max_tokens == 0:
             self._finish(slot, "length")
             return 0
         return self._take(self._verifier.begin(slot, entry.draft, rows), now)
@@ -271,7 +264,7 @@ class Engine:
         return n_committed
 
     def _report_progress(self, slot: Slot) -> None:
-        if (sequence := slot.sequence) and sequence.options.progress:
+        if (sequence := slot.sequence) and sequence.request.progress:
             self._events.append(
                 PromptProgress(
                     sequence=sequence.id,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.commands import RequestOptions
+from lead.engine.commands import Submit
 from lead.engine.context_shift import MAX_TOKENS, ContextShift
 from lead.engine.events import TokenProbabilities
 from lead.engine.speculation.drafts import DraftChain
@@ -29,7 +29,9 @@ class Verification:
 
 @dataclass(slots=True)
 class EngineSequence:
-    """`tokens` only ever grows. Written by `SlotManager`, but `verification` by `Verifier`.
+    """A request, and what has become of it: `tokens` begin with its own, and only ever grow.
+
+    Written by `SlotManager`, but `verification` by `Verifier`.
 
     `context` is what the model sees of it: all tokens, until a `shift` discards some. Without one the
     sequence ends when its context is full.
@@ -37,15 +39,14 @@ class EngineSequence:
     Its sampler is made when it is first needed: that takes time and memory, and many may wait in the queue.
     """
 
-    id: str
-    tokens: list[int]
-    make_sampler: Callable[[], Sampler]
-    max_tokens: int | None
-    n_prompt: int = 0  # 0: all tokens
+    request: Submit
+    make_sampler: Callable[[Submit], Sampler]
+    id: str = field(init=False)
+    tokens: list[int] = field(init=False)
+    n_prompt: int = field(init=False)
     number: int | None = None  # sequences are numbered as they first get a slot
-    options: RequestOptions = field(default_factory=RequestOptions)
-    was_started: bool = False  # it has had a slot, here or in an earlier engine process
-    n_cached: int = 0  # tokens that its slot held already when it first got it
+    was_started: bool = field(init=False)  # it has had a slot, here or in an earlier engine process
+    n_cached: int = field(init=False)  # tokens that its slot held already when it first got it
     checkpoints: tuple[int, ...] = ()  # lengths of the prompt at which a later request may branch off
     verification: Verification | None = None
     shift: ContextShift | None = None
@@ -53,7 +54,10 @@ class EngineSequence:
     _sampler: Sampler | None = None
 
     def __post_init__(self) -> None:
-        self.n_prompt = self.n_prompt or len(self.tokens)
+        request = self.request
+        self.id, self.tokens = request.sequence, list(request.tokens)
+        self.n_prompt = request.n_prompt or len(request.tokens)
+        self.was_started, self.n_cached = request.n_cached is not None, request.n_cached or 0
         if self.is_context_full:
             self.shift_context()
 
@@ -86,7 +90,7 @@ class EngineSequence:
     @property
     def sampler(self) -> Sampler:
         if self._sampler is None:
-            self._sampler = self.make_sampler()
+            self._sampler = self.make_sampler(self.request)
         return self._sampler
 
     def drop_verification(self) -> None:
@@ -108,11 +112,11 @@ class EngineSequence:
 
     def n_useful(self, n_ctx: int) -> int:
         """The most draft tokens of a step that can be committed."""
-        n = self.n_left(n_ctx) - 1
-        return n if self.options.n_draft is None else min(n, self.options.n_draft)
+        n, n_most = self.n_left(n_ctx) - 1, self.request.n_draft
+        return n if n_most is None else min(n, n_most)
 
     @property
     def _n_allowed(self) -> int:
         """How many more tokens it may get, whatever the context takes."""
-        n = MAX_TOKENS - len(self.tokens)
-        return n if self.max_tokens is None else min(n, self.max_tokens - self.n_generated)
+        n, n_most = MAX_TOKENS - len(self.tokens), self.request.max_tokens
+        return n if n_most is None else min(n, n_most - self.n_generated)

@@ -167,7 +167,7 @@ class Verifier:
 
         def choose(i: int) -> int:
             token = sequence.sampler.choose(rows[i], start + i)
-            if sequence.options.n_probs is not None:
+            if sequence.request.n_probs is not None:
                 verification.probabilities.append(_probabilities(sequence, rows[i], start + i, token))
             sequence.sampler.accept(token)
             return token
@@ -191,7 +191,7 @@ def _committed(sequence: EngineSequence, verification: Verification, verified: V
 def _probabilities(
     sequence: EngineSequence, row: NDArray[np.float32], position: int, token: int
 ) -> TokenProbabilities:
-    n = sequence.options.n_probs or 0
-    if sequence.options.filtered:
+    n = sequence.request.n_probs or 0
+    if sequence.request.filtered:
         return filtered_probabilities(sequence.sampler, row, position, token, n)
     return model_probabilities(row, token, n)

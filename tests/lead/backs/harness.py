@@ -6,6 +6,7 @@ from lead.generation.sequences import Sequences
 from lead.settings.limits import RequestLimits
 from shared.protocol import Hello, VocabularyId
 from shared.sampling.parameters import SamplingParameters
+from tests.fakes import submit
 
 OURS = VocabularyId(fingerprint="same", n_tokens=100, model="big")
 SAMPLING = SamplingParameters(seed=5, temperature=0.3)
@@ -38,7 +39,7 @@ class RegistryHarness:
         return self.backs.join(hello(**changes), transport)[0]
 
     def sequence(self, tokens=(1, 2, 3)):
-        sequence = self.sequences.create(list(tokens), SAMPLING)
+        sequence = self.sequences.create(submit(tokens=tokens, sampling=SAMPLING))
         self.sequences.apply(Started(sequence=sequence.id, n_cached=0), 0.0)
         return sequence
 

@@ -4,22 +4,19 @@ import itertools
 
 import pytest
 
-from lead.engine.commands import RequestOptions
 from lead.engine.prefixes import Prefixes
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from shared.llama.memory_traits import PLAIN
 from shared.prompt_cache import PromptCache, PromptCacheSize
 from shared.slot_cache import SlotCache
-from tests.fakes import GREEDY, make_limits, toy_sampler
+from tests.fakes import GREEDY, make_limits, submit, toy_sampler
 
 TEXT = list(range(50))
 
 
 def sequence(tokens, **options):
-    return EngineSequence(
-        "s", list(tokens), lambda: toy_sampler(GREEDY, tokens), None, options=RequestOptions(**options)
-    )
+    return EngineSequence(submit(tokens=tokens, **options), lambda _: toy_sampler(GREEDY, tokens))
 
 
 class Cached:

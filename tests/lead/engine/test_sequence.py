@@ -4,12 +4,13 @@ import pytest
 
 from lead.engine.context_shift import ContextShift
 from lead.engine.sequence import EngineSequence
-from tests.fakes import GREEDY, toy_sampler
+from tests.fakes import GREEDY, submit, toy_sampler
 
 
 def sequence(n_prompt=3, max_tokens=None, **more):
     tokens = list(range(n_prompt))
-    return EngineSequence("s", tokens, lambda: toy_sampler(GREEDY, tokens), max_tokens, **more)
+    request = submit(tokens=tokens, max_tokens=max_tokens)
+    return EngineSequence(request, lambda _: toy_sampler(GREEDY, tokens), **more)
 
 
 @pytest.mark.parametrize(

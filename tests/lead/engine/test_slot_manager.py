@@ -2,7 +2,6 @@
 
 import pytest
 
-from lead.engine.commands import RequestOptions
 from lead.engine.events import Started
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot_manager import SlotManager
@@ -11,14 +10,11 @@ from shared.cache_edits import Copy, Restore, Snapshot, Store, Trim
 from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCacheSize
-from tests.fakes import GREEDY, make_limits, toy_sampler
+from tests.fakes import GREEDY, make_limits, submit, toy_sampler
 
 
 def sequence(name="s", tokens=(1, 2, 3), **options):
-    tokens = list(tokens)
-    return EngineSequence(
-        name, tokens, lambda: toy_sampler(GREEDY, tokens), None, options=RequestOptions(**options)
-    )
+    return EngineSequence(submit(name, tokens, **options), lambda _: toy_sampler(GREEDY, tokens))
 
 
 class Room:

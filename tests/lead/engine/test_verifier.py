@@ -14,7 +14,7 @@ from shared.errors import PendingAnswerError
 from shared.llama.memory_traits import PLAIN
 from shared.sampling.constrained import GrammarBudget
 from shared.slot_cache import SlotCache
-from tests.fakes import END_TOKENS, N_VOCAB
+from tests.fakes import END_TOKENS, N_VOCAB, submit
 
 PROMPT = [1, 2]
 TEXT = [1, 2, 5, 6, 7]
@@ -49,7 +49,7 @@ class TimeBudget:
 
 
 def slot_of(sampler, index=0):
-    sequence = EngineSequence(f"s{index}", list(PROMPT), lambda: sampler, None)
+    sequence = EngineSequence(submit(f"s{index}", PROMPT), lambda _: sampler)
     return Slot(SlotCache(index, PLAIN), sequence)
 
 

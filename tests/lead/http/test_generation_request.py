@@ -63,7 +63,7 @@ OPTIONS = [
 @pytest.mark.parametrize(("fields", "options"), OPTIONS)
 async def test_request_options_reach_the_engine(lead, client, fields, options):
     (request,) = await submitted(lead, client, **fields)
-    assert request.options.model_dump() | options == request.options.model_dump()
+    assert request.model_dump() | options == request.model_dump()
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,12 @@ async def test_each_key_is_an_owner_of_texts_whatever_its_name(lead):
         for key in ("one", "two", "one"):
             lead.will_say("x")
             await client.post(CHAT, json=ASK, headers={"x-api-key": key})
-    first, second, third = (request.options.owner for request in lead.engine.submitted)
+    first, second, third = (request.owner for request in lead.engine.submitted)
     assert first == third != second
 
 
 async def test_without_keys_all_texts_have_one_owner(lead, client):
-    assert [request.options.owner for request in await submitted(lead, client)] == [0]
+    assert [request.owner for request in await submitted(lead, client)] == [0]
 
 
 WRONG = [

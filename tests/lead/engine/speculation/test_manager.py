@@ -45,8 +45,8 @@ class Table:
         )
         for n in range(1, 12):
             self.speculation.cost.learn(n, 0.05 * (table or {}).get(n, 1.0))
-        self.tokens = list(PROMPT)
-        self.sequence = EngineSequence("s", self.tokens, lambda: toy_sampler(GREEDY, self.tokens), None)
+        self.sequence = EngineSequence(submit("s", PROMPT), lambda _: toy_sampler(GREEDY, PROMPT))
+        self.tokens = self.sequence.tokens
         self.speculation.connect(["a", "b"])
         self.speculation.open(self.sequence, submit("s", PROMPT), 0.0)
 
@@ -249,7 +249,7 @@ def test_each_sequence_has_lookup_drafters_of_its_own():
 
     speculation = SpeculationManager("adaptive", 4, frozenset(), make)
     for name in ("s", "t"):
-        speculation.open(EngineSequence(name, [1, 2], lambda: None, None), submit(name), 0.0)
+        speculation.open(EngineSequence(submit(name), lambda _: None), submit(name), 0.0)
     speculation.close("s")
     speculation.check_integrity({"t"})
     assert made == ["s", "t"]

@@ -17,7 +17,7 @@ def managed(policy="adaptive", depth=4, table=()):
     manager = SpeculationManager(policy, depth, frozenset())
     for n, ratio in dict(table).items():
         manager.cost.learn(n, 0.05 * ratio)
-    manager.open(EngineSequence("s", [1], lambda: None, None), submit("s"), 0.0)
+    manager.open(EngineSequence(submit("s"), lambda _: None), submit("s"), 0.0)
     return manager
 
 

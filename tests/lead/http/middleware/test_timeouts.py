@@ -14,7 +14,7 @@ from lead.http.middleware.stack import MiddlewareStack
 from lead.http.middleware.timeouts import HttpProtocol, WriteTimeout
 from lead.server.app import create_app
 from lead.settings.limits import RequestLimits
-from shared.sampling.parameters import SamplingParameters
+from tests.fakes import submit
 from tests.lead.serving import HANDSHAKE, app_served, hello
 
 PATIENT = {"header_seconds": 60.0, "body_seconds": 60.0, "write_seconds": 60.0}
@@ -251,7 +251,7 @@ async def test_a_back_that_does_not_read_is_disconnected(lead, monkeypatch):
     left = event_after(monkeypatch, lead.backs, "leave")
     text = hello(lead, name="deaf").model_dump_json().encode()
     frame = b"\x81\xfe" + len(text).to_bytes(2, "big") + bytes(4) + text  # RFC 6455, masked with zeros
-    lead.sequences.create([5] * 200_000, SamplingParameters(seed=1))
+    lead.sequences.create(submit(tokens=[5] * 200_000))
     async with served(lead.app, write_seconds=SHORT) as port, connected(port) as (reader, writer):
         writer.write(HANDSHAKE)
         await reader.readuntil(b"\r\n\r\n")

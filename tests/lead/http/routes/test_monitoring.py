@@ -9,12 +9,13 @@ from lead.http.middleware.stack import MiddlewareStack
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from shared.sampling.parameters import SamplingParameters
+from tests.fakes import submit
 from tests.lead.http.event_streams import client_of
 
 
 def begin(lead, slot, n_generated=0, **sampling):
-    sequence = lead.sequences.create([5, 6, 7], SamplingParameters(seed=1, **sampling))
-    sequence.max_tokens = 9
+    sampling = SamplingParameters(seed=1, **sampling)
+    sequence = lead.sequences.create(submit(tokens=[5, 6, 7], sampling=sampling, max_tokens=9))
     lead.sequences.apply(Started(sequence=sequence.id, n_cached=2, slot=slot), 1.0)
     if n_generated:
         step = Committed(sequence=sequence.id, start=3, tokens=[8] * n_generated)
@@ -93,7 +94,7 @@ async def test_what_is_not_served_is_501_with_a_reason(lead, client, method, pat
 
 
 def begin_load(lead, n_tokens, *, runs):
-    sequence = lead.sequences.create([3] * n_tokens, SamplingParameters(seed=1))
+    sequence = lead.sequences.create(submit(tokens=[3] * n_tokens))
     if runs:
         lead.sequences.apply(Started(sequence=sequence.id, n_cached=0), 1.0)
 

@@ -21,6 +21,7 @@ from shared.errors import UnavailableError
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import Close, Draft, Extend, Open, Refused, VocabularyId, Welcome, parse_lead_message
 from shared.sampling.parameters import SamplingParameters
+from tests.fakes import submit
 from tests.lead.serving import app_served, hello
 
 URL = "/v1/speculation"
@@ -33,7 +34,7 @@ def _prompt_refusals(monkeypatch):
 
 
 def running(lead, tokens=(1, 2, 3)):
-    sequence = lead.sequences.create(list(tokens), SAMPLING)
+    sequence = lead.sequences.create(submit(tokens=tokens, sampling=SAMPLING))
     lead.sequences.apply(Started(sequence=sequence.id, n_cached=0), 0.0)
     return sequence
 
