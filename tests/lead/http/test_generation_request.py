@@ -3,7 +3,6 @@
 import pytest
 
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
-from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
 from shared.sampling.parameters import DEFAULT_SAMPLERS
 from tests.lead.http.event_streams import client_of
@@ -111,7 +110,7 @@ async def test_a_private_request_is_not_shown_to_backs(lead, client):
 
 async def test_each_key_is_an_owner_of_texts_whatever_its_name(lead):
     keys = [Key(Principal(Role.CLIENT, "desk"), "one"), Key(Principal(Role.CLIENT, "desk"), "two")]
-    app = create_app(lead.app.state.services, MiddlewareStack(Keyring(keys)))
+    app = create_app(lead.app.state.services, keys=Keyring(keys))
     async with client_of(app) as client:
         for key in ("one", "two", "one"):
             lead.will_say("x")

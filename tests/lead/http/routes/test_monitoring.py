@@ -5,7 +5,6 @@ import pytest
 
 from lead.engine.events import Committed, Started
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
-from lead.http.middleware.stack import MiddlewareStack
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from shared.sampling.parameters import SamplingParameters
@@ -50,7 +49,7 @@ async def test_no_slot_shows_what_clients_wrote(lead, client):
 async def test_only_admins_see_how_the_tokens_of_others_are_chosen(lead, role, sees_seed):
     begin(lead, 0, temperature=0.5)
     keyring = Keyring([Key(Principal(role, "x"), "secret")])
-    app = create_app(lead.app.state.services, MiddlewareStack(keyring))
+    app = create_app(lead.app.state.services, keys=keyring)
     async with client_of(app, headers={"x-api-key": "secret"}) as client:
         slots = (await client.get("/slots")).json()
     assert ("seed" in slots[0]["params"], "temperature" in slots[0]["params"]) == (sees_seed, sees_seed)
