@@ -19,7 +19,8 @@ from lead.http.schema import GenerationFields
 from lead.server.server import Lead
 from lead.server.services import Services
 from lead.tokenizer.fair_queue import Client
-from lead.tokenizer.jobs import PreparedRequest, PreparePrompts, Prompt
+from lead.tokenizer.jobs import Prompt
+from lead.tokenizer.preparation import Preparation
 from shared import cpus
 from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError, DuoError, TranslationError, UnavailableError
@@ -138,8 +139,8 @@ async def _generate(settings: GenerateSettings, prompt: str, services: Services)
 
 async def _request(settings: GenerateSettings, prompt: str, services: Services) -> GenerationRequest:
     """With a seed, if none is set, so that the same text can be generated twice; raises RequestError."""
-    job = PreparePrompts([_beginning(services, prompt)])
-    prepared: PreparedRequest = await services.tokenizer.run(job, Client(settings.program))
+    prompts = [_beginning(services, prompt)]
+    prepared = await services.tokenizer.run(Client(settings.program), Preparation.prepare_prompts, prompts)
     return generation_request(GenerationFields(cache_prompt=False), prepared, services)
 
 

@@ -2,9 +2,9 @@
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fastapi import Request
 from pydantic import ValidationError
@@ -19,19 +19,15 @@ from lead.http.schema import GenerationFields, sampling_parameters
 from lead.http.sse import unless_gone
 from lead.server.services import Services
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.jobs import (
-    CountPrompt,
-    Job,
-    PrepareChat,
-    PreparedRequest,
-    PreparePrompts,
-    Prompt,
-    write_conversation,
-)
+from lead.tokenizer.jobs import PreparedRequest, Prompt, write_conversation
+from lead.tokenizer.preparation import Preparation
 from shared.errors import RequestError
 from shared.sampling.parameters import MAX_SEED
 
 log = logging.getLogger("lead")
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +53,6 @@ class GenerationRequest:
     def first(self) -> Submit:
         """The first submission: what it asks for, all of them do, but for prompt and seed."""
         return self.submissions[0]
-
-
-async def read_request(
-    fields: GenerationFields, job: PreparePrompts | PrepareChat, http_request: Request, services: Services
-) -> GenerationRequest:
-    """A request with what a tokenizer process makes of its texts; raises RequestError naming the field."""
-    fields.check()
-    limits = services.settings.limits
-    n = fields.n_answers(limits.max_n)
-    if isinstance(job, PreparePrompts):
-        _check_number(len(job.prompts), n, limits)
-    prepared: PreparedRequest = await prepare(job, http_request, services)
-    if prepared.reads_control_texts:
-        _say_that_control_texts_are_read()
-    return generation_request(fields, prepared, services, _owner(http_request))
 
 
 def generation_request(
@@ -119,8 +100,20 @@ async def read_text_request(
     fields: GenerationFields, prompts: Sequence[Prompt], http_request: Request, services: Services
 ) -> GenerationRequest:
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
-    job = PreparePrompts(prompts, fields.grammar, fields.json_schema, fields.texts(services.settings.limits))
-    return await read_request(fields, job, http_request, services)
+    limits = services.settings.limits
+    texts = fields.texts(limits)
+    fields.check()
+    _check_number(len(prompts), fields.n_answers(limits.max_n), limits)
+    prepared = await prepare(
+        http_request,
+        services,
+        Preparation.prepare_prompts,
+        prompts,
+        fields.grammar,
+        fields.json_schema,
+        texts,
+    )
+    return generation_request(fields, prepared, services, _owner(http_request))
 
 
 def _owner(http_request: Request) -> int:
@@ -161,9 +154,16 @@ class ChatRequest(GenerationFields, ConversationFields):
 async def read_chat_request(
     body: ChatRequest, http_request: Request, services: Services
 ) -> GenerationRequest:
+    """A request to continue a conversation; raises RequestError naming the field at fault."""
+    limits = services.settings.limits
     check_tools(body, services)
-    job = PrepareChat(write_conversation(body), body.texts(services.settings.limits))
-    return await read_request(body, job, http_request, services)
+    conversation, texts = write_conversation(body), body.texts(limits)
+    body.check()
+    body.n_answers(limits.max_n)
+    prepared = await prepare(http_request, services, Preparation.prepare_chat, conversation, texts)
+    if prepared.reads_control_texts:
+        _say_that_control_texts_are_read()
+    return generation_request(body, prepared, services, _owner(http_request))
 
 
 def as_chat(fields: dict[str, Any]) -> ChatRequest:
@@ -181,13 +181,20 @@ def check_tools(body: ConversationFields, services: Services) -> None:
 
 async def count_prompt(body: ConversationFields, http_request: Request, services: Services) -> int:
     """How many tokens the model reads before it answers; raises RequestError."""
-    n: int = await prepare(CountPrompt(write_conversation(body)), http_request, services)
-    return n
+    return await prepare(http_request, services, Preparation.count_prompt, write_conversation(body))
 
 
-async def prepare(job: Job, http_request: Request, services: Services) -> Any:
-    """What a tokenizer process makes of `job`.
+async def prepare(
+    http_request: Request,
+    services: Services,
+    method: Callable[Concatenate[Preparation, P], R],
+    *arguments: P.args,
+    **options: P.kwargs,
+) -> R:
+    """What `method` of `Preparation` returns, called in a tokenizer process.
 
     Raises RequestError, UnavailableError, and ClientGoneError if the client leaves, which stops the job.
     """
-    return await unless_gone(http_request, services.tokenizer.run(job, client_of(http_request)))
+    return await unless_gone(
+        http_request, services.tokenizer.run(client_of(http_request), method, *arguments, **options)
+    )

@@ -1,6 +1,7 @@
-"""What the front asks of a tokenizer process, what it gets, and what that may cost. Messages are pickled.
+"""What passes between the front and a tokenizer process, and what a job may cost.
 
-Pickle, because both ends are one program with the same rights, as in `multiprocessing`.
+A job is a call of a method of `lead.tokenizer.preparation.Preparation`. Messages are pickled, because both
+ends are one program with the same rights, as in `multiprocessing`.
 """
 
 import pickle
@@ -30,56 +31,7 @@ class FieldTexts:
     biased: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PreparePrompts:
-    """A request to continue texts: `PreparedRequest`."""
-
-    prompts: Sequence[Prompt]
-    grammar: str | None = None
-    json_schema: dict[str, Any] | None = None
-    texts: FieldTexts = FieldTexts()
-
-
-@dataclass(frozen=True, slots=True)
-class PrepareChat:
-    """A request of a chat API: `PreparedRequest`. conversation: see `write_conversation`."""
-
-    conversation: bytes
-    texts: FieldTexts = FieldTexts()
-
-
-@dataclass(frozen=True, slots=True)
-class CountPrompt:
-    """The number of tokens in a conversation's prompt."""
-
-    conversation: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class RenderPrompt:
-    """The text of a conversation's prompt, as the body of a response."""
-
-    conversation: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class TokenizeText:
-    """The tokens of a text, as the body of a response."""
-
-    text: str
-    add_special: bool
-    parse_special: bool
-    with_pieces: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DetokenizeIds:
-    """The text of tokens, as the body of a response."""
-
-    tokens: Sequence[int]
-
-
-Job = PreparePrompts | PrepareChat | CountPrompt | RenderPrompt | TokenizeText | DetokenizeIds
+NO_TEXTS = FieldTexts()
 
 
 @dataclass(frozen=True, slots=True)
