@@ -141,7 +141,7 @@ class _AnswerReader:
     def __init__(
         self, index: int, sequence: LiveSequence, request: GenerationRequest, vocabulary: Vocabulary
     ) -> None:
-        special = request.special_tokens
+        special = request.parser.special_tokens if request.parser else ()
 
         def piece(token: int) -> bytes:
             return vocabulary.piece(token, special=token in special)

@@ -35,8 +35,7 @@ class GenerationRequest:
     """What to generate: a submission for each of the `n` answers to each prompt, and how to show it.
 
     The answers to a prompt differ in their seeds only: seed, seed + 1, … `gbnf` is the grammar as the client
-    sent it. `parser` is None if all text is content; `special_tokens` are control tokens whose text it has to
-    see.
+    sent it. `parser` is None if all text is content.
     """
 
     submissions: list[Submit]
@@ -47,7 +46,6 @@ class GenerationRequest:
     max_seconds: float | None = None
     timings_per_token: bool = False
     parser: ParserConfig | None = None
-    special_tokens: frozenset[int] = frozenset()
 
     @property
     def first(self) -> Submit:
@@ -92,7 +90,6 @@ def generation_request(
         max_seconds=fields.time_limit(),
         timings_per_token=bool(fields.timings_per_token and fields.stream),
         parser=prepared.parser,
-        special_tokens=prepared.special_tokens,
     )
 
 

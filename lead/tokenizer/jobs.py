@@ -38,8 +38,8 @@ NO_TEXTS = FieldTexts()
 class PreparedRequest:
     """All that a request's texts come to.
 
-    prompts, prediction: token ids. biased: the tokens of each text. special_tokens: control tokens whose text
-    the parser has to see. reads_control_texts: texts of the client may have been read as control tokens.
+    prompts, prediction: token ids. biased: the tokens of each text. reads_control_texts: texts of the client
+    may have been read as control tokens.
     """
 
     prompts: list["array[int]"]
@@ -48,7 +48,6 @@ class PreparedRequest:
     biased: dict[str, list[int]] = field(default_factory=dict)
     parser: ParserConfig | None = None
     n_before_last: int = 0
-    special_tokens: frozenset[int] = frozenset()
     reads_control_texts: bool = False
 
 

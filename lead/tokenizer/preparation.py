@@ -62,24 +62,21 @@ class Preparation:
         """A request of a chat API. Here and below, `conversation` is from `write_conversation`."""
         body = read_conversation(conversation)
         constraint = body.output_constraint()
-        rendered = self._conversation(body, constraint)
-        prompt = self._render_prompt(rendered)
-        parser = self._parser_config(body, constraint, prompt.text)
-        if parser.reasoning and rendered.continues_reasoning:
-            parser = replace(parser, in_reasoning=True, continues_reasoning=True)
+        given = self._conversation(body, constraint)
+        prompt = self._render_prompt(given)
+        parser = self._parser_config(body, constraint, given, prompt.text)
         if body.grammar:
             grammar = self._grammar_of(body.grammar, None)
         else:
-            may_think = parser.in_reasoning or rendered.variables.get("enable_thinking", True)
+            may_think = parser.in_reasoning or given.variables.get("enable_thinking", True)
             grammar = self._constrain(constraint, parser, may_think=bool(may_think))
         tokens = self._tokenize_prompt(prompt)
-        request = PreparedRequest([tokens], grammar)
-        last = "\n".join(rendered.messages[-1].parts)
-        request = replace(
-            request,
+        last = "\n".join(given.messages[-1].parts)
+        request = PreparedRequest(
+            [tokens],
+            grammar,
             n_before_last=tokens_before(last, prompt.text, tokens, self._vocabulary),
             parser=parser,
-            special_tokens=self._special_tokens(parser),
             reads_control_texts=not prompt.known,
         )
         return self._with_texts(request, texts)
@@ -179,15 +176,21 @@ class Preparation:
     # Parser and grammar
 
     def _parser_config(
-        self, body: ConversationFields, constraint: OutputConstraint, prompt: str
+        self,
+        body: ConversationFields,
+        constraint: OutputConstraint,
+        conversation: TemplateInput,
+        prompt: str,
     ) -> ParserConfig:
         template = self._template
         separate = (body.reasoning_format or self._chat.reasoning_format) != "none"
         reasoning = template.reasoning
         opened = reasoning is not None and reasoning.is_open(prompt)
-        return ParserConfig(
+        continues = separate and reasoning is not None and conversation.continues_reasoning
+        parser = ParserConfig(
             reasoning=reasoning if separate else None,
-            in_reasoning=opened,
+            in_reasoning=opened or continues,
+            continues_reasoning=continues,
             tool_format=template.tool_format if constraint.tools else None,
             ignored_markers=template.ignored_markers,
             tools=frozenset(tool.function.name for tool in constraint.tools),
@@ -195,6 +198,7 @@ class Preparation:
             prefix=f"{reasoning.start}\n" if reasoning and opened and not separate else "",
             unfinished=unfinished_marker(prompt),
         )
+        return replace(parser, special_tokens=self._special_tokens(parser))
 
     def _grammar_of(self, gbnf: str | None, json_schema: Mapping[str, Any] | None) -> str | None:
         """The grammar that a client sent itself, in one of two forms."""
