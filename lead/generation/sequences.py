@@ -41,7 +41,7 @@ log = logging.getLogger("lead")
 
 _SUSPECT_DEATHS = 2
 _SETTLED_TOKENS = 16
-"""A sequence that has generated as many tokens in an engine process is past what may have killed the last."""
+"""After this many tokens in an engine process, a sequence is past what may have killed the last one."""
 
 
 class Broadcast:

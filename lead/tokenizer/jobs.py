@@ -62,7 +62,7 @@ class Refusal:
 
 
 HEADER = struct.Struct("!i")
-"""The number of bytes that follow, as `multiprocessing.connection` has it."""
+"""The number of bytes that follow, as in `multiprocessing.connection`."""
 
 
 def encode(message: object) -> bytes:

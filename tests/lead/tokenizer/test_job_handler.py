@@ -87,8 +87,9 @@ async def test_a_job_with_a_bug_is_refused_and_leaves_the_process(workers):
 
 async def test_the_death_of_the_process_that_forks_loses_nothing(workers):
     worker = await workers.begin()
-    os.kill(workers._sandbox.pid, signal.SIGKILL)
-    os.waitid(os.P_PID, workers._sandbox.pid, os.WEXITED | os.WNOWAIT)  # until then it takes tasks
+    pid = workers._sandbox.pid
+    os.kill(pid, signal.SIGKILL)
+    await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # until then it takes tasks
     assert await worker.ask(tokenize("Hello"))
     worker.close()
     assert await ask(workers, tokenize("Hello"))
