@@ -1,12 +1,12 @@
 """The registry of backs without engine, transport and real time."""
 
 from lead.backs.registry import Backs
+from lead.engine.commands import Submit
 from lead.engine.events import Committed, Started
 from lead.generation.sequences import Sequences
 from lead.settings.limits import RequestLimits
 from shared.protocol import Hello, VocabularyId
 from shared.sampling.parameters import SamplingParameters
-from tests.fakes import submit
 
 OURS = VocabularyId(fingerprint="same", n_tokens=100, model="big")
 SAMPLING = SamplingParameters(seed=5, temperature=0.3)
@@ -39,7 +39,7 @@ class RegistryHarness:
         return self.backs.join(hello(**changes), transport)[0]
 
     def sequence(self, tokens=(1, 2, 3)):
-        sequence = self.sequences.create(submit(tokens=tokens, sampling=SAMPLING))
+        sequence = self.sequences.create(Submit(tokens=list(tokens), sampling=SAMPLING))
         self.sequences.apply(Started(sequence=sequence.id, n_cached=0), 0.0)
         return sequence
 
@@ -47,3 +47,8 @@ class RegistryHarness:
         start = len(sequence.tokens)
         step = Committed(sequence=sequence.id, start=start, tokens=tokens, **speculation)
         self.sequences.apply(step, 0.0)
+
+
+def connected(name, n_sequences=8):
+    """A back for an assignment that is tested alone."""
+    return RegistryHarness().join(name=name, n_sequences=n_sequences)
