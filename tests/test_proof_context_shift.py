@@ -93,7 +93,7 @@ def test_with_every_memory_the_tokens_are_the_plain_ones(drafter, memory):
     assert sum(len(text) > 2 * N_CTX for text in front.texts.values()) >= _N_LONG
 
 
-@settings(max_examples=20)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(
     seed=st.integers(0, 1 << 32),
     drafter=st.sampled_from(sorted(DRAFTERS)),
