@@ -1,6 +1,6 @@
 """Clients that do anything at any moment, against an engine between fakes (`tests/random_commands.py`).
 
-`RANDOM_COMMANDS=5000` runs so many seeds in all, which takes three to four minutes; a failure names its seed:
+`RANDOM_COMMANDS=5000` runs 5000 seeds in all, which takes three to four minutes; a failure names its seed:
 `RandomRun(seed, room).run()`.
 """
 
@@ -13,7 +13,7 @@ from lead.engine.events import Committed, Started
 from tests.random_commands import ROOMS, RandomRun
 
 _N_RUNS = int(os.environ.get("RANDOM_COMMANDS", "180"))
-_N_WATCHED = 5
+_N_WATCHED = 2
 """Seeds of each room that must meet what is dangerous."""
 
 
@@ -66,7 +66,6 @@ DANGERS = {
 }
 
 
-@pytest.mark.parametrize("danger", DANGERS)
-def test_what_is_dangerous_happens(danger):
-    runs = (watched(seed, room) for seed in range(_N_WATCHED) for room in ROOMS)
-    assert sum(map(DANGERS[danger], runs)) > 1
+def test_what_is_dangerous_happens():
+    runs = [watched(seed, room) for seed in range(_N_WATCHED) for room in ROOMS]
+    assert [danger for danger, happens in DANGERS.items() if not any(map(happens, runs))] == []
