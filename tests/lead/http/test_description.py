@@ -4,7 +4,6 @@ schemathesis makes requests of the description: such as follow it, such as do no
 values in the fields, and what every request needs.
 """
 
-import importlib
 from http import HTTPStatus
 
 import pytest
@@ -36,25 +35,23 @@ NEEDED = {
 
 
 @pytest.fixture(scope="module")
-def schemathesis():
-    """Imported by the one worker that runs these tests: it takes a second."""
-    return importlib.import_module("schemathesis")
-
-
-@pytest.fixture(scope="module")
-def operations(schemathesis):
+def operations():
     """All that the API describes."""
+    import schemathesis  # noqa: PLC0415 - takes a second of each worker that collects tests
+
     description = schemathesis.openapi.from_dict(create_app().openapi())
     return [result.ok() for result in description.get_all_operations()]
 
 
-def made(strategy):
-    """So many cases, the same each time; fewer if there are no more."""
+def made(operation, mode):
+    """Up to N_REQUESTS cases, the same each time."""
+    from schemathesis import GenerationMode  # noqa: PLC0415 - as above
+
     cases = []
 
     @seeded(1)
     @settings(max_examples=N_REQUESTS, suppress_health_check=list(HealthCheck))
-    @given(strategy)
+    @given(operation.as_strategy(generation_mode=GenerationMode[mode]))
     def collect(case):
         cases.append(case)
 
@@ -95,22 +92,21 @@ def _answering(lead):
     lead.will_say("one two")
 
 
-async def test_what_is_described_is_answered(client, schemathesis, operations):
+async def test_what_is_described_is_answered(client, operations):
     failed = []
     for operation in operations:
-        cases = made(operation.as_strategy(generation_mode=schemathesis.GenerationMode.POSITIVE))
+        cases = made(operation, "POSITIVE")
         failed += await failures(client, cases)
         if needed := NEEDED.get(operation.path):
             failed += await failures(client, [completed(case, needed) for case in cases])
     assert not failed
 
 
-async def test_what_is_not_is_a_clients_error(client, schemathesis, operations):
+async def test_what_is_not_is_a_clients_error(client, operations):
     failed = []
     for operation in operations:
         if operation.body or operation.query:
-            cases = made(operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE))
-            failed += await failures(client, cases)
+            failed += await failures(client, made(operation, "NEGATIVE"))
     assert not failed
 
 
