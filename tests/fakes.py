@@ -636,8 +636,11 @@ class Growing:
         base, n = self._begun.get(sequence, (n_committed, 0))
         base, n = (base, n + 1) if n_committed < base + n else (n_committed, 1)
         self._begun[sequence] = base, n
-        tokens = [*self._truth[sequence], 5, 3, 7, *[0] * n][base : base + n]
-        return PostDraft(sequence=sequence, source="growing", base=base, tokens=tokens, confidences=[0.9] * n)
+        tokens = [*self._truth[sequence], 5, 3, 7, 0][base : base + n]
+        confidences = [0.9] * len(tokens)
+        return PostDraft(
+            sequence=sequence, source="growing", base=base, tokens=tokens, confidences=confidences
+        )
 
 
 class Branching:
