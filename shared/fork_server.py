@@ -181,7 +181,12 @@ class ForkServer:
 
 
 def _do_tasks(tasks: socket.socket, handler: TaskHandler) -> None:
-    """Do one task after the other until `tasks` is closed."""
+    """Do one task after the other until `tasks` is closed, or the fork server was killed."""
+    with contextlib.suppress(ConnectionError):
+        _do_all(tasks, handler)
+
+
+def _do_all(tasks: socket.socket, handler: TaskHandler) -> None:
     handler.warm_up()
     limits = WorkerLimits()
     while not limits.has_grown:
