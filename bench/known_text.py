@@ -25,7 +25,7 @@ from bench import peer, table
 from bench.options import listed
 from bench.scripted_sampler import GREEDY, ScriptedSampler
 from lead.engine.calibration import StepTimer
-from lead.engine.commands import PolicyName, PostDraft, RequestOptions, SetBacks, Submit
+from lead.engine.commands import PolicyName, PostDraft, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
 from lead.engine.exact_model import limits_of
@@ -112,7 +112,7 @@ class KnownTexts:
             tokens=text[:_PROMPT],
             sampling=GREEDY,
             max_tokens=n_tokens,
-            options=RequestOptions(cache_prompt=False),  # `time_steps` may have emptied the slot
+            cache_prompt=False,  # `time_steps` may have emptied the slot
         )
         self._engine.apply(request, time.perf_counter())
 

@@ -18,7 +18,6 @@ from lead.engine.commands import (
     Command,
     PolicyName,
     PostDraft,
-    RequestOptions,
     SetBacks,
     Submit,
     decode_command,
@@ -218,7 +217,7 @@ class TimedEngine:
             tokens=text.tokens[:1],
             sampling=GREEDY.model_copy(update={"seed": number}),
             max_tokens=n_tokens,
-            options=RequestOptions(cache_prompt=False),
+            cache_prompt=False,
         )
         self._commands.append(encode_line(request))
         self._n_committed, self._ended = 0, False

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from lead.backs.assignment import Assignment
-from lead.engine.commands import Cancel, PostDraft, RequestOptions, Submit
+from lead.engine.commands import Cancel, PostDraft, Submit
 from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter
 from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.engine.engine import Engine
@@ -489,13 +489,8 @@ def _answer_hash(text_hash: int, token: int, *, separates: bool) -> int:
 
 
 def submit(sequence="s", tokens=(1, 2), sampling=GREEDY, max_tokens=None, **options) -> Submit:
-    return Submit(
-        sequence=sequence,
-        tokens=list(tokens),
-        sampling=sampling,
-        max_tokens=max_tokens,
-        options=RequestOptions(**options),
-    )
+    tokens = list(tokens)
+    return Submit(sequence=sequence, tokens=tokens, sampling=sampling, max_tokens=max_tokens, **options)
 
 
 def engine_sequence(name="s", tokens=(1, 2), n_ctx=1000, checkpoints=(), **more) -> EngineSequence:
@@ -641,8 +636,11 @@ class Growing:
         base, n = self._begun.get(sequence, (n_committed, 0))
         base, n = (base, n + 1) if n_committed < base + n else (n_committed, 1)
         self._begun[sequence] = base, n
-        tokens = [*self._truth[sequence], 5, 3, 7, *[0] * n][base : base + n]
-        return PostDraft(sequence=sequence, source="growing", base=base, tokens=tokens, confidences=[0.9] * n)
+        tokens = [*self._truth[sequence], 5, 3, 7, 0][base : base + n]
+        confidences = [0.9] * len(tokens)
+        return PostDraft(
+            sequence=sequence, source="growing", base=base, tokens=tokens, confidences=confidences
+        )
 
 
 class Branching:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lead.engine.calibration import Recalibration
-from lead.engine.commands import Cancel, RequestOptions, SetBacks, SetPolicy, Submit
+from lead.engine.commands import Cancel, SetBacks, SetPolicy, Submit
 from lead.engine.drafters.lookup import SuffixDrafter
 from lead.engine.drafters.seen_texts import SeenTexts
 from lead.engine.engine_limits import EngineLimits
@@ -216,7 +216,7 @@ class RestlessFront(FakeFront):
             case Started():
                 self._n_cached.setdefault(event.sequence, event.n_cached)
             case PromptProgress():
-                assert self.requests[event.sequence].options.progress
+                assert self.requests[event.sequence].progress
                 assert 0 <= event.n_cached <= event.n_total >= event.n_processed
             case Committed():
                 self._fresh.discard(event.sequence)
@@ -244,11 +244,11 @@ class RestlessFront(FakeFront):
                 assert self.reasons[sequence] == self.true_reasons[sequence], sequence
 
     def _check_probabilities(self, event):
-        options = self.requests[event.sequence].options
-        n_each = len(event.tokens) if options.n_probs is not None else 0
+        request = self.requests[event.sequence]
+        n_each = len(event.tokens) if request.n_probs is not None else 0
         assert len(event.probabilities) == n_each, f"probabilities of {event}"
-        if not options.filtered:
-            assert all(len(each.top) == options.n_probs for each in event.probabilities)
+        if not request.filtered:
+            assert all(len(each.top) == request.n_probs for each in event.probabilities)
 
     def _commands(self, wait) -> Iterator:
         rng, habits = self._rng, self._habits
@@ -285,7 +285,7 @@ class RestlessFront(FakeFront):
             sampling=SamplingParameters(seed=rng.randrange(99), grammar_start=len(prompt), **sampling),
             max_tokens=n_most,
             n_keep=n_keep,
-            options=self._options(len(prompt)),
+            **self._options(len(prompt)),
         )
         self.requests[name] = request
         self.truth[name], self.true_reasons[name] = plain_run(request, n_ctx, self._limits.batch_sizes)
@@ -310,7 +310,7 @@ class RestlessFront(FakeFront):
         self._prompts.append([*stem, *rng.choices(range(N_VOCAB), k=rng.choice([1, 4, 9, 50]))])
         return self._prompts[-1]
 
-    def _options(self, n_prompt: int) -> RequestOptions:
+    def _options(self, n_prompt: int) -> dict[str, object]:
         rng = self._rng
         drawn = {
             "n_probs": rng.choice([0, 3]),
@@ -322,8 +322,7 @@ class RestlessFront(FakeFront):
             "checkpoint": rng.randrange(n_prompt),
             "owner": rng.randrange(2),
         }
-        chosen = {name: value for name, value in drawn.items() if rng.random() < self._habits.options}
-        return RequestOptions(**chosen)
+        return {name: value for name, value in drawn.items() if rng.random() < self._habits.options}
 
 
 class RandomRun:
@@ -370,7 +369,7 @@ class RandomRun:
         seen = SeenTexts(1 << 13, 100.0, self.front.clock)
 
         def drafters(request):
-            owner = request.options.owner
+            owner = request.owner
             suffix = {} if owner is None else {"suffix": SuffixDrafter(seen, owner)}
             return local_drafters(request) | suffix
 

@@ -82,16 +82,30 @@ class Load(EngineOptions):
     rpc_timeout: float = 0.0
 
 
-class RequestOptions(BaseModel, frozen=True):
-    """How a client wants to be served; no token depends on it.
+class Submit(BaseModel, frozen=True):
+    """Continue a prompt by at most `max_tokens` (None: until the context is full, or without end).
 
-    n_probs: at each position report the probabilities of this many tokens and of the chosen one; None: of
-    none. filtered: probabilities after the filters. n_draft: verify at most this many draft tokens per step.
-    slot: run in this slot only. progress: report how far the prompt has been read. checkpoint: length of a
-    prefix that later requests may share; 0: not known. owner: whose recent texts drafts may be taken from,
-    this one among them when it has ended; None: nobody's.
+    When its context is full the sequence ends; with `n_keep` the oldest tokens after the first `n_keep` are
+    discarded instead, at most two less than the context has (see `lead.engine.context_shift`).
+
+    No token depends on the options that follow. prediction: what the client expects the text to be. n_probs:
+    at each position report the probabilities of this many tokens and of the chosen one; None: of none.
+    filtered: probabilities after the filters. n_draft: verify at most this many draft tokens per step. slot:
+    run in this slot only. progress: report how far the prompt has been read. checkpoint: length of a prefix
+    that later requests may share; 0: not known. owner: whose recent texts drafts may be taken from, this one
+    among them when it has ended; None: nobody's.
+
+    A sequence that an earlier engine process had begun is submitted with what that has generated:
+    `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as its `Started` said; None: it has not started.
     """
 
+    type: Literal["submit"] = "submit"
+    sequence: str = ""  # named by `lead.generation.sequences`
+    tokens: list[int]
+    sampling: SamplingParameters
+    max_tokens: int | None = None
+    n_keep: int | None = None
+    prediction: list[int] = []
     n_probs: int | None = None
     filtered: bool = False
     n_draft: int | None = None
@@ -100,28 +114,8 @@ class RequestOptions(BaseModel, frozen=True):
     progress: bool = False
     checkpoint: int = 0
     owner: int | None = None
-
-
-class Submit(BaseModel, frozen=True):
-    """Continue a prompt by at most `max_tokens` (None: until the context is full, or without end).
-
-    When its context is full the sequence ends; with `n_keep` the oldest tokens after the first `n_keep` are
-    discarded instead, at most two less than the context has (see `lead.engine.context_shift`).
-
-    A sequence that an earlier engine process had begun is submitted with what that has generated:
-    `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as its `Started` said; None: it has not started.
-    """
-
-    type: Literal["submit"] = "submit"
-    sequence: str
-    tokens: list[int]
-    sampling: SamplingParameters
-    max_tokens: int | None
-    prediction: list[int] = []  # what the client expects the text to be
-    options: RequestOptions = RequestOptions()
     n_prompt: int = 0
     n_cached: int | None = None
-    n_keep: int | None = None
 
 
 class Cancel(BaseModel, frozen=True):

@@ -217,7 +217,7 @@ class Engine:
         if self._limits.n_checkpoints == 0:
             return ()
         n_prompt = request.n_prompt or len(request.tokens)
-        lengths = {n for n in [request.options.checkpoint, request.n_keep or 0] if 0 < n < n_prompt}
+        lengths = {n for n in [request.checkpoint, request.n_keep or 0] if 0 < n < n_prompt}
         if n_prompt >= _MIN_CHECKPOINT:
             lengths.add(n_prompt - _N_GENERATION_PROMPT)
         return tuple(sorted(lengths))
@@ -285,7 +285,7 @@ class Engine:
         return len(outcome.tokens)
 
     def _report_progress(self, sequence: EngineSequence, n_cached: int) -> None:
-        if sequence.options.progress:
+        if sequence.request.progress:
             self._events.append(
                 PromptProgress(
                     sequence=sequence.id,

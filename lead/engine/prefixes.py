@@ -125,4 +125,4 @@ class Prefixes:
 
 def may_reuse(sequence: EngineSequence) -> bool:
     """A sequence that was preempted may always reuse what it decoded itself."""
-    return sequence.options.cache_prompt or sequence.number is not None
+    return sequence.request.cache_prompt or sequence.number is not None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.commands import RequestOptions, Submit
+from lead.engine.commands import Submit
 from lead.engine.context_shift import MAX_TOKENS, ContextShift
 from lead.engine.events import Committed, Failed, TokenProbabilities
 from lead.engine.speculation.drafts import DraftChain
@@ -140,10 +140,6 @@ class EngineSequence:
             self.shift_context()
 
     @property
-    def options(self) -> RequestOptions:
-        return self.request.options
-
-    @property
     def n_prefill(self) -> int:
         """How many tokens of the context are decoded as a prompt: that, or what the last shift left."""
         return self.n_prompt if self.shift is None or self.context is self.tokens else self.shift.n_left
@@ -210,10 +206,10 @@ class EngineSequence:
         """The target's token after the first `i` of the draft."""
         position, row, sampler = len(self.tokens) + i, verification.rows[i], self.sampler
         token = sampler.choose(row, position)
-        if (n_probs := self.options.n_probs) is not None:
+        if (n_probs := self.request.n_probs) is not None:
             verification.probabilities.append(
                 filtered_probabilities(sampler, row, position, token, n_probs)
-                if self.options.filtered
+                if self.request.filtered
                 else model_probabilities(row, token, n_probs)
             )
         sampler.accept(token)
@@ -241,7 +237,7 @@ class EngineSequence:
     @property
     def n_useful(self) -> int:
         """The most draft tokens of a step that can be committed."""
-        n, n_draft = self.n_left - 1, self.options.n_draft
+        n, n_draft = self.n_left - 1, self.request.n_draft
         return n if n_draft is None else min(n, n_draft)
 
     @property

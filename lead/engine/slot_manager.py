@@ -257,7 +257,7 @@ class SlotManager:
     def _next(self, idle: list[Slot]) -> EngineSequence | None:
         """The first that waits and may run in one of the `idle` slots."""
         free = {slot.index for slot in idle}
-        return next((s for s in self._waiting() if s.options.slot is None or s.options.slot in free), None)
+        return next((s for s in self._waiting() if s.request.slot is None or s.request.slot in free), None)
 
     def _fits(self, sequence: EngineSequence, only_if_idle: bool) -> bool:
         """Whether there is room for its prompt and for the other sequences."""
@@ -335,9 +335,9 @@ class SlotManager:
 
 def _best_slot(idle: list[Slot], sequence: EngineSequence) -> Slot:
     """The requested one; otherwise the one whose cache serves it best."""
-    if sequence.options.slot is not None:
-        return next(slot for slot in idle if slot.index == sequence.options.slot)
-    if not sequence.options.cache_prompt:
+    if sequence.request.slot is not None:
+        return next(slot for slot in idle if slot.index == sequence.request.slot)
+    if not sequence.request.cache_prompt:
         return idle[0]
     return max(idle, key=lambda slot: (slot.cache.reuse_score(sequence.context), not slot.cache))
 

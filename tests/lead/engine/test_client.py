@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import sys
-from array import array
 from pathlib import Path
 
 import pytest
@@ -69,7 +68,7 @@ class Front:
         self.lost = []
         self.processes = []
         self.due = []
-        self.drafted = LiveSequence("s", array("i", [1]), 1, SamplingParameters(seed=1))
+        self.drafted = LiveSequence(submission())
         self.holds_back = False
         self.was_busy = True
         self._news = asyncio.Event()
