@@ -79,7 +79,7 @@ class AcceptanceTrial:
         sampler = self._make_sampler(sampling, tokens)
         drafts = [drafter.open(sequence, sampling, tokens) for drafter in self._drafters]
         for draft in drafts:
-            draft.place(0)
+            draft.place(0, tokens)
         guesses: dict[str, int] = {}
         n_decoded = self._read(tokens)
         for _ in range(n_tokens):
