@@ -37,12 +37,19 @@ class StepTimer:
         undo: Callable[[], None],
         n_vocab: int,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        is_offloaded: bool = False,
     ) -> None:
-        """`decode` decodes tokens, of a vocabulary of `n_vocab`; `undo` removes them from the cache."""
+        """`decode` decodes tokens, of a vocabulary of `n_vocab`; `undo` removes them from the cache.
+
+        is_offloaded: a GPU computes. It compiles what a width needs when it first has it, and reuses the
+        graph of the last step for one of the same width, as in steady decoding.
+        """
         self._decode = decode
         self._undo = undo
         self._n_vocab = n_vocab
         self._clock = clock
+        self._is_offloaded = is_offloaded
 
     @classmethod
     def of_target(
@@ -57,14 +64,24 @@ class StepTimer:
         def decode(tokens: list[int]) -> None:
             target.decode([Span(place.slot, place.n_cached, tokens, len(tokens))])
 
-        return cls(decode, lambda: target.trim(place.slot, place.n_cached), n_vocab, clock)
+        def undo() -> None:
+            target.trim(place.slot, place.n_cached)
+
+        return cls(decode, undo, n_vocab, clock, is_offloaded=target.is_offloaded)
+
+    def warm_up(self) -> None:
+        """The first step reads all weights; on a GPU the first one of each width takes longer, too."""
+        for width in WIDTHS if self._is_offloaded else (1,):
+            self._step(width)
 
     def seconds(self, width: int) -> float:
-        """The duration of a step of `width` tokens.
+        """The duration of a step of `width` tokens."""
+        if self._is_offloaded:
+            self._step(width)
+        return self._step(width)
 
-        They are as different as those of a text: a mixture of experts would send equal ones to the same
-        experts.
-        """
+    def _step(self, width: int) -> float:
+        # The tokens differ as those of a text do: a mixture would send equal ones to the same experts.
         tokens = random.Random(0).choices(range(self._n_vocab), k=width)  # noqa: S311 - the same at each start
         began = self._clock()
         self._decode(tokens)
@@ -118,7 +135,7 @@ def recalibrate(
     """
     apply_edits(place.edits, target)
     timer = StepTimer.of_target(target, n_vocab, clock, place)
-    timer.seconds(1)  # reads all weights: a step takes longer the first time
+    timer.seconds(1)  # what other programs have pushed out of the CPU's caches is read again
     longest_single = min(_QUIET * cost.seconds(1), max_step_seconds)
     timed = []
     for width, seconds in timer.turns(WIDTHS, _REPEATS, interrupted):

@@ -65,6 +65,32 @@ def test_it_ends_when_interrupted():
     assert target.slots == [[]]
 
 
+def test_on_a_gpu_the_first_step_of_a_width_counts_for_nothing(monkeypatch):
+    monkeypatch.setattr(Timed, "is_offloaded", True)
+    compiled = set()
+
+    def seconds(n):
+        first = 30.0 if n not in compiled else 0.0
+        compiled.add(n)
+        return first + dip(n)
+
+    target, cost = Timed(seconds), StepCost()
+    timer = StepTimer.of_target(target, N_VOCAB, target.clock)
+    timer.warm_up()
+    began = target.now
+    timer.calibrate(cost)
+    assert [cost.seconds(n) for n in range(1, 9)] == pytest.approx([dip(n) for n in range(1, 9)])
+    assert target.now - began < 30.0
+
+
+def test_on_a_gpu_a_step_is_timed_after_one_of_the_same_width_whose_graph_it_reuses(monkeypatch):
+    monkeypatch.setattr(Timed, "is_offloaded", True)
+    target, cost, widths = Timed(dip), StepCost(), []
+    monkeypatch.setattr(target, "_seconds_of", lambda n: widths.append(n) or dip(n))
+    StepTimer.of_target(target, N_VOCAB, target.clock).calibrate(cost, widths=(1, 2), n_repeats=2)
+    assert widths == [1, 1, 2, 2, 1, 1, 2, 2]
+
+
 def test_a_slow_model_is_not_calibrated_for_long():
     target, cost = calibrated(lambda _: 4.0)
     assert target.now < 20
