@@ -48,6 +48,7 @@ $(READY): pyproject.toml constraints.txt
 	$(if $(REBUILD),$(INSTALL_LLAMA))
 	$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
 	@$(BIN)/python -m bench.smoke || { \
+		[ -z "$(REBUILD)" ] || { echo "llama-cpp-python with $(CMAKE_ARGS) does not run here: see above."; exit 1; }; \
 		echo "The llama-cpp-python from pip's cache does not run here: compiling it again."; \
 		$(INSTALL_LLAMA) && $(BIN)/python -m bench.smoke; }
 	@$(if $(REBUILD),echo '$(strip $(CMAKE_ARGS))' > $(BUILT_WITH))

@@ -70,9 +70,14 @@ class StepTimer:
         return cls(decode, undo, n_vocab, clock, is_offloaded=target.is_offloaded)
 
     def warm_up(self) -> None:
-        """The first step reads all weights; on a GPU the first one of each width takes longer, too."""
+        """The first step reads all weights; on a GPU the first one of each width takes longer, too.
+
+        What is not done after `_MAX_SECONDS` is left to requests.
+        """
+        end = self._clock() + _MAX_SECONDS
         for width in WIDTHS if self._is_offloaded else (1,):
-            self._step(width)
+            if self._clock() < end:
+                self._step(width)
 
     def seconds(self, width: int) -> float:
         """The duration of a step of `width` tokens."""
