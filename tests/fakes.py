@@ -26,7 +26,7 @@ from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.errors import KvCacheFullError, PendingAnswerError, TranslationError
-from shared.llama.batch_invariance import RESERVE, InvariantWidths
+from shared.llama.batch_invariance import RESERVE, InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.memory_traits import PLAIN
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
@@ -37,6 +37,7 @@ from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler, needs_filters
 from shared.translation.projection import Projection
 from shared.translation.translating_model import TranslatingModel
+from tests.lead.backs.harness import connected
 from tests.shared.translation.toys import random_pair
 
 N_VOCAB = 24
@@ -68,7 +69,7 @@ def extend_hash(text_hash: int, token: int) -> int:
 
 
 def as_answer(token: int) -> int:
-    """As which token a generated one counts where prompts are decoded in other widths."""
+    """The token that a generated one counts as where prompts are decoded in other batch sizes."""
     return token + N_VOCAB
 
 
@@ -77,7 +78,7 @@ class FakeTarget:
 
     `blur` makes it differ from the model without: as a draft model it is then only sometimes right. What its
     `traits` do not allow it refuses, as llama.cpp should. Where llama.cpp computes wrong logits without an
-    error, it notices: see `_is_wrong`. own_cells: slots do not share one pool of cells. widths: in which it
+    error, it notices: see `_is_wrong`. own_cells: slots do not share a pool of cells. batch_sizes: as it
     decodes; a generated token that was read as part of a prompt is then another one.
     """
 
@@ -93,7 +94,7 @@ class FakeTarget:
         blur=0.0,
         traits=PLAIN,
         own_cells=False,
-        widths=None,
+        batch_sizes=None,
         copies_late=False,
     ):
         self.n_vocab, self.n_batch, self.n_ctx, self.n_window = N_VOCAB, n_batch, n_ctx, n_window
@@ -105,7 +106,7 @@ class FakeTarget:
         self._n_cells_written = 0
         self._blur = blur
         self.traits = traits
-        self._own_cells, self._widths, self._copies_late = own_cells, widths, copies_late
+        self._own_cells, self._batch_sizes, self._copies_late = own_cells, batch_sizes, copies_late
         self._padding: dict[int, int] = {}  # tokens at the end of slots, until the next decode
         self._last: dict[int, int] = {}  # slots of the last pass, until they are cut back, and its tokens
         self._saved: dict[int, tuple] = {}  # slot, state and cells, by their place
@@ -118,7 +119,9 @@ class FakeTarget:
     @property
     def layout_rules(self):
         n_ctx, own_cells = min(self.n_ctx, self.n_window), self._own_cells
-        return LayoutRules(self.n_batch, n_ctx, self.traits, own_cells=own_cells, widths=self._widths)
+        return LayoutRules(
+            self.n_batch, n_ctx, self.traits, own_cells=own_cells, batch_sizes=self._batch_sizes
+        )
 
     def decode(self, spans):
         self._rows[:] = np.nan  # what the last decode returned were views
@@ -284,17 +287,21 @@ class FakeTarget:
         """Every token is decoded once and in order, in passes that the model can compute."""
         tokens = [[] for _ in planned]
         for together in planned.passes:
-            assert sum(part.width for part in together) <= self.n_batch or self._widths, "more than a batch"
+            assert sum(part.size for part in together) <= self.n_batch or self._batch_sizes, (
+                "more than a batch"
+            )
             for number, span, n_padding, _ in together:
                 whole = planned[number]
                 assert span.slot == whole.slot
                 assert span.start == whole.start + len(tokens[number]), "not in order"
                 tokens[number] += span.tokens
                 end = span.start + len(span.tokens) + n_padding
-                n_more = RESERVE if self._widths else 0
+                n_more = RESERVE if self._batch_sizes else 0
                 assert end <= self.layout_rules.n_ctx_sequence + n_more, "more tokens than the slot has cells"
-                if self._widths:
-                    assert len(span.tokens) + n_padding in self._widths.of(span), "in a width that differs"
+                if self._batch_sizes:
+                    assert len(span.tokens) + n_padding in self._batch_sizes.of(span), (
+                        "in a size that differs"
+                    )
         assert tokens == [list(span.tokens) for span in planned]
 
     def _decode_pass(self, together, rows):
@@ -307,9 +314,9 @@ class FakeTarget:
                 raise KvCacheFullError("no room for padding")
         for part in together:
             rows[part.number] += self._decode_span(part.span)
-        if not self._widths:  # cells in reserve
+        if not self._batch_sizes:  # cells in reserve
             self._padding = {part.span.slot: part.n_padding for part in together if part.n_padding}
-        lengths = {part.span.slot: part.width for part in together}
+        lengths = {part.span.slot: part.size for part in together}
         self._last |= lengths
         if self.traits.equal_lengths and self.traits.n_rollback:
             self._last = last_pass(lengths, 1 + self.traits.n_rollback, adjacent=self._own_cells)
@@ -321,7 +328,7 @@ class FakeTarget:
         assert 0 <= span.n_logits <= len(span.tokens)
         assert len(cache) + len(span.tokens) <= self.n_window, "more than the model can see"
         assert not self._is_wrong(slot), f"slot {slot} holds the memory of other tokens than its own"
-        is_answer = self._widths is not None and not (span.is_prompt or self._widths.is_uniform)
+        is_answer = self._batch_sizes is not None and not (span.is_prompt or self._batch_sizes.is_uniform)
         for token in span.tokens:
             assert 0 <= token < N_VOCAB, f"no such token: {token}"
             cache.append(token)
@@ -454,9 +461,11 @@ def toy_sampler(
     return ConstrainedSampler(parameters, filters, history, beginning, min(END_TOKENS))
 
 
-def plain_run(request: Submit, n_ctx: int, widths: InvariantWidths | None = None) -> tuple[list[int], str]:
+def plain_run(
+    request: Submit, n_ctx: int, batch_sizes: InvariantSizes | None = None
+) -> tuple[list[int], str]:
     """All tokens of a request and how it ends, one token at a time with nothing in between: the truth."""
-    answer = functools.partial(_answer_hash, separates=widths is not None and not widths.is_uniform)
+    answer = functools.partial(_answer_hash, separates=batch_sizes is not None and not batch_sizes.is_uniform)
     tokens, context = list(request.tokens), list(request.tokens)
     text_hash = functools.reduce(extend_hash, context, 0)
     sampler = toy_sampler(request.sampling, tokens)
@@ -630,7 +639,7 @@ class Growing:
 
 
 class Branching:
-    """The truth in a tree: with wrong tokens on its main line, and a right branch beside each of them."""
+    """The truth in a tree: with wrong tokens on its main line, and a right branch next to each of them."""
 
     def __init__(self, truth: Texts, rng: random.Random):
         self._truth, self._rng = truth, rng
@@ -710,25 +719,25 @@ class Crowd:
         self._inner, self._rng = inner, rng
         self._now = 0.0
         self._assignment = Assignment(0.0)
-        self._connected: set[str] = set()
         self._told: Texts = {}
 
     def drafts(self, committed: Texts) -> Drafts:
         self._now += 0.05
         self._change_connections()
         self._tell(committed)
-        drafts = [draft for name in sorted(self._connected) for draft in self._drafts_of(name, committed)]
+        drafts = [
+            draft for name in sorted(self._assignment.backs) for draft in self._drafts_of(name, committed)
+        ]
         self._assignment.check_integrity()
         return drafts
 
     def _change_connections(self):
         name = self._rng.choice(sorted(self._inner))
-        if name not in self._connected:
-            self._connected.add(name)
-            self._assignment.join(name, self._rng.randint(1, 4), self._now)
+        back = self._assignment.backs.get(name)
+        if back is None:
+            self._assignment.join(connected(name, self._rng.randint(1, 4)), self._now)
         elif self._rng.random() < 0.05:
-            self._connected.remove(name)
-            self._assignment.leave(name, self._now)
+            self._assignment.leave(back, self._now)
 
     def _tell(self, committed: Texts):
         for sequence in self._told.keys() - committed.keys():
@@ -737,19 +746,20 @@ class Crowd:
             if sequence not in self._told:
                 self._assignment.open(sequence, self._now)
             elif len(tokens) > len(self._told[sequence]):
-                asked = self._assignment.backs(sequence)
-                n_right = {name: (self._rng.randrange(3), self._rng.randrange(2)) for name in asked}
-                self._assignment.on_step(sequence, n_right, self._now)
+                asked = self._assignment.asked(sequence)
+                n_right = {back.name: (self._rng.randrange(3), self._rng.randrange(2)) for back in asked}
+                self._assignment.on_step(sequence, n_right, 0.05, self._now)
         self._told = {sequence: list(tokens) for sequence, tokens in committed.items()}
 
     def _drafts_of(self, name: str, committed: Texts) -> Drafts:
-        asked = {sequence: committed[sequence] for sequence in sorted(self._assignment.asked(name))}
+        followed = self._assignment.backs[name].followed
+        asked = {sequence: committed[sequence] for sequence in sorted(followed) if followed[sequence].asked}
         drafts = [draft.model_copy(update={"source": name}) for draft in self._inner[name].drafts(asked)]
         return [draft for draft in drafts if draft.sequence in asked]
 
 
 class RealBack:
-    """The project's own drafter with side branches, beside a model that is `blur` away from the target."""
+    """The project's own drafter with side branches, and a model that is `blur` away from the target."""
 
     def __init__(self, requests: Iterable[Submit], blur: float, n_ahead=6, n_window=1000, n_branches=2):
         self._requests = {request.sequence: request for request in requests}
@@ -777,7 +787,8 @@ class RealBack:
             self._drafter.handle(self._news(sequence, tokens))
             self._told[sequence] = list(tokens)
         grown = {state.id for _ in range(6) for state in self._drafter.step()}
-        drafts = [draft for sequence in sorted(grown) if (draft := self._drafter.draft(sequence))]
+        states = [self._drafter.sequences[each] for each in sorted(grown & self._drafter.sequences.keys())]
+        drafts = [draft for state in states if (draft := state.draft())]
         return [PostDraft(source="back", **draft.model_dump(exclude={"type"})) for draft in drafts]
 
     def _news(self, sequence, tokens):
@@ -963,7 +974,7 @@ def make_engine(
         END_TOKENS,
         make_drafters,
         batching=batching_for(limits),
-        widths=limits.widths,
+        batch_sizes=limits.batch_sizes,
         inline=inline,
     )
     if speculation.inline:
@@ -994,7 +1005,7 @@ def run_engine(  # noqa: PLR0917 - what a run is made of
         n_window=limits.n_ctx_sequence,
         traits=limits.traits,
         own_cells=limits.own_cells,
-        widths=limits.widths,
+        batch_sizes=limits.batch_sizes,
     )
     loop = Loop(target, engine, front, clock=front.clock)
     while front.open:

@@ -18,7 +18,7 @@ from lead.engine.loop import Loop
 from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import Forget, Store, apply_edits
 from shared.errors import KvCacheFullError, WindowLostError
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Span
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
@@ -60,10 +60,10 @@ MEMORIES = {
     "step checkpoints": tuple(MemoryTraits(0, n_step_checkpoints=n, equal_lengths=True) for n in (1, 2)),
     "recurrent": (MemoryTraits(n_rollback=0, equal_lengths=True),),
 }
-WIDTHS = (
-    InvariantWidths((2, 3), (4, 8)),
-    InvariantWidths((1, 2, 3, 4), (1, 2, 3, 4)),
-    InvariantWidths((2, 4), (2, 4, 8), joins=False),
+BATCH_SIZES = (
+    InvariantSizes((2, 3), (4, 8)),
+    InvariantSizes((1, 2, 3, 4), (1, 2, 3, 4)),
+    InvariantSizes((2, 4), (2, 4, 8), joins=False),
 )
 ROOMS = {
     **{name: (name, "one pool") for name in MEMORIES},
@@ -102,7 +102,7 @@ def draw_limits(room: str, rng: random.Random) -> EngineLimits:
     )
     if cells != "one pool":
         limits = replace(limits, n_ctx=n_all, own_cells=True)
-    return replace(limits, widths=rng.choice(WIDTHS)) if cells == "exact" else limits
+    return replace(limits, batch_sizes=rng.choice(BATCH_SIZES)) if cells == "exact" else limits
 
 
 def draw_prompt_cache(traits: MemoryTraits, rng: random.Random, *, has_parts: bool) -> PromptCacheSize:
@@ -288,7 +288,7 @@ class RestlessFront(FakeFront):
             options=self._options(len(prompt)),
         )
         self.requests[name] = request
-        self.truth[name], self.true_reasons[name] = plain_run(request, n_ctx, self._limits.widths)
+        self.truth[name], self.true_reasons[name] = plain_run(request, n_ctx, self._limits.batch_sizes)
         answer = self.truth[name][len(prompt) :]
         self._fresh.add(name)
         if rng.random() < 0.3:
@@ -388,7 +388,7 @@ class RandomRun:
             n_window=limits.n_ctx_sequence,
             traits=limits.traits,
             own_cells=limits.own_cells,
-            widths=limits.widths,
+            batch_sizes=limits.batch_sizes,
             copies_late=limits.prompt_cache == NO_PROMPT_CACHE,  # as `Model._copy_cells`
             rng=rng,
             **self._rates,

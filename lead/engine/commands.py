@@ -21,7 +21,7 @@ OWN_SOURCES = frozenset({NGRAM, PREDICTION, SUFFIX, DRAFT_MODEL, MTP})
 
 
 class LoadDraft(BaseModel, frozen=True):
-    """A draft model to load beside the target; it drafts at most `n_most` tokens for a step.
+    """A draft model to load with the target; it drafts at most `n_most` tokens for a step.
 
     Without `fixed_threads`, what is faster of one thread and those of `options`.
     """
@@ -66,7 +66,7 @@ class Load(EngineOptions):
 
     `exactness` is as an earlier process said in `Ready`, so that this one computes the same bits; None: it
     measures them. `mtp`: draft with the heads of the model, at most `n_most_mtp` tokens for a step;
-    not beside a draft model. `rpc`: machines that have layers of it (host:port), waited for at most
+    not with a draft model. `rpc`: machines that have layers of it (host:port), waited for at most
     `rpc_timeout` seconds.
     """
 

@@ -1,6 +1,6 @@
 """The engine as a machine: commands and results go in, what to do next and events come out.
 
-It knows no model, no pipe and no clock. `Loop` drives it beside a model, the simulation under virtual time,
+It knows no model, no pipe and no clock. `Loop` drives it with a model, the simulation under virtual time,
 tests by hand. A driver asks `next`, applies `pop_edits` to the model's memory in any case, carries the action
 out, and reports what came of it: `decoded`, `failed`, or `drafted`. Events are kept until they are popped.
 """

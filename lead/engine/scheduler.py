@@ -1,6 +1,6 @@
 """The scheduler: which tokens of which sequences go into the next step.
 
-Continuous batching: every step is one decode over all running sequences, prompt chunks beside generation.
+Continuous batching: every step is one decode over all running sequences, prompt chunks with generation.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ _WEIGHT = 0.3
 class PromptChunk:
     """How many tokens of prompts a step takes while other sequences are generating.
 
-    Few, so that those do not stall; but what is generated beside a prompt makes each of its steps longer, and
+    Few, so that those do not stall; but what is generated with a prompt makes each of its steps longer, and
     where slots have cells of their own it is a pass of its own over the weights. So a quick step takes more:
     at least `n_least` tokens, at most `n_most`, learned from the steps that decoded prompts.
     """
@@ -138,9 +138,9 @@ class Scheduler:
             n_useful = 0
         elif n_rollback:
             n_useful = min(n_useful, n_rollback)
-        if widths := self._limits.widths:
-            is_last_of_prompt = slot.is_in_prompt and not widths.is_uniform  # which is decoded otherwise
-            n_useful = 0 if is_last_of_prompt else min(n_useful, widths.max_draft)
+        if batch_sizes := self._limits.batch_sizes:
+            is_last_of_prompt = slot.is_in_prompt and not batch_sizes.is_uniform  # which is decoded otherwise
+            n_useful = 0 if is_last_of_prompt else min(n_useful, batch_sizes.max_draft)
         n_left = sequence.n_left(self._limits.n_ctx_sequence)
         return GeneratingSequence(sequence.id, n_useful, slot.n_to_decode, n_left, slot.index)
 

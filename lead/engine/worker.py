@@ -98,7 +98,7 @@ def _serve(
         lambda request: _lookups(request, load, seen),
         batching=batching_for(limits),
         inline=inline.drafter(grammars, budget) if inline else None,
-        widths=model.widths,
+        batch_sizes=model.batch_sizes,
     )
     if inline and speculation.inline:
         cost = speculation.inline.cost

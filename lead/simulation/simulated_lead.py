@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.calibration import WIDTHS
+from lead.engine.calibration import BATCH_SIZES
 from lead.engine.commands import PolicyName, PostDraft, Submit
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
@@ -89,7 +89,7 @@ class SimulatedLead:
         if inline and self._speculation.inline:
             for n in range(1, 9):
                 self._speculation.inline.cost.learn(n, inline.seconds(n))
-        for n in _CALIBRATION_ROUNDS * WIDTHS:
+        for n in _CALIBRATION_ROUNDS * BATCH_SIZES:
             self._speculation.cost.learn(n, steps.seconds(n))
         limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._engine = Engine(

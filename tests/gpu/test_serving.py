@@ -117,7 +117,7 @@ def test_it_sleeps_and_wakes():
     with lead:
         expected = ask(url, max_tokens=8).text
         since = lead.n_lines()
-        lead.wait_for("sleeping", since=since)
+        lead.wait_for("the model is freed", since=since)
         assert ask(url, max_tokens=8).text == expected
 
 
@@ -152,7 +152,7 @@ def test_nor_are_they_after_starts_without_the_gpu(monkeypatch, tmp_path, order)
         else:
             lead, url = start_lead(*arguments)
             with lead:
-                assert get(url, "/v1/speculation")["exact"]
+                assert get(url, "/v1/speculation")["lead"]["exact"]
 
 
 @pytest.mark.parametrize(

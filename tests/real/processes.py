@@ -10,8 +10,8 @@ from pathlib import Path
 from bench.processes import Program, start_back
 
 F32_CACHE = ("--cache-type-k", "f32", "--cache-type-v", "f32")
-"""As precise as the weights: a text that is read again in other batches than it was generated in, or that is
-drafted, stays the same."""
+"""The precision of the weights: a text that is read again in other batches than it was generated in, or
+that is drafted, stays the same."""
 LEAD = ("--threads", "1", "--parallel", "4", "--no-ngram", "--suffix-memory", "0", *F32_CACHE)
 BACK = ("--threads", "1")
 

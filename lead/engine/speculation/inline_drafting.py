@@ -123,7 +123,7 @@ class InlineDrafting:
         return DraftOrder(tuple(sequences), n_rounds, n_tokens, min_survival)
 
     def draft(self, order: DraftOrder) -> tuple[int, list[SequenceSpeculation]]:
-        """One round of so many tokens; returns the sequences whose drafts have grown, too.
+        """One round; returns its number of tokens and the sequences whose drafts have grown.
 
         A sequence that has not is left alone until the next step, if others wait.
         """

@@ -36,7 +36,7 @@ from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.speculation.tuning import BackTuning
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 
 MakeLookups = Callable[[Submit], Mapping[str, LookupDrafter]]
 """The lookup drafters for a request, by the names of their sources."""
@@ -81,14 +81,14 @@ class SpeculationManager:
         make_drafters: MakeLookups = lambda _: {},
         *,
         batching: Batching | None = None,
-        widths: InvariantWidths | None = None,
+        batch_sizes: InvariantSizes | None = None,
         cost: StepCost | None = None,
         constants: SpeculationConstants = DEFAULTS,
         inline: InlineDrafter[Any] | None = None,
     ) -> None:
         """`inline` drafts for all sequences, when a plan orders it.
 
-        widths: in which the model decodes; what would be padding is filled with draft tokens.
+        batch_sizes: in which the model decodes; what would be padding is filled with draft tokens.
         """
         self.cost = cost or StepCost(constants)
         self.forecast = Forecast(constants)
@@ -96,7 +96,7 @@ class SpeculationManager:
         self.tuning = BackTuning(constants)
         self.inline = InlineDrafting(inline, constants) if inline else None
         self._constants = constants
-        self._widths = widths
+        self._batch_sizes = batch_sizes
         self._end_tokens = end_tokens
         self._make_drafters = make_drafters
         self._sequences: dict[str, SequenceSpeculation] = {}
@@ -366,20 +366,20 @@ class SpeculationManager:
         self, candidates: Sequence[Candidate], generating: Sequence[GeneratingSequence], depths: Sequence[int]
     ) -> list[DraftChain]:
         chains = [candidate.chain.cut(n) for candidate, n in zip(candidates, depths, strict=True)]
-        if self._widths is None:
+        if self._batch_sizes is None:
             return chains
         return [
-            self._fill(self._sequences[each.id], candidate, chain, self._widths)
+            self._fill(self._sequences[each.id], candidate, chain, self._batch_sizes)
             for each, candidate, chain in zip(generating, candidates, chains, strict=True)
         ]
 
     def _fill(
-        self, sequence: SequenceSpeculation, candidate: Candidate, chain: DraftChain, widths: InvariantWidths
+        self, sequence: SequenceSpeculation, candidate: Candidate, chain: DraftChain, sizes: InvariantSizes
     ) -> DraftChain:
         """`chain` with guesses in place of padding: more of the draft, then what followed before."""
-        n_free = widths.n_free(candidate.n_fed + len(chain.tokens))
-        filled = candidate.chain.cut(len(chain.tokens) + n_free)
-        n_left = min(n_free + len(chain.tokens), candidate.n_useful) - len(filled.tokens)
+        n_padding = sizes.n_padding(candidate.n_fed + len(chain.tokens))
+        filled = candidate.chain.cut(len(chain.tokens) + n_padding)
+        n_left = min(n_padding + len(chain.tokens), candidate.n_useful) - len(filled.tokens)
         if n_left <= 0 or NGRAM not in sequence.lookups:
             return filled
         return filled.extended(sequence.guesses(filled.tokens, n_left), NGRAM)

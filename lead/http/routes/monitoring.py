@@ -18,7 +18,7 @@ from shared.errors import UnavailableError, UnsupportedError
 
 router = APIRouter()
 
-_ENGINE_SECONDS = 1.0
+_ENGINE_TIMEOUT = 1.0
 """If the engine takes longer, `/metrics` shows its previous values."""
 
 
@@ -124,7 +124,7 @@ async def metrics(services: Annotated[Services, Depends(get_services)]) -> Respo
         raise UnsupportedError("This server does not support metrics endpoint. Start it with `--metrics`")
     report = None
     try:
-        async with asyncio.timeout(_ENGINE_SECONDS):
+        async with asyncio.timeout(_ENGINE_TIMEOUT):
             report = await services.engine.explain()
     except TimeoutError:
         pass

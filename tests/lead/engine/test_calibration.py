@@ -1,4 +1,4 @@
-"""While nothing else is to be done, steps of several widths are timed."""
+"""While nothing else is to be done, steps of several sizes are timed."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def dip(n):
     return 0.01 * (1.5 if n == 4 else n)
 
 
-def test_the_table_knows_every_small_width_dips_included():
+def test_the_table_knows_every_small_size_dips_included():
     _, cost = calibrated(dip)
     assert [cost.seconds(n) for n in range(1, 9)] == pytest.approx([dip(n) for n in range(1, 9)])
     assert max(cost.table()) >= 16
@@ -65,7 +65,7 @@ def test_it_ends_when_interrupted():
     assert target.slots == [[]]
 
 
-def test_on_a_gpu_the_first_step_of_a_width_counts_for_nothing(monkeypatch):
+def test_on_a_gpu_the_first_step_of_a_size_counts_for_nothing(monkeypatch):
     monkeypatch.setattr(Timed, "is_offloaded", True)
     compiled = set()
 
@@ -83,12 +83,12 @@ def test_on_a_gpu_the_first_step_of_a_width_counts_for_nothing(monkeypatch):
     assert target.now - began < 11.0
 
 
-def test_on_a_gpu_a_step_is_timed_after_one_of_the_same_width_whose_graph_it_reuses(monkeypatch):
+def test_on_a_gpu_a_step_is_timed_after_one_of_the_same_size_whose_graph_it_reuses(monkeypatch):
     monkeypatch.setattr(Timed, "is_offloaded", True)
-    target, cost, widths = Timed(dip), StepCost(), []
-    monkeypatch.setattr(target, "_seconds_of", lambda n: widths.append(n) or dip(n))
-    StepTimer.of_target(target, N_VOCAB, target.clock).calibrate(cost, widths=(1, 2), n_repeats=2)
-    assert widths == [1, 1, 2, 2, 1, 1, 2, 2]
+    target, cost, sizes = Timed(dip), StepCost(), []
+    monkeypatch.setattr(target, "_seconds_of", lambda n: sizes.append(n) or dip(n))
+    StepTimer.of_target(target, N_VOCAB, target.clock).calibrate(cost, batch_sizes=(1, 2), n_repeats=2)
+    assert sizes == [1, 1, 2, 2, 1, 1, 2, 2]
 
 
 def test_a_slow_model_is_not_calibrated_for_long():
@@ -97,9 +97,9 @@ def test_a_slow_model_is_not_calibrated_for_long():
     assert cost.seconds(1) == pytest.approx(4.0)
 
 
-def test_widths_and_time_can_be_chosen():
+def test_sizes_and_time_can_be_chosen():
     target, cost = Timed(dip), StepCost()
-    given = {"widths": (1, 3), "n_repeats": 100, "max_seconds": 1.0}
+    given = {"batch_sizes": (1, 3), "n_repeats": 100, "max_seconds": 1.0}
     StepTimer.of_target(target, N_VOCAB, target.clock).calibrate(cost, **given)
     assert set(cost.table()) == {1, 3}
     assert 1.0 < target.now < 1.1

@@ -14,7 +14,7 @@ from lead.engine.events import Committed, Failed, Finished, Started
 from lead.engine.step_plan import StepPlan
 from shared.cache_edits import Restore, Store
 from shared.errors import KvCacheFullError, PendingAnswerError, RequestError
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
 from shared.prompt_cache import PromptCacheSize
@@ -282,7 +282,7 @@ def test_two_prompts_share_a_batch():
 
 
 def test_a_prompt_is_not_begun_before_there_is_room_in_a_batch():
-    """One token of it beside another prompt would cost as much attention as 64 (a tile)."""
+    """One token of it in a step with another prompt would cost as much attention as 64 (a tile)."""
     harness = EngineHarness(n_batch=4)
     harness.submit("s", [4] * 6)
     harness.submit("t", [5] * 6)
@@ -871,8 +871,8 @@ def test_a_prompt_that_is_read_apart_is_counted_as_a_pass():
     assert (plan.n_tokens, plan.layout.n_ubatches) == (101, 2)
 
 
-def test_a_step_counts_what_makes_up_its_widths():
-    harness = EngineHarness(n_slots=2, n_ctx=200, own_cells=True, widths=InvariantWidths((2, 3), (4, 8)))
+def test_a_step_counts_what_makes_up_its_sizes():
+    harness = EngineHarness(n_slots=2, n_ctx=200, own_cells=True, batch_sizes=InvariantSizes((2, 3), (4, 8)))
     harness.submit("a", tokens=LONG)
     harness.step()
     harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:8]))
@@ -881,9 +881,9 @@ def test_a_step_counts_what_makes_up_its_widths():
     assert (plan.n_tokens, plan.layout.n_ubatches) == (3, 1)
 
 
-@pytest.mark.parametrize(("widths", "n_tokens"), [(((2, 3), (4, 8)), 1), (((2, 3), (2, 3)), 3)])
-def test_where_prompts_are_decoded_otherwise_the_last_of_their_tokens_has_no_draft(widths, n_tokens):
-    harness = EngineHarness(n_slots=1, n_ctx=100, own_cells=True, widths=InvariantWidths(*widths))
+@pytest.mark.parametrize(("batch_sizes", "n_tokens"), [(((2, 3), (4, 8)), 1), (((2, 3), (2, 3)), 3)])
+def test_where_prompts_are_decoded_otherwise_the_last_of_their_tokens_has_no_draft(batch_sizes, n_tokens):
+    harness = EngineHarness(n_slots=1, n_ctx=100, own_cells=True, batch_sizes=InvariantSizes(*batch_sizes))
     harness.submit("a", tokens=[5])
     harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=1, tokens=[6, 7]))
     plan = harness.next()

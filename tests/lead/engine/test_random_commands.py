@@ -1,6 +1,6 @@
 """Clients that do anything at any moment, against an engine between fakes (`tests/random_commands.py`).
 
-`RANDOM_COMMANDS=5000` runs so many seeds in all, which takes three to four minutes; a failure names its seed:
+`RANDOM_COMMANDS=5000` runs 5000 seeds in all, which takes three to four minutes; a failure names its seed:
 `RandomRun(seed, room).run()`.
 """
 
@@ -55,14 +55,8 @@ DANGERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def runs():
-    done = [RandomRun(seed, room) for seed in range(5) for room in ROOMS]
-    for run in done:
+def test_what_is_dangerous_happens():
+    runs = [RandomRun(seed, room) for seed in range(2) for room in ROOMS]
+    for run in runs:
         run.run()
-    return done
-
-
-@pytest.mark.parametrize("danger", DANGERS)
-def test_what_is_dangerous_happens(danger, runs):
-    assert sum(DANGERS[danger](run) for run in runs) > 1
+    assert [danger for danger, happens in DANGERS.items() if not any(map(happens, runs))] == []

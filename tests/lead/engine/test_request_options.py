@@ -58,7 +58,7 @@ def test_no_more_draft_tokens_are_verified_than_the_request_allows(n_draft, wide
     run.apply(request)
     run.speculation.post_draft(PostDraft(sequence="s", source="a", base=2, tokens=truth[2:20]))
     events = run.drain()
-    assert max(run.widths[1:]) == widest
+    assert max(run.lengths[1:]) == widest
     assert [token for event in of(Committed, events) for token in event.tokens] == truth[2:]
 
 

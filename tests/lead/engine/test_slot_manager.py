@@ -8,7 +8,7 @@ from lead.engine.sequence import EngineSequence
 from lead.engine.slot_manager import SlotManager
 from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import Copy, Restore, Snapshot, Store, Trim
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCacheSize
 from tests.fakes import GREEDY, make_limits, toy_sampler
@@ -85,11 +85,11 @@ def test_where_all_cells_are_copied_that_has_to_save_enough(n, n_cached):
 
 
 PROMPT = [5] * 40
-OTHER_WIDTHS = InvariantWidths((1, 2), (4, 8))
+OTHER_WIDTHS = InvariantSizes((1, 2), (4, 8))
 
 
 def test_where_answers_have_other_bits_they_serve_no_prompt():
-    room = Room(widths=OTHER_WIDTHS, own_cells=True)
+    room = Room(batch_sizes=OTHER_WIDTHS, own_cells=True)
     room.enter("a", [1, 2, 3])
     room.decode()  # the answer begins with 7
     room.decode()
@@ -98,7 +98,7 @@ def test_where_answers_have_other_bits_they_serve_no_prompt():
 
 
 def test_where_answers_have_other_bits_they_still_serve_the_same_sequence():
-    room = Room(n_slots=1, widths=OTHER_WIDTHS, own_cells=True)
+    room = Room(n_slots=1, batch_sizes=OTHER_WIDTHS, own_cells=True)
     room.enter("a", [1, 2, 3])
     room.decode()
     room.decode()

@@ -1,7 +1,7 @@
 """Whatever the API's own description (OpenAPI) allows or forbids is answered; nothing makes the lead fail.
 
 schemathesis makes requests of the description: such as follow it, such as do not, and good ones with any
-values in the fields beside what every request needs.
+values in the fields, and what every request needs.
 """
 
 from http import HTTPStatus

@@ -16,7 +16,7 @@ SAMPLED = SamplingParameters(seed=7, temperature=0.9, repeat_penalty=1.3, repeat
 
 
 class DrafterHarness:
-    """A drafter beside a model with as many slots and cells as it says it needs, and not one more."""
+    """A drafter with a model of as many slots and cells as it says it needs, and not one more."""
 
     def __init__(
         self,
@@ -48,6 +48,11 @@ class DrafterHarness:
 
     def tune(self, n_ahead, min_confidence=0.0):
         self.drafter.handle(Tune(n_ahead=n_ahead, min_confidence=min_confidence))
+
+    def draft(self, sequence="s"):
+        """The current draft of a sequence; None if it is empty or the sequence has ended."""
+        state = self.drafter.sequences.get(sequence)
+        return state.draft() if state else None
 
     def step(self):
         """The drafts that grew, as if there were no confidences."""

@@ -21,7 +21,7 @@ def opened(tokens=None, *, n_slots=2, sequence="s", **more):
 
 
 def drafted(drafter, n_rounds, sequence="s"):
-    """The draft after so many rounds."""
+    """The draft after `n_rounds` rounds."""
     for _ in range(n_rounds):
         tokens, _ = drafter.draft([sequence], 1000).drafts[sequence]
     return tokens

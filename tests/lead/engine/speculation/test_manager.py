@@ -13,7 +13,7 @@ from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import DraftsPlan, GeneratingSequence, SpeculationManager
 from lead.engine.speculation.policy import Wait
 from lead.engine.speculation.speculation_stats import StepReport
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 from tests.fakes import GREEDY, submit, toy_sampler
 
 END = 99
@@ -39,9 +39,9 @@ class Scripted(LookupDrafter):
 class Table:
     """One sequence, what is said about it, and a table of T(n)."""
 
-    def __init__(self, policy="adaptive", depth=4, local=None, table=None, *, inline=None, widths=None):
+    def __init__(self, policy="adaptive", depth=4, local=None, table=None, *, inline=None, batch_sizes=None):
         self.speculation = SpeculationManager(
-            policy, depth, frozenset({END}), lambda _: local or {}, inline=inline, widths=widths
+            policy, depth, frozenset({END}), lambda _: local or {}, inline=inline, batch_sizes=batch_sizes
         )
         for n in range(1, 12):
             self.speculation.cost.learn(n, 0.05 * (table or {}).get(n, 1.0))
@@ -570,16 +570,16 @@ def test_an_ended_sequence_is_closed_for_the_draft_model():
 
 
 def test_what_would_be_padding_is_filled_with_more_of_the_draft():
-    table = Table("fixed", depth=1, widths=InvariantWidths((2, 4), (2, 4)))
+    table = Table("fixed", depth=1, batch_sizes=InvariantSizes((2, 4), (2, 4)))
     table.post([1, 2, 3, 4])
     assert table.tokens_at() == (1,)
-    table = Table("fixed", depth=2, widths=InvariantWidths((2, 4), (2, 4)))
+    table = Table("fixed", depth=2, batch_sizes=InvariantSizes((2, 4), (2, 4)))
     table.post([1, 2, 3, 4])
     assert table.tokens_at() == (1, 2, 3)
 
 
 def test_without_a_draft_it_is_filled_with_what_followed_before():
-    table = Table(local={NGRAM: Scripted()}, widths=InvariantWidths((3,), (3,)))
+    table = Table(local={NGRAM: Scripted()}, batch_sizes=InvariantSizes((3,), (3,)))
     table.tokens += [10]
     plan = table.decide()
     assert (plan.chains[0].tokens, plan.chains[0].sources) == ((11, 12), (NGRAM, NGRAM))
@@ -587,6 +587,6 @@ def test_without_a_draft_it_is_filled_with_what_followed_before():
 
 
 def test_without_ngrams_nothing_is_guessed():
-    table = Table(widths=InvariantWidths((3,), (3,)))
+    table = Table(batch_sizes=InvariantSizes((3,), (3,)))
     table.tokens += [10]
     assert table.tokens_at() == ()

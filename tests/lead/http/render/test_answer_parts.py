@@ -1,4 +1,4 @@
-"""Log-probabilities in the three shapes, progress and timings beside the text."""
+"""Log-probabilities in the three shapes, progress and timings."""
 
 import pytest
 

@@ -18,7 +18,7 @@ from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.draft_source import Continuation, InlineDraft, InlineRound
 from shared.drafting.interfaces import MakeSampler
 from shared.errors import KvCacheFullError, PendingAnswerError
-from shared.llama.hidden_states import HeadOutput, HeadSpan, HiddenStates
+from shared.llama.hidden_states import HiddenStates, MtpOutput, MtpSpan
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
@@ -37,7 +37,7 @@ class Heads(Protocol):
     n_batch: int
     reads_first: bool
 
-    def decode(self, spans: Sequence[HeadSpan]) -> list[HeadOutput]:
+    def decode(self, spans: Sequence[MtpSpan]) -> list[MtpOutput]:
         """One pass over all spans. Raises KvCacheFullError."""
 
     def trim(self, slot: int, first: int) -> None:
@@ -45,7 +45,7 @@ class Heads(Protocol):
 
 
 @dataclass(slots=True)
-class _HeadCache:
+class _MtpCache:
     """What the head has read in one slot: tokens at positions first, first + 1, …
 
     `n_own`: the last of them, which were read with the head's own states.
@@ -61,15 +61,15 @@ class _HeadCache:
 
 
 @dataclass(slots=True, eq=False)
-class HeadDraft(InlineDraft):
+class MtpDraft(InlineDraft):
     """The draft of a sequence; it follows the first `base` tokens of its context.
 
     The context is what the target sees of `tokens`, all committed ones: all of them, until a `shift` has
-    discarded `n_discarded`. Rows and caches have positions in the context, noise has those in the text.
-    own_rows[i] is the head's state behind the token before drafted[i], the first one's is the target's.
+    discarded `n_discarded`. States and caches have positions in the context, noise has those in the text.
+    own_states[i] is the head's state behind the token before drafted[i], the first one's is the target's.
     """
 
-    drafter: "HeadDrafter"
+    drafter: "MtpDrafter"
     sampling: SamplingParameters
     tokens: Sequence[int]
     shift: ContextShift | None = None
@@ -78,7 +78,7 @@ class HeadDraft(InlineDraft):
     base: int = 0
     drafted: list[int] = field(default_factory=list)
     confidences: list[float] = field(default_factory=list)
-    own_rows: list[NDArray[np.float32]] = field(default_factory=list)
+    own_states: list[NDArray[np.float32]] = field(default_factory=list)
     sampler: Sampler | None = None
     unranked: NDArray[np.float32] | None = None
     failed: bool = False
@@ -112,7 +112,7 @@ class HeadDraft(InlineDraft):
     def begin_anew(self) -> None:
         """The target's states of its context are others now."""
         self.base = 0
-        self.drafted, self.confidences, self.own_rows = [], [], []
+        self.drafted, self.confidences, self.own_states = [], [], []
 
     def follow_shifts(self) -> None:
         """Bring the context up to what was committed."""
@@ -130,8 +130,8 @@ class HeadDraft(InlineDraft):
             return False
         n_kept = len(self.drafted) - len(new) if self.drafted[: len(new)] == new else 0
         first = len(self.drafted) - max(0, n_kept)
-        del self.drafted[:first], self.confidences[:first], self.own_rows[:first]
-        del self.own_rows[len(self.drafted) :]  # of a token that is yet to be chosen
+        del self.drafted[:first], self.confidences[:first], self.own_states[:first]
+        del self.own_states[len(self.drafted) :]  # of a token that is yet to be chosen
         self.unranked = None
         if self.sampler and not self.drafted:
             self.sampler.rewind(self.tokens)
@@ -143,29 +143,29 @@ class HeadDraft(InlineDraft):
         return [*self.context[start : self.base], *self.drafted[max(0, start - self.base) :]][: end - start]
 
 
-class HeadDrafter:
+class MtpDrafter:
     """An `InlineDrafter`."""
 
     def __init__(
         self,
         heads: Heads,
-        rows: HiddenStates,
+        states: HiddenStates,
         make_sampler: MakeSampler,
         end_tokens: frozenset[int],
         *,
         n_most: int,
         budget: GrammarBudget | None = None,
     ) -> None:
-        """`rows` is filled by the target's model. `n_most`: the longest draft."""
+        """`states` is filled by the target's model. `n_most`: the longest draft."""
         self.source = heads.source
         self.n_most = n_most
         self._heads = heads
-        self._rows = rows
+        self._states = states
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
         self._budget = budget or GrammarBudget()
-        self._open: list[HeadDraft] = []
-        self._caches: dict[int, _HeadCache] = {}
+        self._open: list[MtpDraft] = []
+        self._caches: dict[int, _MtpCache] = {}
 
     def open(
         self,
@@ -173,18 +173,18 @@ class HeadDrafter:
         sampling: SamplingParameters,
         tokens: Sequence[int],
         shift: ContextShift | None = None,
-    ) -> HeadDraft:
-        self._open.append(HeadDraft(self, sampling, tokens, shift))
+    ) -> MtpDraft:
+        self._open.append(MtpDraft(self, sampling, tokens, shift))
         return self._open[-1]
 
-    def close(self, draft: HeadDraft) -> None:
+    def close(self, draft: MtpDraft) -> None:
         """Its sequence has ended."""
         self._open.remove(draft)
 
     def on_round(self, _n_tokens: int, _seconds: float) -> bool:
         return True
 
-    def n_pending(self, draft: HeadDraft) -> int | None:
+    def n_pending(self, draft: MtpDraft) -> int | None:
         """Tokens to read before the next one of the draft can be chosen; None: it cannot grow."""
         if draft.slot is None or draft.failed:
             return None
@@ -197,15 +197,15 @@ class HeadDrafter:
         start = self._start(draft, draft.slot)
         return None if start is None else draft.end - start
 
-    def draft(self, drafts: Sequence[HeadDraft], n_most: int) -> InlineRound[HeadDraft]:
+    def draft(self, drafts: Sequence[MtpDraft], n_most: int) -> InlineRound[MtpDraft]:
         work = [each for each in drafts if self.n_pending(each)]
         n_spare = min(n_most, self._heads.n_batch) - len(work)
-        spans: list[HeadSpan] = []
+        spans: list[MtpSpan] = []
         for draft in work:
             if draft.unranked is None:
                 spans.append(self._span(draft, n_spare))
                 n_spare -= len(spans[-1].tokens) - 1
-        outputs: dict[int, HeadOutput] = {}  # by slot
+        outputs: dict[int, MtpOutput] = {}  # by slot
         if spans:
             try:
                 outputs = self._decode(spans)
@@ -218,27 +218,27 @@ class HeadDrafter:
 
     # The cache of the head
 
-    def _sync(self, draft: HeadDraft, slot: int) -> None:
+    def _sync(self, draft: MtpDraft, slot: int) -> None:
         """Bring a sequence's records, and those of its slot, up to what was committed."""
         draft.follow_shifts()
         is_new = draft.base == 0
         if not draft.sync():
             return
-        cache = self._caches.setdefault(slot, _HeadCache())
+        cache = self._caches.setdefault(slot, _MtpCache())
         n_exact = len(cache.tokens) - cache.n_own
         if is_new:  # the slot may hold another text
             n_exact = min(n_exact, common_prefix_length(cache.tokens, list(draft.context[cache.first :])))
         self._cut(slot, cache, n_exact)
 
-    def _cut(self, slot: int, cache: _HeadCache, n_keep: int) -> None:
+    def _cut(self, slot: int, cache: _MtpCache, n_keep: int) -> None:
         cache.n_own = 0
         if n_keep < len(cache.tokens):
             del cache.tokens[n_keep:]
             self._heads.trim(slot, cache.end if n_keep else 0)
 
-    def _start(self, draft: HeadDraft, slot: int) -> int | None:
+    def _start(self, draft: MtpDraft, slot: int) -> int | None:
         """The position of the first token that the head has not read; None if it cannot read on."""
-        first_state = self._rows.first(slot, draft.context)  # the target's states are kept from here on
+        first_state = self._states.first(slot, draft.context)  # the target's states are kept from here on
         if first_state >= len(draft.context) - 1:
             return None
         # A token is read with the state before it; for the very first one some heads need none.
@@ -246,7 +246,7 @@ class HeadDrafter:
         cache = self._caches[slot]
         return cache.end if cache.tokens and cache.end > first_state else first_readable
 
-    def _span(self, draft: HeadDraft, n_spare: int) -> HeadSpan:
+    def _span(self, draft: MtpDraft, n_spare: int) -> MtpSpan:
         assert draft.slot is not None
         slot, cache = draft.slot, self._caches[draft.slot]
         start = self._start(draft, slot)
@@ -255,16 +255,16 @@ class HeadDrafter:
             self._cut(slot, cache, 0)
             cache.first = start
         tokens = draft.text(start, start + 1 + max(0, n_spare))
-        rows = [self._row(draft, slot, position) for position in range(start, start + len(tokens))]
-        return HeadSpan(slot, start, tokens, rows)
+        states = [self._state(draft, slot, position) for position in range(start, start + len(tokens))]
+        return MtpSpan(slot, start, tokens, states)
 
-    def _row(self, draft: HeadDraft, slot: int, position: int) -> NDArray[np.float32]:
+    def _state(self, draft: MtpDraft, slot: int, position: int) -> NDArray[np.float32]:
         """The hidden state behind the token before `position`."""
         if position >= draft.base:
-            return draft.own_rows[position - draft.base]
-        return self._rows.row(slot, position - 1) if position else self._rows.nothing
+            return draft.own_states[position - draft.base]
+        return self._states.state(slot, position - 1) if position else self._states.nothing
 
-    def _decode(self, spans: Sequence[HeadSpan]) -> dict[int, HeadOutput]:
+    def _decode(self, spans: Sequence[MtpSpan]) -> dict[int, MtpOutput]:
         outputs = self._heads.decode(spans)
         for span in spans:
             self._caches[span.slot].tokens += span.tokens
@@ -279,7 +279,7 @@ class HeadDrafter:
 
     # The draft
 
-    def _grow(self, draft: HeadDraft, output: HeadOutput | None) -> bool:
+    def _grow(self, draft: MtpDraft, output: MtpOutput | None) -> bool:
         """Add a token to a draft, if the head has read all before it."""
         assert draft.slot is not None
         cache = self._caches[draft.slot]
@@ -287,7 +287,7 @@ class HeadDrafter:
             cache.n_own = max(0, cache.end - draft.base)
             if cache.end < draft.end:
                 return False
-            draft.own_rows.append(output.row.copy())
+            draft.own_states.append(output.state.copy())
         logits = draft.unranked if output is None else output.logits
         assert logits is not None
         try:
@@ -301,7 +301,7 @@ class HeadDrafter:
             return False
         return True
 
-    def _choose(self, draft: HeadDraft, logits: NDArray[np.float32]) -> None:
+    def _choose(self, draft: MtpDraft, logits: NDArray[np.float32]) -> None:
         if draft.sampler is None:
             draft.sampler = self._make_sampler(draft.sampling, list(draft.tokens))
         (choice,) = draft.sampler.rank(logits, draft.end + draft.n_discarded, 1)
