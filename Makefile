@@ -1,6 +1,7 @@
-# Seven verbs, each of which sets up what it needs by itself:
+# Eight verbs, each of which sets up what it needs by itself:
 #   make demo    compare a lead alone with lead and back, then chat
 #   make test    all quick tests; ARGS="tests/chat -k terminal" for some of them, ARGS="-m models" for more models
+#   make gpu-test  what only a GPU shows, on a GPU in software
 #   make check   format, lint, types
 #   make bench   measure speed and more: each part for two minutes; ARGS="speed --repeats 5" for one of them
 #   make fleet   two leads with backs behind a router, and a chat through it
@@ -15,6 +16,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 ROUTER := $(VENV)/router/.ready
 RAY    := $(VENV)/ray/.ready
+GPU    := $(VENV)/gpu/.ready
 
 # GCC 11 and 12 on x86-64 compile llama.cpp's AMX code into a crash: _tile_loadconfig names only 8 of the 64
 # bytes that it reads as its input. Without that code the rest of -march=native stays.
@@ -36,7 +38,7 @@ endif
 INSTALL_LLAMA := $(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
 	--force-reinstall -c constraints.txt llama-cpp-python
 
-.PHONY: setup demo fleet router ray test check bench docs clean
+.PHONY: setup demo fleet router ray test gpu-test check bench docs clean
 
 setup: $(READY)
 
@@ -48,6 +50,7 @@ $(READY): pyproject.toml constraints.txt
 	$(if $(REBUILD),$(INSTALL_LLAMA))
 	$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
 	@$(BIN)/python -m bench.smoke || { \
+		[ -z "$(REBUILD)" ] || { echo "llama-cpp-python with $(CMAKE_ARGS) does not run here: see above."; exit 1; }; \
 		echo "The llama-cpp-python from pip's cache does not run here: compiling it again."; \
 		$(INSTALL_LLAMA) && $(BIN)/python -m bench.smoke; }
 	@$(if $(REBUILD),echo '$(strip $(CMAKE_ARGS))' > $(BUILT_WITH))
@@ -64,14 +67,19 @@ $(ROUTER): deploy/fleet/requirements.txt | $(READY)
 	$(VENV)/router/bin/pip install --quiet --disable-pip-version-check -r deploy/fleet/requirements.txt
 	@touch $(ROUTER)
 
+# An environment that also finds the packages of $(VENV).
+define layer
+$(BIN)/python -m venv --clear $(1)
+packages='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+echo "import site; site.addsitedir('$$($(BIN)/python -c "$$packages")')" \
+	> "$$($(1)/bin/python -c "$$packages")/llama-duo.pth"
+endef
+
 # Ray Serve, in an environment of its own that also finds the packages of $(VENV): llama.cpp is not compiled again.
 ray: $(RAY)
 
 $(RAY): pyproject.toml constraints.txt | $(READY)
-	$(BIN)/python -m venv --clear $(VENV)/ray
-	packages='import sysconfig; print(sysconfig.get_path("purelib"))'; \
-	echo "import site; site.addsitedir('$$($(BIN)/python -c "$$packages")')" \
-		> "$$($(VENV)/ray/bin/python -c "$$packages")/llama-duo.pth"
+	$(call layer,$(VENV)/ray)
 	$(VENV)/ray/bin/pip install --quiet --disable-pip-version-check --only-binary llama-cpp-python \
 		-c constraints.txt -e ".[ray]"
 	@touch $(RAY)
@@ -85,6 +93,20 @@ fleet: $(READY) $(ROUTER)
 # One thread of OpenBLAS each: its threads spin while they wait, on cores that other tests need.
 test: $(READY)
 	env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# On one and on two GPUs, which Mesa's Vulkan driver makes of the CPU. The first run compiles shaders for some minutes.
+gpu-test: $(GPU)
+	@for devices in 0 0,0; do \
+		echo "--- GGML_VK_VISIBLE_DEVICES=$$devices"; \
+		env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 GPU_TESTS=yes GGML_VK_VISIBLE_DEVICES=$$devices \
+			$(VENV)/gpu/bin/python -m pytest -m gpu $(ARGS) || exit 1; \
+	done
+
+$(GPU): constraints.txt | $(READY)
+	$(call layer,$(VENV)/gpu)
+	wheel="$$($(BUILD) tests/gpu/wheel.sh $(BIN)/pip)" && \
+	$(VENV)/gpu/bin/pip install --quiet --disable-pip-version-check --no-deps "$$wheel"
+	@touch $(GPU)
 
 check: $(READY)
 	$(BIN)/ruff format $(if $(CI),--check) .

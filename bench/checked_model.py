@@ -37,6 +37,8 @@ class CheckedModel:
     `fresh` has one slot: a row that is checked is compared with what it computes from an empty cache.
     """
 
+    is_offloaded = False
+
     def __init__(self, model: Model, fresh: Model, rng: random.Random) -> None:
         self.n_batch = model.n_batch
         self.n_vocab = model.n_vocab

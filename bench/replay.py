@@ -82,6 +82,8 @@ class TimedSampler(Sampler):
 class ReplayTarget(SlotMemory):
     """Copies prepared logits to where the engine reads them, as llama.cpp does at the end of a decode."""
 
+    is_offloaded = False
+
     def __init__(self, rows: Rows, n_vocab: int, n_batch: int, shares: Shares) -> None:
         self._rows = rows
         self._table = np.empty((n_batch, n_vocab), np.float32)

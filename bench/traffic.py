@@ -6,10 +6,10 @@ value that is not what the engine believes it to be shows as a difference.
 """
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,8 @@ class Traffic:
     flash_attn: Literal["on", "off", "auto"] = "auto"
     swa_full: bool = False
     exact: bool = False  # in sizes that agree, with cells of its own for each slot
+    placement: Mapping[str, Any] = field(default_factory=dict)
+    """Further options of the model, say for a GPU; it is always compared with the CPU."""
 
     def cramped(self) -> "Traffic":
         """With too few cells for its requests, to the last one, and texts that outgrow their contexts."""
@@ -86,7 +88,7 @@ class TrafficRun:
             put_into_force(self._model)
             assert self._model.batch_sizes, f"{traffic.model} has no exact mode"
         n_ctx = limits_of(self._model).n_ctx_sequence
-        self._fresh = _load(replace(traffic, kv_unified=True), 1, n_ctx)
+        self._fresh = _load(replace(traffic, kv_unified=True, placement={}), 1, n_ctx)
         self._fresh.batch_sizes = self._model.batch_sizes
         self._heads = self._model.open_heads() if self._model.hidden else None
         self._target = CheckedModel(self._model, self._fresh, self._random)
@@ -210,6 +212,6 @@ def _load(traffic: Traffic, n_slots: int, n_ctx: int, *, with_heads: bool = Fals
         flash_attn=traffic.flash_attn,
         cache_type_k=traffic.cache_type,
         cache_type_v=traffic.cache_type,
-    )
+    ).model_copy(update=dict(traffic.placement))
     n_reserve = RESERVE if traffic.exact else 0
     return Model(traffic.model, options, n_reserve=n_reserve, with_heads=with_heads)

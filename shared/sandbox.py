@@ -34,9 +34,14 @@ MEGABYTE = 1 << 20
 _MOST_GROWTH_BYTES = 32 * MEGABYTE
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|PROXY", re.IGNORECASE)
 """A proxy's URL may have a password in it; only what downloads models needs one."""
-_ENVIRONMENT = {
-    "CUDA_VISIBLE_DEVICES": "",  # a vocabulary needs no GPU, and each process would reserve memory there
+NO_GPU = {
+    "CUDA_VISIBLE_DEVICES": "",
     "HIP_VISIBLE_DEVICES": "",
+    "VK_DRIVER_FILES": os.devnull,
+    "VK_ICD_FILENAMES": os.devnull,  # what older loaders of Vulkan drivers read instead
+}
+"""The environment of a process that needs no GPU: each that opens one takes memory there."""
+_ENVIRONMENT = NO_GPU | {
     "OPENBLAS_NUM_THREADS": "1",  # threads do not survive a fork
     "GGML_NO_BACKTRACE": "1",  # ggml would start a debugger, to show in the log where memory ran out
 }

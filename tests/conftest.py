@@ -18,6 +18,11 @@ from bench.tiny_models import TinyModel, write_tiny_model
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.models.grow import Shape, grow
+from shared.sandbox import NO_GPU
+
+# What a GPU computes differs in bits and is timed otherwise. `make gpu-test` is for GPUs.
+if "GPU_TESTS" not in os.environ:
+    os.environ.update(NO_GPU)
 
 settings.register_profile(
     "steady",

@@ -84,6 +84,8 @@ class FakeTarget:
     decodes; a generated token that was read as part of a prompt is then another one.
     """
 
+    is_offloaded = False
+
     def __init__(
         self,
         n_slots=1,

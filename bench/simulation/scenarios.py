@@ -2,12 +2,14 @@
 
 Sources of the tables: docs/performance.md (f16, q8_0); a 1.1B model in q8_0, measured on a core with AVX-512;
 `steep`: f16 on a Zen 5 core, which reads the weights for one token nearly as fast as memory allows.
-For GPUs and mixtures of experts it is the shape that they are known for, not a measurement.
+For GPUs and mixtures of experts `FLAT` and `EXPERTS` are the shapes that they are known for. `PUBLISHED` are
+figures of others: n tokens in a step over the tokens per second of llama-bench or llama-batched-bench in pull
+requests of ggml-org/llama.cpp.
 """
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -30,6 +32,25 @@ BIG_CPU = _table("1.1B q8_0", 70, 1, 0.98, 1.12, 1.27, 1.96, 2.19, 2.1, 2.04)
 STEEP = _table("steep", 17, 1, 1.75, 1.75, 1.9, 2.0, 2.1, 2.45, 2.95)
 FLAT = _table("flat", 60, 1, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.3, 1.32)
 EXPERTS = _table("experts", 40, 1, 2.6, 2.8, 3.0, 3.1, 3.2, 3.3, 3.4)
+
+
+def _published(name: str, per_second: Mapping[int, float]) -> StepTable:
+    return StepTable(name, tuple((n, n / rate) for n, rate in per_second.items()))
+
+
+PUBLISHED = (
+    _published(  # flat: #15131, 8B BF16
+        "RTX 4090",
+        {1: 65.2, 2: 124.3, 3: 185.2, 4: 246.4, 5: 304.1, 6: 363.2, 7: 420.8, 8: 485.2, 9: 529.0},
+    ),
+    _published(  # steeper with each token: #15802, 8B Q4_0
+        "RTX 3090", {1: 155.0, 2: 279.9, 3: 391.0, 4: 470.5, 5: 509.7, 6: 541.6, 7: 559.3, 8: 583.8}
+    ),
+    _published("M2 Ultra", {1: 79.0, 2: 136.4, 4: 224.5}),  # #16894, 7B Q8_0
+    _published(  # a step at two tokens, then flat: #3545, 7B F16
+        "V100", {1: 52.2, 2: 48.5, 3: 69.0, 4: 90.4, 5: 105.2, 6: 120.4, 7: 134.2, 8: 149.8}
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)

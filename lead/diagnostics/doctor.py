@@ -13,6 +13,7 @@ from shared.diagnostics.findings import DoctorReport, Finding, hint, problem
 from shared.diagnostics.lead_checks import check_lead, check_version
 from shared.diagnostics.lead_probe import LeadProbe
 from shared.errors import ConfigError
+from shared.llama import devices
 from shared.tls import pinning
 
 _KEY_ADVICE = "use the options of the running lead, such as --api-key-file"
@@ -60,7 +61,8 @@ def check_threads(settings: LeadSettings, usable: frozenset[int], load: float | 
         )
     back = settings.own_back
     back_cores = cpus.parse_cpus(back.back_cpus) if back.back_cpus else cores
-    n_threads = settings.n_threads + back.n_threads if back.is_wanted else 0
+    computes = not devices.has_gpu() or settings.model_options.n_gpu_layers == 0  # its threads busy-wait
+    n_threads = settings.n_threads + back.n_threads if back.is_wanted and computes else 0
     if n_threads > len(cores | back_cores):
         yield problem(
             f"the lead and its own back have {n_threads} threads on {len(cores | back_cores)} cores, and "

@@ -37,12 +37,19 @@ class StepTimer:
         undo: Callable[[], None],
         n_vocab: int,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        is_offloaded: bool = False,
     ) -> None:
-        """`decode` decodes tokens, of a vocabulary of `n_vocab`; `undo` removes them from the cache."""
+        """`decode` decodes tokens, of a vocabulary of `n_vocab`; `undo` removes them from the cache.
+
+        is_offloaded: a GPU computes. It compiles what a batch size needs when it first has it, and reuses the
+        graph of the last step for one of the same size, as in steady decoding.
+        """
         self._decode = decode
         self._undo = undo
         self._n_vocab = n_vocab
         self._clock = clock
+        self._is_offloaded = is_offloaded
 
     @classmethod
     def of_target(
@@ -57,14 +64,29 @@ class StepTimer:
         def decode(tokens: list[int]) -> None:
             target.decode([Span(place.slot, place.n_cached, tokens, len(tokens))])
 
-        return cls(decode, lambda: target.trim(place.slot, place.n_cached), n_vocab, clock)
+        def undo() -> None:
+            target.trim(place.slot, place.n_cached)
+
+        return cls(decode, undo, n_vocab, clock, is_offloaded=target.is_offloaded)
+
+    def warm_up(self) -> None:
+        """The first step reads all weights; on a GPU the first one of each size takes longer, too.
+
+        What is not done after `_MAX_SECONDS` is left to requests.
+        """
+        end = self._clock() + _MAX_SECONDS
+        for size in BATCH_SIZES if self._is_offloaded else (1,):
+            if self._clock() < end:
+                self._step(size)
 
     def seconds(self, size: int) -> float:
-        """The duration of a step of `size` tokens.
+        """The duration of a step of `size` tokens."""
+        if self._is_offloaded:
+            self._step(size)
+        return self._step(size)
 
-        They are as different as those of a text: a mixture of experts would send equal ones to the same
-        experts.
-        """
+    def _step(self, size: int) -> float:
+        # The tokens differ as those of a text do: a mixture would send equal ones to the same experts.
         tokens = random.Random(0).choices(range(self._n_vocab), k=size)  # noqa: S311 - the same at each start
         began = self._clock()
         self._decode(tokens)
@@ -118,7 +140,7 @@ def recalibrate(
     """
     apply_edits(place.edits, target)
     timer = StepTimer.of_target(target, n_vocab, clock, place)
-    timer.seconds(1)  # reads all weights: a step takes longer the first time
+    timer.seconds(1)  # what other programs have pushed out of the CPU's caches is read again
     longest_single = min(_QUIET * cost.seconds(1), max_step_seconds)
     timed = []
     for size, seconds in timer.turns(BATCH_SIZES, _REPEATS, interrupted):

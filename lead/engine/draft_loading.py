@@ -71,7 +71,10 @@ class InlineModel:
         def decode(tokens: list[int]) -> None:
             model.decode([Span(0, 0, tokens, 1)])
 
-        _calibrate(StepTimer(decode, lambda: model.trim(0, 0), model.n_vocab, clock), cost, model.n_batch)
+        timer = StepTimer(
+            decode, lambda: model.trim(0, 0), model.n_vocab, clock, is_offloaded=model.is_offloaded
+        )
+        _calibrate(timer, cost, model.n_batch)
 
     def describe(self, token_seconds: float) -> str:
         """For the log, at the start."""
@@ -127,7 +130,13 @@ class InlineMtp:
         def decode(tokens: list[int]) -> None:
             self.heads.decode([MtpSpan(0, 0, tokens, [row] * len(tokens))])
 
-        timer = StepTimer(decode, lambda: self.heads.trim(0, 0), self.heads.n_vocab, clock)
+        timer = StepTimer(
+            decode,
+            lambda: self.heads.trim(0, 0),
+            self.heads.n_vocab,
+            clock,
+            is_offloaded=self.model.is_offloaded,
+        )
         _calibrate(timer, cost, self.heads.n_batch)
 
     def describe(self, token_seconds: float) -> str:

@@ -3,7 +3,7 @@
 With --exact each slot has cells of its own, in which keys lie in the order of their positions, and the model
 decodes in sizes that agree on this machine (`shared.llama.batch_invariance`). What was measured for it is
 kept, so that the next start takes no longer than without: one file in the cache folder for each digest of all
-that decides which sizes agree, which is the model's files, the options, llama.cpp's build and the CPU.
+that decides which sizes agree: the model's files, the options, llama.cpp's build, the CPU and other devices.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from lead.engine.events import Exactness
 from shared import cpus
 from shared.cached_files import written_whole
 from shared.errors import ModelLoadError
-from shared.llama import library
+from shared.llama import devices, library
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.invariance_probe import NEEDED_CONTEXT, estimate_sizes, measure_sizes, rehearse
 from shared.llama.model import Model
@@ -41,6 +41,8 @@ def load_target(load: Load, *, with_heads: bool = False) -> tuple[Model, Exactne
     """Raises ModelLoadError, also where --exact is required and cannot be had."""
     if known := _known(load, with_heads=with_heads):
         model = _load(load, exact=known.is_on, with_heads=with_heads)
+        if known.is_on and (reason := _why_never(model)):  # its layers have moved to another device since
+            raise ModelLoadError(f"{load.model}: no --exact any more: {reason}")
         model.batch_sizes = known.batch_sizes
         return model, known
     if load.options.exact == "off":
@@ -111,6 +113,7 @@ def _path(load: Load, *, with_heads: bool) -> Path:
         bool(load.rpc),
         library.build(),
         cpus.kind(),
+        *devices.descriptions(),
     )
     for fact in facts:
         digest.update(f"{fact}\0".encode())

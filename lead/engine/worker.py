@@ -112,7 +112,7 @@ def _serve(
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
     timer = StepTimer.of_target(model, model.n_vocab)
-    timer.seconds(1)  # reads all weights: a step takes longer the first time
+    timer.warm_up()
     grammars.start()  # not earlier: its processes take a core while they load
     pipe.send(_ready(limits, exactness, inline))
     recalibration = None

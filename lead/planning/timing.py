@@ -40,7 +40,9 @@ def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str
     with_heads = wants_heads(load.model_copy(update={"draft": None}))
     model = Model(load.model, load.options, with_heads=with_heads)
     cost = StepCost()
-    StepTimer.of_target(model, model.n_vocab).calibrate(cost)
+    timer = StepTimer.of_target(model, model.n_vocab)
+    timer.warm_up()
+    timer.calibrate(cost)
     if not model.traits.can_speculate:
         return EngineTimes(cost.table(), speculates=False, is_offloaded=model.is_offloaded)
     grammars = GrammarServer(load.model, TimeBudget())
@@ -111,7 +113,7 @@ def measure_steps(
     """T(n) of a model in seconds. Raises ModelLoadError."""
     model, cost = _loaded(path, options), StepCost()
     timer = StepTimer.of_target(model, model.n_vocab)
-    timer.seconds(1)  # reads all weights: a step takes longer the first time
+    timer.warm_up()
     timer.calibrate(cost, batch_sizes=batch_sizes, n_repeats=n_repeats, max_seconds=max_seconds)
     return cost.table()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from lead.settings.lead_settings import LeadSettings
 from shared.pace import jittered_delays
-from shared.sandbox import without_secrets
+from shared.sandbox import NO_GPU, without_secrets
 
 log = logging.getLogger("lead")
 
@@ -143,7 +143,9 @@ def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
     ]
 
 
-def back_environment(environment: Mapping[str, str], key: str, cache_ram: int) -> dict[str, str]:
+def back_environment(
+    environment: Mapping[str, str], key: str, cache_ram: int, *, needs_gpu: bool = True
+) -> dict[str, str]:
     """The environment of the back, with `key`, which would be visible on a command line.
 
     cache_ram: its share of what may be kept of earlier texts, in MiB; its own setting goes first.
@@ -152,7 +154,8 @@ def back_environment(environment: Mapping[str, str], key: str, cache_ram: int) -
     """
     others = without_secrets(environment)
     kept = {name: value for name, value in others.items() if not name.upper().startswith(_LEAD_PREFIXES)}
-    return {"BACK_CACHE_RAM": str(cache_ram)} | kept | {"BACK_KEY": key}
+    hidden = {} if needs_gpu else NO_GPU
+    return {"BACK_CACHE_RAM": str(cache_ram)} | kept | hidden | {"BACK_KEY": key}
 
 
 def local_url(host: str, port: int, *, tls: bool = False) -> str:

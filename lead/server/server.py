@@ -38,6 +38,7 @@ from lead.tokenizer.pool import TokenizerPool
 from shared.discovery import Scheme, announced
 from shared.errors import ConfigError
 from shared.free_memory import free_memory
+from shared.llama import devices
 from shared.llama.vocabulary import Vocabulary
 from shared.tls import check_certificate
 
@@ -140,7 +141,12 @@ class Lead:
             self._local_back = LocalBack(
                 back_command(self._settings, address.host, address.port),
                 random.Random(),  # noqa: S311 - jitter
-                environment=back_environment(os.environ, self._local_key, self._shares.back),
+                environment=back_environment(
+                    os.environ,
+                    self._local_key,
+                    self._shares.back,
+                    needs_gpu=self._settings.own_back.back_gpu_layers != 0,
+                ),
             )
         running = asyncio.ensure_future(self._run_engine())
         async with _in_background(self._run_local_back(address)):
@@ -193,6 +199,7 @@ class Lead:
     async def _run_engine(self) -> None:
         settings = self._settings
         try:
+            devices.hide_gpus()
             path = await asyncio.to_thread(settings.model_path, self._stopping.is_set)
             chosen = settings.conversation.template()
             program = TokenizerProgram(

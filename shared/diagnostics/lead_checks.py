@@ -197,7 +197,8 @@ def _check_step_times(planner: PlannerReport) -> Iterator[Finding]:
     if wider[best] < _LEAST_BOUND:
         yield problem(
             f"{words}: even perfect drafts would not help, because verifying tokens takes as long as "
-            "generating them (too few cores, or a mixture of experts): a smaller model or a GPU helps"
+            "generating them (too few cores, or a mixture of experts): a smaller model helps, or a GPU where "
+            "the lead has none"
         )
     else:
         yield good(f"{words}: perfect drafts would be {wider[best]:.1f} times as fast")

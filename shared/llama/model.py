@@ -199,6 +199,8 @@ class Model:
                 raise KvCacheFullError(str(error), lost) from error
 
         def finish() -> list[Rows]:
+            if not any(part.n_rows for part in planned.passes[-1]):  # logits would be waited for
+                llama_cpp.llama_synchronize(self._context)
             self._collect(planned.passes[-1], rows, is_last=True)
             return [np.concatenate(each) if len(each) > 1 else each[0] for each in rows]
 

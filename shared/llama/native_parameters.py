@@ -41,6 +41,7 @@ def context_parameters(options: ModelOptions, n_ctx: int, n_slots: int) -> Any:
     parameters.type_k = _ggml_type(options.cache_type_k)
     parameters.type_v = _ggml_type(options.cache_type_v)
     parameters.offload_kqv = options.kv_offload
+    parameters.op_offload = options.n_gpu_layers != 0  # else batches of 32 tokens and more go to a GPU
     parameters.flash_attn_type = _flash_attention(options, n_slots)
     parameters.no_perf = True
     return parameters

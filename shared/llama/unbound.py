@@ -46,6 +46,7 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     "ggml_backend_dev_count": ([], _SIZE),
     "ggml_backend_dev_get": ([_SIZE], _POINTER),
     "ggml_backend_dev_name": ([_POINTER], _TEXT),
+    "ggml_backend_dev_description": ([_POINTER], _TEXT),
     "ggml_backend_dev_type": ([_POINTER], _INT),
     "ggml_backend_dev_backend_reg": ([_POINTER], _POINTER),
     "ggml_backend_reg_name": ([_POINTER], _TEXT),

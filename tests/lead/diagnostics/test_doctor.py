@@ -9,6 +9,7 @@ from lead.diagnostics.doctor import _own_key, check_address, check_threads, diag
 from lead.settings.lead_settings import LeadSettings
 from shared.diagnostics.findings import Severity
 from shared.errors import ConfigError
+from shared.llama import devices
 from tests.certificates import make_certificate
 
 TWO = frozenset({0, 1})
@@ -66,6 +67,14 @@ def test_a_lead_with_keys_for_clients_alone_is_told_that_backs_need_one():
 )
 def test_threads_need_cores(settings, load, expected):
     assert severities(check_threads(LeadSettings.from_options(**settings), TWO, load)) == expected
+
+
+def test_the_threads_of_a_lead_on_a_gpu_leave_the_cores_to_its_back(monkeypatch):
+    monkeypatch.setattr(devices, "has_gpu", lambda: True)
+    offloaded = LeadSettings.from_options(threads=2, back="builtin")
+    assert severities(check_threads(offloaded, TWO, None)) == []
+    on_the_cpu = LeadSettings.from_options(threads=2, back="builtin", n_gpu_layers=0)
+    assert severities(check_threads(on_the_cpu, TWO, None)) == [Severity.PROBLEM]
 
 
 def test_it_asks_with_a_clients_key_rather_than_with_a_backs():

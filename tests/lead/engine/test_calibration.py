@@ -40,7 +40,7 @@ def dip(n):
     return 0.01 * (1.5 if n == 4 else n)
 
 
-def test_the_table_knows_every_small_width_dips_included():
+def test_the_table_knows_every_small_size_dips_included():
     _, cost = calibrated(dip)
     assert [cost.seconds(n) for n in range(1, 9)] == pytest.approx([dip(n) for n in range(1, 9)])
     assert max(cost.table()) >= 16
@@ -63,6 +63,32 @@ def test_it_ends_when_interrupted():
     target, cost = calibrated(dip, lambda: next(answers))
     assert len(target.steps) == len(cost.table()) == 2
     assert target.slots == [[]]
+
+
+def test_on_a_gpu_the_first_step_of_a_size_counts_for_nothing(monkeypatch):
+    monkeypatch.setattr(Timed, "is_offloaded", True)
+    compiled = set()
+
+    def seconds(n):
+        first = 0.5 if n not in compiled else 0.0
+        compiled.add(n)
+        return first + dip(n)
+
+    target, cost = Timed(seconds), StepCost()
+    timer = StepTimer.of_target(target, N_VOCAB, target.clock)
+    timer.warm_up()
+    began = target.now
+    timer.calibrate(cost)
+    assert [cost.seconds(n) for n in range(1, 9)] == pytest.approx([dip(n) for n in range(1, 9)])
+    assert target.now - began < 11.0
+
+
+def test_on_a_gpu_a_step_is_timed_after_one_of_the_same_size_whose_graph_it_reuses(monkeypatch):
+    monkeypatch.setattr(Timed, "is_offloaded", True)
+    target, cost, sizes = Timed(dip), StepCost(), []
+    monkeypatch.setattr(target, "_seconds_of", lambda n: sizes.append(n) or dip(n))
+    StepTimer.of_target(target, N_VOCAB, target.clock).calibrate(cost, batch_sizes=(1, 2), n_repeats=2)
+    assert sizes == [1, 1, 2, 2, 1, 1, 2, 2]
 
 
 def test_a_slow_model_is_not_calibrated_for_long():

@@ -142,7 +142,7 @@ def test_the_context_is_that_of_the_target(target):
 class Timed:
     """A model whose steps take as long as a test says, by the number of threads."""
 
-    n_batch, n_vocab = 64, 4096
+    n_batch, n_vocab, is_offloaded = 64, 4096, False
 
     def __init__(self, **seconds):
         self.seconds = {int(name[1:]): each for name, each in seconds.items()}

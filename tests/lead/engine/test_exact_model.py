@@ -12,7 +12,7 @@ from lead.engine.events import Exactness
 from lead.engine.exact_model import limits_of, load_target
 from shared import cpus
 from shared.errors import ModelLoadError
-from shared.llama import library
+from shared.llama import devices, library
 from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.model import Model
 from shared.models.builtin import builtin_target
@@ -97,6 +97,13 @@ def test_steps_are_planned_by_the_rules_of_the_model(tiny_model, kv_unified):
     model.close()
 
 
+def test_no_later_process_takes_it_over_with_layers_on_a_gpu(measured, monkeypatch):
+    measured(None)
+    monkeypatch.setattr(devices, "has_gpu", lambda: True)
+    with pytest.raises(ModelLoadError, match="no --exact any more: with layers on a GPU"):
+        load("on", exactness=FOUND)
+
+
 # What an earlier start has measured serves a start like it, and no other
 
 
@@ -133,8 +140,8 @@ def test_so_is_a_file_that_has_changed(start):
     assert recalled(start) is None
 
 
-@pytest.mark.parametrize(("module", "fact"), [(library, "build"), (cpus, "kind")])
-def test_so_is_another_build_or_cpu(start, monkeypatch, module, fact):
+@pytest.mark.parametrize(("module", "fact"), [(library, "build"), (cpus, "kind"), (devices, "descriptions")])
+def test_so_is_another_build_or_device(start, monkeypatch, module, fact):
     exact_model.remember(start, FOUND, with_heads=False)
     monkeypatch.setattr(module, fact, lambda: "another")
     assert recalled(start) is None

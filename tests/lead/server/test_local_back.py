@@ -15,6 +15,7 @@ from lead.server import local_back as module
 from lead.server.local_back import LocalBack, back_command, back_environment, local_url
 from lead.settings.lead_settings import LeadSettings
 from shared.models.builtin import builtin_draft
+from shared.sandbox import NO_GPU
 
 SCRIPT = """
 import os, signal, sys, time
@@ -294,3 +295,8 @@ def test_at_a_lead_with_tls_it_trusts_the_leads_own_certificate_under_any_name()
     tls = ("--ssl-cert-file", "cert.pem", "--ssl-key-file", "key.pem")
     given = options("--back", "builtin", *tls)
     assert (given["--lead"], given["--pinned-certificate"]) == ("https://127.0.0.1:5555", "cert.pem")
+
+
+def test_a_back_on_the_cpu_finds_no_gpu():
+    assert back_environment({}, "own", 7, needs_gpu=False).items() >= NO_GPU.items()
+    assert not back_environment({}, "own", 7).keys() & NO_GPU.keys()

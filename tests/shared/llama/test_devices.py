@@ -1,4 +1,5 @@
 import ctypes
+import os
 
 import llama_cpp
 import pytest
@@ -18,6 +19,7 @@ def machine(monkeypatch):
             "ggml_backend_dev_get": lambda i: 1 + i,
             "ggml_backend_dev_backend_reg": lambda device: device,
             "ggml_backend_dev_name": lambda device: found[device - 1][0].encode(),
+            "ggml_backend_dev_description": lambda device: f"Model {device}".encode(),
             "ggml_backend_dev_type": lambda device: found[device - 1][1],
             "ggml_backend_reg_name": lambda device: found[device - 1][2].encode(),
         }
@@ -56,3 +58,19 @@ def test_without_gpus_it_gets_none(machine):
     machine(("CPU", CPU, "CPU"), ("RPC0", GPU, "RPC"))
     assert list(devices.own_gpus()) == [None]
     assert ctypes.cast(devices.own_gpus(), ctypes.c_void_p).value
+
+
+def test_another_card_is_another_device(machine):
+    machine(("CUDA0", GPU, "CUDA"), ("CPU", CPU, "CPU"))
+    assert devices.descriptions() == ["CUDA0: Model 1", "CPU: Model 2"]
+
+
+def test_while_llama_cpp_looks_for_devices_no_driver_can_be_found_but_by_children(monkeypatch):
+    seen = {}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    monkeypatch.delenv("VK_DRIVER_FILES", raising=False)
+    monkeypatch.setattr(devices, "names", lambda: seen.update(os.environ))
+    devices.hide_gpus()
+    assert (seen["CUDA_VISIBLE_DEVICES"], seen["VK_DRIVER_FILES"]) == ("", os.devnull)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
+    assert "VK_DRIVER_FILES" not in os.environ

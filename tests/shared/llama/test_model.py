@@ -316,3 +316,17 @@ def test_a_prompt_that_was_read_apart_is_taken_back_if_the_rest_has_no_room(many
         many_slots.decode([Span(0, 640, [5, 6], 2), Span(1, 640, [5], 1), prompt])
     many_slots.trim(2, 0)
     assert [len(rows) for rows in many_slots.decode([Span(0, 640, [5, 6], 2), prompt])] == [2, 1]
+
+
+def test_a_step_without_logits_is_waited_for_too(model, monkeypatch):
+    waited = []
+    monkeypatch.setattr(llama_cpp, "llama_synchronize", waited.append)
+    model.clear()
+    model.decode([Span(0, 0, TEXT, 0)])
+    assert waited
+    model.clear()
+
+
+def test_without_layers_on_a_gpu_nothing_else_is_computed_there():
+    assert not context_parameters(ModelOptions(n_gpu_layers=0), 512, 1).op_offload
+    assert context_parameters(ModelOptions(n_gpu_layers=1), 512, 1).op_offload

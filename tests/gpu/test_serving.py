@@ -1,0 +1,178 @@
+"""Leads with all layers on a GPU: their text is their own, whatever drafts, dies, sleeps or is replaced."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.processes import ProgramError, start_lead
+from shared.models.builtin import builtin_draft, builtin_target
+from tests.real.client import CHAT, ask, chat, connect, get, stream
+from tests.real.processes import LEAD, back_of, engine_of
+
+pytestmark = pytest.mark.gpu
+
+ON_GPU = ("--n-gpu-layers", "99", "--flash-attn", "off", "--ctx-size", "2048")
+N_TOKENS = 24
+BOUND = 0.05
+"""Two tokens whose logits differ by less may change places when others are in their batch."""
+
+
+def lead_on_gpu(*arguments):
+    return start_lead("--model", str(builtin_target()), *LEAD, *ON_GPU, *arguments)
+
+
+def tokens_of(url):
+    """(token, by how much its logit is the highest) of a greedy answer."""
+    body = chat(max_tokens=N_TOKENS, logprobs=True, top_logprobs=2)
+    with connect(url) as client:
+        answer = client.post(CHAT, json=body).json()
+    found = []
+    for each in answer["choices"][0]["logprobs"]["content"]:
+        first, second = (top["logprob"] for top in each["top_logprobs"])
+        found.append((each["token"], first - second))
+    return found
+
+
+@pytest.fixture(scope="module")
+def served():
+    lead, url = lead_on_gpu("--engine-timeout", "60", "--metrics")
+    with lead:
+        yield lead, url
+
+
+@pytest.fixture(scope="module")
+def alone(served):
+    """What the lead writes while nobody drafts."""
+    return tokens_of(served[1])
+
+
+def assert_same(tokens, alone):
+    for (token, _), (expected, margin) in zip(tokens, alone, strict=True):
+        if token != expected:
+            assert margin <= BOUND
+            return
+
+
+def test_beside_a_back_on_the_cpu(served, alone):
+    lead, url = served
+    with back_of(lead, url, "helper", "--n-gpu-layers", "0"):
+        for _ in range(3):
+            assert_same(tokens_of(url), alone)
+
+
+@pytest.mark.parametrize(
+    "drafter",
+    [
+        ("--draft-model", str(builtin_draft())),
+        ("--ngram", "--suffix-memory", "8"),
+        ("--back", str(builtin_draft()), "--back-gpu-layers", "0"),
+    ],
+    ids=["model in the engine", "lookups", "own back"],
+)
+def test_beside_its_own_drafters(alone, drafter):
+    arguments = [option for option in LEAD if drafter[0] != "--ngram" or option != "--no-ngram"]
+    lead, url = start_lead(
+        "--model", str(builtin_target()), *arguments, *ON_GPU, *drafter, "--policy", "fixed", "--depth", "3"
+    )
+    with lead:
+        for _ in range(2):
+            assert_same(tokens_of(url), alone)
+        assert get(url, "/v1/speculation")["planner"]["n_draft_tokens"] > 0
+
+
+def test_only_the_engine_opens_the_driver(served):
+    lead, _ = served
+    engine = engine_of(lead)
+
+    def maps_driver(pid):
+        return any(word in Path(f"/proc/{pid}/maps").read_text() for word in ("libvulkan_", "libcuda.so"))
+
+    pids = [lead.process.pid, *children_of(lead.process.pid)]
+    assert engine in pids
+    assert [pid for pid in pids if maps_driver(pid)] == [engine]
+
+
+def children_of(pid):
+    """All of them, and theirs."""
+    below = [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [each for child in below for each in (child, *children_of(child))]
+
+
+def test_the_engines_death_changes_nothing(served):
+    lead, url = served
+    expected = ask(url, max_tokens=N_TOKENS)
+    with stream(url, max_tokens=N_TOKENS) as answer:
+        answer.until(lambda reply: len(reply.text) > 20)
+        os.kill(engine_of(lead), signal.SIGKILL)
+        reply = answer.rest()
+    assert (reply.text, reply.error, reply.done) == (expected.text, None, True)
+
+
+def test_it_sleeps_and_wakes():
+    lead, url = lead_on_gpu("--sleep-idle-seconds", "2")
+    with lead:
+        expected = ask(url, max_tokens=8).text
+        since = lead.n_lines()
+        lead.wait_for("the model is freed", since=since)
+        assert ask(url, max_tokens=8).text == expected
+
+
+def test_another_lead_takes_over(served):
+    _, url = served
+    expected = ask(url, max_tokens=8).text
+    first, at = lead_on_gpu()
+    port = at.rpartition(":")[2]
+    with first:
+        second, _ = lead_on_gpu("--port", port, "--takeover")
+        with second:
+            first.process.wait(120)
+            assert ask(at, max_tokens=8).text == expected
+
+
+def test_bits_are_not_promised():
+    with pytest.raises(ProgramError, match="no --exact here: with layers on a GPU"):
+        start_lead("--model", str(builtin_target()), *LEAD, *ON_GPU, "--exact", "on")
+
+
+@pytest.mark.parametrize("order", ["hidden first", "visible first"])
+def test_nor_are_they_after_starts_without_the_gpu(monkeypatch, tmp_path, order):
+    """What a start has measured is remembered with the devices that it has measured."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    visible = os.environ["GGML_VK_VISIBLE_DEVICES"]
+    for devices in ("", visible) if order == "hidden first" else (visible, "", visible):
+        monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", devices)
+        arguments = ("--model", str(builtin_target()), *LEAD, *ON_GPU, "--exact", "on")
+        if devices:
+            with pytest.raises(ProgramError, match="no --exact here: with layers on a GPU"):
+                start_lead(*arguments)
+        else:
+            lead, url = start_lead(*arguments)
+            with lead:
+                assert get(url, "/v1/speculation")["lead"]["exact"]
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (["lead", "--check", "--model", str(builtin_target()), *ON_GPU], "Vulkan0"),
+        (["lead", "plan", "--model", str(builtin_target()), *ON_GPU], "tokens/s"),
+    ],
+    ids=["--check", "plan"],
+)
+def test_what_is_said_before_a_start(program, expected):
+    done = subprocess.run(
+        [sys.executable, "-m", *program], capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert expected in done.stdout
+
+
+def test_doctor_knows_a_lead_on_a_gpu(served):
+    command = [sys.executable, "-m", "back", "doctor", "--lead", served[1], "--n-gpu-layers", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert "a GPU helps" not in done.stdout
+    assert "Traceback" not in done.stderr
