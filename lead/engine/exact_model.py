@@ -131,7 +131,14 @@ def _measured(load: Load, *, with_heads: bool) -> tuple[Model, Exactness]:
 
 def _load(load: Load, *, exact: bool, with_heads: bool) -> Model:
     options, n_reserve = (load.options.for_exact(), RESERVE) if exact else (load.options, 0)
-    return Model(load.model, options, n_reserve=n_reserve, with_heads=with_heads, with_workers=bool(load.rpc))
+    return Model(
+        load.model,
+        options,
+        n_reserve=n_reserve,
+        with_heads=with_heads,
+        with_workers=bool(load.rpc),
+        taken=load.taken,
+    )
 
 
 def put_into_force(model: Model) -> Exactness:

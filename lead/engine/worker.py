@@ -6,7 +6,12 @@ import time
 
 from lead.engine.calibration import Recalibration, StepTimer, recalibrate
 from lead.engine.commands import DRAFT_MODEL, MTP, NGRAM, PREDICTION, SUFFIX, Load, Submit
-from lead.engine.draft_loading import InlineSource, load_inline_source, wants_heads
+from lead.engine.draft_loading import (
+    InlineSource,
+    load_inline_source,
+    place_draft_model,
+    wants_heads,
+)
 from lead.engine.drafters.draft_source import LookupDrafter
 from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter, SuffixDrafter
 from lead.engine.drafters.seen_texts import SeenTexts
@@ -55,6 +60,7 @@ def main() -> None:
         heartbeat.start()
     try:
         _reach_workers(load, heartbeat)
+        load = place_draft_model(load)
         model, exactness = load_target(load, with_heads=wants_heads(load))
         inline = load_inline_source(load, model)
     except ModelLoadError as error:
@@ -105,6 +111,7 @@ def _serve(
         inline.calibrate(cost)
         log.info("%s", inline.describe(cost.seconds(1)))
     engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, budget)
+    log.info("devices: %s", model.placement or "chosen by llama.cpp")
     log.info("memory: %s", model.memory_size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
         log.info("checkpoints: %s", checkpoints)
