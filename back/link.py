@@ -13,21 +13,10 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from back.dial import STABLE_SECONDS, ConnectionLog, as_final, brief, dial, greet
 from back.worker import LeadInbox
+from shared.drafting.drafter import DrafterMessage
 from shared.errors import DuoError, ProtocolError
 from shared.pace import Bucket, jittered_delays
-from shared.protocol import (
-    Close,
-    Draft,
-    Extend,
-    Hello,
-    LeadMessage,
-    Open,
-    Refused,
-    Tune,
-    VocabularyId,
-    Welcome,
-    parse_lead_message,
-)
+from shared.protocol import Draft, Hello, LeadMessage, Refused, VocabularyId, Welcome, parse_lead_message
 from shared.terminal import one_line
 
 _RATE_MARGIN = 0.9
@@ -49,12 +38,12 @@ class Outbox:
         with contextlib.suppress(RuntimeError):  # the loop has ended and the drafting thread has not
             self._loop.call_soon_threadsafe(self._put, draft)
 
-    def clear(self) -> None:
-        """Drop what has not been sent."""
-        self._drafts.clear()
-
     async def send_all(self, send: Callable[[str], Awaitable[None]], limits: Welcome) -> None:
-        """Send drafts as they come, within the lead's limits, until cancelled."""
+        """Send drafts as they come, within the lead's limits, until cancelled.
+
+        What an earlier connection has left is dropped.
+        """
+        self._drafts.clear()
         rate = _RATE_MARGIN * limits.max_drafts_per_second
         bucket = Bucket(rate, max(1.0, rate / 2), self._clock())
         while True:
@@ -180,7 +169,6 @@ class LeadLink:
     async def _stay(self, connection: ClientConnection, welcome: Welcome, listener: LeadInbox) -> None:
         """Exchange messages until the connection ends."""
         self._log.connected(one_line(welcome.name))
-        self.outbox.clear()
         sending = asyncio.ensure_future(self.outbox.send_all(connection.send, welcome))
         becoming_stable = asyncio.get_running_loop().call_later(STABLE_SECONDS, self._on_stable)
         try:
@@ -204,7 +192,7 @@ class LeadLink:
         self._log.stable()
 
 
-def _news(message: LeadMessage) -> Open | Extend | Close | Tune:
+def _news(message: LeadMessage) -> DrafterMessage:
     if isinstance(message, Welcome | Refused):
         raise ProtocolError(f"unexpected {message.type}")
     return message

@@ -21,7 +21,6 @@ from back.worker import DraftWorker
 from shared import cpus
 from shared.diagnostics.findings import exit_with
 from shared.drafting.drafter import Drafter
-from shared.drafting.send_scheduler import SendScheduler
 from shared.errors import ConfigError, DuoError
 from shared.exits import exit_with_stdin, print_text
 from shared.llama.memory_plan import describe_prompt_cache
@@ -95,10 +94,9 @@ async def _run(settings: BackSettings, model: Model) -> None:
         with contextlib.suppress(RuntimeError):  # the loop may be closed before the thread ends
             loop.call_soon_threadsafe(failed.set_exception, error)
 
-    scheduler = SendScheduler()
     setup = setup_for(settings, model)
     posts = [link.outbox.post for link in links]
-    worker = DraftWorker(setup.make(), scheduler, posts, on_failure, n_sequences=settings.compute.parallel)
+    worker = DraftWorker(setup.make(), posts, on_failure, n_sequences=settings.compute.parallel)
     worker.start()
     following = asyncio.ensure_future(
         _follow(settings, model, setup, links[0], worker)

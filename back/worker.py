@@ -6,13 +6,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from back.lead_shares import LeadShares
-from shared.drafting.drafter import Drafter
+from shared.drafting.drafter import Drafter, DrafterMessage
 from shared.drafting.send_scheduler import SendScheduler
-from shared.drafting.sequence_state import SequenceState
 from shared.protocol import MAX_SEQUENCES, Close, Draft, Extend, Open, Tune
 
-WorkerMessage = Open | Extend | Close | Tune
-_Change = WorkerMessage | Callable[[], Drafter] | None
+_Change = DrafterMessage | Callable[[], Drafter] | None
 """None: the connection has ended."""
 
 
@@ -29,7 +27,7 @@ class LeadInbox:
         """How many messages, of all leads, are yet to be handled."""
         return self._inbox.qsize()
 
-    def on_message(self, message: WorkerMessage) -> None:
+    def on_message(self, message: DrafterMessage) -> None:
         self._inbox.put((self._lead, message))
 
     def on_disconnect(self) -> None:
@@ -40,7 +38,6 @@ class DraftWorker:
     def __init__(
         self,
         drafter: Drafter,
-        scheduler: SendScheduler,
         posts: Sequence[Callable[[Draft], None]],
         on_failure: Callable[[Exception], None],
         clock: Callable[[], float] = time.monotonic,
@@ -53,7 +50,7 @@ class DraftWorker:
         They and `on_failure` are called in the worker's thread, which ends after `on_failure`.
         """
         self._drafter = drafter
-        self._scheduler = scheduler
+        self._scheduler = SendScheduler()
         self._clock = clock
         self._posts = posts
         self._on_failure = on_failure
@@ -77,13 +74,13 @@ class DraftWorker:
         """Handle all messages, waiting for one if there is nothing else to do; then one decode."""
         if self._handle_messages():
             # The lead is about to choose the draft that it verifies: it may need what is still unsent.
-            self._send(self._scheduler.flush(self._drafter.sequences, self._clock()))
+            self._send(self._scheduler.flush(self._drafter.sequences.values(), self._clock()))
         if len(self._posts) == 1:
             self._drafter.step()
         else:
             self._step_for_some()
         drafter = self._drafter
-        self._send(self._scheduler.due(drafter.sequences, self._clock(), idle=drafter.idle))
+        self._send(self._scheduler.due(drafter.sequences.values(), self._clock(), idle=drafter.idle))
 
     def _step_for_some(self) -> None:
         waiting = self._drafter.waiting
@@ -112,9 +109,7 @@ class DraftWorker:
                 if self._n_open(lead) < self._n_sequences:  # its part of the slots
                     self._drafter.handle(message, lead)
             case Extend() | Close():
-                self._drafter.handle(message, lead)
-                drafter = self._drafter
-                self._shares.learn(lead, drafter.n_right.pop(lead, 0), drafter.n_wrong.pop(lead, 0))
+                self._shares.learn(lead, *self._drafter.handle(message, lead))
             case Tune():
                 self._shares.claim(lead, message.value)
                 self._drafter.handle(message, lead)
@@ -122,12 +117,11 @@ class DraftWorker:
                 self._drafter = message()
 
     def _n_open(self, lead: int) -> int:
-        return sum(sequence.group == lead for sequence in self._drafter.sequences)
+        return sum(sequence.group == lead for sequence in self._drafter.sequences.values())
 
-    def _send(self, sequences: Iterable[SequenceState]) -> None:
-        for sequence in sequences:
-            if draft := sequence.draft():
-                self._posts[sequence.group](draft)
+    def _send(self, drafts: Iterable[tuple[int, Draft]]) -> None:
+        for lead, draft in drafts:
+            self._posts[lead](draft)
 
     def _run(self) -> None:
         try:

@@ -37,6 +37,7 @@ from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler, needs_filters
 from shared.translation.projection import Projection
 from shared.translation.translating_model import TranslatingModel
+from tests.lead.backs.harness import connected
 from tests.shared.translation.toys import random_pair
 
 N_VOCAB = 24
@@ -708,25 +709,25 @@ class Crowd:
         self._inner, self._rng = inner, rng
         self._now = 0.0
         self._assignment = Assignment(0.0)
-        self._connected: set[str] = set()
         self._told: Texts = {}
 
     def drafts(self, committed: Texts) -> Drafts:
         self._now += 0.05
         self._change_connections()
         self._tell(committed)
-        drafts = [draft for name in sorted(self._connected) for draft in self._drafts_of(name, committed)]
+        drafts = [
+            draft for name in sorted(self._assignment.backs) for draft in self._drafts_of(name, committed)
+        ]
         self._assignment.check_integrity()
         return drafts
 
     def _change_connections(self):
         name = self._rng.choice(sorted(self._inner))
-        if name not in self._connected:
-            self._connected.add(name)
-            self._assignment.join(name, self._rng.randint(1, 4), self._now)
+        back = self._assignment.backs.get(name)
+        if back is None:
+            self._assignment.join(connected(name, self._rng.randint(1, 4)), self._now)
         elif self._rng.random() < 0.05:
-            self._connected.remove(name)
-            self._assignment.leave(name, self._now)
+            self._assignment.leave(back, self._now)
 
     def _tell(self, committed: Texts):
         for sequence in self._told.keys() - committed.keys():
@@ -735,13 +736,14 @@ class Crowd:
             if sequence not in self._told:
                 self._assignment.open(sequence, self._now)
             elif len(tokens) > len(self._told[sequence]):
-                asked = self._assignment.backs(sequence)
-                n_right = {name: (self._rng.randrange(3), self._rng.randrange(2)) for name in asked}
-                self._assignment.on_step(sequence, n_right, self._now)
+                asked = self._assignment.asked(sequence)
+                n_right = {back.name: (self._rng.randrange(3), self._rng.randrange(2)) for back in asked}
+                self._assignment.on_step(sequence, n_right, 0.05, self._now)
         self._told = {sequence: list(tokens) for sequence, tokens in committed.items()}
 
     def _drafts_of(self, name: str, committed: Texts) -> Drafts:
-        asked = {sequence: committed[sequence] for sequence in sorted(self._assignment.asked(name))}
+        followed = self._assignment.backs[name].followed
+        asked = {sequence: committed[sequence] for sequence in sorted(followed) if followed[sequence].asked}
         drafts = [draft.model_copy(update={"source": name}) for draft in self._inner[name].drafts(asked)]
         return [draft for draft in drafts if draft.sequence in asked]
 
@@ -775,7 +777,8 @@ class RealBack:
             self._drafter.handle(self._news(sequence, tokens))
             self._told[sequence] = list(tokens)
         grown = {state.id for _ in range(6) for state in self._drafter.step()}
-        drafts = [draft for sequence in sorted(grown) if (draft := self._drafter.draft(sequence))]
+        states = [self._drafter.sequences[each] for each in sorted(grown & self._drafter.sequences.keys())]
+        drafts = [draft for state in states if (draft := state.draft())]
         return [PostDraft(source="back", **draft.model_dump(exclude={"type"})) for draft in drafts]
 
     def _news(self, sequence, tokens):

@@ -20,16 +20,15 @@ from websockets.protocol import State
 from back import dial
 from back.dial import RefusedError
 from back.link import LeadLink
-from back.worker import DraftWorker, LeadInbox, WorkerMessage
+from back.worker import DraftWorker, LeadInbox
 from bench.fuzzing.mutations import Message, Mutator
 from bench.fuzzing.tally import Tally
 from bench.replay import Rows
 from shared.cache_edits import SlotMemory
-from shared.drafting.drafter import Drafter
+from shared.drafting.drafter import Drafter, DrafterMessage
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.drafting.interfaces import DraftModel
-from shared.drafting.send_scheduler import SendScheduler
 from shared.errors import ProtocolError
 from shared.llama.memory_traits import PLAIN
 from shared.llama.model import Model
@@ -112,7 +111,7 @@ class _CountingInbox(LeadInbox):
 
     n_heard = 0
 
-    def on_message(self, message: WorkerMessage) -> None:
+    def on_message(self, message: DrafterMessage) -> None:
         self.n_heard += 1
         super().on_message(message)
 
@@ -167,8 +166,7 @@ class BackFuzzer:
         async with serve(self._attack, "127.0.0.1", 0, max_size=None, ping_interval=None) as server:
             port = server.sockets[0].getsockname()[1]
             link = LeadLink(f"ws://127.0.0.1:{port}/v1/speculation", self._hello, _NoDelays())
-            scheduler = SendScheduler()
-            worker = DraftWorker(self._drafter, scheduler, [link.outbox.post], failures.append)
+            worker = DraftWorker(self._drafter, [link.outbox.post], failures.append)
             worker.start()
             self._inbox = _CountingInbox(0, worker._inbox)  # noqa: SLF001 - as `inbox_of` does
             following = asyncio.ensure_future(self._follow(link, self._inbox))

@@ -8,56 +8,24 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict
+from typing import Any
 
 from lead.backs.assignment import Assignment
+from lead.backs.back import Back, Transport
 from lead.backs.draft_limits import BackStats, DraftLimits
 from lead.backs.join_limits import JoinLimits
-from lead.backs.updates import Updates
 from lead.engine.commands import OWN_SOURCES, PostDraft
 from lead.engine.events import Committed
-from lead.generation.sequences import Broadcast, LiveSequence, Sequences
+from lead.generation.sequences import LiveSequence, Sequences
 from lead.settings.limits import RequestLimits
 from shared.errors import ProtocolError, UnavailableError, VocabularyError
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello, LeadMessage, Tune, VocabularyId, Welcome
-from shared.terminal import one_line
 
 log = logging.getLogger("lead.backs")
 
-Transport = Literal["websocket", "http"]
-
 HTTP_SILENCE_SECONDS = 90.0
 """A back that posts is taken for disconnected after this time without a request; it polls for at most 60."""
-
-_VALUE_CHANGE = 0.15
-"""Smaller changes of what its drafts are worth are not worth a message to a back, which would divide its time
-anew."""
-
-
-@dataclass(slots=True)
-class Back:
-    """A connected back. Times are in seconds of the registry's clock.
-
-    `peer` tells its sender from others: see `JoinLimits`. `changed` is notified when there are updates, or
-    when it has been removed.
-    """
-
-    id: str
-    name: str
-    hello: Hello
-    transport: Transport
-    peer: str
-    connected_at: float
-    last_seen: float
-    updates: Updates
-    draft_limits: DraftLimits
-    stats: BackStats
-    value: float | None = None  # as it was last told
-    changed: Broadcast = field(default_factory=Broadcast)
-
-    def __str__(self) -> str:
-        return f"{self.name} ({one_line(self.hello.vocabulary.model)}, {self.transport})"
 
 
 class Backs:
@@ -86,10 +54,9 @@ class Backs:
         self._tune: Tune | None = None
         self._clock = clock
         self._limits = limits or RequestLimits()
-        self._backs: dict[str, Back] = {}
-        self._names: dict[str, Back] = {}
         self.join_limits = JoinLimits()
         self._assignment = Assignment(clock())
+        self._backs = self._assignment.backs  # by name
         for sequence in sequences:
             self._open(sequence)
         sequences.on_create(self._open)
@@ -143,12 +110,10 @@ class Backs:
             peer=peer,
             connected_at=now,
             last_seen=now,
-            updates=Updates(hello.n_sequences),
             draft_limits=DraftLimits(self._limits, self._n_vocab, stats, now),
             stats=stats,
         )
-        self._backs[back.id] = self._names[back.name] = back
-        self._assignment.join(back.name, hello.n_sequences, now)
+        self._assignment.join(back, now)
         log.info("back %s joined", back)
         self._report_change()
         return back
@@ -156,19 +121,18 @@ class Backs:
     def get(self, back_id: str) -> Back | None:
         """The connected back with this id, which counts as a sign of life."""
         self._remove_silent()
-        back = self._backs.get(back_id)
+        back = next((back for back in self._backs.values() if back.id == back_id), None)
         if back:
             back.last_seen = self._clock()
         return back
 
     def is_connected(self, back: Back) -> bool:
-        return back.id in self._backs
+        return self._backs.get(back.name) is back
 
     def leave(self, back: Back) -> None:
         """Remove a back. Its drafts stay with the engine: they may still be right."""
-        if self._backs.pop(back.id, None):
-            del self._names[back.name]
-            self._assignment.leave(back.name, self._clock())
+        if self.is_connected(back):
+            self._assignment.leave(back, self._clock())
             back.changed.notify()
             log.info(
                 "back %s left after %.0f s: %d drafts, %d of their tokens verified, %d accepted",
@@ -195,19 +159,12 @@ class Backs:
 
     def updates(self, back: Back) -> list[LeadMessage]:
         """All messages for `back` since the last call; empty if nothing has changed."""
-        asked = self._assignment.asked(back.name)
-        return back.updates.take(self._sequences, self._tune_for(back), asked)
+        return back.updates(self._sequences, self._tune)
 
     def tune(self, tune: Tune) -> None:
         """How all backs should draft from now on."""
         self._tune = tune
         self._wake(self._backs.values())
-
-    def _tune_for(self, back: Back) -> Tune | None:
-        value = self._assignment.value(back.name)
-        if value is not None and (back.value is None or abs(value - back.value) > _VALUE_CHANGE):
-            back.value = round(value, 2)
-        return self._tune and self._tune.model_copy(update={"value": back.value})
 
     def may_send(self, back: Back, n_bytes: float) -> bool:
         """Whether to read its next message, of `n_bytes`; raises ProtocolError after too many of them."""
@@ -221,34 +178,34 @@ class Backs:
         """Check a draft and pass it on; raises ProtocolError after too many invalid ones."""
         back.last_seen = now = self._clock()
         sequence = self._sequences.get(draft.sequence)
-        is_open = back.updates.has_open(draft.sequence)
-        if not back.draft_limits.accept(draft, sequence, is_open=is_open, now=now) or sequence is None:
-            return
-        if sequence.id in self._assignment.asked(back.name):
+        following = back.followed.get(draft.sequence)
+        is_open = following is not None and following.n_sent > 0
+        is_accepted = back.draft_limits.accept(draft, sequence, is_open=is_open, now=now)
+        if is_accepted and following and following.asked:
             self._post_draft(
                 PostDraft.model_construct(source=back.name, received_at=now, **dict(draft))  # the same fields
             )
 
     def count_stale(self, name: str, n: int) -> None:
         """The engine found `n` drafts of a back stale."""
-        if back := self._names.get(name):
+        if back := self._backs.get(name):
             back.draft_limits.count_stale(n, self._clock())
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:
         """Credit the backs whose drafts were verified, and send the tokens to those that are asked."""
         for i, source in enumerate(step.sources):
-            if back := self._names.get(source):
+            if back := self._backs.get(source):
                 back.stats.n_used_tokens += 1
                 back.stats.n_accepted_tokens += i < step.n_accepted
-        self._assignment.on_step(sequence.id, step.n_right, self._clock())
-        self._wake(self._names[name] for name in self._assignment.backs(sequence.id))
+        self._assignment.on_step(sequence.id, step.n_right, sequence.step_seconds, self._clock())
+        self._wake(self._assignment.asked(sequence.id))
 
     def on_end(self, sequence: LiveSequence) -> None:
         """Remove silent backs here as well: otherwise that happens only when the list of backs is read."""
         self._remove_silent()
-        told = [self._names[name] for name in self._assignment.followers(sequence.id)]
+        followers = [back for back in self._backs.values() if sequence.id in back.followed]
         self._assignment.close(sequence.id, self._clock())
-        self._wake(told)
+        self._wake(followers)
 
     def describe(self) -> list[dict[str, Any]]:
         """One record per back, for people and dashboards."""
@@ -258,9 +215,9 @@ class Backs:
                 "model": back.hello.vocabulary.model,
                 "transport": back.transport,
                 "connected_seconds": round(self._clock() - back.connected_at, 3),
-                "n_sequences": back.updates.n_open,
-                "n_asked": len(self._assignment.asked(back.name)),
-                "gain": round(self._assignment.gain(back.name), 3),
+                "n_sequences": sum(each.n_sent > 0 for each in back.followed.values()),
+                "n_asked": back.n_asked,
+                "gain": round(back.gain, 3),
                 **asdict(back.stats),
             }
             for back in self
@@ -276,17 +233,17 @@ class Backs:
     def _open(self, sequence: LiveSequence) -> None:
         if not sequence.private:
             self._assignment.open(sequence.id, self._clock())
-            self._wake(self._names[name] for name in self._assignment.backs(sequence.id))
+            self._wake(self._assignment.asked(sequence.id))
 
     def _wake(self, backs: Iterable[Back]) -> None:
         for back in backs:
             back.changed.notify()
 
     def _report_change(self) -> None:
-        self._on_change([back.name for back in self._backs.values()])
+        self._on_change(list(self._backs))
 
     def _unique_name(self, wanted: str) -> str:
-        taken = {*OWN_SOURCES, *self._names}
+        taken = {*OWN_SOURCES, *self._backs}
         names = (wanted if i == 1 else f"{wanted}-{i}" for i in itertools.count(1))
         return next(name for name in names if name not in taken)
 

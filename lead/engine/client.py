@@ -117,7 +117,7 @@ class EngineClient:
         self._log_options = [log_level, *(["json"] if log_json else [])]
         self._clock = clock
         self._process: EngineProcess | None = None
-        self._held_drafts: dict[tuple[str, str], PostDraft] = {}
+        self._holds_drafts = False
         self._connected = SetBacks(names=[])
         self._explanation: asyncio.Future[dict[str, Any] | None] | None = None
         self._spare = SpareDescriptors(_N_SPARE)
@@ -182,7 +182,9 @@ class EngineClient:
         if self.state is not EngineState.READY or self._process is None:
             return
         if self._process.n_unsent_bytes > _MOST_UNSENT_BYTES:
-            self._held_drafts[draft.sequence, draft.source] = draft
+            if sequence := self._sequences.get(draft.sequence):
+                sequence.held_drafts[draft.source] = draft
+                self._holds_drafts = True
         else:
             self._send(draft)
 
@@ -264,7 +266,6 @@ class EngineClient:
     def _lose_process(self) -> None:
         """It does not reply any more. Whoever waits for it learns that before it is reaped."""
         self._process = None
-        self._held_drafts.clear()
         self._explained(None)
         died_as = EngineState.RESTARTING if self.ready else EngineState.STARTING
         if died_as in _MOVES[self.state]:
@@ -300,7 +301,8 @@ class EngineClient:
                 self._sequences.apply(event, self._clock())
                 if self._sequences.holds_back:
                     self.feed()
-        self._send_held()  # the engine has finished a step and reads again
+        if self._holds_drafts:
+            self._send_held()  # the engine has finished a step and reads again
 
     def _take_load_failure(self, event: LoadFailed) -> None:
         if self.ready is None:
@@ -340,9 +342,11 @@ class EngineClient:
             self._explanation = None
 
     def _send_held(self) -> None:
-        held, self._held_drafts = self._held_drafts, {}
-        for draft in held.values():
-            self.post_draft(draft)
+        self._holds_drafts = False
+        for sequence in self._sequences:
+            held, sequence.held_drafts = sequence.held_drafts, {}
+            for draft in held.values():
+                self.post_draft(draft)
 
     def _send(self, command: Command) -> None:
         if self._process:

@@ -18,9 +18,9 @@ from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter, DrafterMessage
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.send_scheduler import SendScheduler
-from shared.drafting.sequence_state import SequenceState
 from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
+from shared.protocol import Draft
 from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
@@ -152,7 +152,7 @@ class SimulatedBack:
             for message in self._inbox:
                 self._drafter.handle(message)
             self._inbox.clear()
-            self._send(self._scheduler.flush(self._drafter.sequences, self._clock.now))
+            self._send(self._scheduler.flush(self._drafter.sequences.values(), self._clock.now))
         if self._clock.now >= self._spec.silent_from:
             return
         self._drafter.step()
@@ -163,20 +163,19 @@ class SimulatedBack:
     def _finish_step(self) -> None:
         self._is_busy = False
         is_idle = self._drafter.idle
-        self._send(self._scheduler.due(self._drafter.sequences, self._clock.now, idle=is_idle))
+        self._send(self._scheduler.due(self._drafter.sequences.values(), self._clock.now, idle=is_idle))
         if self._inbox or not is_idle:
             self._step()
 
-    def _send(self, sequences: Iterable[SequenceState]) -> None:
-        for sequence in sequences:
-            if draft := sequence.draft():
-                self._post(
-                    PostDraft(
-                        sequence=draft.sequence,
-                        source=self._name,
-                        base=draft.base,
-                        tokens=draft.tokens,
-                        parents=draft.parents,
-                        confidences=draft.confidences,
-                    )
+    def _send(self, drafts: Iterable[tuple[int, Draft]]) -> None:
+        for _, draft in drafts:
+            self._post(
+                PostDraft(
+                    sequence=draft.sequence,
+                    source=self._name,
+                    base=draft.base,
+                    tokens=draft.tokens,
+                    parents=draft.parents,
+                    confidences=draft.confidences,
                 )
+            )

@@ -1,7 +1,7 @@
 """Drafting: keeps a small model's KV cache equal to `committed + its own draft`, for several sequences.
 
 Calls in, values out: knows no network, no threads and no clock. `handle` takes the lead's messages; each
-`step` is one decode over all sequences with something to do; `draft` returns what there is to send.
+`step` is one decode over all sequences with something to do; each of the `sequences` has its draft.
 
 A step serves the main paths first. As long as one of them has fewer tokens than the lead verifies in one
 step, no branch may slow it down; then a few branch tokens are decoded in the same step, and once the main
@@ -17,14 +17,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.drafting import side_branches
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.interfaces import DraftModel, LookAhead, MakeSampler
-from shared.drafting.sequence_state import DraftedToken, DraftPath, SequenceState, Work, spans_of
-from shared.drafting.side_branches import BranchCandidate
+from shared.drafting.sequence_state import DraftPath, SequenceState, Work, spans_of
 from shared.drafting.slot_pool import SlotPool
 from shared.errors import KvCacheFullError, PendingAnswerError
-from shared.protocol import Close, Draft, Extend, Open, Tune
+from shared.protocol import Close, Extend, Open, Tune
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.sampler import Sampler
@@ -64,34 +62,32 @@ class Drafter:
         self._slots = SlotPool(
             model, options.n_slots, options.n_model_slots, model.traits, options.prompt_cache
         )
-        self._sequences: dict[str, SequenceState] = {}
+        self.sequences: dict[str, SequenceState] = {}
+        """What is drafted for; another may read it, and change `grown_from`."""
         self._cache_is_full = False  # since the last sequence ended; there are no branches then
         self._logged_full = False
         self._logged_unusable = False
         self.n_decoded: Counter[int] = Counter()
         """Tokens in the last step, by group."""
-        self.n_right: Counter[int] = Counter()
-        self.n_wrong: Counter[int] = Counter()
-        """Draft tokens that were committed, and those in whose place others were, by group."""
 
     @property
     def idle(self) -> bool:
         """Nothing to do until the next message of the lead."""
-        return not any(self._has_work(state) for state in self._sequences.values())
+        return not any(self._has_work(state) for state in self.sequences.values())
 
     @property
     def waiting(self) -> dict[int, list[str]]:
         """The sequences with something to do, by group."""
         waiting: defaultdict[int, list[str]] = defaultdict(list)
-        for state in self._sequences.values():
+        for state in self.sequences.values():
             if self._has_work(state):
                 waiting[state.group].append(state.id)
         return waiting
 
-    def handle(self, message: DrafterMessage, group: int = 0) -> None:
-        """Apply a message of the lead whose sequences are `group`.
+    def handle(self, message: DrafterMessage, group: int = 0) -> tuple[int, int]:
+        """Apply a message of the lead whose sequences are `group`; returns what `SequenceState.commit` does.
 
-        One that cannot be drafted for, or belongs to another lead, is ignored: its text stays the same.
+        A message that cannot be drafted for, or belongs to another lead, is ignored: its text stays the same.
         """
         match message:
             case Open():
@@ -99,61 +95,27 @@ class Drafter:
             case Tune():
                 self._tune(message, group)
             case Extend() | Close():
-                state = self._sequences.get(message.sequence)
+                state = self.sequences.get(message.sequence)
                 if state is None or state.group != group:
-                    return
+                    return 0, 0
                 if isinstance(message, Extend):
-                    self._extend(state, message)
-                else:
-                    self._close(state)
+                    return self._extend(state, message)
+                self._close(state)
+        return 0, 0
 
     def reset(self, group: int = 0) -> None:
         """Drop the sequences of a group: the connection to its lead is lost.
 
         The caches stay, for when the same texts come back.
         """
-        for state in [state for state in self._sequences.values() if state.group == group]:
+        for state in [state for state in self.sequences.values() if state.group == group]:
             self._close(state)
         self._tuned.pop(group, None)
-
-    @property
-    def sequences(self) -> Collection[SequenceState]:
-        """All that are drafted for; only `unsent` may be changed."""
-        return self._sequences.values()
-
-    def draft(self, sequence: str) -> Draft | None:
-        """The current draft of a sequence; None if it is empty or the sequence has ended."""
-        state = self._sequences.get(sequence)
-        return state.draft() if state else None
-
-    def follows(self, sequence: str) -> bool:
-        """Whether `sequence` is being drafted for: it was opened, and nothing has gone wrong since."""
-        return sequence in self._sequences
 
     @property
     def is_full(self) -> bool:
         """Whether all slots for sequences are in use."""
         return not self._slots
-
-    @property
-    def has_moved(self) -> bool:
-        """See `SlotTable.has_moved`."""
-        return self._slots.has_moved
-
-    def n_pending(self, sequence: str) -> int:
-        """The number of tokens to decode before the next draft token of a sequence can be chosen."""
-        state = self._sequences[sequence]
-        return state.n_pending_after_move(self._options.n_window)
-
-    def can_extend(self, sequence: str) -> bool:
-        """Whether the draft of a sequence may get another token."""
-        state = self._sequences.get(sequence)
-        return state is not None and state.can_extend(self._end_tokens)
-
-    def drafted(self, sequence: str) -> Sequence[DraftedToken]:
-        """The current draft of a sequence, without side branches; empty if the sequence has ended."""
-        state = self._sequences.get(sequence)
-        return state.main.drafted if state else ()
 
     def step(self, only: Collection[str] | None = None, n_most: int | None = None) -> list[SequenceState]:
         """One decode; the sequences whose drafts have grown, once for each new token.
@@ -187,14 +149,14 @@ class Drafter:
     def check_integrity(self) -> None:
         """Raise AssertionError unless each slot is used once and holds the tokens of its path."""
         self._slots.check_integrity(self._slots_in_use())
-        for state in self._sequences.values():
+        for state in self.sequences.values():
             assert len(state.branches) <= self._options.n_branches
             state.check_integrity()
 
     # Messages of the lead
 
     def _open(self, message: Open, group: int) -> None:
-        if not self._slots or message.sequence in self._sequences or not self._has_tokens(message.tokens):
+        if not self._slots or message.sequence in self.sequences or not self._has_tokens(message.tokens):
             return
         try:
             sampler = self._make_sampler(message.sampling, message.tokens)
@@ -206,33 +168,30 @@ class Drafter:
         # The last token is always decoded, for its logits.
         slot.keep(min(slot.shared_with(message.tokens), max(0, len(message.tokens) - 1)))
         main = DraftPath(slot, sampler, len(message.tokens))
-        self._sequences[message.sequence] = SequenceState(
+        self.sequences[message.sequence] = SequenceState(
             message.sequence,
             message.sampling,
             list(message.tokens),
             main,
             self._tuned.get(group, self._options),
+            self._end_tokens,
+            self._slots.give_back_branch,
             group,
             previous_cache=previous,
         )
 
-    def _extend(self, state: SequenceState, message: Extend) -> None:
+    def _extend(self, state: SequenceState, message: Extend) -> tuple[int, int]:
         n_known = len(state.committed) - message.start
         too_long = message.start + len(message.tokens) > _MAX_COMMITTED
         if n_known < 0 or too_long or not self._has_tokens(message.tokens):
             self._log_unusable(message)
             self._close(state)
-            return
-        if new := message.tokens[n_known:]:
+        elif new := message.tokens[n_known:]:
             with self._closing_on_error(state):
-                self._score(state, new)
-                self._slots.give_back_branches(state.commit(new))
+                outcome = state.commit(new)
                 state.restore_cache()
-
-    def _score(self, state: SequenceState, tokens: Sequence[int]) -> None:
-        n_right = state.main.n_matching(tokens)
-        self.n_right[state.group] += n_right
-        self.n_wrong[state.group] += n_right < min(len(tokens), len(state.main.drafted))
+                return outcome
+        return 0, 0
 
     def _log_unusable(self, message: Extend) -> None:
         log.log(
@@ -248,17 +207,17 @@ class Drafter:
         n_ahead = min(self._options.n_ahead, message.n_ahead)
         tuned = replace(self._options, n_ahead=n_ahead, min_confidence=message.min_confidence)
         self._tuned[group] = tuned
-        for state in self._sequences.values():
+        for state in self.sequences.values():
             if state.group == group:
                 state.options = tuned
 
     def _close(self, state: SequenceState) -> None:
-        del self._sequences[state.id]
+        del self.sequences[state.id]
         slot = state.main.cache
         if state.window_start:  # tokens from the middle of a text are not the prefix of another
             slot.keep(0)
         self._slots.give_back(slot)
-        self._drop_branches(state)
+        state.drop_branches()
         self._cache_is_full = False
 
     def _has_tokens(self, tokens: Sequence[int]) -> bool:
@@ -271,19 +230,17 @@ class Drafter:
         """The paths to decode, main paths first."""
         drafting = [
             state
-            for state in self._sequences.values()
-            if (only is None or state.id in only)
-            and state.can_extend(self._end_tokens)
-            and not state.main.cache.loading
+            for state in self.sequences.values()
+            if (only is None or state.id in only) and state.can_extend and not state.main.cache.loading
         ]
         for state in drafting:
-            self._slots.give_back_branches(state.move_window(self._options.n_window))
-        for state in self._sequences.values():
+            state.move_window()
+        for state in self.sequences.values():
             state.previous_cache = []
         self._slots.trim_all()
         work = [(state, state.main) for state in drafting[: self._model.n_batch]]
-        if not any(len(state.main.drafted) < state.options.n_per_step for state in drafting):
-            for state in self._sequences.values():
+        if not any(len(state.main.ranked) < state.options.n_per_step for state in drafting):
+            for state in self.sequences.values():
                 if only is not None and state.id not in only:
                     continue
                 work += [(state, branch) for branch in self._choose_branches(state, state in drafting)]
@@ -293,37 +250,34 @@ class Drafter:
         if not self._may_branch(state):
             return []
         n = self._options.n_with_main if with_main else self._options.n_branches
-        chosen = side_branches.choose(state, state.options, self._end_tokens, n)
         paths = [
-            self._start_branch(state, each) if isinstance(each, BranchCandidate) else each for each in chosen
+            state.branches.get((start, first.token)) or self._start_branch(state, start, first)
+            for start, first in state.best_branches(n)
         ]
         return [path for path in paths if path]
 
-    def _start_branch(self, state: SequenceState, candidate: BranchCandidate) -> DraftPath | None:
+    def _start_branch(self, state: SequenceState, start: int, first: RankedToken) -> DraftPath | None:
         try:
-            sampler = self._branch_sampler(state, candidate)
+            sampler = self._branch_sampler(state, start, first.token)
         except Exception:
             log.exception("sequence %s: no more side branches", state.id)
             state.can_branch = False
             return None
-        n_shared = candidate.start - state.window_start
-        slot = self._slots.take_branch(state.main.cache, n_shared)
-        first = DraftedToken(candidate.first.token, candidate.first.confidence)
-        branch = DraftPath(slot, sampler, candidate.start, [first])
-        state.branches.append(branch)
+        slot = self._slots.take_branch(state.main.cache, start - state.window_start)
+        branch = state.branches[start, first.token] = DraftPath(slot, sampler, start, [[first]])
         return branch
 
-    def _branch_sampler(self, state: SequenceState, candidate: BranchCandidate) -> Sampler:
+    def _branch_sampler(self, state: SequenceState, start: int, first: int) -> Sampler:
         """If the choice of a token does not depend on the tokens before it, all paths share one sampler."""
         main = state.main
         if not state.sampling.remembers:
             return main.sampler
-        history = [*state.committed, *main.tokens[: candidate.start - main.start], candidate.first.token]
+        history = [*state.committed, *main.tokens[: start - main.start], first]
         return self._make_sampler(state.sampling, history, main.sampler)
 
     def _rank_again(self) -> list[SequenceState]:
         """Go on with paths whose grammar was not ready when they were decoded."""
-        waiting = [(state, path) for state in self._sequences.values() for path in state.unranked]
+        waiting = [(state, path) for state in self.sequences.values() for path in state.unranked]
         return self._append_tokens(
             (state, path, path.unranked)
             for state, path in waiting
@@ -345,7 +299,7 @@ class Drafter:
         self, state: SequenceState, path: DraftPath, logits: NDArray[np.float32]
     ) -> list[RankedToken] | None:
         """The choices for the next token of a path; None after an error, or if its grammar is not ready."""
-        if state.id not in self._sequences:  # closed by an error in this step
+        if state.id not in self.sequences:  # closed by an error in this step
             return None
         with self._closing_on_error(state):
             try:
@@ -367,10 +321,10 @@ class Drafter:
 
     def _append_token(self, state: SequenceState, path: DraftPath, choices: list[RankedToken]) -> bool:
         """Whether that was done: False after an error."""
-        if state.id not in self._sequences:
+        if state.id not in self.sequences:
             return False
         with self._closing_on_error(state):
-            state.append(path, choices, self._end_tokens)
+            state.append(path, choices)
             return True
         return False
 
@@ -382,15 +336,11 @@ class Drafter:
         except Exception:
             log.exception("sequence %s: no longer drafting for it", state.id)
             self._close(state)
-            self._slots.recover(self._slots_in_use())
 
     def _has_work(self, state: SequenceState) -> bool:
-        return state.can_extend(self._end_tokens) or self._can_extend_branches(state) or any(state.unranked)
-
-    def _can_extend_branches(self, state: SequenceState) -> bool:
-        if not self._may_branch(state):
-            return False
-        return bool(side_branches.choose(state, state.options, self._end_tokens, 1))
+        if state.can_extend or any(state.unranked):
+            return True
+        return self._may_branch(state) and bool(state.best_branches(1))
 
     def _may_branch(self, state: SequenceState) -> bool:
         return self._options.n_branches > 0 and not self._cache_is_full and state.can_branch
@@ -398,8 +348,8 @@ class Drafter:
     # The cache
 
     def _slots_in_use(self) -> Iterable[SlotCache]:
-        for state in self._sequences.values():
-            yield from (path.cache for path in (state.main, *state.branches))
+        for state in self.sequences.values():
+            yield from (path.cache for path in state.paths)
 
     def _make_room(self) -> None:
         """Drop what costs least: branches, then ended sequences, then the largest running one."""
@@ -408,13 +358,10 @@ class Drafter:
             "the draft model's cache is full, drafting less: try a larger --ctx-size or a smaller --parallel",
         )
         self._logged_full = True
-        if any(state.branches for state in self._sequences.values()):
-            for state in self._sequences.values():
-                self._drop_branches(state)
+        if any(state.branches for state in self.sequences.values()):
+            for state in self.sequences.values():
+                state.drop_branches()
             self._cache_is_full = True
         elif not self._slots.clear_idle():
-            largest = max(self._sequences.values(), key=lambda state: len(state.main.cache))
+            largest = max(self.sequences.values(), key=lambda state: len(state.main.cache))
             self._close(largest)
-
-    def _drop_branches(self, state: SequenceState) -> None:
-        self._slots.give_back_branches([state.drop_branch(branch) for branch in state.branches])

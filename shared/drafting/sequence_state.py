@@ -1,12 +1,16 @@
-"""The state of a sequence: its committed tokens, the paths of its draft, and what of that is unsent.
+"""The state of a sequence: its committed tokens, and the paths of its draft.
 
-A draft is a tree: a main path, and side branches that leave it before one of its tokens.
+A draft is a tree: a main path, and side branches that leave it before one of its tokens. A branch begins with
+a runner-up of the draft model there: because of the shared noise these are the likeliest tokens for the lead
+to recover. The probability of a path is the product of the confidences along it.
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from heapq import nlargest
+from itertools import accumulate
+from operator import itemgetter, mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,28 +23,14 @@ from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache, common_prefix_length
 
-Urgency = Literal["immediate", "soon", "batched"]
-"""How soon to send a draft.
-
-`immediate`: it has all the tokens that the lead verifies in one step, or all that it will get. `soon`: the
-lead may be waiting for these tokens, and for a few more.
-"""
-
 _CONFIDENCE_DIGITS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class DraftedToken:
-    """A draft token, the draft model's confidence in it, and the runners-up, likeliest first."""
-
-    token: int
-    confidence: float
-    runners_up: tuple[RankedToken, ...] = ()
 
 
 @dataclass(slots=True)
 class DraftPath:
     """Draft tokens at positions start, start + 1, …; `cache` and `sampler` also cover everything before them.
+
+    ranked: for each position the draft token and its runners-up, likeliest first.
 
     The last token has been sampled but not decoded; `cache` holds those of the others that were decoded. But
     while a grammar is being followed, everything has been decoded, and `unranked` are the logits after it.
@@ -49,42 +39,45 @@ class DraftPath:
     cache: SlotCache
     sampler: Sampler
     start: int
-    drafted: list[DraftedToken] = field(default_factory=list)
+    ranked: list[Sequence[RankedToken]] = field(default_factory=list)
     unranked: NDArray[np.float32] | None = None
 
     @property
     def end(self) -> int:
-        return self.start + len(self.drafted)
+        return self.start + len(self.ranked)
+
+    @property
+    def drafted(self) -> list[RankedToken]:
+        return [choices[0] for choices in self.ranked]
 
     @property
     def tokens(self) -> list[int]:
-        return [each.token for each in self.drafted]
+        return [choices[0].token for choices in self.ranked]
 
     @property
     def confidence(self) -> float:
         """The product of the tokens' confidences: the chance that all are right if their prefix is."""
-        return math.prod(each.confidence for each in self.drafted)
+        return math.prod(choices[0].confidence for choices in self.ranked)
 
     def n_matching(self, tokens: Sequence[int]) -> int:
         """The length of the common prefix of this path and `tokens`."""
         n = 0
-        for each, token in zip(self.drafted, tokens, strict=False):
-            if each.token != token:
+        for choices, token in zip(self.ranked, tokens, strict=False):
+            if choices[0].token != token:
                 break
             n += 1
         return n
 
     def drop_before(self, start: int) -> None:
         """Remove the tokens at positions before `start`: they are committed now."""
-        del self.drafted[: start - self.start]
+        del self.ranked[: start - self.start]
         self.start = start
 
     def append(self, choices: Sequence[RankedToken]) -> None:
         """Add the first of `choices`; the others, in descending order, are its runners-up."""
         self.unranked = None
-        first, *runners_up = choices
-        self.drafted.append(DraftedToken(first.token, first.confidence, tuple(runners_up)))
-        self.sampler.accept(first.token)
+        self.ranked.append(choices)
+        self.sampler.accept(choices[0].token)
 
 
 @dataclass(slots=True)
@@ -97,8 +90,9 @@ class SequenceState:
     main path                    [len(committed) .... main.end)
     a branch                          [start .... end)    instead of the main path's tokens there
 
-    `group`: the same for all sequences of a lead; `options`: as that lead has tuned them. `unsent`: how soon
-    to send the draft, which has grown since it was sent last; None: it has not.
+    `options`: as the lead has tuned them; `group`: the same for all sequences of a lead. `release` takes back
+    the slots of paths that are dropped. `branches`: by their start and their first token. `grown_from`: the
+    length of the main path when the draft began to grow after it was sent last; None: it has not grown.
     """
 
     id: str
@@ -106,83 +100,93 @@ class SequenceState:
     committed: list[int]
     main: DraftPath
     options: DrafterOptions
+    end_tokens: Collection[int]
+    release: Callable[[SlotCache], None]
     group: int = 0
-    unsent: Urgency | None = None
-    branches: list[DraftPath] = field(default_factory=list)
+    grown_from: int | None = None
+    branches: dict[tuple[int, int], DraftPath] = field(default_factory=dict)
     window_start: int = 0
     can_branch: bool = True  # False after a branch has failed
     previous_cache: list[int] = field(default_factory=list)
     # what the slot held before this sequence, until the next decode
 
     @property
+    def paths(self) -> Sequence[DraftPath]:
+        """The main path, then its branches."""
+        return (self.main, *self.branches.values())
+
+    @property
     def unranked(self) -> Iterator[DraftPath]:
         """The paths that wait for their grammar."""
-        return (path for path in (self.main, *self.branches) if path.unranked is not None)
+        return (path for path in self.paths if path.unranked is not None)
 
-    def can_extend(self, end_tokens: Collection[int]) -> bool:
-        """Whether the main path may get another token."""
-        drafted = self.main.drafted
-        if self.main.unranked is not None or not self.main.end or len(drafted) >= self.options.n_ahead:
-            return False
-        if not drafted:
+    @property
+    def is_complete(self) -> bool:
+        """Whether the main path has all the tokens that it is to get before others are committed."""
+        main = self.main
+        if len(main.ranked) >= self.options.n_ahead:
             return True
-        return drafted[-1].token not in end_tokens and self.main.confidence >= self.options.min_confidence
+        return bool(main.ranked) and (
+            main.ranked[-1][0].token in self.end_tokens or main.confidence < self.options.min_confidence
+        )
 
-    def append(self, path: DraftPath, choices: Sequence[RankedToken], end_tokens: Collection[int]) -> None:
-        """Add the first of `choices` to a path; the draft is to be sent."""
+    @property
+    def can_extend(self) -> bool:
+        """Whether the main path may get another token."""
+        return self.main.unranked is None and self.main.end > 0 and not self.is_complete
+
+    def append(self, path: DraftPath, choices: Sequence[RankedToken]) -> None:
+        """Add the first of `choices` to a path."""
+        if self.grown_from is None:
+            self.grown_from = len(self.main.ranked)
         path.append(choices)
-        if self.unsent != "immediate":
-            self.unsent = self._urgency(path, end_tokens)
-
-    def _urgency(self, path: DraftPath, end_tokens: Collection[int]) -> Urgency:
-        """How soon the lead should have the token that `path` has just got."""
-        n_per_step = self.options.n_per_step
-        if path is not self.main:
-            return "batched"
-        if len(path.drafted) == n_per_step or not self.can_extend(end_tokens):
-            return "immediate"
-        return "soon" if len(path.drafted) < n_per_step else "batched"
 
     def n_pending(self, path: DraftPath) -> int:
         """The number of tokens to decode before the path's next token can be sampled."""
         return path.end - self.window_start - len(path.cache)
 
-    def n_pending_after_move(self, n_window: int) -> int:
+    @property
+    def n_pending_after_move(self) -> int:
         """What `n_pending` of the main path will be after `move_window`."""
-        if 0 < self.main.end - self.window_start < n_window:
+        if self._fits_window:
             return self.n_pending(self.main)
-        return min(self.main.end, max(1, n_window // 2))
+        return min(self.main.end, self._n_kept)
 
     def pending(self, path: DraftPath, n: int) -> list[int]:
         """The next `n` tokens to decode. The cache of a branch holds everything before the branch."""
         start = self.window_start + len(path.cache)
         if start >= path.start:
-            return [each.token for each in path.drafted[start - path.start :][:n]]
+            return path.tokens[start - path.start :][:n]
         return [*self.committed[start : start + n], *path.tokens][:n]
 
-    def commit(self, tokens: Sequence[int]) -> list[SlotCache]:
-        """Add committed `tokens` and keep the part of the draft that agrees; returns the caches freed.
+    def commit(self, tokens: Sequence[int]) -> tuple[int, int]:
+        """Add committed `tokens` and keep the part of the draft that agrees.
 
-        If the tokens follow a branch, it becomes the main path, with all that has been decoded of it.
+        If the tokens follow a branch, it becomes the main path, with all that has been decoded of it. Returns
+        how many tokens of the main path were right, and how many (0 or 1) have another token in their place.
         """
-        n_matching = self.main.n_matching(tokens)
-        branch = self._branch_taken(tokens, n_matching)
-        freed = []
-        if branch:
-            n_matching += branch.n_matching(tokens[n_matching:])
-            freed = [self.main.cache, *self._drop_branches(keep=branch)]
+        n_right = n_matching = self.main.n_matching(tokens)
+        n_wrong = int(n_right < min(len(tokens), len(self.main.ranked)))
+        fork = len(self.committed) + n_right
+        if n_wrong and (branch := self.branches.pop((fork, tokens[n_right]), None)):
+            n_matching += branch.n_matching(tokens[n_right:])
+            self.release(self.main.cache)
             self.main = branch
+            self.drop_branches()
         n_valid = len(self.committed) + n_matching
         self.committed += tokens
         if n_matching == len(tokens):
             self.main.drop_before(len(self.committed))
-            return freed + self._drop_passed_branches()
-        self.main.drafted = []
-        self.main.unranked = None
-        self.main.start = len(self.committed)
-        self.main.cache.keep(max(0, n_valid - self.window_start))
-        self.main.sampler.rewind(self.committed)
-        return freed + self._drop_branches()
+            # Branches that start before the end of the committed tokens cannot be taken any more.
+            self.drop_branches(before=len(self.committed))
+        else:
+            self.drop_branches()
+            self.main.ranked = []
+            self.main.unranked = None
+            self.main.start = len(self.committed)
+            self.main.cache.keep(max(0, n_valid - self.window_start))
+            self.main.sampler.rewind(self.committed)
+        return n_right, n_wrong
 
     def restore_cache(self) -> None:
         """Reuse more of the slot's previous contents: a long prompt arrives in several messages."""
@@ -191,33 +195,86 @@ class SequenceState:
         if n > len(self.main.cache):
             self.main.cache.restore(self.previous_cache[:n])
 
-    def move_window(self, n_window: int) -> list[SlotCache]:
-        """Move a full window: its second half is decoded again, from position 0; returns the caches freed.
+    def move_window(self) -> None:
+        """Move a full window: its second half is decoded again, from position 0.
 
         Moves back if a rejected draft leaves fewer tokens than the start of the window. Any window is
         correct, because the lead verifies.
         """
-        if 0 < self.main.end - self.window_start < n_window:
-            return []
-        self.window_start = max(0, self.main.end - max(1, n_window // 2))
-        self.main.cache.keep(0)
-        return self._drop_branches()
+        if not self._fits_window:
+            self.window_start = max(0, self.main.end - self._n_kept)
+            self.main.cache.keep(0)
+            self.drop_branches()
 
-    def drop_branch(self, branch: DraftPath) -> SlotCache:
-        """Remove a branch; returns its cache."""
-        self.branches = [each for each in self.branches if each is not branch]
-        return branch.cache
+    @property
+    def _fits_window(self) -> bool:
+        return 0 < self.main.end - self.window_start < self.options.n_window
+
+    @property
+    def _n_kept(self) -> int:
+        """Tokens of a full window that are in the next one, too."""
+        return max(1, self.options.n_window // 2)
+
+    def drop_branches(self, before: float = math.inf) -> None:
+        """Drop the branches that start before this position."""
+        for key in [key for key in self.branches if key[0] < before]:
+            self.release(self.branches.pop(key).cache)
+
+    def best_branches(self, n: int) -> list[tuple[int, RankedToken]]:
+        """The start and first token of at most `n` branches to continue or to begin, likeliest first."""
+        options, main = self.options, self.main
+        # reach[i]: the probability that the first i tokens of the main path are all committed
+        reach = list(accumulate((each.confidence for each in main.drafted), mul, initial=1.0))
+        likely = [
+            (probability, branch.start, branch.ranked[0][0])
+            for branch in self.branches.values()
+            if self._can_grow(branch)
+            and (probability := reach[branch.start - main.start] * branch.confidence)
+            >= options.min_branch_probability
+        ]
+        if n_free := options.n_branches - len(self.branches):
+            likely += nlargest(n_free, self._new_branches(reach), key=itemgetter(0))
+        return [(start, first) for _, start, first in nlargest(n, likely, key=itemgetter(0))]
+
+    def _can_grow(self, branch: DraftPath) -> bool:
+        return (
+            branch.unranked is None
+            and len(branch.ranked) < self.options.n_branch_tokens
+            and branch.end - self.main.start < self.options.n_ahead
+            and branch.end - self.window_start <= self.options.n_window
+            and branch.ranked[-1][0].token not in self.end_tokens
+        )
+
+    def _new_branches(self, reach: Sequence[float]) -> Iterator[tuple[float, int, RankedToken]]:
+        """The probability, the start and the first token of each branch that could be started now."""
+        main, minimum = self.main, self.options.min_branch_probability
+        # A branch's cache begins as a copy of the main path's, which is refilled after the window has moved.
+        n_cached_end = self.window_start + len(main.cache)
+        last = min(n_cached_end, main.start + self.options.n_ahead - 2)
+        for start, choices in enumerate(main.ranked, main.start):
+            prefix_probability = reach[start - main.start]
+            if start > last or prefix_probability < minimum:
+                return
+            if start <= self.window_start or not main.cache.can_fork(start - self.window_start):
+                continue
+            for runner_up in choices[1:]:
+                probability = prefix_probability * runner_up.confidence
+                if probability < minimum:
+                    break
+                if runner_up.token not in self.end_tokens and (start, runner_up.token) not in self.branches:
+                    yield probability, start, runner_up
 
     def draft(self) -> Draft | None:
         """The whole draft, main path first; None without tokens.
 
         Branches of a single token are left out: the lead's own token at that position tells it as much.
         """
-        if not self.main.drafted:
+        drafted = self.main.drafted
+        if not drafted:
             return None
-        drafted = list(self.main.drafted)
         parents = list(range(-1, len(drafted) - 1))
-        for branch in sorted(self.branches, key=lambda each: (each.start, -each.drafted[0].confidence)):
+        branches = self.branches.values()
+        for branch in sorted(branches, key=lambda each: (each.start, -each.ranked[0][0].confidence)):
             part = branch.drafted[: MAX_DRAFT_TOKENS - len(drafted)]
             if len(part) > 1:
                 parents += [
@@ -229,7 +286,7 @@ class SequenceState:
             sequence=self.id,
             base=len(self.committed),
             tokens=[each.token for each in drafted],
-            parents=parents if len(drafted) > len(self.main.drafted) else None,
+            parents=parents if len(drafted) > len(self.main.ranked) else None,
             confidences=[round(each.confidence, _CONFIDENCE_DIGITS) for each in drafted],
         )
 
@@ -237,9 +294,9 @@ class SequenceState:
         """Raise AssertionError unless all paths continue the committed tokens and hold no others."""
         base = len(self.committed)
         assert self.main.start == base, f"main path starts at {self.main.start}, committed ends at {base}"
-        entries = {(branch.start, branch.drafted[0].token) for branch in self.branches}
-        assert len(entries) == len(self.branches), "two branches begin with the same token"
-        for path in (self.main, *self.branches):
+        for key, branch in self.branches.items():
+            assert key == (branch.start, branch.tokens[0])
+        for path in self.paths:
             assert base <= path.start <= self.main.end
             text = [*self.committed, *self.main.tokens[: path.start - base], *path.tokens]
             end = self.window_start + len(path.cache)
@@ -247,24 +304,6 @@ class SequenceState:
                 f"slot {path.cache.index} holds other tokens"
             )
             assert path is self.main or self.n_pending(path) == (1 if path.unranked is None else 0)
-
-    def _branch_taken(self, tokens: Sequence[int], n_matching: int) -> DraftPath | None:
-        """The branch that `tokens` follow after the first `n_matching`, which follow the main path."""
-        fork = len(self.committed) + n_matching
-        for branch in self.branches:
-            if branch.start == fork and branch.n_matching(tokens[n_matching:]):
-                return branch
-        return None
-
-    def _drop_branches(self, keep: DraftPath | None = None) -> list[SlotCache]:
-        dropped = [branch.cache for branch in self.branches if branch is not keep]
-        self.branches = []
-        return dropped
-
-    def _drop_passed_branches(self) -> list[SlotCache]:
-        """Branches that start before the end of the committed tokens cannot be taken any more."""
-        passed = [branch for branch in self.branches if branch.start < len(self.committed)]
-        return [self.drop_branch(branch) for branch in passed]
 
 
 Work = Sequence[tuple[SequenceState, DraftPath]]

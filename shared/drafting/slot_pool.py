@@ -34,15 +34,6 @@ class SlotPool:
         """Whether there is a slot for another sequence."""
         return bool(self._idle)
 
-    @property
-    def n_idle_branches(self) -> int:
-        return len(self._idle_branches)
-
-    @property
-    def has_moved(self) -> bool:
-        """See `SlotTable.has_moved`."""
-        return self._table.has_moved
-
     def take(self, tokens: list[int]) -> SlotCache:
         """An idle slot that holds as much of `tokens` as any; it may hold others after them.
 
@@ -95,16 +86,10 @@ class SlotPool:
             if not slot.traits.can_trim:
                 apply_edits(slot.save(), self._model)
 
-    def give_back_branches(self, slots: Iterable[SlotCache]) -> None:
-        """Their tokens are dropped."""
-        for slot in slots:
-            slot.keep(0)
-            self._idle_branches.append(slot)
-
-    def recover(self, in_use: Iterable[SlotCache]) -> None:
-        """Take back the slots that an error has left neither idle nor in use, as slots for branches."""
-        known = {slot.index for slot in [*self._idle, *self._idle_branches, *in_use]}
-        self.give_back_branches([slot for slot in self._slots if slot.index not in known])
+    def give_back_branch(self, slot: SlotCache) -> None:
+        """Its tokens are dropped."""
+        slot.keep(0)
+        self._idle_branches.append(slot)
 
     def clear_idle(self) -> bool:
         """Drop the tokens of ended sequences; whether there were any."""

@@ -51,7 +51,7 @@ def drafted(setup, tokens):
         drafter.step()
         drafter.check_integrity()
     setup.close()
-    return drafter.draft("s").tokens
+    return drafter.sequences["s"].draft().tokens
 
 
 def prompt(vocabulary):

@@ -12,6 +12,7 @@ from statistics import median
 from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.draft_source import Continuation, InlineDraft, InlineRound
 from shared.drafting.drafter import Drafter
+from shared.drafting.sequence_state import SequenceState
 from shared.protocol import Close, Extend, Open
 from shared.sampling.parameters import SamplingParameters
 
@@ -46,16 +47,17 @@ class ModelDraft(InlineDraft):
         if not self.is_known:
             return len(self._tokens)
         self._extend()
-        return self._drafter.n_pending(self.name) if self._drafter.can_extend(self.name) else None
+        state = self._state
+        return state.n_pending_after_move if state and state.can_extend else None
 
     @property
     def n_pending_now(self) -> int:
         """The same once it is up to date; 0 for a sequence that the drafter has given up."""
-        return self._drafter.n_pending(self.name) if self.is_drafted_for else 0
+        return self._state.n_pending_after_move if self._state else 0
 
     @property
     def continuation(self) -> Continuation:
-        drafted = self._drafter.drafted(self.name)
+        drafted = self._state.main.drafted if self._state else []
         return [each.token for each in drafted], [each.confidence for each in drafted]
 
     @property
@@ -66,7 +68,12 @@ class ModelDraft(InlineDraft):
     @property
     def is_drafted_for(self) -> bool:
         """Whether it also has a place there."""
-        return self.is_known and self._drafter.follows(self.name)
+        return self._state is not None
+
+    @property
+    def _state(self) -> SequenceState | None:
+        """The drafter's; None before it has heard of the sequence, and after it has given it up."""
+        return self._drafter.sequences.get(self.name) if self.is_known else None
 
     def bring_up_to_date(self) -> None:
         """Tell the drafter all committed tokens; it has to have room for a new sequence."""

@@ -11,7 +11,8 @@ from fastapi.responses import FileResponse
 from pydantic import Field
 from starlette.requests import HTTPConnection
 
-from lead.backs.registry import Back, Backs
+from lead.backs.back import Back
+from lead.backs.registry import Backs
 from lead.chat.fields import NullIsDefault
 from lead.engine.commands import PolicyName
 from lead.engine.exactness import promise
@@ -120,7 +121,7 @@ async def exchange(
     if back is None:
         return Reply(messages=answers)
     updates = await unless_gone(request, _updates_within(back, services, 0.0 if answers else wait))
-    return Reply(messages=[*answers, *updates], number=back.updates.number_reply())
+    return Reply(messages=[*answers, *updates], number=back.number_reply())
 
 
 @router.websocket("/v1/speculation")
@@ -260,7 +261,7 @@ def _take_post(body: Post, backs: Backs, peer: str, n_bytes: int) -> tuple[Back 
     """The back that posts, if it is known, and the answers; each message counts for its part of `n_bytes`."""
     back = backs.get(body.back) if body.back else None
     if back:
-        back.updates.acknowledge(body.heard)
+        back.acknowledge(body.heard)
     answers: list[LeadMessage] = []
     for message in body.messages:
         if isinstance(message, Hello):

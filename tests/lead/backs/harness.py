@@ -46,3 +46,8 @@ class RegistryHarness:
         start = len(sequence.tokens)
         step = Committed(sequence=sequence.id, start=start, tokens=tokens, **speculation)
         self.sequences.apply(step, 0.0)
+
+
+def connected(name, n_sequences=8):
+    """A back for an assignment that is tested alone."""
+    return RegistryHarness().join(name=name, n_sequences=n_sequences)

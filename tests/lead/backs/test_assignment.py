@@ -4,7 +4,9 @@ import random
 
 import pytest
 
-from lead.backs.assignment import MOST_ASKED, TRIAL_UPDATES, UPDATE_SECONDS, Assignment
+from lead.backs.assignment import MOST_ASKED, UPDATE_SECONDS, Assignment
+from lead.backs.back import TRIAL_UPDATES
+from tests.lead.backs.harness import connected
 
 SLOW, FAST = 0.05, 0.0015  # seconds of a step
 
@@ -23,16 +25,16 @@ class Text:
         for name in self.names:
             self.assignment.open(name, 0.0)
 
-    def join(self, skill, n=1, max_sequences=8):
+    def join(self, skill, n=1):
         names = [f"back-{len(self.skill) + i}" for i in range(n)]
         for name in names:
             self.skill[name] = skill
-            self.assignment.join(name, max_sequences, self.now)
+            self.assignment.join(connected(name), self.now)
         return names
 
     def leave(self, name):
         del self.skill[name]
-        self.assignment.leave(name, self.now)
+        self.assignment.leave(self.assignment.backs[name], self.now)
 
     def run(self, n_steps):
         """Returns how often each back was asked, per step."""
@@ -46,11 +48,11 @@ class Text:
 
     def _step(self, sequence, asked):
         n_right = {}
-        for name in self.assignment.backs(sequence):
-            n_right[name] = int(self._rng.random() < self.skill[name]), 0
+        for back in self.assignment.asked(sequence):
+            n_right[back.name] = int(self._rng.random() < self.skill[back.name]), 0
             self.n_updates += 1
-            asked[name] += 1
-        self.assignment.on_step(sequence, n_right, self.now)
+            asked[back.name] += 1
+        self.assignment.on_step(sequence, n_right, self._step_seconds, self.now)
 
 
 def test_a_few_backs_are_all_asked():
@@ -63,7 +65,7 @@ def test_of_many_backs_a_few_are_asked():
     text = Text()
     text.join(0.7, n=40)
     text.run(400)
-    assert len(text.assignment.backs("s0")) <= MOST_ASKED + 1
+    assert len(text.assignment.asked("s0")) <= MOST_ASKED + 1
 
 
 def test_the_best_back_is_found_among_many_useless_ones():
@@ -118,11 +120,12 @@ def test_many_backs_take_little_of_the_time(step_seconds, skill):
 def test_a_token_that_came_too_late_counts_for_less():
     assignment = Assignment(0.0)
     assignment.open("s", 0.0)
-    for back in ("late", "early", "silent"):
-        assignment.join(back, 1, 0.0)
-        assert "s" in assignment.asked(back)
-    assignment.on_step("s", {"early": (1, 0), "late": (0, 1)}, 0.1)
-    assert assignment.gain("silent") < assignment.gain("late") < assignment.gain("early")
+    late, early, silent = backs = [connected(name) for name in ("late", "early", "silent")]
+    for back in backs:
+        assignment.join(back, 0.0)
+        assert back in assignment.asked("s")
+    assignment.on_step("s", {"early": (1, 0), "late": (0, 1)}, None, 0.1)
+    assert silent.gain < late.gain < early.gain
 
 
 class Conversation:
@@ -132,7 +135,7 @@ class Conversation:
         self.assignment, self.now = Assignment(0.0), 0.0
         self.repeating = [f"repeating-{i}" for i in range(n_repeating)]
         for name in ("drafting", *self.repeating):
-            self.assignment.join(name, 8, 0.0)
+            self.assignment.join(connected(name), 0.0)
         self.assignment.open("s", 0.0)
         self._rng = random.Random(3)
 
@@ -140,11 +143,11 @@ class Conversation:
         return sum(self._step() for _ in range(n_steps)) / n_steps
 
     def _step(self):
-        asked = self.assignment.backs("s")
+        asked = [back.name for back in self.assignment.asked("s")]
         n_drafted = int("drafting" in asked and self._rng.random() < 0.5)
         self.now += 0.005
         n_right = {name: (0, 1 + n_drafted) for name in asked if name != "drafting"}
-        self.assignment.on_step("s", n_right | {"drafting": (n_drafted, 0)}, self.now)
+        self.assignment.on_step("s", n_right | {"drafting": (n_drafted, 0)}, 0.005, self.now)
         return 1 + n_drafted
 
 
@@ -159,20 +162,6 @@ def test_backs_share_sequences_among_themselves():
     text = Text(n_sequences=8)
     text.join(0.7, n=16)
     text.run(2000)
-    asked = [len(text.assignment.asked(name)) for name in text.skill]
+    asked = [back.n_asked for back in text.assignment.backs.values()]
     assert max(asked) <= 5
     assert sum(each > 0 for each in asked) >= 12
-
-
-def test_no_back_gets_more_sequences_than_it_asked_for():
-    text = Text(n_sequences=5)
-    text.join(0.9, n=3, max_sequences=2)
-    text.run(300)
-    assert sum(len(text.assignment.asked(name)) for name in text.skill) <= 6
-
-
-def test_what_was_drafted_for_an_unknown_sequence_does_not_reach_the_engine():
-    text = Text()
-    (back,) = text.join(0.9)
-    assert "unknown" not in text.assignment.asked(back)
-    text.assignment.close("unknown", 0.0)

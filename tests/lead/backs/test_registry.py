@@ -5,7 +5,6 @@ import logging
 import pytest
 
 from lead.backs.registry import HTTP_SILENCE_SECONDS
-from lead.settings.limits import RequestLimits
 from shared.errors import ProtocolError, UnavailableError
 from shared.protocol import Draft, VocabularyId
 from tests.lead.backs.harness import RegistryHarness
@@ -96,11 +95,6 @@ def test_the_report_has_each_back_with_its_stats(harness):
 def test_the_name_of_a_model_cannot_forge_log_lines(harness):
     evil = VocabularyId(fingerprint="same", n_tokens=100, model="small\x1b[31m\n12:00:00 lead INFO: all well")
     assert str(harness.join(vocabulary=evil)) == "b (small␛[31m 12:00:00 lead INFO: all well, websocket)"
-
-
-def test_there_are_enough_names_for_all_backs(harness):
-    names = {harness.join(name="ngram").name for _ in range(RequestLimits().max_backs)}
-    assert len(names) == RequestLimits().max_backs
 
 
 def test_joining_and_leaving_are_logged(harness, caplog):

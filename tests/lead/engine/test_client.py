@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+from array import array
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from lead.engine import process
 from lead.engine.client import EngineClient, EngineState
 from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy, Submit
 from lead.engine.events import Finished, encode_line
+from lead.generation.sequences import LiveSequence
 from shared.descriptors import n_open
 from shared.errors import EngineError, ModelLoadError, UnavailableError
 from shared.sampling.parameters import SamplingParameters
@@ -67,6 +69,7 @@ class Front:
         self.lost = []
         self.processes = []
         self.due = []
+        self.drafted = LiveSequence("s", array("i", [1]), 1, SamplingParameters(seed=1))
         self.holds_back = False
         self.was_busy = True
         self._news = asyncio.Event()
@@ -83,6 +86,12 @@ class Front:
 
     def __len__(self):
         return self.n_sequences
+
+    def __iter__(self):
+        return iter([self.drafted])
+
+    def get(self, sequence_id):
+        return self.drafted if sequence_id == self.drafted.id else None
 
     def take_due(self):
         due, self.due = self.due, []
@@ -356,7 +365,7 @@ async def test_drafts_that_the_engine_does_not_read_are_replaced_by_newer_ones(s
     await front.until(is_up)
     for base in range(20_000):
         front.client.post_draft(PostDraft(sequence="s", source="desk", base=base, tokens=[2] * 16))
-    n_held = len(front.client._held_drafts)
+    n_held = len(front.drafted.held_drafts)
     os.kill(front.client.pid, signal.SIGUSR1)
     await front.until(lambda front: len(front.events) == 2)
     await front.stop()

@@ -49,6 +49,11 @@ class DrafterHarness:
     def tune(self, n_ahead, min_confidence=0.0):
         self.drafter.handle(Tune(n_ahead=n_ahead, min_confidence=min_confidence))
 
+    def draft(self, sequence="s"):
+        """The current draft of a sequence; None if it is empty or the sequence has ended."""
+        state = self.drafter.sequences.get(sequence)
+        return state.draft() if state else None
+
     def step(self):
         """The drafts that grew, as if there were no confidences."""
         grown = [sequence.draft() for sequence in self.drafter.step()]

@@ -70,7 +70,7 @@ def test_only_new_tokens_are_decoded_after_a_rejection():
 
 def test_a_lead_cannot_touch_the_sequences_of_another():
     harness = drafting()
-    before = harness.drafter.draft("s")
+    before = harness.draft()
     for message in (
         Open(sequence="s", sampling=GREEDY, tokens=[1]),
         Extend(sequence="s", start=2, tokens=[1]),
@@ -78,7 +78,7 @@ def test_a_lead_cannot_touch_the_sequences_of_another():
     ):
         harness.drafter.handle(message, group=1)
     harness.drafter.reset(group=1)
-    assert harness.drafter.draft("s") == before
+    assert harness.draft() == before
 
 
 def test_a_text_that_never_ends_is_not_followed(monkeypatch, caplog):
@@ -87,7 +87,7 @@ def test_a_text_that_never_ends_is_not_followed(monkeypatch, caplog):
     for sequence in ("a", "b"):
         harness.open(sequence)
         harness.extend(len(LONG), [1] * (9 - len(LONG)), sequence)
-        assert harness.drafter.draft(sequence) is None
+        assert harness.draft(sequence) is None
         assert harness.drafter.idle
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
@@ -195,7 +195,7 @@ def test_a_long_text_is_loaded_in_parts_between_which_others_are_drafted_for():
     assert others[:3] == [{"u"}] * 3
     assert others[3] == {"u", "v"}
     assert harness.model.steps[-3] == [1, 1], "of v, one token was decoded"
-    assert harness.drafter.draft("v").tokens[0] == plain_run(submit(tokens=[4] * 61), 62)[0][-1]
+    assert harness.draft("v").tokens[0] == plain_run(submit(tokens=[4] * 61), 62)[0][-1]
 
 
 # A window shorter than the text
@@ -266,7 +266,7 @@ def test_a_sequence_whose_sampler_fails_is_dropped(method):
     harness.extend(2, TEXT[2:4])
     assert harness.last_draft().sequence == "s"
     harness.drafter.check_integrity()
-    assert harness.drafter.draft("bad") is None
+    assert harness.draft("bad") is None
 
 
 CONSTRAINED = SamplingParameters(seed=3, temperature=0.9, grammar="any")
@@ -328,11 +328,11 @@ def test_each_group_is_tuned_and_dropped_by_itself():
         drafter.handle(Open(sequence=sequence, sampling=GREEDY, tokens=LONG), group)
     assert drafter.waiting == {0: ["a"], 1: ["b", "c"]}
     harness.drain()
-    assert [len(drafter.drafted(sequence)) for sequence in "abc"] == [8, 2, 2]
+    assert [len(drafter.sequences[sequence].main.ranked) for sequence in "abc"] == [8, 2, 2]
     drafter.handle(Tune(n_ahead=4, min_confidence=0), 1)
     assert drafter.waiting == {1: ["b", "c"]}
     drafter.reset(1)
-    assert [drafter.follows(sequence) for sequence in "abc"] == [True, False, False]
+    assert list(drafter.sequences) == ["a"]
 
 
 def test_a_step_counts_its_tokens_by_group():
@@ -345,9 +345,11 @@ def test_a_step_counts_its_tokens_by_group():
     assert harness.drafter.n_decoded == {1: 1}
 
 
-def test_right_and_wrong_draft_tokens_are_counted_by_group():
-    harness = DrafterHarness(n_ahead=4)
-    harness.drafter.handle(Open(sequence="s", sampling=GREEDY, tokens=TEXT[:2]), 3)
+def test_right_and_wrong_draft_tokens_are_counted():
+    harness = drafting()
+    wrong = (TEXT[4] + 1) % N_VOCAB
+    assert harness.drafter.handle(Extend(sequence="s", start=2, tokens=[*TEXT[2:4], wrong])) == (2, 1)
     harness.drain()
-    harness.drafter.handle(Extend(sequence="s", start=2, tokens=[*TEXT[2:4], (TEXT[4] + 1) % 24]), 3)
-    assert (harness.drafter.n_right[3], harness.drafter.n_wrong[3]) == (2, 1)
+    assert harness.drafter.handle(Extend(sequence="s", start=5, tokens=[])) == (0, 0)
+    tokens = harness.draft().tokens
+    assert harness.drafter.handle(Extend(sequence="s", start=5, tokens=[*tokens, 1])) == (4, 0)

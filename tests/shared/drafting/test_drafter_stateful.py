@@ -92,7 +92,7 @@ class DrafterMachine(RuleBasedStateMachine):
         self.harness.extend(start, committed[start:], name)
 
     def way(self, name, rng):
-        draft = self.harness.drafter.draft(name)
+        draft = self.harness.draft(name)
         if draft is None:
             return []
         i = rng.randrange(len(draft.tokens))
@@ -120,7 +120,7 @@ class DrafterMachine(RuleBasedStateMachine):
         ways = list(paths(draft))
         assert all(len(before) < MOST_AHEAD for before, _ in ways)
         assert not any(END_TOKENS.intersection(before) for before, _ in ways)
-        if self.harness.drafter._sequences[draft.sequence].window_start == 0:  # else it sees another text
+        if self.harness.drafter.sequences[draft.sequence].window_start == 0:  # else it sees another text
             for (before, place), token, confidence in zip(ways, draft.tokens, draft.confidences, strict=True):
                 ranked = self.rank([*committed, *before], self.sampling[draft.sequence])
                 # A runner-up that is an end token, or improbable, begins no branch.
@@ -135,7 +135,7 @@ class DrafterMachine(RuleBasedStateMachine):
     def the_books_are_right(self):
         self.harness.drafter.check_integrity()
         for name, tokens in self.committed.items():
-            assert self.harness.drafter._sequences[name].committed == tokens
+            assert self.harness.drafter.sequences[name].committed == tokens
 
     @invariant()
     def without_sequences_it_is_idle(self):
@@ -144,7 +144,7 @@ class DrafterMachine(RuleBasedStateMachine):
     def teardown(self):
         self.harness.tune(MOST_AHEAD)
         self.harness.drain()
-        for followed in self.harness.drafter._sequences.values():
+        for followed in self.harness.drafter.sequences.values():
             drafted = followed.main.tokens
             assert len(drafted) == MOST_AHEAD or drafted[-1] in END_TOKENS
 
@@ -185,7 +185,7 @@ def test_a_cache_that_is_full_at_random_breaks_nothing(seed):
         for _ in range(rng.randrange(20)):
             harness.drafter.step()
             harness.drafter.check_integrity()
-        if draft := harness.drafter.draft(name):
+        if draft := harness.draft(name):
             harness.extend(1, [*draft.tokens[:2], 9], name)
             harness.drain()
         harness.close(name)

@@ -55,7 +55,8 @@ class DraftedSequences:
 
     def commit(self, sequence):
         """Part of the main path or of a branch, then perhaps a random token."""
-        text, draft = self.texts[sequence], self.drafter.draft(sequence)
+        text, state = self.texts[sequence], self.drafter.sequences.get(sequence)
+        draft = state and state.draft()
         path = self.path_through(draft) if draft else []
         tokens = path[: self.rng.randint(0, len(path))]
         if not tokens or self.rng.random() < 0.5:

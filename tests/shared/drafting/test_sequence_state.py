@@ -7,7 +7,7 @@ from shared.drafting.sequence_state import DraftPath, SequenceState, spans_of
 from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
 from shared.slot_cache import SlotCache
-from tests.fakes import GREEDY, toy_sampler
+from tests.fakes import END_TOKENS, GREEDY, toy_sampler
 
 
 def path_with(slot, n_pending, n_decoded=5):
@@ -16,9 +16,8 @@ def path_with(slot, n_pending, n_decoded=5):
     cache = SlotCache(slot, PLAIN)
     cache.add(committed[:n_decoded])
     main = DraftPath(cache, toy_sampler(GREEDY, committed), len(committed))
-    return SequenceState(
-        f"s{slot}", GREEDY, committed, main, DrafterOptions(n_slots=1, n_window=100, n_ahead=4)
-    ), main
+    options = DrafterOptions(n_slots=1, n_window=100, n_ahead=4)
+    return SequenceState(f"s{slot}", GREEDY, committed, main, options, END_TOKENS, lambda _: None), main
 
 
 def lengths(*n_pending, n_most=100, n_chunk=100):

@@ -24,13 +24,13 @@ def branching(n_branches=3, n_ahead=6, sampling=WARM, **options):
 
 
 def state(harness):
-    return harness.drafter._sequences["s"]
+    return harness.drafter.sequences["s"]
 
 
 def branches(harness):
     """(offset in the main path, tokens) of each branch, in order."""
     sequence = state(harness)
-    return sorted((each.start - sequence.main.start, each.tokens) for each in sequence.branches)
+    return sorted((each.start - sequence.main.start, each.tokens) for each in sequence.branches.values())
 
 
 def chosen(text, sampling=WARM, n=1):
@@ -45,11 +45,10 @@ def chosen(text, sampling=WARM, n=1):
 def test_branches_begin_at_the_most_probable_runners_up():
     harness = branching(n_branches=2, n_with_main=0)
     worth, reach = {}, 1.0
-    for place, each in enumerate(
-        state(harness).main.drafted[:-1]
-    ):  # n_ahead leaves no room after the last one
-        worth |= {(place, choice.token): reach * choice.confidence for choice in each.runners_up}
-        reach *= each.confidence
+    # n_ahead leaves no room after the last one
+    for place, (first, *runners_up) in enumerate(state(harness).main.ranked[:-1]):
+        worth |= {(place, choice.token): reach * choice.confidence for choice in runners_up}
+        reach *= first.confidence
     best = sorted(worth, key=lambda entry: -worth[entry])[:2]
     assert [(place, tokens[0]) for place, tokens in branches(harness)] == sorted(best)
 
@@ -71,11 +70,11 @@ def test_a_branch_stays_within_n_ahead():
     assert all(place + len(tokens) <= 4 for place, tokens in branches(harness))
 
 
-def test_no_branch_continues_after_an_end_token():
+def test_no_branch_begins_with_an_end_token_or_continues_after_it():
     for seed in range(20):
         sampling = WARM.model_copy(update={"seed": seed, "ignore_eos": False})
-        harness = branching(sampling=sampling, n_ahead=12)
-        assert all(END_TOKENS.isdisjoint(tokens[:-1]) for _, tokens in branches(harness))
+        harness = branching(8, sampling=sampling, n_ahead=12)
+        assert all(END_TOKENS.isdisjoint([tokens[0], *tokens[:-1]]) for _, tokens in branches(harness))
 
 
 def test_branches_do_not_exceed_the_window():
@@ -86,7 +85,7 @@ def test_branches_do_not_exceed_the_window():
         harness.open(tokens=PROMPT, sampling=WARM.model_copy(update={"seed": seed, "temperature": 0.3}))
         harness.drain()
         assert max(map(len, harness.model.slots)) <= 6
-        longest = max([longest, *(len(each.cache) for each in state(harness).branches)])
+        longest = max([longest, *(len(each.cache) for each in state(harness).branches.values())])
     assert longest == 6
 
 
@@ -140,7 +139,7 @@ def test_a_branch_becomes_the_draft_when_its_first_token_is_committed():
     main = state(harness).main.tokens
     n_steps = len(harness.model.steps)
     harness.extend(2, [*main[:place], tokens[0]])
-    assert harness.drafter.draft("s").tokens == tokens[1:]
+    assert harness.draft().tokens == tokens[1:]
     harness.step()
     assert harness.model.steps[n_steps:] == [[1]], "all but the last token of the branch are decoded already"
     assert state(harness).main.tokens[: len(tokens) - 1] == tokens[1:]
@@ -153,7 +152,7 @@ def test_the_wrong_tokens_of_a_branch_that_became_the_main_path_are_removed():
     wrong = next(token for token in range(N_VOCAB) if token not in {*END_TOKENS, *tokens})
     text = [*PROMPT, *state(harness).main.tokens[:place], tokens[0], wrong]
     harness.extend(2, text[2:])
-    assert harness.drafter.draft("s") is None
+    assert harness.draft() is None
     harness.step()
     assert harness.model.steps[n_steps:] == [[1]]
     harness.drain()
@@ -166,7 +165,7 @@ def test_a_branch_that_begins_elsewhere_does_not_become_the_draft():
     first = {tokens[0] for place, tokens in branches(harness) if place == 0} | {main.tokens[0]}
     token = next(tokens[0] for place, tokens in branches(harness) if place and tokens[0] not in first)
     harness.extend(2, [token])
-    assert harness.drafter.draft("s") is None
+    assert harness.draft() is None
     harness.drafter.check_integrity()
 
 
@@ -191,17 +190,17 @@ def test_a_branch_that_begins_at_the_committed_end_is_kept():
 
 
 def by_place(paths):
-    return sorted(paths, key=lambda each: (each.start, -each.drafted[0].confidence))
+    return sorted(paths, key=lambda each: (each.start, -each.ranked[0][0].confidence))
 
 
 def in_order_of_sending(harness):
     sequence = state(harness)
-    return [(each.start - sequence.main.start, each.tokens) for each in by_place(sequence.branches)]
+    return [(each.start - sequence.main.start, each.tokens) for each in by_place(sequence.branches.values())]
 
 
 def test_a_draft_lists_the_main_path_first_and_the_parents_of_each_branch():
     harness = branching()
-    draft = harness.drafter.draft("s")
+    draft = harness.draft()
     main = state(harness).main.tokens
     n = len(main)
     assert draft.tokens[:n] == main
@@ -216,9 +215,9 @@ def test_a_draft_lists_the_main_path_first_and_the_parents_of_each_branch():
 
 def test_a_branch_of_one_token_is_not_sent():
     harness = branching()
-    for branch in state(harness).branches:
-        del branch.drafted[1:]
-    draft = harness.drafter.draft("s")
+    for branch in state(harness).branches.values():
+        del branch.ranked[1:]
+    draft = harness.draft()
     assert draft.tokens == state(harness).main.tokens
     assert draft.parents is None
 
@@ -227,28 +226,9 @@ def test_a_draft_has_at_most_as_many_tokens_as_the_protocol_allows():
     harness = DrafterHarness(n_branches=3, n_ahead=MAX_DRAFT_TOKENS - 4, n_window=200)
     harness.open(tokens=PROMPT, sampling=WARM)
     harness.drain()
-    draft = harness.drafter.draft("s")
+    draft = harness.draft()
     assert len(draft.tokens) <= MAX_DRAFT_TOKENS
     assert draft.tokens[: MAX_DRAFT_TOKENS - 4] == state(harness).main.tokens
-
-
-def test_drafts_are_urgent_until_the_lead_has_enough_to_verify_and_when_the_main_path_is_complete():
-    harness = DrafterHarness(n_branches=1, n_ahead=8)
-    harness.open(tokens=PROMPT, sampling=WARM)
-    urgencies = []
-    while len(state(harness).main.drafted) < 8:
-        harness.drafter.step()
-        urgencies.append(state(harness).unsent)
-        state(harness).unsent = None
-    assert urgencies == ["soon"] * 3 + ["immediate"] + ["batched"] * 3 + ["immediate"]
-
-
-def test_what_is_complete_stays_urgent_when_a_branch_grows():
-    harness = DrafterHarness(n_branches=1, n_ahead=4)
-    harness.open(tokens=PROMPT, sampling=WARM)
-    harness.drain()
-    assert state(harness).branches
-    assert state(harness).unsent == "immediate"
 
 
 # Windows and the KV cache
@@ -271,12 +251,12 @@ def test_a_branch_begins_only_where_the_new_window_is_decoded():
         harness.step()
         harness.drafter.check_integrity()
         start, n = state(harness).window_start, len(state(harness).main.cache)
-        assert all(start < each.start <= start + n for each in state(harness).branches)
+        assert all(start < each.start <= start + n for each in state(harness).branches.values())
 
 
 def test_a_branch_shares_the_cells_of_its_prefix():
     harness = branching(n_branches=1, n_ahead=4)
-    (branch,) = state(harness).branches
+    (branch,) = state(harness).branches.values()
     n_own = len(branch.tokens) - 1  # the last one is not decoded
     assert harness.model.n_cells_used == len(state(harness).main.cache) + n_own
 
@@ -318,7 +298,7 @@ def test_idle_caches_and_then_sequences_are_dropped_when_the_kv_cache_stays_full
     harness.model.full = True
     for n_left in (1, 0):
         harness.step()
-        assert len(harness.drafter._sequences) == n_left
+        assert len(harness.drafter.sequences) == n_left
         harness.drafter.check_integrity()
     assert harness.drafter.idle
     assert sum(record.levelname == "WARNING" for record in caplog.records) == 1
@@ -332,7 +312,7 @@ def test_branches_are_drafted_again_after_a_sequence_has_ended():
     harness.close()
     harness.open("t", PROMPT, WARM)
     harness.drain()
-    assert harness.drafter._sequences["t"].branches
+    assert harness.drafter.sequences["t"].branches
 
 
 # Confidence
@@ -344,7 +324,7 @@ def test_a_draft_ends_when_its_confidence_falls_below_the_minimum():
     harness.open(tokens=PROMPT, sampling=WARM)
     harness.drain()
     main = state(harness).main
-    assert 1 <= len(main.drafted) < 12
+    assert 1 <= len(main.ranked) < 12
     assert main.confidence < 0.3 <= main.confidence / main.drafted[-1].confidence
 
 
@@ -353,7 +333,7 @@ def test_at_least_one_token_is_drafted_whatever_its_confidence():
     harness.tune(4, min_confidence=1.0)
     harness.open(tokens=PROMPT, sampling=WARM)
     harness.drain()
-    assert len(state(harness).main.drafted) == 1
+    assert len(state(harness).main.ranked) == 1
 
 
 def test_accepted_tokens_no_longer_lower_the_confidence_of_a_draft():

@@ -285,12 +285,6 @@ async def test_without_a_key_for_backs_there_is_no_handshake(lead, key, status):
 # By POST
 
 
-async def test_hello_is_answered_with_welcome_and_the_news(lead, client):
-    sequence = running(lead)
-    welcome, opened = await post(client, hello(lead))
-    assert (welcome.name, opened.sequence) == ("desk", sequence.id)
-
-
 async def test_a_draft_is_posted_and_the_news_comes_back(lead, client):
     sequence = running(lead)
     welcome, _ = await post(client, hello(lead))
@@ -436,12 +430,6 @@ async def test_the_policy_of_an_engine_that_is_not_there_cannot_be_changed(lead,
     lead.engine.state = EngineState.STARTING
     assert (await client.put(URL, json={"policy": "off"})).status_code == 503
     assert lead.engine.policy is None
-
-
-async def test_a_back_is_connected_for_the_engine_until_it_leaves(lead):
-    async with welcomed(lead):
-        assert lead.engine.connected == ["desk"]
-    assert lead.engine.connected == []
 
 
 async def test_the_list_says_what_is_promised_of_texts_and_which_vocabulary_a_back_must_have(lead, client):

@@ -32,6 +32,17 @@ def test_a_slow_back_gets_missed_tokens_in_one_message(harness):
     assert harness.backs.updates(back) == [Extend(sequence=sequence.id, start=3, tokens=[4, 5, 6])]
 
 
+def test_a_back_that_is_not_asked_any_more_gets_no_tokens_and_is_not_listened_to(harness):
+    sequence, back = harness.sequence(), harness.join()
+    harness.backs.updates(back)
+    back.ask(sequence.id, asked=False)
+    harness.commit(sequence, [4])
+    harness.backs.take_draft(back, Draft(sequence=sequence.id, base=4, tokens=[8]))
+    assert (harness.backs.updates(back), harness.posted) == ([], [])
+    back.ask(sequence.id, asked=True)
+    assert harness.backs.updates(back) == [Extend(sequence=sequence.id, start=3, tokens=[4])]
+
+
 def test_an_ended_sequence_is_closed_once(harness):
     sequence, back = harness.sequence(), harness.join()
     harness.backs.updates(back)
@@ -70,19 +81,6 @@ def test_tune_is_sent_to_each_back_once(harness):
     assert harness.backs.updates(harness.join()) == [tune]
 
 
-def test_only_the_newest_tune_is_sent(harness):
-    back = harness.join()
-    harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
-    harness.backs.tune(Tune(n_ahead=2, min_confidence=0.0))
-    assert harness.backs.updates(back) == [Tune(n_ahead=2, min_confidence=0.0)]
-
-
-def test_tune_is_sent_before_sequences_are_opened(harness):
-    harness.sequence()
-    harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
-    assert [message.type for message in harness.backs.updates(harness.join())] == ["tune", "open"]
-
-
 async def test_new_sequences_and_their_tokens_wake_a_back(harness):
     back = harness.join()
     created = back.changed.next_change()
@@ -96,46 +94,41 @@ async def test_new_sequences_and_their_tokens_wake_a_back(harness):
     assert ended.is_set()
 
 
-async def test_a_back_that_has_left_is_woken(harness):
-    back = harness.join(transport="http")
-    change = back.changed.next_change()
-    harness.backs.disconnect_http()
-    assert change.is_set()
-
-
 def test_a_lost_reply_is_sent_again(harness):
     back, sequence = harness.join(transport="http"), harness.sequence()
     ended = harness.sequence()
-    back.updates.acknowledge(0)
+    back.acknowledge(0)
     harness.backs.updates(back)
-    heard = back.updates.number_reply()
-    back.updates.acknowledge(heard)
+    heard = back.number_reply()
+    back.acknowledge(heard)
     harness.commit(sequence, [4, 5])
     harness.sequences.discard(ended)
     harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
     lost = harness.backs.updates(back)
-    back.updates.number_reply()
-    back.updates.acknowledge(heard)
+    back.number_reply()
+    back.acknowledge(heard)
     assert harness.backs.updates(back) == lost
     assert [message.type for message in lost] == ["tune", "close", "extend"]
 
 
-def test_a_reply_that_arrived_is_not_repeated(harness):
-    back = harness.join(transport="http")
-    harness.sequence()
-    harness.backs.updates(back)
-    back.updates.acknowledge(back.updates.number_reply())
+def test_a_sequence_is_forgotten_when_the_reply_that_closes_it_has_arrived(harness):
+    back, sequence = harness.join(transport="http"), harness.sequence()
+    for _ in range(2):
+        harness.backs.updates(back)
+        back.acknowledge(back.number_reply())
+        harness.sequences.discard(sequence)
     assert harness.backs.updates(back) == []
+    assert not back.followed
 
 
 def test_two_lost_replies_are_both_sent_again(harness):
     back, sequence = harness.join(transport="http"), harness.sequence()
     for _ in range(2):
-        back.updates.acknowledge(0)
+        back.acknowledge(0)
         harness.backs.updates(back)
-        back.updates.number_reply()
+        back.number_reply()
         harness.commit(sequence, [9])
-    back.updates.acknowledge(0)
+    back.acknowledge(0)
     assert harness.backs.updates(back) == [
         Open(sequence=sequence.id, sampling=SAMPLING, tokens=[1, 2, 3, 9, 9])
     ]
@@ -156,6 +149,7 @@ def test_a_back_is_told_what_its_drafts_are_worth_once_that_is_known(harness):
 def test_a_sequence_that_ended_before_it_was_opened_is_not_sent(harness):
     back, sequence = harness.join(), harness.sequence()
     harness.sequences.discard(sequence)
+    assert not back.followed
     assert harness.backs.updates(back) == []
 
 
