@@ -82,6 +82,7 @@ class InlineModel:
             f"draft model: {self.title}, {self.n_threads} thread{'' if self.n_threads == 1 else 's'}, "
             f"{1000 * token_seconds:.2f} ms for a token; memory: "
             f"{size_text(self.model.vocabulary.info.size)} for weights, {self.model.memory_size}"
+            f"; devices: {self.model.placement or 'chosen by llama.cpp'}"
         )
 
     def _thread_choice(self) -> ThreadChoice | None:
