@@ -116,12 +116,16 @@ def plan_memory(
             size = outline.size(parameters_for(on_cpu(used)))
         else:
             texts = outline.texts_size(parameters_for(on_cpu(used)))
-            sizes = ModelSizes(weights, outline.n_layers, texts.caches(outline.n_layers))
+            caches = texts.caches(outline.n_layers)
+            if with_heads:  # they have a context of their own, with a cache and a graph
+                caches[-outline.n_heads :] = [max(caches)] * outline.n_heads
+            sizes = ModelSizes(weights, outline.n_layers, caches)
             names, measured = devices.buffer_names(found), [texts]
 
             def computing(tried: Placement) -> Mapping[str, int]:
                 measured.append(measure(tried.options(used)))
-                return measured[-1].computing_by(names)
+                by_place = measured[-1].computing_by(names)
+                return {place: (1 + with_heads) * n_bytes for place, n_bytes in by_place.items()}
 
             placement = settle(sizes, gpus, used, computing)
             used, size = placement.options(used), measured[-1]

@@ -84,8 +84,10 @@ class Model:
         self.traits, self.memory_size = plan.traits, plan.size
         self._prompt_cache = NO_PROMPT_CACHE if with_workers else plan.prompt_cache
         self.kv_unified = plan.kv_unified
-        self._options = options
-        self._model = _load(path, options, with_heads=loads_heads, with_workers=with_workers)
+        self._options, self._with_workers = options, with_workers
+        parameters = self._model_parameters()
+        parameters.load_mtp = loads_heads
+        self._model = load_native(path, parameters)
         self.vocabulary = Vocabulary(self._model, path)
         self._context, self._memory = self._open_context(path, plan.parameters)
         has_parts = plan.prompt_cache.n_part > 0
@@ -113,6 +115,10 @@ class Model:
         self.tiles_attention = self.traits == PLAIN and not self.is_offloaded and _tiles(plan.parameters)
         """See `LayoutRules`."""
         self._batch = Batch(self.n_batch)
+
+    def _model_parameters(self) -> Any:
+        """On the devices of the target: a llama_model_params for it and for its heads."""
+        return model_parameters(self._options, with_workers=self._with_workers)
 
     def _open_context(self, path: Path, parameters: Any) -> tuple[Any, Any]:
         """A llama_context and its memory; frees the model and raises ModelLoadError if there is none."""
@@ -153,7 +159,7 @@ class Model:
             return self._open_eagle(path, parameters)
         if path is None:
             return MtpHeads(self._model, self._context, parameters)
-        model = load_heads(path, self._model, model_parameters(self._options), self.vocabulary.info.name)
+        model = load_heads(path, self._model, self._model_parameters(), self.vocabulary.info.name)
         return MtpHeads(model, self._context, parameters, owns_model=True)
 
     def _open_eagle(self, path: Path, parameters: Any) -> EagleHeads:
@@ -161,7 +167,7 @@ class Model:
         if self.widths:
             raise ModelLoadError(f"{path}: --exact cannot be combined with an EAGLE-3 drafter")
         architecture = self.vocabulary.info.architecture
-        eagle, layers = load_eagle(path, self._model, architecture, model_parameters(self._options))
+        eagle, layers = load_eagle(path, self._model, architecture, self._model_parameters())
         inputs = LayerInputs(self._context, layers, llama_cpp.llama_model_n_embd(self._model))
         self._keep_hidden(inputs)
         return EagleHeads(eagle, self._context, parameters, inputs.width)
@@ -365,13 +371,6 @@ class Model:
         pointer = ctypes.cast(llama_cpp.llama_get_logits(self._context), ctypes.POINTER(ctypes.c_float))
         table = np.ctypeslib.as_array(pointer, shape=(sum(n_outputs), self.n_vocab))
         return np.split(table, np.cumsum(n_outputs)[:-1])
-
-
-def _load(path: Path, options: ModelOptions, *, with_heads: bool, with_workers: bool) -> Any:
-    """The llama_model; see `Model`."""
-    parameters = model_parameters(options, with_workers=with_workers)
-    parameters.load_mtp = with_heads
-    return load_native(path, parameters)
 
 
 def _tiles(parameters: Any) -> bool:
