@@ -50,6 +50,8 @@ def check(settings: LeadSettings) -> PreflightReport:
 
 def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: LeadSettings) -> None:
     load = _placed(settings, vocabulary.info.path)
+    if load.rpc:  # their devices are not here
+        load = load.model_copy(update={"options": load.options.model_copy(update={"device": ()})})
     plan = check_memory(
         report,
         vocabulary.info,

