@@ -147,7 +147,7 @@ class HostileMessages:
         return self._last if self._happens(0.8) and self._last != "{}" else self.sure(known)
 
     def oversized(self, known: Mapping[str, int]) -> Frame:
-        """Nearly the largest frame: an ignored field beside a draft."""
+        """Nearly the largest frame: a draft with an ignored field."""
         return written(self._draft(*self._sequence(known), 16) | {"ignored": _LARGE})
 
     def invalid(self, known: Mapping[str, int]) -> Frame:

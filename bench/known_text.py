@@ -1,4 +1,4 @@
-"""`python -m bench known_text`: the engine beside a drafter that knows the text and errs at a given rate.
+"""`python -m bench known_text`: the engine with a drafter that knows the text and errs at a given rate.
 
 The drafter costs nothing, so what is measured is the target alone: verifying, taking back what was rejected,
 and the choice of depths. The bound for such a drafter follows from T(n), the time of a step with n tokens: a
@@ -25,7 +25,7 @@ from bench import peer, table
 from bench.options import listed
 from bench.scripted_sampler import GREEDY, ScriptedSampler
 from lead.engine.calibration import StepTimer
-from lead.engine.commands import PolicyName, PostDraft, RequestOptions, Submit
+from lead.engine.commands import PolicyName, PostDraft, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
 from lead.engine.exact_model import limits_of
@@ -41,7 +41,7 @@ from shared.settings.model_options import ModelOptions
 _SOURCE = "known"
 _N_AHEAD = 12
 _PROMPT = 32
-_WIDTHS = (*range(1, 11), 13)
+_BATCH_SIZES = (*range(1, 11), 13)
 _CALIBRATIONS = 3
 _COLUMNS = {
     "rate": ("right", ".2f"),
@@ -78,8 +78,8 @@ class KnownTexts:
         self._speculation = SpeculationManager(
             "off", 0, frozenset(), batching=batching_for(limits), cost=cost
         )
-        self._speculation.connect([_SOURCE])
         self._engine = Engine(limits, self._speculation, self._sampler, frozenset())
+        self._engine.apply(SetBacks(names=[_SOURCE]), time.perf_counter())
         self._texts: dict[str, list[int]] = {}
 
     def answer(self, policy: PolicyName, rate: float, n_tokens: int, n_sequences: int = 1) -> Answer:
@@ -112,7 +112,7 @@ class KnownTexts:
             tokens=text[:_PROMPT],
             sampling=GREEDY,
             max_tokens=n_tokens,
-            options=RequestOptions(cache_prompt=False),  # `time_steps` may have emptied the slot
+            cache_prompt=False,  # `time_steps` may have emptied the slot
         )
         self._engine.apply(request, time.perf_counter())
 
@@ -135,15 +135,15 @@ class KnownTexts:
             confidences=[max(rate, 0.01)] * len(tokens),
             received_at=time.perf_counter(),
         )
-        self._speculation.post_draft(draft)
+        self._engine.apply(draft, draft.received_at)
         return n_right
 
 
 def time_steps(model: Model, times: StepCost) -> dict[int, float]:
-    """Time a step of each width once more; T(n) as `times` has learned it so far."""
+    """Time a step of each size once more; T(n) as `times` has learned it so far."""
     model.trim(0, 0)  # an answer may be in this slot
     timer = StepTimer.of_target(model, model.n_vocab, time.perf_counter)
-    timer.calibrate(times, widths=_WIDTHS, n_repeats=1, max_seconds=math.inf)
+    timer.calibrate(times, batch_sizes=_BATCH_SIZES, n_repeats=1, max_seconds=math.inf)
     return times.table()
 
 
@@ -169,12 +169,12 @@ def main(arguments: Sequence[str]) -> None:
     times, cost = StepCost(), StepCost()
     for _ in range(_CALIBRATIONS):
         seconds = time_steps(model, times)
-    for width, each in seconds.items():
-        cost.learn(width, each)
+    for size, each in seconds.items():
+        cost.learn(size, each)
     texts = KnownTexts(model, cost, options.seed)
     rows = [_row(texts, model, times, options, rate) for rate in options.rates]
     seconds = time_steps(model, times)
-    ratios = {width: round(each / seconds[1], 2) for width, each in seconds.items()}
+    ratios = {size: round(each / seconds[1], 2) for size, each in seconds.items()}
     table.show(f"{options.model.name}: {model.traits}, T(n)/T(1) {ratios}", rows, _COLUMNS)
     for row in rows:
         for depth, rate in row["peer"].items():
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str]) -> None:
 def _row(
     texts: KnownTexts, model: Model, times: StepCost, options: argparse.Namespace, rate: float
 ) -> dict[str, Any]:
-    """Plain and drafted answers and steps of each width take turns."""
+    """Plain and drafted answers and steps of each size take turns."""
     plain, drafted = [], []
     peers = defaultdict[int, list[float]](list)
     texts.answer("adaptive", rate, options.tokens, options.sequences)  # what it has learned counts, as in use

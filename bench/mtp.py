@@ -98,7 +98,7 @@ def _step_seconds(model: Model) -> float:
     """T(1) of the target."""
     cost = StepCost()
     timer = StepTimer.of_target(model, model.n_vocab)
-    timer.calibrate(cost, widths=(1,), n_repeats=_REPEATS_OF_A_STEP)
+    timer.calibrate(cost, batch_sizes=(1,), n_repeats=_REPEATS_OF_A_STEP)
     return cost.seconds(1)
 
 

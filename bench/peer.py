@@ -1,4 +1,4 @@
-"""llama-server beside the lead: the same target, the same cores, its own draft model on the same host."""
+"""llama-server for comparison: the same target, the same cores, its own draft model on the same host."""
 
 import subprocess
 import time

@@ -14,7 +14,6 @@ from lead.engine.commands import (
     Command,
     PolicyName,
     PostDraft,
-    RequestOptions,
     SetBacks,
     SetPolicy,
     Submit,
@@ -168,7 +167,7 @@ class RandomClients:
             sampling=SamplingParameters(temperature=0.0, seed=number),
             max_tokens=1 if is_short else max_tokens,
             n_keep=habits.n_keep,
-            options=RequestOptions(cache_prompt=self._random.random() > 0.05),  # noqa: PLR2004
+            cache_prompt=self._random.random() > 0.05,  # noqa: PLR2004
         )
 
     def _question(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""The engine's loop with a real model, in real time, beside backs that are simulated.
+"""The engine's loop with a real model, in real time, with backs that are simulated.
 
 What the lead does takes the time that it takes: decoding, heads, planning, commands and events. The texts are
 known beforehand, so that heads and backs can be right as often as asked. A back is on a machine of its own:
@@ -18,13 +18,12 @@ from lead.engine.commands import (
     Command,
     PolicyName,
     PostDraft,
-    RequestOptions,
     SetBacks,
     Submit,
     decode_command,
 )
-from lead.engine.draft_loading import InlineHeads
-from lead.engine.drafters.head_drafter import HeadDrafter
+from lead.engine.draft_loading import InlineMtp
+from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Event, Finished, Tuned, encode_line
 from lead.engine.exact_model import limits_of
@@ -48,7 +47,7 @@ _BEYOND = 32
 
 @dataclass(frozen=True, slots=True)
 class DraftingParts:
-    """What drafts beside the target: its heads, with this acceptance, and backs."""
+    """What drafts for the target: its heads, with this acceptance, and backs."""
 
     heads: DraftSkill | None = None
     backs: tuple[BackSpec, ...] = ()
@@ -122,10 +121,10 @@ class TimedEngine:
         self._clear()
         StepTimer.of_target(self._model, self._model.n_vocab).calibrate(self._speculation.cost)
         if self._heads and self._speculation.inline:
-            InlineHeads(self._model, self._heads, 0, 0).calibrate(self._speculation.inline.cost)
+            InlineMtp(self._model, self._heads, 0, 0).calibrate(self._speculation.inline.cost)
 
     def write(self, number: int, n_tokens: int) -> float:
-        """Tokens per second of a text of so many tokens after its first one; equal numbers: equal texts."""
+        """Tokens per second after the first of a text's `n_tokens` tokens; equal numbers: equal texts."""
         self._clear()
         self._texts = {number: NamedText(n_tokens + _BEYOND, number, self._model.n_vocab)}
         self._submit(number, n_tokens)
@@ -181,9 +180,9 @@ class TimedEngine:
 
     # The drafters
 
-    def _drafter(self, heads: MtpHeads, n_most: int) -> HeadDrafter:
+    def _drafter(self, heads: MtpHeads, n_most: int) -> MtpDrafter:
         assert self._model.hidden
-        return HeadDrafter(heads, self._model.hidden, self._guessing, _NO_TOKEN_ENDS, n_most=n_most)
+        return MtpDrafter(heads, self._model.hidden, self._guessing, _NO_TOKEN_ENDS, n_most=n_most)
 
     def _guessing(
         self, sampling: SamplingParameters, history: list[int], _like: Sampler | None = None, /
@@ -218,7 +217,7 @@ class TimedEngine:
             tokens=text.tokens[:1],
             sampling=GREEDY.model_copy(update={"seed": number}),
             max_tokens=n_tokens,
-            options=RequestOptions(cache_prompt=False),
+            cache_prompt=False,
         )
         self._commands.append(encode_line(request))
         self._n_committed, self._ended = 0, False

@@ -18,8 +18,8 @@ from bench.checked_model import CheckedModel, Comparison
 from bench.random_clients import DEPTH, Habits, RandomClients
 from bench.scripted_sampler import ScriptedSampler
 from lead.engine.commands import NGRAM, Submit
-from lead.engine.drafters.head_drafter import HeadDrafter
 from lead.engine.drafters.lookup import NgramDrafter
+from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.exact_model import limits_of, put_into_force
@@ -40,7 +40,7 @@ _NGRAM_BITS = 10
 _N_STORED_TEXTS, _N_STORED_TOKENS = 5, 200
 """In the prompt cache: too few for all texts, so that some are dropped."""
 _N_PART = 25
-"""Tokens that are stored and loaded in one step beside others."""
+"""Tokens that are stored and loaded in one step."""
 _RIGHT = 0.8
 """The share of right tokens among those that heads draft."""
 
@@ -66,7 +66,7 @@ class Traffic:
     cache_type: CacheType = "f32"  # rounding to f16 alone makes up to 0.012 with latent attention
     flash_attn: Literal["on", "off", "auto"] = "auto"
     swa_full: bool = False
-    exact: bool = False  # in widths that agree, with cells of its own for each slot
+    exact: bool = False  # in sizes that agree, with cells of its own for each slot
 
     def cramped(self) -> "Traffic":
         """With too few cells for its requests, to the last one, and texts that outgrow their contexts."""
@@ -84,10 +84,10 @@ class TrafficRun:
         self._model = _load(traffic, traffic.n_slots, traffic.n_ctx, with_heads=has_heads(traffic.model))
         if traffic.exact:
             put_into_force(self._model)
-            assert self._model.widths, f"{traffic.model} has no exact mode"
+            assert self._model.batch_sizes, f"{traffic.model} has no exact mode"
         n_ctx = limits_of(self._model).n_ctx_sequence
         self._fresh = _load(replace(traffic, kv_unified=True), 1, n_ctx)
-        self._fresh.widths = self._model.widths
+        self._fresh.batch_sizes = self._model.batch_sizes
         self._heads = self._model.open_heads() if self._model.hidden else None
         self._target = CheckedModel(self._model, self._fresh, self._random)
         self._clients = RandomClients(
@@ -108,7 +108,7 @@ class TrafficRun:
             frozenset(),
             lambda _: {NGRAM: NgramDrafter(_NGRAM_BITS)} if traffic.exact else {},
             batching=batching_for(limits),
-            widths=self._model.widths,
+            batch_sizes=self._model.batch_sizes,
             inline=self._drafter(),
         )
         self._engine = Engine(limits, speculation, self._sampler, frozenset())
@@ -166,14 +166,14 @@ class TrafficRun:
     def _sampler(self, request: Submit) -> Sampler:
         return ScriptedSampler(self._clients.scripts[request.sampling.seed])
 
-    def _drafter(self) -> HeadDrafter | None:
+    def _drafter(self) -> MtpDrafter | None:
         if self._heads is None or self._model.hidden is None:
             return None
 
         def sampler_for(parameters: SamplingParameters, _history: list[int], _like: object = None) -> Sampler:
             return _MostlyRight(self._clients.scripts[parameters.seed], self._random)
 
-        return HeadDrafter(self._heads, self._model.hidden, sampler_for, frozenset(), n_most=DEPTH)
+        return MtpDrafter(self._heads, self._model.hidden, sampler_for, frozenset(), n_most=DEPTH)
 
 
 class _MostlyRight(ScriptedSampler):

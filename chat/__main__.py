@@ -1,11 +1,12 @@
 """The way into the program `chat`, which is not imported before Ctrl-C is safe."""
 
 from shared.exits import QuietInterrupts
+from shared.imports import import_program
 
 
 def main() -> None:
     with QuietInterrupts():
-        from chat import program  # noqa: PLC0415  (takes its time)
+        program = import_program("chat.program")
     program.main()
 
 

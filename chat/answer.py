@@ -26,7 +26,7 @@ class Piece:
 
     text: str
     source: str | None = None
-    is_thought: bool = False
+    is_reasoning: bool = False
     more: bool = False
 
 
@@ -88,8 +88,8 @@ class ChatAnswer:
         self.finish_reason = chunk.choices[0].finish_reason or self.finish_reason
         delta = chunk.choices[0].delta
         pieces = [
-            *_pieces(delta.thought, chunk.speculation, is_thought=True),
-            *_pieces(delta.content or "", chunk.speculation, is_thought=False),
+            *_pieces(delta.thought, chunk.speculation, is_reasoning=True),
+            *_pieces(delta.content or "", chunk.speculation, is_reasoning=False),
         ]
         self._note(pieces)
         return [*(replace(piece, more=True) for piece in pieces[:-1]), *pieces[-1:]]
@@ -109,7 +109,7 @@ class ChatAnswer:
         if not self._n_read:
             self._first, self._n_first = self._last, len(pieces)
         self._n_read += len(pieces)
-        self.text += "".join(piece.text for piece in pieces if not piece.is_thought)
+        self.text += "".join(piece.text for piece in pieces if not piece.is_reasoning)
         self.n_accepted_by_source.update(piece.source for piece in pieces if piece.source is not None)
 
     def _measured_seconds(self) -> float:
@@ -130,13 +130,13 @@ def _stats(n_tokens: int, seconds: float, n_drafted: int, n_accepted: int) -> Ge
     return GenerationStats(n_tokens, seconds, n_drafted, n_accepted, n_untimed=0 if seconds else n_tokens)
 
 
-def _pieces(content: str, speculation: Speculation | None, *, is_thought: bool) -> list[Piece]:
+def _pieces(content: str, speculation: Speculation | None, *, is_reasoning: bool) -> list[Piece]:
     """The content is authoritative: tokens that do not add up to it are ignored."""
     if not content:
         return []
     if speculation is not None and "".join(token.text for token in speculation.tokens) == content:
-        return [Piece(token.text, token.source, is_thought) for token in speculation.tokens]
-    return [Piece(content, None, is_thought)]
+        return [Piece(token.text, token.source, is_reasoning) for token in speculation.tokens]
+    return [Piece(content, None, is_reasoning)]
 
 
 class SessionStats:

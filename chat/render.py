@@ -39,10 +39,10 @@ class Screen:
         del answer
         self._is_shown = shown
 
-    def token(self, text: str, source: str | None, *, is_thought: bool = False, more: bool = False) -> None:
+    def token(self, text: str, source: str | None, *, is_reasoning: bool = False, more: bool = False) -> None:
         """Show one token of an answer, in its source's colour; `more` came with it."""
         del more
-        if not text or is_thought or not self._is_shown:
+        if not text or is_reasoning or not self._is_shown:
             return
         shown = sanitize(text)
         if source is not None and self._colour_out:
@@ -107,7 +107,7 @@ class Screen:
 
 
 class JsonScreen(Screen):
-    def token(self, text: str, source: str | None, *, is_thought: bool = False, more: bool = False) -> None:
+    def token(self, text: str, source: str | None, *, is_reasoning: bool = False, more: bool = False) -> None:
         """Do nothing: the line is written when the answer is complete."""
 
     def end_answer(self, *, empty: bool = False) -> None:

@@ -129,7 +129,7 @@ class TerminalScreen(Screen):
         self._live = LiveRegion(out, size)
         self._answer: ChatAnswer | None = None
         self._block = AttributedText()
-        self._thought = ""
+        self._reasoning = ""
         self._gap: list[TerminalLine] = []
         self._next_drawing = 0.0
         self._is_below_answer = False
@@ -139,15 +139,15 @@ class TerminalScreen(Screen):
         self._is_below_answer = False
         self._answer = answer
         self._block = AttributedText()
-        self._thought = ""
+        self._reasoning = ""
         self._gap = [_BLANK]
         self._draw()
         self._next_drawing = 0.0  # the first token is drawn at once
 
-    def token(self, text: str, source: str | None, *, is_thought: bool = False, more: bool = False) -> None:
+    def token(self, text: str, source: str | None, *, is_reasoning: bool = False, more: bool = False) -> None:
         """Show one token of an answer in its source's colour, or dim if it is reasoning."""
-        if self._is_shown and is_thought:
-            self._thought += text
+        if self._is_shown and is_reasoning:
+            self._reasoning += text
         elif self._is_shown:
             self._end_thought()
             self._block.append(text, source)
@@ -202,9 +202,9 @@ class TerminalScreen(Screen):
             self._draw_for_good([*self._rendered(self._block.take(n_final)), _BLANK])
 
     def _end_thought(self) -> None:
-        if self._thought:
+        if self._reasoning:
             self._draw_for_good([*self._thought_lines(), _BLANK])
-            self._thought = ""
+            self._reasoning = ""
 
     def _draw_for_good(self, lines: list[TerminalLine]) -> None:
         self._live.draw([*self._gap, *lines] if lines else [])
@@ -219,9 +219,9 @@ class TerminalScreen(Screen):
         return self._lines(render(block, self._console, self._colours))
 
     def _thought_lines(self) -> list[TerminalLine]:
-        if not self._thought:
+        if not self._reasoning:
             return []
-        text = Text(sanitize(self._thought.strip()), style="dim italic")
+        text = Text(sanitize(self._reasoning.strip()), style="dim italic")
         return self._lines(self._console.render_lines(text, self._console.options.update_width(self.columns)))
 
     def _status_lines(self) -> list[TerminalLine]:

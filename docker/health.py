@@ -1,7 +1,7 @@
 """Whether the lead in this container is ready: the image's health check.
 
 It knows the lead by the variables of its environment. It asks itself and shows no key, so it trusts any
-certificate. Nothing but the standard library is imported: it runs every few seconds beside the model.
+certificate. Nothing but the standard library is imported: it runs every few seconds on the model's machine.
 """
 
 import os

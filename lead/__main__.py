@@ -1,20 +1,17 @@
 """Entry points of `lead` and `lead-llama-server`: the rest is imported once Ctrl-C exits quietly."""
 
 from shared.exits import QuietInterrupts
+from shared.imports import import_program
 
 
 def main() -> None:
     with QuietInterrupts():
-        from lead import cli  # noqa: PLC0415  (takes a second)
-
-        cli.main()
+        import_program("lead.cli").main()
 
 
 def main_as_llama_server() -> None:
     with QuietInterrupts():
-        from lead import llama_server_cli  # noqa: PLC0415  (as above)
-
-        llama_server_cli.main()
+        import_program("lead.llama_server_cli").main()
 
 
 if __name__ == "__main__":

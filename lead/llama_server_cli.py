@@ -34,7 +34,7 @@ class LlamaServerSettings(LeadSettings):
 
     @classmethod
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
-        """As `LeadSettings`, without the options that the lead lacks."""
+        """Like that of `LeadSettings`, without the options that the lead lacks."""
         given = [_dashed(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
         kept, ignored = without_refused(given, cls.dialect.refused)
         for option in ignored:

@@ -39,6 +39,7 @@ def main() -> None:
     # A terminal and systemd send these to all processes; this one ends with the one that it serves.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    gc.disable()  # as in `shared.imports.import_program`
     program: Program = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent, a program with the same rights
     try:
         handler = program.load()
@@ -46,6 +47,7 @@ def main() -> None:
         return  # the parent, which loads the same file, says why
     gc.collect()
     gc.freeze()  # what the garbage collector leaves alone stays shared with all workers
+    gc.enable()
     with socket.socket(fileno=int(sys.argv[2])) as control:
         ForkServer(control, handler).run()
 
@@ -179,7 +181,12 @@ class ForkServer:
 
 
 def _do_tasks(tasks: socket.socket, handler: TaskHandler) -> None:
-    """Do one task after the other until `tasks` is closed."""
+    """Do one task after the other until `tasks` is closed, or the fork server was killed."""
+    with contextlib.suppress(ConnectionError):
+        _do_all(tasks, handler)
+
+
+def _do_all(tasks: socket.socket, handler: TaskHandler) -> None:
     handler.warm_up()
     limits = WorkerLimits()
     while not limits.has_grown:

@@ -16,7 +16,7 @@ class Certificate:
 
     @property
     def options(self) -> dict[str, Path]:
-        """As the lead's settings call them."""
+        """The lead's settings."""
         return {"ssl_cert_file": self.chain, "ssl_key_file": self.key}
 
 

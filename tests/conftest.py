@@ -1,4 +1,4 @@
-"""Property tests give the same result each time and write no files.
+"""Property tests give the same result each time and write no files. `EXAMPLES=100` has them try so many each.
 
 Tests marked `both_loops` run under asyncio's event loop and under uvloop, the lead's own: they differ where
 connections begin and end.
@@ -24,7 +24,7 @@ settings.register_profile(
     derandomize=True,
     database=None,
     deadline=None,  # a busy machine is no failure
-    max_examples=40,
+    max_examples=int(os.environ.get("EXAMPLES", "25")),
     stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow],
 )

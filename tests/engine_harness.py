@@ -1,4 +1,4 @@
-"""The engine beside a fake model, stepped by hand."""
+"""The engine with a fake model, stepped by hand."""
 
 from lead.engine.commands import Cancel
 from lead.engine.loop import carry_out
@@ -13,7 +13,7 @@ STEP_SECONDS = 1 / 128
 
 
 class EngineHarness:
-    """`spans` are those of the last step, `widths` the lengths of all, `edits` those of the last action."""
+    """`spans` are those of the last step, `lengths` those of all spans, `edits` those of the last action."""
 
     def __init__(self, depth=4, policy="fixed", make_drafters=None, limits=None, **more):
         self.limits = limits or make_limits(**more)
@@ -24,7 +24,7 @@ class EngineHarness:
             self.limits.n_slots, self.limits.n_ctx, self.limits.n_batch, traits=self.limits.traits
         )
         self.spans = []
-        self.widths = []
+        self.lengths = []
         self.edits = []
         self.now = NOW
 
@@ -58,7 +58,7 @@ class EngineHarness:
         carry_out(action, self.engine, self.target, times.__next__)
         if isinstance(action, StepPlan):
             self.spans = action.layout.spans
-            self.widths += [len(span.tokens) for span in self.spans]
+            self.lengths += [len(span.tokens) for span in self.spans]
 
     def drain(self):
         """The events of all steps until nothing is left to do."""

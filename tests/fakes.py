@@ -13,20 +13,22 @@ from dataclasses import replace
 import numpy as np
 
 from lead.backs.assignment import Assignment
-from lead.engine.commands import Cancel, PostDraft, RequestOptions, Submit
+from lead.engine.commands import Cancel, PostDraft, Submit
 from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter
 from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
 from lead.engine.loop import Loop
+from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
+from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.errors import KvCacheFullError, PendingAnswerError, TranslationError
-from shared.llama.batch_invariance import RESERVE, InvariantWidths
+from shared.llama.batch_invariance import RESERVE, InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.memory_traits import PLAIN
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
@@ -69,7 +71,7 @@ def extend_hash(text_hash: int, token: int) -> int:
 
 
 def as_answer(token: int) -> int:
-    """As which token a generated one counts where prompts are decoded in other widths."""
+    """The token that a generated one counts as where prompts are decoded in other batch sizes."""
     return token + N_VOCAB
 
 
@@ -78,7 +80,7 @@ class FakeTarget:
 
     `blur` makes it differ from the model without: as a draft model it is then only sometimes right. What its
     `traits` do not allow it refuses, as llama.cpp should. Where llama.cpp computes wrong logits without an
-    error, it notices: see `_is_wrong`. own_cells: slots do not share one pool of cells. widths: in which it
+    error, it notices: see `_is_wrong`. own_cells: slots do not share a pool of cells. batch_sizes: as it
     decodes; a generated token that was read as part of a prompt is then another one.
     """
 
@@ -92,7 +94,7 @@ class FakeTarget:
         blur=0.0,
         traits=PLAIN,
         own_cells=False,
-        widths=None,
+        batch_sizes=None,
         copies_late=False,
     ):
         self.n_vocab, self.n_batch, self.n_ctx, self.n_window = N_VOCAB, n_batch, n_ctx, n_window
@@ -104,7 +106,7 @@ class FakeTarget:
         self._n_cells_written = 0
         self._blur = blur
         self.traits = traits
-        self._own_cells, self._widths, self._copies_late = own_cells, widths, copies_late
+        self._own_cells, self._batch_sizes, self._copies_late = own_cells, batch_sizes, copies_late
         self._padding: dict[int, int] = {}  # tokens at the end of slots, until the next decode
         self._last: dict[int, int] = {}  # slots of the last pass, until they are cut back, and its tokens
         self._saved: dict[int, tuple] = {}  # slot, state and cells, by their place
@@ -117,7 +119,9 @@ class FakeTarget:
     @property
     def layout_rules(self):
         n_ctx, own_cells = min(self.n_ctx, self.n_window), self._own_cells
-        return LayoutRules(self.n_batch, n_ctx, self.traits, own_cells=own_cells, widths=self._widths)
+        return LayoutRules(
+            self.n_batch, n_ctx, self.traits, own_cells=own_cells, batch_sizes=self._batch_sizes
+        )
 
     def decode(self, spans):
         self._rows[:] = np.nan  # what the last decode returned were views
@@ -283,17 +287,21 @@ class FakeTarget:
         """Every token is decoded once and in order, in passes that the model can compute."""
         tokens = [[] for _ in planned]
         for together in planned.passes:
-            assert sum(part.width for part in together) <= self.n_batch or self._widths, "more than a batch"
+            assert sum(part.size for part in together) <= self.n_batch or self._batch_sizes, (
+                "more than a batch"
+            )
             for number, span, n_padding, _ in together:
                 whole = planned[number]
                 assert span.slot == whole.slot
                 assert span.start == whole.start + len(tokens[number]), "not in order"
                 tokens[number] += span.tokens
                 end = span.start + len(span.tokens) + n_padding
-                n_more = RESERVE if self._widths else 0
+                n_more = RESERVE if self._batch_sizes else 0
                 assert end <= self.layout_rules.n_ctx_sequence + n_more, "more tokens than the slot has cells"
-                if self._widths:
-                    assert len(span.tokens) + n_padding in self._widths.of(span), "in a width that differs"
+                if self._batch_sizes:
+                    assert len(span.tokens) + n_padding in self._batch_sizes.of(span), (
+                        "in a size that differs"
+                    )
         assert tokens == [list(span.tokens) for span in planned]
 
     def _decode_pass(self, together, rows):
@@ -306,9 +314,9 @@ class FakeTarget:
                 raise KvCacheFullError("no room for padding")
         for part in together:
             rows[part.number] += self._decode_span(part.span)
-        if not self._widths:  # cells in reserve
+        if not self._batch_sizes:  # cells in reserve
             self._padding = {part.span.slot: part.n_padding for part in together if part.n_padding}
-        lengths = {part.span.slot: part.width for part in together}
+        lengths = {part.span.slot: part.size for part in together}
         self._last |= lengths
         if self.traits.equal_lengths and self.traits.n_rollback:
             self._last = last_pass(lengths, 1 + self.traits.n_rollback, adjacent=self._own_cells)
@@ -320,7 +328,7 @@ class FakeTarget:
         assert 0 <= span.n_logits <= len(span.tokens)
         assert len(cache) + len(span.tokens) <= self.n_window, "more than the model can see"
         assert not self._is_wrong(slot), f"slot {slot} holds the memory of other tokens than its own"
-        is_answer = self._widths is not None and not (span.is_prompt or self._widths.is_uniform)
+        is_answer = self._batch_sizes is not None and not (span.is_prompt or self._batch_sizes.is_uniform)
         for token in span.tokens:
             assert 0 <= token < N_VOCAB, f"no such token: {token}"
             cache.append(token)
@@ -453,9 +461,11 @@ def toy_sampler(
     return ConstrainedSampler(parameters, filters, history, beginning, min(END_TOKENS))
 
 
-def plain_run(request: Submit, n_ctx: int, widths: InvariantWidths | None = None) -> tuple[list[int], str]:
+def plain_run(
+    request: Submit, n_ctx: int, batch_sizes: InvariantSizes | None = None
+) -> tuple[list[int], str]:
     """All tokens of a request and how it ends, one token at a time with nothing in between: the truth."""
-    answer = functools.partial(_answer_hash, separates=widths is not None and not widths.is_uniform)
+    answer = functools.partial(_answer_hash, separates=batch_sizes is not None and not batch_sizes.is_uniform)
     tokens, context = list(request.tokens), list(request.tokens)
     text_hash = functools.reduce(extend_hash, context, 0)
     sampler = toy_sampler(request.sampling, tokens)
@@ -479,13 +489,15 @@ def _answer_hash(text_hash: int, token: int, *, separates: bool) -> int:
 
 
 def submit(sequence="s", tokens=(1, 2), sampling=GREEDY, max_tokens=None, **options) -> Submit:
-    return Submit(
-        sequence=sequence,
-        tokens=list(tokens),
-        sampling=sampling,
-        max_tokens=max_tokens,
-        options=RequestOptions(**options),
-    )
+    tokens = list(tokens)
+    return Submit(sequence=sequence, tokens=tokens, sampling=sampling, max_tokens=max_tokens, **options)
+
+
+def engine_sequence(name="s", tokens=(1, 2), n_ctx=1000, checkpoints=(), **more) -> EngineSequence:
+    request = submit(name, tokens, **more)
+    sequence = EngineSequence(request, n_ctx, lambda _: toy_sampler(GREEDY, tokens), checkpoints)
+    sequence.speculation = SequenceSpeculation(name, sequence.tokens, {}, 0.0)
+    return sequence
 
 
 # Drafters: what a back may do. `drafts` is asked before each step, with the tokens of the running sequences.
@@ -624,12 +636,15 @@ class Growing:
         base, n = self._begun.get(sequence, (n_committed, 0))
         base, n = (base, n + 1) if n_committed < base + n else (n_committed, 1)
         self._begun[sequence] = base, n
-        tokens = [*self._truth[sequence], 5, 3, 7, *[0] * n][base : base + n]
-        return PostDraft(sequence=sequence, source="growing", base=base, tokens=tokens, confidences=[0.9] * n)
+        tokens = [*self._truth[sequence], 5, 3, 7, 0][base : base + n]
+        confidences = [0.9] * len(tokens)
+        return PostDraft(
+            sequence=sequence, source="growing", base=base, tokens=tokens, confidences=confidences
+        )
 
 
 class Branching:
-    """The truth in a tree: with wrong tokens on its main line, and a right branch beside each of them."""
+    """The truth in a tree: with wrong tokens on its main line, and a right branch next to each of them."""
 
     def __init__(self, truth: Texts, rng: random.Random):
         self._truth, self._rng = truth, rng
@@ -749,7 +764,7 @@ class Crowd:
 
 
 class RealBack:
-    """The project's own drafter with side branches, beside a model that is `blur` away from the target."""
+    """The project's own drafter with side branches, and a model that is `blur` away from the target."""
 
     def __init__(self, requests: Iterable[Submit], blur: float, n_ahead=6, n_window=1000, n_branches=2):
         self._requests = {request.sequence: request for request in requests}
@@ -964,7 +979,7 @@ def make_engine(
         END_TOKENS,
         make_drafters,
         batching=batching_for(limits),
-        widths=limits.widths,
+        batch_sizes=limits.batch_sizes,
         inline=inline,
     )
     if speculation.inline:
@@ -995,7 +1010,7 @@ def run_engine(  # noqa: PLR0917 - what a run is made of
         n_window=limits.n_ctx_sequence,
         traits=limits.traits,
         own_cells=limits.own_cells,
-        widths=limits.widths,
+        batch_sizes=limits.batch_sizes,
     )
     loop = Loop(target, engine, front, clock=front.clock)
     while front.open:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lead.engine.calibration import Recalibration
-from lead.engine.commands import Cancel, RequestOptions, SetBacks, SetPolicy, Submit
+from lead.engine.commands import Cancel, SetBacks, SetPolicy, Submit
 from lead.engine.drafters.lookup import SuffixDrafter
 from lead.engine.drafters.seen_texts import SeenTexts
 from lead.engine.engine_limits import EngineLimits
@@ -18,7 +18,7 @@ from lead.engine.loop import Loop
 from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import Forget, Store, apply_edits
 from shared.errors import KvCacheFullError, WindowLostError
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Span
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
@@ -60,10 +60,10 @@ MEMORIES = {
     "step checkpoints": tuple(MemoryTraits(0, n_step_checkpoints=n, equal_lengths=True) for n in (1, 2)),
     "recurrent": (MemoryTraits(n_rollback=0, equal_lengths=True),),
 }
-WIDTHS = (
-    InvariantWidths((2, 3), (4, 8)),
-    InvariantWidths((1, 2, 3, 4), (1, 2, 3, 4)),
-    InvariantWidths((2, 4), (2, 4, 8), joins=False),
+BATCH_SIZES = (
+    InvariantSizes((2, 3), (4, 8)),
+    InvariantSizes((1, 2, 3, 4), (1, 2, 3, 4)),
+    InvariantSizes((2, 4), (2, 4, 8), joins=False),
 )
 ROOMS = {
     **{name: (name, "one pool") for name in MEMORIES},
@@ -102,7 +102,7 @@ def draw_limits(room: str, rng: random.Random) -> EngineLimits:
     )
     if cells != "one pool":
         limits = replace(limits, n_ctx=n_all, own_cells=True)
-    return replace(limits, widths=rng.choice(WIDTHS)) if cells == "exact" else limits
+    return replace(limits, batch_sizes=rng.choice(BATCH_SIZES)) if cells == "exact" else limits
 
 
 def draw_prompt_cache(traits: MemoryTraits, rng: random.Random, *, has_parts: bool) -> PromptCacheSize:
@@ -216,7 +216,7 @@ class RestlessFront(FakeFront):
             case Started():
                 self._n_cached.setdefault(event.sequence, event.n_cached)
             case PromptProgress():
-                assert self.requests[event.sequence].options.progress
+                assert self.requests[event.sequence].progress
                 assert 0 <= event.n_cached <= event.n_total >= event.n_processed
             case Committed():
                 self._fresh.discard(event.sequence)
@@ -244,11 +244,11 @@ class RestlessFront(FakeFront):
                 assert self.reasons[sequence] == self.true_reasons[sequence], sequence
 
     def _check_probabilities(self, event):
-        options = self.requests[event.sequence].options
-        n_each = len(event.tokens) if options.n_probs is not None else 0
+        request = self.requests[event.sequence]
+        n_each = len(event.tokens) if request.n_probs is not None else 0
         assert len(event.probabilities) == n_each, f"probabilities of {event}"
-        if not options.filtered:
-            assert all(len(each.top) == options.n_probs for each in event.probabilities)
+        if not request.filtered:
+            assert all(len(each.top) == request.n_probs for each in event.probabilities)
 
     def _commands(self, wait) -> Iterator:
         rng, habits = self._rng, self._habits
@@ -285,10 +285,10 @@ class RestlessFront(FakeFront):
             sampling=SamplingParameters(seed=rng.randrange(99), grammar_start=len(prompt), **sampling),
             max_tokens=n_most,
             n_keep=n_keep,
-            options=self._options(len(prompt)),
+            **self._options(len(prompt)),
         )
         self.requests[name] = request
-        self.truth[name], self.true_reasons[name] = plain_run(request, n_ctx, self._limits.widths)
+        self.truth[name], self.true_reasons[name] = plain_run(request, n_ctx, self._limits.batch_sizes)
         answer = self.truth[name][len(prompt) :]
         self._fresh.add(name)
         if rng.random() < 0.3:
@@ -310,7 +310,7 @@ class RestlessFront(FakeFront):
         self._prompts.append([*stem, *rng.choices(range(N_VOCAB), k=rng.choice([1, 4, 9, 50]))])
         return self._prompts[-1]
 
-    def _options(self, n_prompt: int) -> RequestOptions:
+    def _options(self, n_prompt: int) -> dict[str, object]:
         rng = self._rng
         drawn = {
             "n_probs": rng.choice([0, 3]),
@@ -322,8 +322,7 @@ class RestlessFront(FakeFront):
             "checkpoint": rng.randrange(n_prompt),
             "owner": rng.randrange(2),
         }
-        chosen = {name: value for name, value in drawn.items() if rng.random() < self._habits.options}
-        return RequestOptions(**chosen)
+        return {name: value for name, value in drawn.items() if rng.random() < self._habits.options}
 
 
 class RandomRun:
@@ -370,7 +369,7 @@ class RandomRun:
         seen = SeenTexts(1 << 13, 100.0, self.front.clock)
 
         def drafters(request):
-            owner = request.options.owner
+            owner = request.owner
             suffix = {} if owner is None else {"suffix": SuffixDrafter(seen, owner)}
             return local_drafters(request) | suffix
 
@@ -388,7 +387,7 @@ class RandomRun:
             n_window=limits.n_ctx_sequence,
             traits=limits.traits,
             own_cells=limits.own_cells,
-            widths=limits.widths,
+            batch_sizes=limits.batch_sizes,
             copies_late=limits.prompt_cache == NO_PROMPT_CACHE,  # as `Model._copy_cells`
             rng=rng,
             **self._rates,

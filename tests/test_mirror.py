@@ -38,7 +38,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/metrics/test_exporter.py": ("lead/metrics/sequence_metrics.py",),
     "tests/lead/planning/test_plan_program.py": ("lead/planning/timing.py",),
     "tests/lead/simulation/test_cell.py": ("lead/simulation/simulated_lead.py",),
-    "tests/lead/server/test_server.py": ("lead/server/app.py", "lead/server/services.py"),
+    "tests/lead/server/test_server.py": ("lead/server/services.py",),
     "tests/lead/tokenizer/test_job_handler.py": ("lead/tokenizer/workers.py",),
     "tests/lead/settings/test_lead_settings.py": ("lead/settings/conversation.py",),
     "tests/shared/diagnostics/test_preflight.py": ("lead/diagnostics/check.py",),

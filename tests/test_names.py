@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = [("lead", "shared"), ("back", "shared"), ("chat", "shared")]
-MODULES_THAT_MAY_SHARE_A_NAME = {"errors": "the exceptions of one program, beside those of all"}
+MODULES_THAT_MAY_SHARE_A_NAME = {"errors": "the exceptions of one program, next to those of all"}
 """Each with the reason."""
 
 

@@ -1,22 +1,17 @@
 """Proofs 1 and 3 over context shifts: texts of several contexts' length are those of a plain run.
 
-Whatever happens in between: drafts, other sequences, cancellations, preemption, other memories, the death of
-engine processes.
+Whatever happens in between: drafts, other sequences, other memories, the death of engine processes. Clients
+that leave and full caches: `tests/lead/engine/test_random_commands.py`.
 """
 
 import random
-from functools import partial
 from itertools import cycle
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
-from lead.engine.commands import Cancel
 from lead.engine.events import Committed, Started
 from tests.fakes import (
     END_TOKENS,
-    FailingTarget,
     FakeFront,
     FakeTarget,
     Perfect,
@@ -34,7 +29,6 @@ from tests.test_proof_tokens import (
     SAMPLINGS,
     prove,
     requests_for,
-    spread,
     texts_of,
     truth_of,
     with_checkpoints,
@@ -91,51 +85,6 @@ def test_with_every_memory_the_tokens_are_the_plain_ones(drafter, memory):
     requests = endless(with_checkpoints(requests_for(SAMPLINGS["sampled"], rng), rng), rng)
     front, _ = prove(requests, drafter, limits, rng)
     assert sum(len(text) > 2 * N_CTX for text in front.texts.values()) >= _N_LONG
-
-
-@settings(max_examples=20)
-@given(
-    seed=st.integers(0, 1 << 32),
-    drafter=st.sampled_from(sorted(DRAFTERS)),
-    memory=st.sampled_from(sorted(ALL_MEMORIES)),
-    n_slots=st.integers(1, 4),
-    n_spare=st.integers(-1, 50),
-    n_batch=st.integers(4, 40),
-    rate=st.sampled_from([0.0, 0.2]),
-)
-@example(0, "back with a short window", "step checkpoints", 1, 0, 4, 0.2)
-def test_in_any_room_the_tokens_are_the_plain_ones(  # noqa: PLR0917 - what hypothesis draws
-    seed, drafter, memory, n_slots, n_spare, n_batch, rate
-):
-    rng = random.Random(seed)
-    limits = make_limits(
-        n_slots,
-        N_CTX + n_spare,
-        N_CTX,
-        n_batch,
-        traits=ALL_MEMORIES[memory],
-        n_checkpoints=rng.choice([0, 2]),
-    )
-    requests = endless(requests_for(SAMPLINGS["sampled with penalties"], rng, n=4), rng)
-    prove(requests, drafter, limits, rng, make_target=partial(FailingTarget, rng=rng, rate=rate))
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_cancelled_sequences_leave_the_others_tokens_as_they_are(room):
-    rng = random.Random(room)
-    requests = endless(requests_for(SAMPLINGS["sampled"], rng), rng)
-    requests[::3] = [each.model_copy(update={"max_tokens": None}) for each in requests[::3]]
-    cancelled = {request.sequence for request in requests[::3]}
-    limited = [each.model_copy(update={"max_tokens": each.max_tokens or 800}) for each in requests]
-    truth = texts_of(truth_of(limited, ROOMS[room]))
-    script = spread(requests, rng)
-    for sequence in sorted(cancelled):
-        script.setdefault(rng.randint(60, 200), []).append(Cancel(sequence=sequence))
-    front = FakeFront(script, DRAFTERS["hostile"](requests, truth, rng))
-    run_engine(front, ROOMS[room])
-    for sequence, text in front.texts.items():
-        expected = truth[sequence]
-        assert text == (expected[: len(text)] if sequence in cancelled else expected)
 
 
 @pytest.mark.parametrize("memory", ALL_MEMORIES)

@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from lead.engine.verifier import verify
+from lead.engine.sequence import verify
 from shared.cache_edits import SlotMemory
 from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span

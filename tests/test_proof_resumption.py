@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.engine.commands import RequestOptions
 from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter
 from lead.engine.events import BackEvent
-from lead.generation.sequences import Sequences, Status
+from lead.generation.sequences import Sequences
 from tests.engine_harness import EngineHarness
 from tests.fakes import make_limits, plain_run
 from tests.test_proof_tokens import MEMORIES, ROOMS, SAMPLINGS, requests_for, truth_of, with_predictions
@@ -71,10 +70,7 @@ class Front:
         """The ended sequences, by the ids of their requests."""
         answers = {}
         for request in requests:
-            sequence = self.sequences.create(request.tokens, request.sampling)
-            sequence.max_tokens, sequence.prediction = request.max_tokens, request.prediction
-            sequence.options, sequence.n_keep = request.options, request.n_keep
-            answers[request.sequence] = sequence
+            answers[request.sequence] = self.sequences.create(request)
         for n_events in [*deaths, ENDLESS]:
             Process(self, limits, n_events).run()
             self.sequences.on_death()
@@ -97,14 +93,12 @@ def test_after_any_deaths_the_tokens_are_the_plain_ones(sampling, limits):
 def test_statistics_are_those_of_one_run(seed, deaths):
     """What was cached, the order of progress, one step after the other, probabilities at every position."""
     limits, rng = make_limits(n_slots=2, n_ctx=120, n_ctx_sequence=60, n_batch=7), random.Random(seed)
-    options = RequestOptions(n_probs=2, filtered=rng.random() < 0.5, progress=True, cache_prompt=False)
-    requests = [
-        each.model_copy(update={"options": options}) for each in requests_for(SAMPLINGS["sampled"], rng, 3)
-    ]
+    options = {"n_probs": 2, "filtered": rng.random() < 0.5, "progress": True, "cache_prompt": False}
+    requests = [each.model_copy(update=options) for each in requests_for(SAMPLINGS["sampled"], rng, 3)]
     whole, broken = Front().answer(requests, limits, []), Front().answer(requests, limits, deaths)
     for name, sequence in broken.items():
         other = whole[name]
-        assert (sequence.tokens, sequence.status) == (other.tokens, Status.FINISHED)
+        assert (sequence.tokens, sequence.failure) == (other.tokens, None)
         assert (sequence.n_prompt, sequence.n_cached) == (other.n_prompt, other.n_cached)
         assert _probabilities(sequence) == _probabilities(other)
         assert [step.start for step in sequence.steps] == sorted({step.start for step in sequence.steps})

@@ -1,4 +1,4 @@
-"""What is installed from a wheel, without a checkout beside it."""
+"""What is installed from a wheel, without a checkout."""
 
 import os
 import subprocess

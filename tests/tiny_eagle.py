@@ -7,7 +7,7 @@ from shared.models.builtin import builtin_target
 
 
 def write_tiny_eagle(path, *, layers=(1, 2, 3), width=64, target_width=64, own=False, n_known=None, seed=1):
-    """own: with embeddings and output matrix of its own. n_known: it drafts only so many of the tokens."""
+    """own: with embeddings and output matrix of its own. n_known: it drafts only the first of the tokens."""
     writer = gguf.GGUFWriter(path, "eagle3")
     n_vocab = _copy_vocabulary(writer)
     writer.add_context_length(512)

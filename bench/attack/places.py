@@ -26,7 +26,7 @@ class Place:
     """A field, or an element of a list.
 
     name: as a path, `messages[].content[].text`. kinds: the types that the description allows there.
-    put: the value at the top that has a given value here, and only what is required beside it.
+    put: the value at the top that has a given value here, and else only what is required.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Concurrent clients, and faults beside them."""
+"""Concurrent clients, and faults meanwhile."""
 
 import asyncio
 import math

@@ -19,6 +19,7 @@ from lead.backs import draft_limits, join_limits
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.template import ChatTemplate
+from lead.engine.commands import Submit
 from lead.engine.events import Committed, DraftsDropped, Event, Explained, Tuned
 from lead.generation.admission import Admission
 from lead.generation.sequences import LiveSequence, Sequences
@@ -183,9 +184,7 @@ class LeadFuzzer:
         prompt = [self._rng.randrange(self._n_vocab) for _ in range(self._rng.choice((1, 3, 40, 300)))]
         sampling = SamplingParameters(seed=self._rng.randrange(1 << 32), temperature=0)
         self._admission.submit(
-            prompt,
-            sampling,
-            self._rng.choice((1, 20, 200)),
+            Submit(tokens=prompt, sampling=sampling, max_tokens=self._rng.choice((1, 20, 200))),
             private=self._rng.random() < 0.1,  # noqa: PLR2004 - a share
         )
 

@@ -65,7 +65,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _shown(value: Any) -> str:
-    """As a person writes it on a command line or in a file."""
+    """The value as it is written on a command line or in a file."""
     match value:
         case None | [] | () | "":
             return ""

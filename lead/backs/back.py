@@ -45,7 +45,7 @@ class Following:
         messages: list[LeadMessage] = []
         if not self.n_sent:
             tokens = _message_tokens(sequence, 0)
-            messages.append(Open(sequence=sequence.id, sampling=sequence.sampling, tokens=tokens))
+            messages.append(Open(sequence=sequence.id, sampling=sequence.request.sampling, tokens=tokens))
             self.n_sent = len(tokens)
         for start in range(self.n_sent, len(sequence.tokens), MAX_TOKENS_PER_MESSAGE):
             tokens = _message_tokens(sequence, start)

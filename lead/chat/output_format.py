@@ -400,6 +400,7 @@ class ParserConfig:
     tool_format: None finds no calls. tools: the names of those offered. one_call: ignore all but the first.
     prefix: content that the prompt contains and the client should receive, too.
     unfinished: the beginning of a marker that the prompt contains.
+    special_tokens: control tokens whose text the parser has to see.
     """
 
     reasoning: ReasoningMarkers | None = None
@@ -411,6 +412,7 @@ class ParserConfig:
     one_call: bool = False
     prefix: str = ""
     unfinished: str = ""
+    special_tokens: frozenset[int] = frozenset()
 
     def markers(self) -> set[str]:
         """All texts whose control tokens the parser has to see."""

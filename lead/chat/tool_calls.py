@@ -94,7 +94,7 @@ def _new_id(n_characters: int) -> str:
 
 
 class HeldCall:
-    """What has been read of a call since its marker, as it was written, until its tool is known.
+    """The text of a call since its marker, kept as it was written until its tool is known.
 
     False while nothing is held.
     """

@@ -2,14 +2,14 @@
 
 import signal
 
+from shared.imports import import_program
+
 
 def main() -> None:
     """Run `lead.engine.worker.main`, whose imports take a second."""
     # Ctrl-C reaches the whole process group; the front decides when the engine ends, by closing the pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    from lead.engine import worker  # noqa: PLC0415
-
-    worker.main()
+    import_program("lead.engine.worker").main()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from lead.engine.target import Target
 from shared.cache_edits import apply_edits
 from shared.llama.span import Span
 
-WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
+BATCH_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 _REPEATS = 5
 _MAX_SECONDS = 10.0
 """Time limit; for a slower model the rest is learned from requests."""
@@ -22,7 +22,7 @@ _QUIET = 1.2
 """A machine on which T(1) is longer by this factor than it was is busy."""
 _EMPTY_CACHE = TrialPlace()
 _AFTER_SECONDS = (3.0, 10.0, 30.0)
-"""Since the engine was ready. So many samples of each width replace those of the start."""
+"""Since the engine was ready. So many samples of each size replace those of the start."""
 _RETRY_SECONDS, _MOST_RETRIES = 3.0, 5
 """After an attempt that was interrupted, or made while the machine was busy, which takes a step or two; each
 time twice as long, because a model may just be slow."""
@@ -59,13 +59,13 @@ class StepTimer:
 
         return cls(decode, lambda: target.trim(place.slot, place.n_cached), n_vocab, clock)
 
-    def seconds(self, width: int) -> float:
-        """The duration of a step of `width` tokens.
+    def seconds(self, size: int) -> float:
+        """The duration of a step of `size` tokens.
 
         They are as different as those of a text: a mixture of experts would send equal ones to the same
         experts.
         """
-        tokens = random.Random(0).choices(range(self._n_vocab), k=width)  # noqa: S311 - the same at each start
+        tokens = random.Random(0).choices(range(self._n_vocab), k=size)  # noqa: S311 - the same at each start
         began = self._clock()
         self._decode(tokens)
         seconds = self._clock() - began
@@ -73,30 +73,30 @@ class StepTimer:
         return seconds
 
     def turns(
-        self, widths: Sequence[int], n_repeats: int, interrupted: Callable[[], bool]
+        self, batch_sizes: Sequence[int], n_repeats: int, interrupted: Callable[[], bool]
     ) -> Iterator[tuple[int, float]]:
-        """(width, seconds) of a step of each width in turn, until `interrupted` returns True.
+        """(size, seconds) of a step of each size in turn, until `interrupted` returns True.
 
-        As they take turns, a busy moment of the machine does not affect one width alone.
+        As they take turns, a busy moment of the machine does not affect one size alone.
         """
-        for width in chain.from_iterable(repeat(widths, n_repeats)):
+        for size in chain.from_iterable(repeat(batch_sizes, n_repeats)):
             if interrupted():
                 return
-            yield width, self.seconds(width)
+            yield size, self.seconds(size)
 
     def calibrate(
         self,
         cost: StepCost,
         interrupted: Callable[[], bool] = lambda: False,
         *,
-        widths: Sequence[int] = WIDTHS,
+        batch_sizes: Sequence[int] = BATCH_SIZES,
         n_repeats: int = _REPEATS,
         max_seconds: float = _MAX_SECONDS,
     ) -> None:
-        """Have `cost` learn T(n) of these widths; ends early when interrupted, or after `max_seconds`."""
+        """Have `cost` learn T(n) of these sizes; ends early when interrupted, or after `max_seconds`."""
         began = self._clock()
-        for width, seconds in self.turns(widths, n_repeats, interrupted):
-            cost.learn(width, seconds)
+        for size, seconds in self.turns(batch_sizes, n_repeats, interrupted):
+            cost.learn(size, seconds)
             if self._clock() - began > max_seconds:
                 return
 
@@ -114,27 +114,27 @@ def recalibrate(
     """Time steps again, at `place`, which is left as it was; returns whether something was learned.
 
     It ends when `interrupted` returns True, after a step that took longer than `max_step_seconds`, or when
-    the machine is busier than it was when T(1) was learned. What counts is whole turns of all widths.
+    the machine is busier than it was when T(1) was learned. What counts is whole turns of all sizes.
     """
     apply_edits(place.edits, target)
     timer = StepTimer.of_target(target, n_vocab, clock, place)
     timer.seconds(1)  # reads all weights: a step takes longer the first time
     longest_single = min(_QUIET * cost.seconds(1), max_step_seconds)
     timed = []
-    for width, seconds in timer.turns(WIDTHS, _REPEATS, interrupted):
-        if seconds > (longest_single if width == 1 else max_step_seconds):
+    for size, seconds in timer.turns(BATCH_SIZES, _REPEATS, interrupted):
+        if seconds > (longest_single if size == 1 else max_step_seconds):
             break
-        timed.append((width, seconds))
-    complete = timed[: len(timed) - len(timed) % len(WIDTHS)]
-    for width, seconds in complete:
-        cost.learn(width, seconds)
+        timed.append((size, seconds))
+    complete = timed[: len(timed) - len(timed) % len(BATCH_SIZES)]
+    for size, seconds in complete:
+        cost.learn(size, seconds)
     return bool(complete)
 
 
 class Recalibration:
     """When to measure again in an idle engine: while it starts, other programs start, too.
 
-    A wrong T(n) of widths that seem too slow to be used is corrected only by chance later.
+    A wrong T(n) of sizes that seem too slow to be used is corrected only by chance later.
     """
 
     def __init__(self, measure: Callable[[TrialPlace], bool], now: float) -> None:
@@ -156,7 +156,7 @@ class Recalibration:
         while self._due and now >= self._due[0]:
             self._due.popleft()
             is_due = True
-        if is_due and (place := find_place(max(WIDTHS))) and not self._measure(place):
+        if is_due and (place := find_place(max(BATCH_SIZES))) and not self._measure(place):
             again_at = now + _RETRY_SECONDS * 2**self._n_retries
             if self._n_retries < _MOST_RETRIES and (not self._due or again_at < self._due[0]):
                 self._n_retries += 1

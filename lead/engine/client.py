@@ -44,7 +44,7 @@ log = logging.getLogger("lead")
 _MOST_UNSENT_BYTES = 1 << 16
 """While the engine has more than this to read, drafts are withheld, and only the newest are sent later."""
 _BEATS = 10
-"""The engine gives a sign of life so many times within --engine-timeout."""
+"""How often the engine gives a sign of life within --engine-timeout."""
 _EXPLAIN_SECONDS = 10.0
 """The engine replies between two steps; with a long prompt on a slow machine a step may take this long."""
 _LEAST_DOZE_SECONDS = 0.01

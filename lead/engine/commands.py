@@ -22,7 +22,7 @@ OWN_SOURCES = frozenset({NGRAM, PREDICTION, SUFFIX, DRAFT_MODEL, MTP})
 
 
 class LoadDraft(BaseModel, frozen=True):
-    """A draft model to load beside the target; it drafts at most `n_most` tokens for a step.
+    """A draft model to load with the target; it drafts at most `n_most` tokens for a step.
 
     Without `fixed_threads`, what is faster of one thread and those of `options`.
     """
@@ -67,7 +67,7 @@ class Load(EngineOptions):
 
     `exactness` is as an earlier process said in `Ready`, so that this one computes the same bits; None: it
     measures them. `mtp`: draft with the heads of the model, at most `n_most_mtp` tokens for a step;
-    not beside a draft model. `rpc`: machines that have layers of it (host:port), waited for at most
+    not with a draft model. `rpc`: machines that have layers of it (host:port), waited for at most
     `rpc_timeout` seconds. `taken`: bytes that the draft model will need of the devices and the CPU, by name.
     """
 
@@ -84,16 +84,30 @@ class Load(EngineOptions):
     taken: Mapping[str, int] = {}
 
 
-class RequestOptions(BaseModel, frozen=True):
-    """How a client wants to be served; no token depends on it.
+class Submit(BaseModel, frozen=True):
+    """Continue a prompt by at most `max_tokens` (None: until the context is full, or without end).
 
-    n_probs: at each position report the probabilities of this many tokens and of the chosen one; None: of
-    none. filtered: probabilities after the filters. n_draft: verify at most this many draft tokens per step.
-    slot: run in this slot only. progress: report how far the prompt has been read. checkpoint: length of a
-    prefix that later requests may share; 0: not known. owner: whose recent texts drafts may be taken from,
-    this one among them when it has ended; None: nobody's.
+    When its context is full the sequence ends; with `n_keep` the oldest tokens after the first `n_keep` are
+    discarded instead, at most two less than the context has (see `lead.engine.context_shift`).
+
+    No token depends on the options that follow. prediction: what the client expects the text to be. n_probs:
+    at each position report the probabilities of this many tokens and of the chosen one; None: of none.
+    filtered: probabilities after the filters. n_draft: verify at most this many draft tokens per step. slot:
+    run in this slot only. progress: report how far the prompt has been read. checkpoint: length of a prefix
+    that later requests may share; 0: not known. owner: whose recent texts drafts may be taken from, this one
+    among them when it has ended; None: nobody's.
+
+    A sequence that an earlier engine process had begun is submitted with what that has generated:
+    `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as its `Started` said; None: it has not started.
     """
 
+    type: Literal["submit"] = "submit"
+    sequence: str = ""  # named by `lead.generation.sequences`
+    tokens: list[int]
+    sampling: SamplingParameters
+    max_tokens: int | None = None
+    n_keep: int | None = None
+    prediction: list[int] = []
     n_probs: int | None = None
     filtered: bool = False
     n_draft: int | None = None
@@ -102,28 +116,8 @@ class RequestOptions(BaseModel, frozen=True):
     progress: bool = False
     checkpoint: int = 0
     owner: int | None = None
-
-
-class Submit(BaseModel, frozen=True):
-    """Continue a prompt by at most `max_tokens` (None: until the context is full, or without end).
-
-    When its context is full the sequence ends; with `n_keep` the oldest tokens after the first `n_keep` are
-    discarded instead, at most two less than the context has (see `lead.engine.context_shift`).
-
-    A sequence that an earlier engine process had begun is submitted with what that has generated:
-    `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as its `Started` said; None: it has not started.
-    """
-
-    type: Literal["submit"] = "submit"
-    sequence: str
-    tokens: list[int]
-    sampling: SamplingParameters
-    max_tokens: int | None
-    prediction: list[int] = []  # what the client expects the text to be
-    options: RequestOptions = RequestOptions()
     n_prompt: int = 0
     n_cached: int | None = None
-    n_keep: int | None = None
 
 
 class Cancel(BaseModel, frozen=True):

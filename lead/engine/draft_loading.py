@@ -1,4 +1,4 @@
-"""Loading what drafts inside the engine: a draft model beside the target, or heads of the target."""
+"""Loading what drafts inside the engine: a draft model, or heads of the target."""
 
 import functools
 import logging
@@ -12,13 +12,13 @@ import numpy as np
 
 from lead.engine.calibration import StepTimer
 from lead.engine.commands import DRAFT_MODEL, Load, LoadDraft
-from lead.engine.drafters.head_drafter import HeadDrafter
 from lead.engine.drafters.model_drafter import ModelDrafter, ThreadChoice
+from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.speculation.step_cost import StepCost
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ModelLoadError, TranslationError
 from shared.llama import devices
-from shared.llama.hidden_states import HeadSpan
+from shared.llama.hidden_states import MtpSpan
 from shared.llama.memory_plan import describe_prompt_cache, plan_memory
 from shared.llama.memory_probe import size_text
 from shared.llama.model import Model
@@ -35,7 +35,7 @@ from shared.translation.drafter_maker import N_FURTHER_STATES, DrafterMaker, mos
 log = logging.getLogger("engine")
 
 _REPEATS = 5
-_WIDTHS = (1, 2, 4, 8, 32, 128)
+_BATCH_SIZES = (1, 2, 4, 8, 32, 128)
 """Tokens in the steps that are timed: drafting, and reading what it has not seen yet."""
 _MAX_SECONDS = 3.0
 
@@ -94,7 +94,7 @@ class InlineModel:
 
 
 @dataclass(frozen=True, slots=True)
-class InlineHeads:
+class InlineMtp:
     """Heads of the target `model`, or an EAGLE-3 drafter, that it has opened; for `n_slots` sequences."""
 
     model: Model
@@ -110,12 +110,12 @@ class InlineHeads:
     def title(self) -> str:
         return self.heads.title
 
-    def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> HeadDrafter:
+    def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> MtpDrafter:
         """Drafts up to `n_most` tokens."""
         assert self.model.hidden
         vocabulary = self.model.vocabulary
         make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
-        return HeadDrafter(
+        return MtpDrafter(
             self.heads,
             self.model.hidden,
             make_sampler,
@@ -129,7 +129,7 @@ class InlineHeads:
         row = np.zeros(self.heads.n_embd, np.float32)
 
         def decode(tokens: list[int]) -> None:
-            self.heads.decode([HeadSpan(0, 0, tokens, [row] * len(tokens))])
+            self.heads.decode([MtpSpan(0, 0, tokens, [row] * len(tokens))])
 
         timer = StepTimer(decode, lambda: self.heads.trim(0, 0), self.heads.n_vocab, clock)
         _calibrate(timer, cost, self.heads.n_batch)
@@ -144,7 +144,7 @@ class InlineHeads:
         )
 
 
-InlineSource = InlineModel | InlineHeads
+InlineSource = InlineModel | InlineMtp
 """What drafts in the engine, and takes its time."""
 
 
@@ -155,7 +155,7 @@ def load_inline_source(load: Load, target: Model) -> InlineSource | None:
         return load_draft_model(load.draft, target)
     if not target.traits.can_speculate or not (own_file or target.hidden):
         return None
-    return InlineHeads(target, target.open_heads(own_file), load.n_most_mtp, load.options.parallel)
+    return InlineMtp(target, target.open_heads(own_file), load.n_most_mtp, load.options.parallel)
 
 
 def place_draft_model(load: Load) -> Load:
@@ -247,5 +247,5 @@ def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = t
 
 
 def _calibrate(timer: StepTimer, cost: StepCost, n_batch: int) -> None:
-    widths = [width for width in (*[1] * _REPEATS, *_WIDTHS) if width <= n_batch]
-    timer.calibrate(cost, widths=widths, n_repeats=1, max_seconds=_MAX_SECONDS)
+    batch_sizes = [size for size in (*[1] * _REPEATS, *_BATCH_SIZES) if size <= n_batch]
+    timer.calibrate(cost, batch_sizes=batch_sizes, n_repeats=1, max_seconds=_MAX_SECONDS)

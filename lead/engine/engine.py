@@ -1,12 +1,14 @@
 """The engine as a machine: commands and results go in, what to do next and events come out.
 
-It knows no model, no pipe and no clock. `Loop` drives it beside a model, the simulation under virtual time,
+It knows no model, no pipe and no clock. `Loop` drives it with a model, the simulation under virtual time,
 tests by hand. A driver asks `next`, applies `pop_edits` to the model's memory in any case, carries the action
 out, and reports what came of it: `decoded`, `failed`, or `drafted`. Events are kept until they are popped.
+
+A choice under a grammar may not be ready when its step is over. It gets a share of the step's time; beyond
+that its sequence sits out the next steps, and the others go on.
 """
 
 import contextlib
-import functools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -15,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
-from lead.engine.context_shift import ContextShift
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Event, Explained, Failed, Finished, FinishReason, PromptProgress
 from lead.engine.scheduler import Scheduler
-from lead.engine.sequence import EngineSequence
+from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import Slot
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.inline_drafting import DraftOrder
@@ -27,7 +28,6 @@ from lead.engine.speculation.manager import DraftRound, SpeculationManager
 from lead.engine.speculation.policy import Wait
 from lead.engine.speculation.speculation_stats import StepReport
 from lead.engine.step_plan import Action, PlanEntry, StepPlan, TrialPlace
-from lead.engine.verifier import SlotOutcome, Verifier
 from shared.cache_edits import CacheEdit
 from shared.errors import KvCacheFullError, WindowLostError
 from shared.sampling.constrained import GrammarBudget
@@ -39,6 +39,12 @@ _N_GENERATION_PROMPT = 8
 """Chat templates end a prompt with at most about this many tokens that later turns do not contain."""
 _MIN_CHECKPOINT = 64
 """Shorter prompts are decoded again as quickly as a checkpoint is stored."""
+_GRAMMAR_SHARE = 0.25
+"""How much longer a step may take because of grammars."""
+_LEAST_GRAMMAR_SECONDS = 0.001
+"""The least of that: a usual answer takes a tenth of it."""
+_ALONE_GRAMMAR_SECONDS = 0.005
+"""Where nothing else runs: until commands are looked at again."""
 
 
 class Engine:
@@ -61,7 +67,7 @@ class Engine:
         self._limits = limits
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._verifier = Verifier(end_tokens, budget or GrammarBudget())
+        self._budget = budget or GrammarBudget()
         self._slots = SlotManager(limits)
         self._scheduler = Scheduler(limits, self._slots, speculation)
         self._events: list[Event] = []
@@ -80,12 +86,12 @@ class Engine:
             case Submit():
                 self._submit(command, now)
             case Cancel():  # one that is unknown has ended already
-                self.speculation.close(command.sequence)
-                self._slots.remove(command.sequence)
+                if sequence := self._slots.sequences.get(command.sequence):
+                    self._end(sequence)
             case PostDraft():
-                self.speculation.post_draft(command)
+                self.speculation.post_draft(self._slots.sequences.get(command.sequence), command)
             case SetBacks():
-                self.speculation.connect(command.names)
+                self.speculation.connect(command.names, self._slots.sequences.values())
             case SetPolicy():
                 self.speculation.set_policy(command.policy, command.depth)
             case Explain():
@@ -99,7 +105,9 @@ class Engine:
         if self._waiting_since is not None:
             self.speculation.on_wait(now - self._waiting_since)
             self._waiting_since = None
-        self._take(self._verifier.go_on(self._slots.running()), now)
+        running = self._slots.running()
+        is_alone = all(slot.is_waiting for slot in running)
+        self._verify_waiting(running, _ALONE_GRAMMAR_SECONDS if is_alone else 0.0, now)
         self._slots.shift_contexts()
         self._admit()
         self._slots.make_room_for_one_token_each()
@@ -120,18 +128,22 @@ class Engine:
         Decoding took `seconds`.
         """
         self._scheduler.learn(plan, seconds)
-        self._verifier.begin_step()
+        self._budget.set(0.0)  # choices that are ready come first
         can_roll_back, n_committed = plan.layout.can_roll_back, 0
         for entry, rows in zip(plan.entries, logits, strict=True):
             n_committed += self._commit_entry(
                 entry, rows, now, can_roll_back=entry.slot.index in can_roll_back
             )
         slots = [entry.slot for entry in plan.entries]
-        n_committed += self._take(self._verifier.end_step(slots, seconds), now)
+        n_committed += self._verify_waiting(slots, max(_LEAST_GRAMMAR_SECONDS, _GRAMMAR_SHARE * seconds), now)
         depths = [
             len(entry.draft.tokens) for entry, rows in zip(plan.entries, logits, strict=True) if len(rows)
         ]
-        is_usual = not any(slot.is_waiting for slot in slots)
+        is_usual = True
+        for slot in slots:
+            if slot.sequence and (verification := slot.sequence.verification):
+                is_usual = False
+                verification.rows = verification.rows.copy()  # the model reuses their memory
         n_expected = plan.n_expected if is_usual else None
         self.speculation.on_step(
             StepReport(plan.n_tokens, seconds, depths, n_committed, n_expected, plan.layout.n_ubatches)
@@ -173,12 +185,13 @@ class Engine:
 
     def describe(self) -> dict[str, Any]:
         """Its records, without any text: for the log of a failed check."""
-        return {**self._slots.describe(), "speculation": self.speculation.describe_records()}
+        return self._slots.describe()
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless the records of slots and speculation agree with each other."""
+        """Raise AssertionError unless the records of slots and of drafts are sound."""
         self._slots.check_integrity()
-        self.speculation.check_integrity(set(self._slots.sequence_ids))
+        for sequence in self._slots.sequences.values():
+            sequence.speculation.drafts.check_integrity()
 
     # How a sequence begins
 
@@ -187,25 +200,14 @@ class Engine:
 
         An earlier engine process may have generated all of it, and ended before it said so: it is finished.
         """
-        n_keep, n_ctx = request.n_keep, self._limits.n_ctx_sequence
-        sequence = EngineSequence(
-            request.sequence,
-            list(request.tokens),
-            functools.partial(self._make_sampler, request),
-            request.max_tokens,
-            request.n_prompt,
-            options=request.options,
-            was_started=request.n_cached is not None,
-            n_cached=request.n_cached or 0,
-            checkpoints=self._checkpoints(request),
-            shift=None if n_keep is None else ContextShift(n_ctx, n_keep),
-        )
+        n_ctx = self._limits.n_ctx_sequence
+        sequence = EngineSequence(request, n_ctx, self._make_sampler, self._checkpoints(request))
         if sequence.n_generated and (reason := self._finish_reason(sequence)):
             self._events.append(Finished(sequence=sequence.id, reason=reason))
             return
         assert 0 < len(sequence.context) < n_ctx
-        self.speculation.open(sequence, request, now)
-        self._slots.enqueue(sequence)
+        self.speculation.open(sequence, now)
+        self._slots.add(sequence)
 
     def _checkpoints(self, request: Submit) -> tuple[int, ...]:
         """Where the prompt is stored: where the client's last message begins, and before the answer begins.
@@ -216,21 +218,23 @@ class Engine:
         if self._limits.n_checkpoints == 0:
             return ()
         n_prompt = request.n_prompt or len(request.tokens)
-        lengths = {n for n in [request.options.checkpoint, request.n_keep or 0] if 0 < n < n_prompt}
+        lengths = {n for n in [request.checkpoint, request.n_keep or 0] if 0 < n < n_prompt}
         if n_prompt >= _MIN_CHECKPOINT:
             lengths.add(n_prompt - _N_GENERATION_PROMPT)
         return tuple(sorted(lengths))
 
     def _admit(self) -> None:
-        """If progress was requested, report the cached tokens before anything is decoded."""
-        started = self._slots.admit(only_if_idle=self._scheduler.is_minimal)
-        slots = {slot.index: slot for slot in self._slots.running()} if started else {}
-        for event in started:
-            self._events.append(event)
-            slot = slots[event.slot]
-            _begin_sampler(slot)
-            if not event.again:
-                self._report_progress(slot)
+        """A sampler is made at once: its grammar is compiled while the prompt is decoded.
+
+        If progress was requested, the cached tokens are reported before anything is decoded.
+        """
+        for started in self._slots.admit(only_if_idle=self._scheduler.is_minimal):
+            self._events.append(started)
+            sequence = self._slots.sequences[started.sequence]
+            with contextlib.suppress(Exception):  # an error shows with the first choice
+                assert sequence.sampler
+            if not started.again:
+                self._report_progress(sequence, started.n_cached)
 
     # What a step's logits mean
 
@@ -242,42 +246,53 @@ class Engine:
         assert sequence
         self._slots.add_decoded(slot, entry.n_fed, entry.draft.tokens, can_roll_back=can_roll_back)
         if sequence.n_generated == 0:
-            self._report_progress(slot)
+            self._report_progress(sequence, len(slot.cache))
         if len(rows) == 0:  # a prompt chunk that does not reach the end
             return 0
-        if sequence.max_tokens == 0:
-            self._finish(slot, "length")
+        if sequence.request.max_tokens == 0:
+            self._finish(sequence, "length")
             return 0
-        return self._take(self._verifier.begin(slot, entry.draft, rows), now)
+        sequence.verification = Verification(entry.draft, rows)
+        return self._verify(slot, now)
 
-    def _take(self, outcomes: Iterable[SlotOutcome], now: float) -> int:
-        """Commit what was verified, before the next one is looked at; end what cannot go on.
+    def _verify_waiting(self, slots: Iterable[Slot], seconds: float, now: float) -> int:
+        """Commit choices that were not ready, and are within `seconds`; returns the number of tokens.
 
-        Returns how many tokens were committed.
+        Each slot has an equal part of the time.
         """
-        n_committed = 0
-        for slot, outcome in outcomes:
-            if isinstance(outcome, Failed):  # the others go on
-                self._events.append(outcome)
-                self._slots.discard_draft(slot)
-                self._end(slot)
-                continue
-            n_committed += len(outcome.tokens)
-            self._slots.commit(slot, outcome.tokens)
-            self._events.append(self.speculation.on_commit(outcome, now))
-            assert slot.sequence
-            if reason := self._finish_reason(slot.sequence):
-                self._finish(slot, reason)
+        waiting, n_committed = [slot for slot in slots if slot.is_waiting], 0
+        for slot in waiting:
+            self._budget.set(seconds / len(waiting))
+            if slot.sequence and slot.sequence.sampler.is_ready:
+                n_committed += self._verify(slot, now)
         return n_committed
 
-    def _report_progress(self, slot: Slot) -> None:
-        if (sequence := slot.sequence) and sequence.options.progress:
+    def _verify(self, slot: Slot, now: float) -> int:
+        """Commit what is chosen, if it is ready; end what cannot go on. Returns the number of tokens."""
+        sequence = slot.sequence
+        assert sequence
+        outcome = sequence.verify(self._end_tokens)
+        if outcome is None:
+            return 0
+        if isinstance(outcome, Failed):  # the others go on
+            self._events.append(outcome)
+            self._slots.discard_draft(slot)
+            self._end(sequence)
+            return 0
+        self._slots.commit(slot, outcome.tokens)
+        self._events.append(self.speculation.on_commit(sequence, outcome, now))
+        if reason := self._finish_reason(sequence):
+            self._finish(sequence, reason)
+        return len(outcome.tokens)
+
+    def _report_progress(self, sequence: EngineSequence, n_cached: int) -> None:
+        if sequence.request.progress:
             self._events.append(
                 PromptProgress(
                     sequence=sequence.id,
-                    n_processed=min(len(slot.cache), sequence.n_prompt),
+                    n_processed=min(n_cached, sequence.n_prompt),
                     n_total=sequence.n_prompt,
-                    n_cached=sequence.n_cached,
+                    n_cached=sequence.n_cached or 0,
                 )
             )
 
@@ -299,27 +314,18 @@ class Engine:
             self._slots.preempt(running[-1])
             return
         for slot in running:
-            self._finish(slot, "length")
+            assert slot.sequence
+            self._finish(slot.sequence, "length")
 
     def _finish_reason(self, sequence: EngineSequence) -> FinishReason | None:
         if sequence.tokens[-1] in self._end_tokens:
             return "stop"
-        return "length" if sequence.is_complete(self._limits.n_ctx_sequence) else None
+        return "length" if sequence.is_complete else None
 
-    def _finish(self, slot: Slot, reason: FinishReason) -> None:
-        assert slot.sequence
-        self._events.append(Finished(sequence=slot.sequence.id, reason=reason))
-        self._end(slot)
+    def _finish(self, sequence: EngineSequence, reason: FinishReason) -> None:
+        self._events.append(Finished(sequence=sequence.id, reason=reason))
+        self._end(sequence)
 
-    def _end(self, slot: Slot) -> None:
-        assert slot.sequence
-        sequence = slot.sequence.id
-        self._slots.release(slot)
+    def _end(self, sequence: EngineSequence) -> None:
+        self._slots.remove(sequence)
         self.speculation.close(sequence)
-
-
-def _begin_sampler(slot: Slot) -> None:
-    """Its grammar can be compiled while the prompt is decoded; an error shows with the first choice."""
-    with contextlib.suppress(Exception):
-        assert slot.sequence
-        assert slot.sequence.sampler

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 
 FinishReason = Literal["stop", "length"]
 
@@ -15,17 +15,17 @@ FinishReason = Literal["stop", "length"]
 class Exactness(BaseModel, frozen=True):
     """Whether a text is the same bit for bit whatever happens around it.
 
-    It is where `widths` are in force. `cost`: how much longer a step of one token takes with them, or would
-    take, as a ratio; None: not measured, for the `reason`.
+    It is where `batch_sizes` are in force. `cost`: how much longer a step of one token takes or would
+    take with them, as a ratio; None: not measured, for the `reason`.
     """
 
-    widths: InvariantWidths | None = None
+    batch_sizes: InvariantSizes | None = None
     cost: float | None = None
     reason: str = ""
 
     @property
     def is_on(self) -> bool:
-        return self.widths is not None
+        return self.batch_sizes is not None
 
 
 class Ready(BaseModel, frozen=True):

@@ -1,9 +1,9 @@
 """Loads the target so that it keeps what is promised of its texts, and finds out what that costs.
 
 With --exact each slot has cells of its own, in which keys lie in the order of their positions, and the model
-decodes in widths that agree on this machine (`shared.llama.batch_invariance`). What was measured for it is
+decodes in sizes that agree on this machine (`shared.llama.batch_invariance`). What was measured for it is
 kept, so that the next start takes no longer than without: one file in the cache folder for each digest of all
-that decides which widths agree, which is the model's files, the options, llama.cpp's build and the CPU.
+that decides which sizes agree, which is the model's files, the options, llama.cpp's build and the CPU.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from shared.cached_files import written_whole
 from shared.errors import ModelLoadError
 from shared.llama import library
 from shared.llama.batch_invariance import RESERVE
-from shared.llama.invariance_probe import NEEDED_CONTEXT, estimate_widths, measure_widths, rehearse
+from shared.llama.invariance_probe import NEEDED_CONTEXT, estimate_sizes, measure_sizes, rehearse
 from shared.llama.model import Model
 from shared.models.file_kind import parts_of
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
@@ -33,15 +33,15 @@ _SPARE_SECONDS = 2.0
 """With --exact: to measure more than is needed."""
 _MAX_AUTO_COST = 1.05
 """With --exact auto: the most that a step of one token may take, as a ratio."""
-_VERSION = 1
-"""Raise this when other widths would be found, or more is asked of them."""
+_VERSION = 2
+"""Raise this when other sizes would be found, or more is asked of them."""
 
 
 def load_target(load: Load, *, with_heads: bool = False) -> tuple[Model, Exactness]:
     """Raises ModelLoadError, also where --exact is required and cannot be had."""
     if known := _known(load, with_heads=with_heads):
         model = _load(load, exact=known.is_on, with_heads=with_heads)
-        model.widths = known.widths
+        model.batch_sizes = known.batch_sizes
         return model, known
     if load.options.exact == "off":
         model = _load(load, exact=False, with_heads=with_heads)
@@ -55,7 +55,7 @@ def limits_of(
     model: Model, n_checkpoints: int = 0, prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
 ) -> EngineLimits:
     """What a scheduler may use of a target; n_checkpoints: stored states of each slot."""
-    n_reserve = RESERVE if model.widths else 0
+    n_reserve = RESERVE if model.batch_sizes else 0
     return EngineLimits(
         n_slots=model.n_slots,
         n_ctx=model.n_ctx - model.n_slots * n_reserve,
@@ -65,7 +65,7 @@ def limits_of(
         n_checkpoints=n_checkpoints,
         prompt_cache=prompt_cache,
         own_cells=not model.kv_unified,
-        widths=model.widths,
+        batch_sizes=model.batch_sizes,
         tiles_attention=model.tiles_attention,
     )
 
@@ -126,7 +126,7 @@ def _measured(load: Load, *, with_heads: bool) -> tuple[Model, Exactness]:
     if load.options.exact == "on" or (exactness.is_on and (exactness.cost or 0.0) <= _MAX_AUTO_COST):
         return model, exactness
     model.close()
-    return _load(load, exact=False, with_heads=with_heads), exactness.model_copy(update={"widths": None})
+    return _load(load, exact=False, with_heads=with_heads), exactness.model_copy(update={"batch_sizes": None})
 
 
 def _load(load: Load, *, exact: bool, with_heads: bool) -> Model:
@@ -142,34 +142,34 @@ def _load(load: Load, *, exact: bool, with_heads: bool) -> Model:
 
 
 def put_into_force(model: Model) -> Exactness:
-    """Measure and rehearse; the widths are then those of `model`."""
+    """Measure and rehearse; the sizes are then those of `model`."""
     if reason := _why_never(model):
         return Exactness(reason=reason)
-    report = measure_widths(model, _SPARE_SECONDS)
-    widths = report.widths()
-    if widths is None:
-        return Exactness(reason=_NO_WIDTHS)
-    kept = rehearse(model, widths)
-    log.info("widths whose logits agree: %s; rehearsed: %s", report.describe(), kept)
+    report = measure_sizes(model, _SPARE_SECONDS)
+    batch_sizes = report.batch_sizes()
+    if batch_sizes is None:
+        return Exactness(reason=_NO_SIZES)
+    kept = rehearse(model, batch_sizes)
+    log.info("sizes whose logits agree: %s; rehearsed: %s", report.describe(), kept)
     if kept is None:
         return Exactness(reason=_NOT_KEPT)
-    return Exactness(widths=kept, cost=report.price(kept))
+    return Exactness(batch_sizes=kept, cost=report.price(kept))
 
 
 def _price(model: Model) -> Exactness:
     """What --exact would cost."""
     if reason := _why_never(model):
         return Exactness(reason=reason)
-    report = estimate_widths(model, _MOST_SECONDS)
+    report = estimate_sizes(model, _MOST_SECONDS)
     if report is None:
         return Exactness(reason=f"the model is too large to measure that within {_MOST_SECONDS:g} s")
-    widths = report.widths()
-    return Exactness(cost=report.price(widths)) if widths else Exactness(reason=_NO_WIDTHS)
+    batch_sizes = report.batch_sizes()
+    return Exactness(cost=report.price(batch_sizes)) if batch_sizes else Exactness(reason=_NO_SIZES)
 
 
 _HINT = "try weights in f16 or q8_0, --no-repack, --flash-attn off or a KV cache in f16"
-_NO_WIDTHS = f"no two widths of batches give the same bits; {_HINT}"
-_NOT_KEPT = f"a rehearsed text had other bits beside other sequences; {_HINT}"
+_NO_SIZES = f"no two sizes of batches give the same bits; {_HINT}"
+_NOT_KEPT = f"a rehearsed text had other bits next to other sequences; {_HINT}"
 
 
 def _why_never(model: Model) -> str:
@@ -178,7 +178,7 @@ def _why_never(model: Model) -> str:
         return "a recurrent state depends on how a text was divided into batches"
     if model.is_offloaded:
         return (
-            "with layers on a GPU or on RPC workers it has never been shown that any widths agree; try "
+            "with layers on a GPU or on RPC workers it has never been shown that any sizes agree; try "
             "--n-gpu-layers 0"
         )
     if model.n_ctx_slot < NEEDED_CONTEXT:

@@ -3,7 +3,7 @@
 from lead.engine.events import Exactness
 
 ALWAYS = "every token is the model's own choice, so a text is an exact sample whatever is drafted"
-EXACT = "the same text bit for bit with any backs, beside other clients, after a restart"
+EXACT = "the same text bit for bit with any backs, with other clients, after a restart"
 _ENOUGH_DRAFT = 8
 """Longer drafts seldom pay."""
 
@@ -23,6 +23,6 @@ def _offer(exactness: Exactness) -> str:
 
 def _price(exactness: Exactness) -> str:
     words = f"a step of one token takes {exactness.cost or 1.0:.2f} times as long"
-    if exactness.widths and exactness.widths.max_draft < _ENOUGH_DRAFT:
-        return f"{words}, drafts have at most {exactness.widths.max_draft} tokens"
+    if exactness.batch_sizes and exactness.batch_sizes.max_draft < _ENOUGH_DRAFT:
+        return f"{words}, drafts have at most {exactness.batch_sizes.max_draft} tokens"
     return words

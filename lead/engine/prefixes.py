@@ -43,7 +43,7 @@ class Prefixes:
         self._can_copy = limits.traits.can_trim or not limits.own_cells
         self._copy_price = _CELLS_PRICE if limits.own_cells else 0
         # In exact mode, what was generated may have other bits than as a part of another prompt.
-        self._separates_prompts = limits.widths is not None and not limits.widths.is_uniform
+        self._separates_prompts = limits.batch_sizes is not None and not limits.batch_sizes.is_uniform
 
     def best(self, slot: Slot, sequence: EngineSequence, n_cells: int) -> Prefix:
         """What `slot` had best begin with for `sequence`; a stored text may take `n_cells` cells at most."""
@@ -125,4 +125,4 @@ class Prefixes:
 
 def may_reuse(sequence: EngineSequence) -> bool:
     """A sequence that was preempted may always reuse what it decoded itself."""
-    return sequence.options.cache_prompt or sequence.number is not None
+    return sequence.request.cache_prompt or sequence.number is not None

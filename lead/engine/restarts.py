@@ -7,7 +7,7 @@ from shared.pace import jittered_delays
 
 _FIRST_DELAY, _MOST_DELAY = 0.2, 30.0
 MOST_DEATHS_AT_START = 5
-"""If so many processes die before any has been ready, the next would die, too."""
+"""If this many processes die before any has been ready, the next would die, too."""
 MOST_IDLE_DEATHS = 10
 """The same for processes that die one after the other while they have nothing to do; it takes a minute."""
 STABLE_SECONDS = 60.0

@@ -1,17 +1,16 @@
 """The scheduler: which tokens of which sequences go into the next step.
 
-Continuous batching: every step is one decode over all running sequences, prompt chunks beside generation.
+Continuous batching: every step is one decode over all running sequences, prompt chunks with generation.
 """
 
 from dataclasses import replace
 
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.sequence import EngineSequence
-from lead.engine.slot import MAX_REPLAY, Slot
+from lead.engine.slot import Slot
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.inline_drafting import DraftOrder
-from lead.engine.speculation.manager import DraftsPlan, GeneratingSequence, SpeculationManager
+from lead.engine.speculation.manager import DraftsPlan, SpeculationManager
 from lead.engine.speculation.policy import Wait
 from lead.engine.step_plan import Action, PlanEntry, StepPlan
 from shared.llama.batch_layout import TILE, Layout, layout
@@ -27,7 +26,7 @@ _WEIGHT = 0.3
 class PromptChunk:
     """How many tokens of prompts a step takes while other sequences are generating.
 
-    Few, so that those do not stall; but what is generated beside a prompt makes each of its steps longer, and
+    Few, so that those do not stall; but what is generated with a prompt makes each of its steps longer, and
     where slots have cells of their own it is a pass of its own over the weights. So a quick step takes more:
     at least `n_least` tokens, at most `n_most`, learned from the steps that decoded prompts.
     """
@@ -129,20 +128,7 @@ class Scheduler:
     ) -> DraftsPlan | Wait | DraftOrder:
         if not self._limits.traits.can_speculate or self.is_minimal:
             return DraftsPlan([EMPTY_CHAIN] * len(generating), len(generating))
-        sequences = [self._generating(slot, slot.sequence) for slot in generating if slot.sequence]
-        return self._speculation.plan(sequences, n_prompt, now)
-
-    def _generating(self, slot: Slot, sequence: EngineSequence) -> GeneratingSequence:
-        n_useful, n_rollback = sequence.n_useful(self._limits.n_ctx_sequence), self._limits.traits.n_rollback
-        if slot.n_to_decode > MAX_REPLAY:
-            n_useful = 0
-        elif n_rollback:
-            n_useful = min(n_useful, n_rollback)
-        if widths := self._limits.widths:
-            is_last_of_prompt = slot.is_in_prompt and not widths.is_uniform  # which is decoded otherwise
-            n_useful = 0 if is_last_of_prompt else min(n_useful, widths.max_draft)
-        n_left = sequence.n_left(self._limits.n_ctx_sequence)
-        return GeneratingSequence(sequence.id, n_useful, slot.n_to_decode, n_left, slot.index)
+        return self._speculation.plan(generating, n_prompt, now)
 
     def _entries(
         self, generating: list[Slot], chains: list[DraftChain], prompts: list[Slot]

@@ -1,16 +1,89 @@
-"""A completion in progress, as the engine sees it."""
+"""A completion in progress, as the engine sees it: its text, and what is being verified to follow it."""
 
-from collections.abc import Callable, Sequence
+import logging
+import math
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.commands import RequestOptions
+from lead.engine.commands import Submit
 from lead.engine.context_shift import MAX_TOKENS, ContextShift
-from lead.engine.events import TokenProbabilities
+from lead.engine.events import Committed, Failed, TokenProbabilities
 from lead.engine.speculation.drafts import DraftChain
+from lead.engine.speculation.sequence_speculation import SequenceSpeculation
+from shared.errors import PendingAnswerError, RequestError
 from shared.sampling.sampler import Sampler
+from shared.sampling.top_k import top_k
+
+log = logging.getLogger("engine")
+
+_LEAST = -1e9
+"""JSON has no infinity."""
+
+
+def model_probabilities(logits: NDArray[np.float32], token: int, n: int) -> TokenProbabilities:
+    """Logarithms of the model's own probabilities, before any filter: of `token` and of the `n` likeliest.
+
+    `logits` is of shape (n_vocab,) and not modified.
+    """
+    largest = float(logits.max())
+    norm = largest + math.log(float(np.exp(logits - largest, dtype=np.float64).sum()))
+    top = [(int(i), _finite(float(logits[i]) - norm)) for i in top_k(logits, n)]
+    return TokenProbabilities(chosen=_finite(float(logits[token]) - norm), top=top)
+
+
+def filtered_probabilities(
+    sampler: Sampler, logits: NDArray[np.float32], position: int, token: int, n: int
+) -> TokenProbabilities:
+    """Probabilities, not their logarithms, among the candidates that the filters leave."""
+    ids, weights = sampler.distribution(logits, position)
+    order = np.lexsort((ids, -weights))[:n]
+    chosen = weights[ids == token]
+    # If a grammar rejected the first choice, the chosen token is not among these.
+    return TokenProbabilities(
+        chosen=float(chosen[0]) if len(chosen) else 1.0,
+        top=[(int(ids[i]), float(weights[i])) for i in order] if len(chosen) else [(token, 1.0)][:n],
+    )
+
+
+def _finite(value: Any) -> float:
+    return max(float(value), _LEAST)
+
+
+class VerifiedTokens(NamedTuple):
+    """tokens[:n_accepted] equal the draft; one more follows unless the sequence ended inside the draft."""
+
+    tokens: list[int]
+    n_accepted: int
+
+
+def verify(
+    draft: Sequence[int],
+    choose: Callable[[int], int],
+    end_tokens: Container[int],
+    tokens: list[int] | None = None,
+) -> VerifiedTokens:
+    """Follow `draft` as long as the target agrees; it never influences what the target chooses.
+
+    `choose(i)` is the target's token after the committed ones and draft[:i]; it is called for i = 0, 1, … in
+    order, and only while draft[:i] has been accepted. The last token is the recovered one (the target's own
+    at the first mismatch) or the bonus after a fully accepted draft; nothing follows an end token.
+
+    tokens: what was chosen before `choose` raised an error; it goes on from there, in the same list.
+    """
+    tokens = [] if tokens is None else tokens
+    for i in range(len(tokens), len(draft) + 1):
+        token = choose(i)
+        tokens.append(token)
+        accepted = i < len(draft) and token == draft[i]
+        if not accepted:
+            return VerifiedTokens(tokens, i)
+        if token in end_tokens:
+            break
+    return VerifiedTokens(tokens, len(tokens))
 
 
 @dataclass(slots=True)
@@ -27,67 +100,120 @@ class Verification:
     probabilities: list[TokenProbabilities] = field(default_factory=list)
 
 
-@dataclass(slots=True)
 class EngineSequence:
-    """`tokens` only ever grows. Written by `SlotManager`, but `verification` by `Verifier`.
+    """All that the engine knows of a sequence. `tokens` only ever grows.
 
-    `context` is what the model sees of it: all tokens, until a `shift` discards some. Without one the
-    sequence ends when its context is full.
+    `SlotManager` writes it, but the engine begins a `verification`.
 
-    Its sampler is made when it is first needed: that takes time and memory, and many may wait in the queue.
+    `context` is what the model sees of it: `tokens` itself, until a `shift` discards some; each shift makes
+    another list. Without one the sequence ends when its context of `n_ctx` tokens is full.
     """
 
-    id: str
-    tokens: list[int]
-    make_sampler: Callable[[], Sampler]
-    max_tokens: int | None
-    n_prompt: int = 0  # 0: all tokens
-    number: int | None = None  # sequences are numbered as they first get a slot
-    options: RequestOptions = field(default_factory=RequestOptions)
-    was_started: bool = False  # it has had a slot, here or in an earlier engine process
-    n_cached: int = 0  # tokens that its slot held already when it first got it
-    checkpoints: tuple[int, ...] = ()  # lengths of the prompt at which a later request may branch off
-    verification: Verification | None = None
-    shift: ContextShift | None = None
-    _context: list[int] | None = None  # None: all tokens
-    _sampler: Sampler | None = None
+    speculation: SequenceSpeculation  # from `SpeculationManager.open` on
 
-    def __post_init__(self) -> None:
-        self.n_prompt = self.n_prompt or len(self.tokens)
+    def __init__(
+        self,
+        request: Submit,
+        n_ctx: int,
+        make_sampler: Callable[[Submit], Sampler],
+        checkpoints: tuple[int, ...] = (),
+    ) -> None:
+        """checkpoints: lengths of the prompt at which a later request may branch off.
+
+        Its sampler is made when it is first needed: that takes time and memory, and many may wait in the
+        queue.
+        """
+        self.id = request.sequence
+        self.request = request
+        self.tokens = list(request.tokens)
+        self.context = self.tokens
+        self.n_prompt = request.n_prompt or len(request.tokens)
+        self.n_ctx = n_ctx
+        self.shift = None if request.n_keep is None else ContextShift(n_ctx, request.n_keep)
+        self.checkpoints = checkpoints
+        self.number: int | None = None  # sequences are numbered as they first get a slot of this engine
+        self.n_cached = request.n_cached  # tokens that its very first slot held already; None: it had none
+        self.verification: Verification | None = None
+        self._make_sampler = make_sampler
+        self._sampler: Sampler | None = None
         if self.is_context_full:
             self.shift_context()
 
     @property
-    def context(self) -> list[int]:
-        return self.tokens if self._context is None else self._context
-
-    @property
     def n_prefill(self) -> int:
         """How many tokens of the context are decoded as a prompt: that, or what the last shift left."""
-        return self.n_prompt if self.shift is None or self._context is None else self.shift.n_left
+        return self.n_prompt if self.shift is None or self.context is self.tokens else self.shift.n_left
 
     @property
     def is_context_full(self) -> bool:
         """Whether it can go on only with a shift."""
-        return self.shift is not None and len(self.context) >= self.shift.n_ctx
+        return self.shift is not None and len(self.context) >= self.n_ctx
 
     def shift_context(self) -> int:
         """Discard the oldest tokens of a full context; returns how many of the first ones have stayed."""
         assert self.shift
-        self._context = self.shift.context(self.tokens)
+        self.context = self.shift.context(self.tokens)
         self.checkpoints = tuple(n for n in self.checkpoints if n <= self.shift.n_keep)
         return self.shift.n_keep
 
     def append(self, tokens: Sequence[int]) -> None:
         self.tokens += tokens
-        if self._context is not None:
-            self._context += tokens
+        if self.context is not self.tokens:
+            self.context += tokens
 
     @property
     def sampler(self) -> Sampler:
         if self._sampler is None:
-            self._sampler = self.make_sampler()
+            self._sampler = self._make_sampler(self.request)
         return self._sampler
+
+    def verify(self, end_tokens: Container[int]) -> Committed | Failed | None:
+        """What it commits (for `append`) of the draft in `verification`, or why it cannot go on.
+
+        None: a choice under a grammar is not ready.
+        """
+        verification = self.verification
+        assert verification
+        try:
+            verified = verify(
+                verification.draft.tokens,
+                lambda i: self._choose(verification, i),
+                end_tokens,
+                verification.chosen,
+            )
+        except PendingAnswerError:
+            return None
+        except RequestError as error:  # its grammar has become too complex
+            return Failed(sequence=self.id, reason=str(error), param=error.param)
+        except MemoryError:  # not the sequence's fault: the next engine process continues it
+            raise
+        except Exception:
+            log.exception("sequence %s cannot continue", self.id)
+            reason = "a token could not be chosen; see the lead's log"
+            return Failed(sequence=self.id, reason=reason, param=None)
+        self.verification = None
+        return Committed(
+            sequence=self.id,
+            start=len(self.tokens),
+            tokens=verified.tokens,
+            n_accepted=verified.n_accepted,
+            rejected=list(verification.draft.tokens[verified.n_accepted :]),
+            sources=list(verification.draft.sources),
+            probabilities=verification.probabilities,
+        )
+
+    def _choose(self, verification: Verification, i: int) -> int:
+        """The target's token after the first `i` of the draft."""
+        position, row, sampler = len(self.tokens) + i, verification.rows[i], self.sampler
+        token = sampler.choose(row, position)
+        if (n_probs := self.request.n_probs) is not None:
+            verification.probabilities.append(
+                filtered_probabilities(sampler, row, position, token, n_probs)
+                if self.request.filtered
+                else model_probabilities(row, token, n_probs)
+            )
+        sampler.accept(token)
+        return token
 
     def drop_verification(self) -> None:
         """What was being verified will be decoded and chosen again."""
@@ -99,20 +225,32 @@ class EngineSequence:
     def n_generated(self) -> int:
         return len(self.tokens) - self.n_prompt
 
-    def n_left(self, n_ctx: int) -> int:
+    @property
+    def n_left(self) -> int:
         """How many more tokens it may get before it ends, or its context has to be shifted."""
-        return min(n_ctx - len(self.context), self._n_allowed)
+        return min(self.n_ctx - len(self.context), self._n_allowed)
 
-    def is_complete(self, n_ctx: int) -> bool:
-        return self._n_allowed <= 0 or (self.shift is None and len(self.context) >= n_ctx)
+    @property
+    def is_complete(self) -> bool:
+        return self._n_allowed <= 0 or (self.shift is None and len(self.context) >= self.n_ctx)
 
-    def n_useful(self, n_ctx: int) -> int:
+    @property
+    def n_useful(self) -> int:
         """The most draft tokens of a step that can be committed."""
-        n = self.n_left(n_ctx) - 1
-        return n if self.options.n_draft is None else min(n, self.options.n_draft)
+        n, n_draft = self.n_left - 1, self.request.n_draft
+        return n if n_draft is None else min(n, n_draft)
 
     @property
     def _n_allowed(self) -> int:
         """How many more tokens it may get, whatever the context takes."""
-        n = MAX_TOKENS - len(self.tokens)
-        return n if self.max_tokens is None else min(n, self.max_tokens - self.n_generated)
+        n, max_tokens = MAX_TOKENS - len(self.tokens), self.request.max_tokens
+        return n if max_tokens is None else min(n, max_tokens - self.n_generated)
+
+    def describe(self) -> dict[str, Any]:
+        """For the log of a failed check: no text."""
+        return {
+            "sequence": self.id,
+            "n_tokens": len(self.tokens),
+            "n_context": len(self.context),
+            "drafts": self.speculation.drafts.sources,
+        }

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.drafts import MAX_DEPTH
+from shared.llama.batch_invariance import InvariantSizes
 from shared.slot_cache import SlotCache
 
 MAX_REPLAY = 12
 """No draft is verified together with more committed tokens: each rejection would lengthen the replay."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Slot:
     """A place for one sequence. Its cache outlives it: a later request may have the same prefix.
 
@@ -60,6 +61,18 @@ class Slot:
     def is_in_prompt(self) -> bool:
         """Whether the next token to decode belongs to the prompt, or to what a context shift left."""
         return self.sequence is not None and len(self.cache) < self.sequence.n_prefill
+
+    def n_useful(self, batch_sizes: InvariantSizes | None) -> int:
+        """The most draft tokens that can be committed; in exact mode, in a span of one of `batch_sizes`."""
+        if self.sequence is None or self.n_to_decode > MAX_REPLAY:
+            return 0
+        n = self.sequence.n_useful
+        if n_rollback := self.cache.traits.n_rollback:
+            n = min(n, n_rollback)
+        if batch_sizes is None:
+            return n
+        is_last_of_prompt = self.is_in_prompt and not batch_sizes.is_uniform  # which is decoded otherwise
+        return 0 if is_last_of_prompt else min(n, batch_sizes.max_draft)
 
     @property
     def n_required(self) -> int:

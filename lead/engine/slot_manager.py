@@ -1,6 +1,5 @@
 """The slots of the KV cache: which sequence runs where, and which gives way when the cells run out."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -19,9 +18,9 @@ _IDLE_STEPS = 4
 
 
 class SlotManager:
-    """All slots share one pool of `n_ctx` cells. Sequences wait in a queue until a slot is free.
+    """All slots share one pool of `n_ctx` cells. Sequences wait until a slot is free.
 
-    The only writer of slots and their caches, of the queue, and of the tokens of sequences. A prefix in one
+    The only writer of slots and their caches, and of the tokens of sequences. A prefix in one
     slot serves others, too. Its cells are then counted once for each: there is never less room than the count
     says. Where memory cannot be cut back to any length, a prefix serves others up to a checkpoint.
 
@@ -37,19 +36,15 @@ class SlotManager:
         self._table = SlotTable(limits.n_slots, limits.traits, limits.prompt_cache)
         self._slots = [Slot(cache) for cache in self._table.caches]
         self._prefixes = Prefixes(self._slots, self._table.texts, limits)
-        self._waiting: deque[EngineSequence] = deque()
+        self.sequences: dict[str, EngineSequence] = {}
+        """All that have not ended, by id, in the order in which those that wait start."""
         self._n_started = 0
         self._n_released = 0
 
     @property
     def idle(self) -> bool:
         """No sequence runs or waits."""
-        return not self._waiting and not any(slot.sequence for slot in self._slots)
-
-    @property
-    def sequence_ids(self) -> list[str]:
-        """The ids of all sequences, running and waiting."""
-        return [sequence.id for sequence in self._sequences()]
+        return not self.sequences
 
     @property
     def n_free(self) -> int:
@@ -65,16 +60,16 @@ class SlotManager:
         """Slots with a sequence, in the order in which those started."""
         return sorted((slot for slot in self._slots if slot.sequence), key=_number)
 
-    def enqueue(self, sequence: EngineSequence) -> None:
+    def add(self, sequence: EngineSequence) -> None:
         """It starts when a slot is free."""
-        self._waiting.append(sequence)
+        self.sequences[sequence.id] = sequence
 
-    def remove(self, sequence_id: str) -> None:
-        """Forget a sequence, wherever it is."""
-        self._waiting = deque(sequence for sequence in self._waiting if sequence.id != sequence_id)
+    def remove(self, sequence: EngineSequence) -> None:
+        """It has ended; what is in its slot's cache may serve another."""
+        del self.sequences[sequence.id]
         for slot in self._slots:
-            if slot.sequence and slot.sequence.id == sequence_id:
-                self.release(slot)
+            if slot.sequence is sequence:
+                self._release(slot)
 
     def admit(self, *, only_if_idle: bool) -> list[Started]:
         """Give free slots to the sequences that wait; with `only_if_idle` only if none runs."""
@@ -90,7 +85,6 @@ class SlotManager:
             n_reused = self._reuse(slot, sequence)
             if n_reused is None:
                 break
-            self._waiting.remove(sequence)
             if n_common - n_reused >= MIN_TOKENS_SAVED:
                 self._add_checkpoint(sequence, n_common)
             slot.sequence, slot.cache.n_prefill = sequence, sequence.n_prefill
@@ -102,12 +96,12 @@ class SlotManager:
 
     def _started(self, sequence: EngineSequence, n_reused: int, slot: Slot) -> Started:
         """Number a sequence that has got its first slot."""
-        again = sequence.was_started
+        again = sequence.n_cached is not None
         if sequence.number is None:
             sequence.number = self._n_started
             self._n_started += 1
         if not again:
-            sequence.was_started, sequence.n_cached = True, n_reused
+            sequence.n_cached = n_reused
         return Started(sequence=sequence.id, n_cached=n_reused, slot=slot.index, again=again)
 
     def add_decoded(
@@ -133,39 +127,38 @@ class SlotManager:
     def shift_contexts(self) -> None:
         """Discard the oldest tokens of each context that is full; the rest will be decoded again.
 
-        As that takes as long in any slot, such a sequence goes to the end of the queue if others wait: it may
-        never end.
+        As that takes as long in any slot, such a sequence waits behind those that wait: it may never end.
         """
         for slot in self.running():
             if (sequence := slot.sequence) and sequence.is_context_full:
                 slot.cache.keep(sequence.shift_context())
                 slot.cache.n_prefill = sequence.n_prefill
-                if self._waiting:
-                    self.release(slot)
-                    self._waiting.append(sequence)
+                if any(self._waiting()):
+                    self._release(slot)
+                    self.sequences[sequence.id] = self.sequences.pop(sequence.id)
 
     def discard_draft(self, slot: Slot) -> None:
         """Only committed tokens stay valid."""
         assert slot.sequence
         slot.cache.keep(len(slot.sequence.context))
 
-    def release(self, slot: Slot) -> None:
-        """Its sequence has ended; what is in its cache may serve another."""
+    def _release(self, slot: Slot) -> None:
+        assert slot.sequence
+        if inline := slot.sequence.speculation.inline:
+            inline.leave()
         slot.sequence = slot.cache.loading = None
         slot.n_steps_idle = 0
         self._n_released += 1
         slot.last_used = self._n_released
 
     def preempt(self, slot: Slot) -> None:
-        """Move its sequence to the front of the queue; its cache can now be evicted.
+        """Its sequence waits for a slot again; its cache can now be evicted.
 
         It will go on with the same tokens: they are a function of seed, position and the tokens before.
         """
-        sequence = slot.sequence
-        assert sequence
-        sequence.drop_verification()
-        self.release(slot)
-        self._waiting.appendleft(sequence)
+        assert slot.sequence
+        slot.sequence.drop_verification()
+        self._release(slot)
 
     def empty(self, indices: Iterable[int]) -> None:
         """Their sequences, if they have any, are decoded again from the beginning."""
@@ -228,25 +221,19 @@ class SlotManager:
         """Numbers of tokens and ids, without any text: for the log of a failed check."""
         return {
             "slots": [
-                {
-                    "sequence": slot.sequence.id if slot.sequence else None,
-                    "n_tokens": len(slot.sequence.tokens) if slot.sequence else 0,
-                    "n_context": len(slot.sequence.context) if slot.sequence else 0,
-                    "n_cached": len(slot.cache),
-                    "n_physical": slot.cache.n_physical,
-                }
+                {"n_cached": len(slot.cache), "n_physical": slot.cache.n_physical}
+                | (slot.sequence.describe() if slot.sequence else {})
                 for slot in self._slots
             ],
-            "waiting": [sequence.id for sequence in self._waiting],
+            "waiting": [sequence.id for sequence in self._waiting()],
             "n_free": self.n_free,
         }
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless the records agree with each other."""
-        ids = self.sequence_ids
-        assert len(ids) == len(set(ids)), f"a sequence is in two places: {ids}"
         for slot in self.running():
             assert slot.sequence
+            assert slot.sequence in self.sequences.values(), "a sequence that has ended has a slot"
             tokens = slot.sequence.context
             if verification := slot.sequence.verification:
                 tokens = [*tokens, *verification.draft.tokens]
@@ -258,18 +245,19 @@ class SlotManager:
             assert len(slot.cache) <= slot.cache.n_physical, "a token is valid but not in the cache"
         assert self.n_free >= 0, "more cells are used than exist"
 
-    def _sequences(self) -> Iterator[EngineSequence]:
-        yield from (slot.sequence for slot in self._slots if slot.sequence)
-        yield from self._waiting
+    def _waiting(self) -> Iterator[EngineSequence]:
+        """Sequences without a slot, in the order in which they start."""
+        running = [slot.sequence for slot in self._slots]
+        return (sequence for sequence in self.sequences.values() if sequence not in running)
 
     def _idle(self) -> list[Slot]:
         """Slots without a sequence, the least recently used first."""
         return sorted((slot for slot in self._slots if not slot.sequence), key=lambda slot: slot.last_used)
 
     def _next(self, idle: list[Slot]) -> EngineSequence | None:
-        """The first in the queue that may run in one of the `idle` slots."""
+        """The first that waits and may run in one of the `idle` slots."""
         free = {slot.index for slot in idle}
-        return next((s for s in self._waiting if s.options.slot is None or s.options.slot in free), None)
+        return next((s for s in self._waiting() if s.request.slot is None or s.request.slot in free), None)
 
     def _fits(self, sequence: EngineSequence, only_if_idle: bool) -> bool:
         """Whether there is room for its prompt and for the other sequences."""
@@ -347,9 +335,9 @@ class SlotManager:
 
 def _best_slot(idle: list[Slot], sequence: EngineSequence) -> Slot:
     """The requested one; otherwise the one whose cache serves it best."""
-    if sequence.options.slot is not None:
-        return next(slot for slot in idle if slot.index == sequence.options.slot)
-    if not sequence.options.cache_prompt:
+    if sequence.request.slot is not None:
+        return next(slot for slot in idle if slot.index == sequence.request.slot)
+    if not sequence.request.cache_prompt:
         return idle[0]
     return max(idle, key=lambda slot: (slot.cache.reuse_score(sequence.context), not slot.cache))
 

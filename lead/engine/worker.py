@@ -104,7 +104,7 @@ def _serve(
         lambda request: _lookups(request, load, seen),
         batching=batching_for(limits),
         inline=inline.drafter(grammars, budget) if inline else None,
-        widths=model.widths,
+        batch_sizes=model.batch_sizes,
     )
     if inline and speculation.inline:
         cost = speculation.inline.cost
@@ -165,6 +165,6 @@ def _lookups(request: Submit, load: Load, seen: SeenTexts | None) -> dict[str, L
         drafters[NGRAM] = NgramDrafter(_NGRAM_BITS)
     if request.prediction:
         drafters[PREDICTION] = PredictionDrafter(request.prediction, request.n_prompt or len(request.tokens))
-    if seen is not None and request.options.owner is not None:
-        drafters[SUFFIX] = SuffixDrafter(seen, request.options.owner)
+    if seen is not None and request.owner is not None:
+        drafters[SUFFIX] = SuffixDrafter(seen, request.owner)
     return drafters

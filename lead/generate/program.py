@@ -10,17 +10,17 @@ from typing import TypeVar
 import uvloop
 
 from lead.diagnostics.check import check
-from lead.engine.commands import RequestOptions
 from lead.generate.generate_settings import GenerateSettings
 from lead.generate.generated_text import GeneratedText, TextOutput, compare, report
 from lead.generation.assembler import TextToken
 from lead.http.answers import AnswerEnd, AnswerStream
-from lead.http.generation_request import GenerationRequest, check_lengths
-from lead.http.schema import GenerationFields, sampling_parameters
+from lead.http.generation_request import GenerationRequest, generation_request
+from lead.http.schema import GenerationFields
 from lead.server.server import Lead
 from lead.server.services import Services
 from lead.tokenizer.fair_queue import Client
-from lead.tokenizer.jobs import PreparedRequest, PreparePrompts, Prompt
+from lead.tokenizer.jobs import Prompt
+from lead.tokenizer.preparation import Preparation
 from shared import cpus
 from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError, DuoError, TranslationError, UnavailableError
@@ -139,31 +139,25 @@ async def _generate(settings: GenerateSettings, prompt: str, services: Services)
 
 async def _request(settings: GenerateSettings, prompt: str, services: Services) -> GenerationRequest:
     """With a seed, if none is set, so that the same text can be generated twice; raises RequestError."""
-    job = PreparePrompts([_beginning(services, prompt)])
-    prepared: PreparedRequest = await services.tokenizer.run(job, Client(settings.program))
-    check_lengths(prepared, services)
-    fields = GenerationFields()
-    return GenerationRequest(
-        prompts=[tokens.tolist() for tokens in prepared.prompts],
-        sampling=sampling_parameters(fields, services, prepared),
-        max_tokens=fields.limit(services.settings.sampling),
-        stops=[],
-        prediction=[],
-        options=RequestOptions(cache_prompt=False),
-        n_keep=services.settings.keep,
-    )
+    prompts = [_beginning(services, prompt)]
+    prepared = await services.tokenizer.run(Client(settings.program), Preparation.prepare_prompts, prompts)
+    return generation_request(GenerationFields(cache_prompt=False), prepared, services)
 
 
 def _without_drafts(request: GenerationRequest) -> GenerationRequest:
     """Backs do not see it, and compute nothing meanwhile."""
-    options = request.options.model_copy(update={"n_draft": 0})
-    return dataclasses.replace(request, private=True, options=options)
+    submissions = [each.model_copy(update={"n_draft": 0}) for each in request.submissions]
+    return dataclasses.replace(request, private=True, submissions=submissions)
 
 
 def _warm_up(request: GenerationRequest) -> GenerationRequest:
     """Some tokens, so that the first of two texts is not the one for which all memory is touched first."""
-    beginning = [tokens[:_N_WARM_UP] for tokens in request.prompts]
-    return dataclasses.replace(_without_drafts(request), prompts=beginning, max_tokens=_N_WARM_UP)
+    request = _without_drafts(request)
+    submissions = [
+        each.model_copy(update={"tokens": each.tokens[:_N_WARM_UP], "max_tokens": _N_WARM_UP})
+        for each in request.submissions
+    ]
+    return dataclasses.replace(request, submissions=submissions)
 
 
 async def _continue(

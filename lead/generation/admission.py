@@ -4,17 +4,15 @@ import logging
 from collections.abc import Sequence
 
 from lead.engine.client import EngineClient
-from lead.engine.commands import RequestOptions
+from lead.engine.commands import Submit
 from lead.engine.context_shift import ContextShift
 from lead.generation.sequences import Broadcast, LiveSequence, Sequences
 from shared.errors import NotServingError, QueueFullError, RequestError, UnavailableError
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import fits_into_open
-from shared.sampling.parameters import SamplingParameters
 
 log = logging.getLogger("lead")
 
-_NO_OPTIONS = RequestOptions()
 _LEAST_SHIFTED = 4
 """The least tokens of the context that are not kept: at each shift half of them go (as in llama-server)."""
 
@@ -49,39 +47,30 @@ class Admission:
         return self._engine.ready.n_ctx_sequence
 
     def submit(
-        self,
-        prompt: list[int],
-        sampling: SamplingParameters,
-        max_tokens: int | None,
-        prediction: Sequence[int] = (),
-        *,
-        private: bool | None = None,
-        options: RequestOptions = _NO_OPTIONS,
-        n_keep: int = 0,
-        changed: Broadcast | None = None,
+        self, request: Submit, *, private: bool | None = None, changed: Broadcast | None = None
     ) -> LiveSequence:
-        """Begin to continue `prompt`; raises RequestError, UnavailableError, QueueFullError.
+        """Begin to continue a prompt; raises RequestError, UnavailableError, QueueFullError.
 
-        `prediction` is the client's guess of the text: it can make the answer faster, but never change it.
         A `private` sequence (None: the lead's default) is not shown to backs, not logged and not remembered
         for drafts of later ones. Backs do not see one whose parameters exceed the protocol's message size
-        either. `n_keep`: see `context_shift`. `changed` is notified of each of its changes.
+        either. `request.n_keep` is as the client wrote it: see `context_shift`. `changed` is notified of each
+        of its changes.
         """
-        self._check_prompt(prompt)
+        prompt, sampling = request.tokens, request.sampling
+        self.check_prompt(prompt)
         self._check_queue()
+        shift = self.context_shift(request)
+        update: dict[str, object] = {"n_keep": shift.n_keep if shift else None}
         if sampling.grammar is not None:
-            sampling = sampling.model_copy(update={"grammar_start": len(prompt)})
+            sampling = update["sampling"] = sampling.model_copy(update={"grammar_start": len(prompt)})
         if self._private_by_default if private is None else private:
-            private, options = True, options.model_copy(update={"owner": None})
+            private, update["owner"] = True, None
         else:
             if self._log_prompts:
                 log.info("prompt: %r", self._vocabulary.detokenize(prompt))
             private = not fits_into_open(sampling)
-        sequence = self._sequences.create(prompt, sampling, private=private, changed=changed)
-        sequence.max_tokens = max_tokens
-        sequence.prediction, sequence.options = list(prediction), options
-        if shift := self.context_shift(prompt, n_keep):
-            sequence.n_keep = shift.n_keep
+        request = request.model_copy(update=update)
+        sequence = self._sequences.create(request, private=private, changed=changed)
         try:
             self._engine.feed()
         except UnavailableError:
@@ -89,13 +78,14 @@ class Admission:
             raise
         return sequence
 
-    def context_shift(self, prompt: list[int], n_keep: int) -> ContextShift | None:
+    def context_shift(self, request: Submit) -> ContextShift | None:
         """What becomes of a full context: its first `n_keep` tokens stay (-1: all of the prompt), after BOS.
 
         None: the sequence ends.
         """
         if not self.shifts:
             return None
+        prompt, n_keep = request.tokens, request.n_keep or 0
         n_bos = int(self._vocabulary.adds_bos and prompt[:1] == [self._vocabulary.bos])
         n_kept = len(prompt) if n_keep < 0 else min(n_keep + n_bos, len(prompt))
         return ContextShift(self.n_ctx, min(n_kept, self.n_ctx - _LEAST_SHIFTED))
@@ -115,7 +105,8 @@ class Admission:
                 f"all slots are taken and {max(n_waiting, 0)} more requests wait: try again in a moment"
             )
 
-    def _check_prompt(self, prompt: list[int]) -> None:
+    def check_prompt(self, prompt: Sequence[int]) -> None:
+        """Raises RequestError for one that is empty, or leaves no room for an answer."""
         if not prompt:
             raise RequestError("the prompt is empty", "prompt")
         n_ctx = self.n_ctx

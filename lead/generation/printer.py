@@ -10,7 +10,7 @@ from typing import TextIO
 from lead.engine.events import Committed
 from lead.generation.answer_stats import AnswerStats
 from lead.generation.assembler import Assembler
-from lead.generation.sequences import LiveSequence, Status
+from lead.generation.sequences import LiveSequence
 from lead.settings.lead_settings import Print
 from shared.llama.vocabulary import Vocabulary
 from shared.terminal import sanitize, wants_colour
@@ -57,7 +57,7 @@ class Printer:
         if self._shown is sequence:
             self._shown = None
             self._writer.put("\n")
-        if sequence.status is Status.FINISHED and sequence.first_token_at is not None:
+        if sequence.finish_reason and sequence.first_token_at is not None:
             log.debug("%s", _summary(sequence))  # the access log has most of it
 
     def _show(self, text: str, colour: str) -> None:

@@ -15,7 +15,6 @@ others.
 """
 
 import asyncio
-import enum
 import logging
 import secrets
 import time
@@ -25,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lead.engine.commands import PostDraft, RequestOptions, Submit
+from lead.engine.commands import PostDraft, Submit
 from lead.engine.events import (
     Committed,
     Failed,
@@ -37,13 +36,12 @@ from lead.engine.events import (
     Started,
 )
 from shared.errors import DuoError, NotServingError, RequestError, ServerError, UnavailableError
-from shared.sampling.parameters import SamplingParameters
 
 log = logging.getLogger("lead")
 
 _SUSPECT_DEATHS = 2
 _SETTLED_TOKENS = 16
-"""A sequence that has generated as many tokens in an engine process is past what may have killed the last."""
+"""After this many tokens in an engine process, a sequence is past what may have killed the last one."""
 
 
 class Broadcast:
@@ -64,31 +62,17 @@ class Broadcast:
         self._event = asyncio.Event()
 
 
-class Status(enum.Enum):
-    """QUEUED → RUNNING → FINISHED; either of the first two → FAILED."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    FINISHED = "finished"
-    FAILED = "failed"
-
-
-_MOVES = {
-    Status.QUEUED: {Status.RUNNING, Status.FINISHED, Status.FAILED},
-    Status.RUNNING: {Status.FINISHED, Status.FAILED},
-}
-
-
 @dataclass(slots=True)
 class LiveSequence:
-    """One completion in progress. Times are in seconds of one clock."""
+    """One completion in progress: what was asked for, and what has come of it.
 
-    id: str
-    tokens: "array[int]"
-    n_prompt: int
-    sampling: SamplingParameters
+    Times are in seconds of one clock. It waits for its first slot until `started_at`, and ends with either
+    a `finish_reason` or a `failure`.
+    """
+
+    request: Submit
     private: bool = False  # not sent to backs
-    status: Status = Status.QUEUED
+    tokens: "array[int]" = field(init=False)
     steps: list[Committed] = field(default_factory=list)  # that its stream has not taken yet
     progress: list[PromptProgress] = field(default_factory=list)
     finish_reason: FinishReason | None = None
@@ -98,10 +82,6 @@ class LiveSequence:
     n_accepted: int = 0
     drafted_by: Counter[str] = field(default_factory=Counter)  # tokens, by source
     accepted_by: Counter[str] = field(default_factory=Counter)
-    max_tokens: int | None = None  # to generate; None: as many as the context takes, or without end
-    prediction: list[int] = field(default_factory=list)
-    options: RequestOptions = field(default_factory=RequestOptions)
-    n_keep: int | None = None  # tokens that a context shift leaves; None: it ends when the context is full
     slot: int | None = None  # where it runs; after giving way, where it last ran
     in_slot_since: float = 0.0
     created_at: float = 0.0
@@ -115,9 +95,25 @@ class LiveSequence:
     held_drafts: dict[str, PostDraft] = field(default_factory=dict)  # that wait for the engine, by source
     changed: Broadcast = field(default_factory=Broadcast)
 
+    def __post_init__(self) -> None:
+        self.tokens = array("i", self.request.tokens)
+
+    @property
+    def id(self) -> str:
+        return self.request.sequence
+
+    @property
+    def n_prompt(self) -> int:
+        return len(self.request.tokens)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has never had a slot."""
+        return self.started_at is None
+
     @property
     def ended(self) -> bool:
-        return self.status in {Status.FINISHED, Status.FAILED}
+        return self.finish_reason is not None or self.failure is not None
 
     @property
     def has_settled(self) -> bool:
@@ -127,33 +123,22 @@ class LiveSequence:
     @property
     def age(self) -> tuple[bool, float]:
         """Sorts those that have started before the others, each in the order of time."""
-        return self.started_at is None, self.created_at if self.started_at is None else self.started_at
+        return self.is_waiting, self.created_at if self.started_at is None else self.started_at
 
     def submission(self) -> Submit:
         """What makes an engine process continue it, whether another one had begun it or not."""
-        return Submit(
-            sequence=self.id,
-            tokens=self.tokens.tolist(),
-            sampling=self.sampling,
-            max_tokens=self.max_tokens,
-            prediction=self.prediction,
-            options=self.options,
-            n_prompt=self.n_prompt,
-            n_cached=None if self.status is Status.QUEUED else self.n_cached,
-            n_keep=self.n_keep,
+        return self.request.model_copy(
+            update={
+                "tokens": self.tokens.tolist(),
+                "n_prompt": self.n_prompt,
+                "n_cached": None if self.is_waiting else self.n_cached,
+            }
         )
-
-    def move(self, status: Status) -> None:
-        """Change status; an illegal move is a bug and raises."""
-        if status not in _MOVES.get(self.status, set()):
-            raise RuntimeError(f"sequence {self.id}: cannot go from {self.status.value} to {status.value}")
-        self.status = status
 
     def start(self, event: Started, now: float) -> None:
         """It has got a slot; its first one counts for its statistics."""
         self.slot, self.in_slot_since = event.slot, now
         if not event.again:
-            self.move(Status.RUNNING)
             self.started_at, self.n_cached = now, event.n_cached
 
     def report(self, progress: PromptProgress, now: float) -> None:
@@ -252,20 +237,15 @@ class Sequences:
         return self._live.get(sequence_id)
 
     def create(
-        self,
-        tokens: list[int],
-        sampling: SamplingParameters,
-        *,
-        private: bool = False,
-        changed: Broadcast | None = None,
+        self, request: Submit, *, private: bool = False, changed: Broadcast | None = None
     ) -> LiveSequence:
-        """A new sequence with an unguessable id, never used again. Private sequences are not sent to backs.
+        """A new sequence for `request`, named by an unguessable id that is never used again.
 
-        `changed` is notified of its changes: several sequences may share one.
+        Private sequences are not sent to backs. `changed` is notified of its changes: several sequences may
+        share one.
         """
-        sequence = LiveSequence(secrets.token_hex(16), array("i", tokens), len(tokens), sampling, private)
-        sequence.created_at = self._clock()
-        sequence.changed = changed or sequence.changed
+        request = request.model_copy(update={"sequence": secrets.token_hex(16)})
+        sequence = LiveSequence(request, private, created_at=self._clock(), changed=changed or Broadcast())
         self._live[sequence.id] = sequence
         for callback in self._on_create:
             callback(sequence)
@@ -287,22 +267,22 @@ class Sequences:
                     observer.on_step(sequence, event)
             case Finished():
                 sequence.finish_reason = event.reason
-                self._end(sequence, Status.FINISHED)
+                self._end(sequence)
             case Failed():
                 reason, param = event.reason, event.param
                 sequence.failure = ServerError(reason) if param is None else RequestError(reason, param)
-                self._end(sequence, Status.FAILED)
+                self._end(sequence)
         sequence.changed.notify()
 
     def discard(self, sequence: LiveSequence) -> None:
         """Forget a sequence that is not read any more. Does nothing if it has ended."""
         if sequence.id in self._live:
             sequence.finish_reason = "stop"
-            self._end(sequence, Status.FINISHED)
+            self._end(sequence)
 
     def fail(self, sequence: LiveSequence, error: DuoError) -> None:
         sequence.failure = error
-        self._end(sequence, Status.FAILED)
+        self._end(sequence)
         sequence.changed.notify()
 
     def fail_all(self, reason: str) -> None:
@@ -342,7 +322,7 @@ class Sequences:
         running: list[int] = []
         waiting: list[int] = []
         for sequence in self:
-            (waiting if sequence.status is Status.QUEUED else running).append(len(sequence.tokens))
+            (waiting if sequence.is_waiting else running).append(len(sequence.tokens))
         return Occupancy(len(running), len(waiting), sum(running), sum(waiting), ready.n_slots, ready.n_ctx)
 
     def _due(self) -> Sequence[LiveSequence]:
@@ -358,8 +338,7 @@ class Sequences:
         log.error("sequence %s is given up: %s", sequence.id, reason)
         self.fail(sequence, UnavailableError(reason))
 
-    def _end(self, sequence: LiveSequence, status: Status) -> None:
-        sequence.move(status)
+    def _end(self, sequence: LiveSequence) -> None:
         del self._live[sequence.id]
         for observer in self._observers:
             observer.on_end(sequence)

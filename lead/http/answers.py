@@ -15,11 +15,10 @@ from lead.chat.parser import OutputParser
 from lead.engine.events import Committed, PromptProgress
 from lead.generation.answer_stats import AnswerStats, VerifiedDraft, current_request, seconds_between
 from lead.generation.assembler import Assembler, TextToken
-from lead.generation.sequences import Broadcast, LiveSequence, Status
+from lead.generation.sequences import Broadcast, LiveSequence
 from lead.http.generation_request import GenerationRequest
 from lead.http.sse import Renderer, event_stream, unless_gone
 from lead.server.services import Services
-from shared.errors import UnavailableError
 from shared.llama.vocabulary import Vocabulary
 
 EndReason = Literal["stop", "length", "tool_calls"]
@@ -108,8 +107,8 @@ class AnswerStream:
         admission, stats, changed = self._services.admission, current_request.get(), Broadcast()
         readers: list[_AnswerReader] = []
         try:
-            for index in range(len(self._request.prompts)):
-                sequence = self._submit(index, changed)
+            for index, submission in enumerate(self._request.submissions):
+                sequence = admission.submit(submission, private=self._request.private, changed=changed)
                 readers.append(_AnswerReader(index, sequence, self._request, self._services.vocabulary))
             while unfinished := [reader for reader in readers if not reader.finished]:
                 change = changed.next_change()
@@ -127,26 +126,13 @@ class AnswerStream:
                     stats.add(reader.sequence)
 
     async def collect(self) -> list[WholeAnswer]:
-        updates: list[list[AnswerUpdate]] = [[] for _ in self._request.prompts]
+        updates: list[list[AnswerUpdate]] = [[] for _ in self._request.submissions]
         ends: dict[int, AnswerEnd] = {}
         async for update in self.updates():
             updates[update.index].append(update)
             if update.end:
                 ends[update.index] = update.end
         return [WholeAnswer(each, ends[index]) for index, each in enumerate(updates)]
-
-    def _submit(self, index: int, changed: Broadcast) -> LiveSequence:
-        request = self._request
-        return self._services.admission.submit(
-            request.prompts[index],
-            request.sampling_of(index),
-            request.max_tokens,
-            request.prediction,
-            private=request.private,
-            options=request.options,
-            n_keep=request.n_keep,
-            changed=changed,
-        )
 
 
 class _AnswerReader:
@@ -155,7 +141,7 @@ class _AnswerReader:
     def __init__(
         self, index: int, sequence: LiveSequence, request: GenerationRequest, vocabulary: Vocabulary
     ) -> None:
-        special = request.special_tokens
+        special = request.parser.special_tokens if request.parser else ()
 
         def piece(token: int) -> bytes:
             return vocabulary.piece(token, special=token in special)
@@ -210,8 +196,8 @@ class _AnswerReader:
     def _finish(self) -> AnswerUpdate:
         sequence, stop = self.sequence, self._assembler.stop
         self.finished = True
-        if sequence.status is Status.FAILED and not self._is_enough:
-            raise sequence.failure or UnavailableError("the engine has died")
+        if sequence.failure and not self._is_enough:
+            raise sequence.failure
         late = self._is_late
         tokens = self._assembler.finish()
         deltas = self._parse(tokens)
@@ -223,7 +209,7 @@ class _AnswerReader:
             if reason == "stop" and self._parser.n_calls:
                 reason = "tool_calls"
         drafts = tuple(self._drafts)
-        end = AnswerEnd(reason, sequence.sampling.seed, sequence.slot, stop, self._stats(), drafts)
+        end = AnswerEnd(reason, sequence.request.sampling.seed, sequence.slot, stop, self._stats(), drafts)
         return AnswerUpdate(self._index, tokens, deltas, n_cached=sequence.n_cached, end=end)
 
     def _parse(self, tokens: Sequence[TextToken]) -> list[Delta]:

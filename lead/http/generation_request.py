@@ -2,17 +2,16 @@
 
 import functools
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fastapi import Request
 from pydantic import ValidationError
 
 from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
-from lead.engine.commands import RequestOptions
-from lead.generation.admission import ContextExceededError
+from lead.engine.commands import Submit
 from lead.http.error_responses import first_invalid
 from lead.http.json_route import client_of
 from lead.http.middleware.keys import ANYONE, Principal
@@ -20,90 +19,77 @@ from lead.http.schema import GenerationFields, sampling_parameters
 from lead.http.sse import unless_gone
 from lead.server.services import Services
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.jobs import (
-    CountPrompt,
-    Job,
-    PrepareChat,
-    PreparedRequest,
-    PreparePrompts,
-    Prompt,
-    write_conversation,
-)
+from lead.tokenizer.jobs import PreparedRequest, Prompt, write_conversation
+from lead.tokenizer.preparation import Preparation
 from shared.errors import RequestError
-from shared.sampling.parameters import MAX_SEED, SamplingParameters
+from shared.sampling.parameters import MAX_SEED
 
 log = logging.getLogger("lead")
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """What to generate from each of the prompts.
+    """What to generate: a submission for each of the `n` answers to each prompt, and how to show it.
 
-    `prompts` holds each prompt `n` times, for its `n` answers; their seeds are seed, seed + 1, …
-    `gbnf` is the grammar as the client sent it. `parser` is None if all text is content; `special_tokens`
-    are control tokens whose text it has to see.
+    The answers to a prompt differ in their seeds only: seed, seed + 1, … `gbnf` is the grammar as the client
+    sent it. `parser` is None if all text is content.
     """
 
-    prompts: list[list[int]]
-    sampling: SamplingParameters
-    max_tokens: int | None
-    stops: list[str]
-    prediction: list[int]
+    submissions: list[Submit]
+    stops: Sequence[str] = ()
     n: int = 1
     gbnf: str | None = None
-    options: RequestOptions = field(default_factory=RequestOptions)
-    n_keep: int = 0
     private: bool | None = None
     max_seconds: float | None = None
     timings_per_token: bool = False
     parser: ParserConfig | None = None
-    special_tokens: frozenset[int] = frozenset()
 
-    def sampling_of(self, index: int) -> SamplingParameters:
-        if index % self.n == 0:
-            return self.sampling
-        seed = (self.sampling.seed + index % self.n) & MAX_SEED
-        return self.sampling.model_copy(update={"seed": seed})
+    @property
+    def first(self) -> Submit:
+        """The first submission: what it asks for, all of them do, but for prompt and seed."""
+        return self.submissions[0]
 
 
-async def read_request(
-    fields: GenerationFields, job: PreparePrompts | PrepareChat, http_request: Request, services: Services
+def generation_request(
+    fields: GenerationFields, prepared: PreparedRequest, services: Services, owner: int | None = None
 ) -> GenerationRequest:
-    """A request with what a tokenizer process makes of its texts; raises RequestError naming the field."""
-    fields.check()
+    """What `fields` ask for; `prepared` is what their texts come to. Raises RequestError naming the field."""
     limits = services.settings.limits
     n = fields.n_answers(limits.max_n)
-    if isinstance(job, PreparePrompts):
-        _check_number(len(job.prompts), n, limits)
-    prepared: PreparedRequest = await prepare(job, http_request, services)
-    if prepared.reads_control_texts:
-        _say_that_control_texts_are_read()
-    check_lengths(prepared, services)
-    prompts = [prompt.tolist() for prompt in prepared.prompts]
-    return GenerationRequest(
-        prompts=[prompt for prompt in prompts for _ in range(n)],
-        sampling=sampling_parameters(fields, services, prepared),
+    _check_lengths(prepared, services)
+    sampling = sampling_parameters(fields, services, prepared)
+    first = Submit(
+        tokens=[],
+        sampling=sampling,
         max_tokens=fields.limit(services.settings.sampling),
-        stops=fields.stops(limits),
+        n_keep=services.settings.keep if fields.n_keep is None else fields.n_keep,
         prediction=prepared.prediction[: services.admission.n_ctx].tolist(),
+        n_probs=fields.n_alternatives(limits),
+        filtered=bool(fields.post_sampling_probs),
+        n_draft=fields.n_draft(),
+        cache_prompt=fields.cache_prompt is not False,
+        slot=fields.slot(services.n_slots),
+        progress=bool(fields.return_progress and fields.stream),
+        checkpoint=prepared.n_before_last,
+        owner=owner,
+    )
+    samplings = [sampling.model_copy(update={"seed": (sampling.seed + i) & MAX_SEED}) for i in range(n)]
+    return GenerationRequest(
+        submissions=[
+            first.model_copy(update={"tokens": tokens, "sampling": each})
+            for tokens in (prompt.tolist() for prompt in prepared.prompts)
+            for each in samplings
+        ],
+        stops=fields.stops(limits),
         n=n,
         gbnf=fields.grammar or None,
-        options=RequestOptions(
-            n_probs=fields.n_alternatives(limits),
-            filtered=bool(fields.post_sampling_probs),
-            n_draft=fields.n_draft(),
-            cache_prompt=fields.cache_prompt is not False,
-            slot=fields.slot(services.n_slots),
-            progress=bool(fields.return_progress and fields.stream),
-            checkpoint=prepared.n_before_last,
-            owner=_owner(http_request),
-        ),
-        n_keep=services.settings.keep if fields.n_keep is None else fields.n_keep,
         private=fields.private,
         max_seconds=fields.time_limit(),
         timings_per_token=bool(fields.timings_per_token and fields.stream),
         parser=prepared.parser,
-        special_tokens=prepared.special_tokens,
     )
 
 
@@ -111,8 +97,20 @@ async def read_text_request(
     fields: GenerationFields, prompts: Sequence[Prompt], http_request: Request, services: Services
 ) -> GenerationRequest:
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
-    job = PreparePrompts(prompts, fields.grammar, fields.json_schema, fields.texts(services.settings.limits))
-    return await read_request(fields, job, http_request, services)
+    limits = services.settings.limits
+    texts = fields.texts(limits)
+    fields.check()
+    _check_number(len(prompts), fields.n_answers(limits.max_n), limits)
+    prepared = await prepare(
+        http_request,
+        services,
+        Preparation.prepare_prompts,
+        prompts,
+        fields.grammar,
+        fields.json_schema,
+        texts,
+    )
+    return generation_request(fields, prepared, services, _owner(http_request))
 
 
 def _owner(http_request: Request) -> int:
@@ -138,13 +136,12 @@ def _check_number(n_prompts: int, n: int, limits: RequestLimits) -> None:
         raise RequestError(f"n: {n} answers to each of {n_prompts} prompts are too many", "n")
 
 
-def check_lengths(prepared: PreparedRequest, services: Services) -> None:
-    most, n_ctx = services.settings.limits.max_prompt_tokens, services.admission.n_ctx
+def _check_lengths(prepared: PreparedRequest, services: Services) -> None:
+    most = services.settings.limits.max_prompt_tokens
     for prompt in prepared.prompts:
         if most and len(prompt) > most:
             raise RequestError(f"the prompt has {len(prompt)} tokens; at most {most} are accepted", "prompt")
-        if len(prompt) >= n_ctx:
-            raise ContextExceededError(len(prompt), n_ctx)
+        services.admission.check_prompt(prompt)
 
 
 class ChatRequest(GenerationFields, ConversationFields):
@@ -154,9 +151,16 @@ class ChatRequest(GenerationFields, ConversationFields):
 async def read_chat_request(
     body: ChatRequest, http_request: Request, services: Services
 ) -> GenerationRequest:
+    """A request to continue a conversation; raises RequestError naming the field at fault."""
+    limits = services.settings.limits
     check_tools(body, services)
-    job = PrepareChat(write_conversation(body), body.texts(services.settings.limits))
-    return await read_request(body, job, http_request, services)
+    conversation, texts = write_conversation(body), body.texts(limits)
+    body.check()
+    body.n_answers(limits.max_n)
+    prepared = await prepare(http_request, services, Preparation.prepare_chat, conversation, texts)
+    if prepared.reads_control_texts:
+        _say_that_control_texts_are_read()
+    return generation_request(body, prepared, services, _owner(http_request))
 
 
 def as_chat(fields: dict[str, Any]) -> ChatRequest:
@@ -174,13 +178,20 @@ def check_tools(body: ConversationFields, services: Services) -> None:
 
 async def count_prompt(body: ConversationFields, http_request: Request, services: Services) -> int:
     """How many tokens the model reads before it answers; raises RequestError."""
-    n: int = await prepare(CountPrompt(write_conversation(body)), http_request, services)
-    return n
+    return await prepare(http_request, services, Preparation.count_prompt, write_conversation(body))
 
 
-async def prepare(job: Job, http_request: Request, services: Services) -> Any:
-    """What a tokenizer process makes of `job`.
+async def prepare(
+    http_request: Request,
+    services: Services,
+    method: Callable[Concatenate[Preparation, P], R],
+    *arguments: P.args,
+    **options: P.kwargs,
+) -> R:
+    """What `method` of `Preparation` returns, called in a tokenizer process.
 
     Raises RequestError, UnavailableError, and ClientGoneError if the client leaves, which stops the job.
     """
-    return await unless_gone(http_request, services.tokenizer.run(job, client_of(http_request)))
+    return await unless_gone(
+        http_request, services.tokenizer.run(client_of(http_request), method, *arguments, **options)
+    )

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from lead.backs.registry import Backs
 from lead.engine.commands import OWN_SOURCES
-from lead.generation.sequences import Occupancy, Sequences, Status
+from lead.generation.sequences import Occupancy, Sequences
 from lead.metrics.sequence_metrics import SequenceMetrics
 
 # Without a second series for each counter with its creation time.
@@ -66,7 +66,7 @@ class MetricsExporter(Collector):
             "Length of the longest sequence, including its prompt",
             value=self._of_sequences.n_tokens_max,
         )
-        waiting = sum(sequence.status is Status.QUEUED for sequence in self._sequences)
+        waiting = sum(sequence.is_waiting for sequence in self._sequences)
         yield GaugeMetricFamily(
             "llamacpp:requests_processing",
             "Number of requests processing",

@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from lead.engine.commands import OWN_SOURCES
 from lead.engine.events import Committed
-from lead.generation.sequences import LiveSequence, Status
+from lead.generation.sequences import LiveSequence
 
 N_POSITIONS = 32
 """The deepest draft that is verified; each position is a time series."""
@@ -96,8 +96,7 @@ class SequenceMetrics:
         self.n_tokens_max = max(self.n_tokens_max, len(sequence.tokens))
         if sequence.last_token_at is not None:
             self._whole.observe(sequence.last_token_at - sequence.created_at)
-        failed = sequence.status is Status.FAILED
-        self._ended["failed" if failed else sequence.finish_reason or "stop"].inc()
+        self._ended[sequence.finish_reason or "failed"].inc()
 
     def _count_prompt(self, sequence: LiveSequence) -> None:
         started = sequence.created_at if sequence.started_at is None else sequence.started_at

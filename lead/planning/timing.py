@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lead.engine.calibration import WIDTHS, StepTimer
+from lead.engine.calibration import BATCH_SIZES, StepTimer
 from lead.engine.commands import Load, LoadDraft
 from lead.engine.draft_loading import (
-    InlineHeads,
+    InlineMtp,
     InlineSource,
     choose_threads,
     heads_file,
@@ -62,7 +62,7 @@ def _drafters(
     if load.draft and not own_file:
         sources.append(load_draft_model(load.draft, model))
     if with_heads or own_file:
-        sources.append(InlineHeads(model, model.open_heads(own_file), load.n_most_mtp, load.options.parallel))
+        sources.append(InlineMtp(model, model.open_heads(own_file), load.n_most_mtp, load.options.parallel))
     drafters: list[InlineDrafter[Any]] = [each.drafter(grammars, TimeBudget()) for each in sources]
     costs = {each.source: StepCost() for each in sources}
     for each in sources:
@@ -106,7 +106,7 @@ def _with_trial(  # noqa: PLR0917 - what was loaded, and what to do with it
 def measure_steps(
     path: Path,
     options: ModelOptions,
-    widths: Sequence[int] = WIDTHS,
+    batch_sizes: Sequence[int] = BATCH_SIZES,
     n_repeats: int = _REPEATS,
     max_seconds: float = _SPLIT_SECONDS,
 ) -> dict[int, float]:
@@ -114,7 +114,7 @@ def measure_steps(
     model, cost = _loaded(path, options), StepCost()
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.seconds(1)  # reads all weights: a step takes longer the first time
-    timer.calibrate(cost, widths=widths, n_repeats=n_repeats, max_seconds=max_seconds)
+    timer.calibrate(cost, batch_sizes=batch_sizes, n_repeats=n_repeats, max_seconds=max_seconds)
     return cost.table()
 
 

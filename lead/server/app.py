@@ -2,32 +2,59 @@
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.http import error_responses, page
 from lead.http.json_route import BodyReader
-from lead.http.middleware.stack import MiddlewareStack
+from lead.http.middleware.access_log import AccessLogMiddleware
+from lead.http.middleware.auth import AuthMiddleware
+from lead.http.middleware.hosts import (
+    AllowedHosts,
+    AllowedHostsMiddleware,
+    AllowedOrigins,
+    WebSocketOriginMiddleware,
+)
+from lead.http.middleware.keys import Keyring
 from lead.http.routes import chat, completions, models, monitoring, speculation, tokens
 from lead.http.sse import ClientGoneError
 from lead.server.services import Services
+from lead.settings.limits import RequestLimits
 
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log: the response is not read
 
 
 def create_app(
-    services: Services | None = None, stack: MiddlewareStack | None = None, *, with_page: bool = True
+    services: Services | None = None,
+    *,
+    keys: Keyring | None = None,
+    limits: RequestLimits | None = None,
+    hosts: AllowedHosts | None = None,
+    origins: AllowedOrigins | None = None,
+    with_page: bool = True,
 ) -> FastAPI:
-    """The application. Until `app.state.services` is set, /health and all else answer 503."""
-    stack = stack or MiddlewareStack()
+    """The application. Until `app.state.services` is set, /health and all else answer 503.
+
+    Without keys, hosts and origins everything is allowed to any client, as on a loopback address.
+    """
+    origins = origins or AllowedOrigins()
     app = FastAPI(
         title="llama-duo",
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,  # a redirect is written from the Host header, which a client chooses
-        middleware=stack.middlewares(),
+        middleware=[  # the outermost first
+            Middleware(AccessLogMiddleware),
+            Middleware(HeadMiddleware),
+            *([Middleware(AllowedHostsMiddleware, hosts=hosts)] if hosts else []),
+            *([origins.cors()] if origins else []),  # before auth: preflight requests carry no key
+            Middleware(WebSocketOriginMiddleware, origins=origins),
+            Middleware(AuthMiddleware, keys=keys or Keyring()),
+        ],
     )
     app.state.services = services
     app.state.is_leaving = False
-    app.state.bodies = BodyReader(stack.limits)
+    app.state.bodies = BodyReader(limits or RequestLimits())
     error_responses.install(app)
 
     async def on_gone(_: Request, _error: Exception) -> Response:
@@ -39,3 +66,19 @@ def create_app(
     if with_page:
         app.include_router(page.router)
     return app
+
+
+class HeadMiddleware:
+    """Answers HEAD wherever GET is answered, for the same keys.
+
+    FastAPI's routes answer only the methods that they name. uvicorn sends no body, as it sees the method that
+    the client has sent.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("method") == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)

@@ -24,7 +24,6 @@ from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
 from lead.http.middleware.hosts import AllowedOrigins
 from lead.http.middleware.keys import Key, Principal, Role
-from lead.http.middleware.stack import MiddlewareStack
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from lead.server.draining import DrainingServer
@@ -126,13 +125,15 @@ class Lead:
 
     def _create_app(self) -> FastAPI:
         settings, security = self._settings, self._settings.security
-        keys = security.keyring(own=[Key(Principal(Role.BACK, NAME), self._local_key)])
-        stack = MiddlewareStack(
-            keys, settings.limits, security.host_names(settings.host), AllowedOrigins(security.cors_origins)
-        )
         if security.ssl_cert_file and security.ssl_key_file:
             check_certificate(security.ssl_cert_file, security.ssl_key_file)
-        return create_app(stack=stack, with_page=settings.ui)
+        return create_app(
+            keys=security.keyring(own=[Key(Principal(Role.BACK, NAME), self._local_key)]),
+            limits=settings.limits,
+            hosts=security.host_names(settings.host),
+            origins=AllowedOrigins(security.cors_origins),
+            with_page=settings.ui,
+        )
 
     async def _serve(self, address: Address) -> None:
         if self._settings.own_back.is_wanted:

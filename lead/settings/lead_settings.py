@@ -174,7 +174,7 @@ class LeadSettings(FileSettings):
         0.0,
         ge=0,
         le=3600,
-        description="after SIGTERM, go on accepting requests for so many seconds while /health answers 503 "
+        description="after SIGTERM, go on accepting requests for this many seconds while /health answers 503 "
         "and /loads says draining, so that a router sends them elsewhere before the port is closed",
     )
     takeover: bool = Field(
@@ -186,8 +186,8 @@ class LeadSettings(FileSettings):
         -1.0,
         ge=-1,
         le=31_536_000,
-        description="free the model after so many seconds without a request, and load it again for the next "
-        "one, which waits for that; 0 or -1: never",
+        description="free the model after this many seconds without a request; the next request waits until "
+        "it is loaded again; 0 or -1: never",
     )
     max_restarts: int = Field(
         3,

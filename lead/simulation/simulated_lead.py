@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.calibration import WIDTHS
-from lead.engine.commands import PolicyName, PostDraft, Submit
+from lead.engine.calibration import BATCH_SIZES
+from lead.engine.commands import PolicyName, PostDraft, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, Tuned
@@ -89,7 +89,7 @@ class SimulatedLead:
         if inline and self._speculation.inline:
             for n in range(1, 9):
                 self._speculation.inline.cost.learn(n, inline.seconds(n))
-        for n in _CALIBRATION_ROUNDS * WIDTHS:
+        for n in _CALIBRATION_ROUNDS * BATCH_SIZES:
             self._speculation.cost.learn(n, steps.seconds(n))
         limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._engine = Engine(
@@ -101,7 +101,7 @@ class SimulatedLead:
         return self._speculation.stats
 
     def connect(self, backs: Sequence[str]) -> None:
-        self._speculation.connect(backs)
+        self._engine.apply(SetBacks(names=list(backs)), self._clock.now)
 
     def submit(self, sequence: str, key: int) -> None:
         """Write the text with this key, which is the prompt."""

@@ -62,7 +62,8 @@ class JobHandler:
 
     def _answer(self, data: bytes) -> object:
         try:
-            return self._preparation.do(decode(data))
+            method, arguments, options = decode(data)
+            return method(self._preparation, *arguments, **options)
         except RequestError as error:
             return Refusal(str(error), error.param, error.code)
         except MemoryError:

@@ -1,6 +1,7 @@
-"""What the front asks of a tokenizer process, what it gets, and what that may cost. Messages are pickled.
+"""What passes between the front and a tokenizer process, and what a job may cost.
 
-Pickle, because both ends are one program with the same rights, as in `multiprocessing`.
+A job is a call of a method of `lead.tokenizer.preparation.Preparation`. Messages are pickled, because both
+ends are one program with the same rights, as in `multiprocessing`.
 """
 
 import pickle
@@ -30,64 +31,15 @@ class FieldTexts:
     biased: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PreparePrompts:
-    """A request to continue texts: `PreparedRequest`."""
-
-    prompts: Sequence[Prompt]
-    grammar: str | None = None
-    json_schema: dict[str, Any] | None = None
-    texts: FieldTexts = FieldTexts()
-
-
-@dataclass(frozen=True, slots=True)
-class PrepareChat:
-    """A request of a chat API: `PreparedRequest`. conversation: see `write_conversation`."""
-
-    conversation: bytes
-    texts: FieldTexts = FieldTexts()
-
-
-@dataclass(frozen=True, slots=True)
-class CountPrompt:
-    """The number of tokens in a conversation's prompt."""
-
-    conversation: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class RenderPrompt:
-    """The text of a conversation's prompt, as the body of a response."""
-
-    conversation: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class TokenizeText:
-    """The tokens of a text, as the body of a response."""
-
-    text: str
-    add_special: bool
-    parse_special: bool
-    with_pieces: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DetokenizeIds:
-    """The text of tokens, as the body of a response."""
-
-    tokens: Sequence[int]
-
-
-Job = PreparePrompts | PrepareChat | CountPrompt | RenderPrompt | TokenizeText | DetokenizeIds
+NO_TEXTS = FieldTexts()
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
     """All that a request's texts come to.
 
-    prompts, prediction: token ids. biased: the tokens of each text. special_tokens: control tokens whose text
-    the parser has to see. reads_control_texts: texts of the client may have been read as control tokens.
+    prompts, prediction: token ids. biased: the tokens of each text. reads_control_texts: texts of the client
+    may have been read as control tokens.
     """
 
     prompts: list["array[int]"]
@@ -96,7 +48,6 @@ class PreparedRequest:
     biased: dict[str, list[int]] = field(default_factory=dict)
     parser: ParserConfig | None = None
     n_before_last: int = 0
-    special_tokens: frozenset[int] = frozenset()
     reads_control_texts: bool = False
 
 
@@ -111,7 +62,7 @@ class Refusal:
 
 
 HEADER = struct.Struct("!i")
-"""The number of bytes that follow, as `multiprocessing.connection` has it."""
+"""The number of bytes that follow, as in `multiprocessing.connection`."""
 
 
 def encode(message: object) -> bytes:

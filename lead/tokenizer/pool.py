@@ -12,16 +12,20 @@ import random
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lead.tokenizer.fair_queue import Client, FairQueue
 from lead.tokenizer.job_handler import TokenizerProgram
-from lead.tokenizer.jobs import Job, JobLimits, Refusal, encode
+from lead.tokenizer.jobs import JobLimits, Refusal, encode
+from lead.tokenizer.preparation import Preparation
 from lead.tokenizer.workers import Worker, WorkerDiedError, Workers, WorkersGoneError
 from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
 from shared.pace import jittered_delays
 
 log = logging.getLogger("lead")
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _QUICK_BYTES = 64 << 10
 _QUICK_SECONDS = 0.25
@@ -104,17 +108,24 @@ class TokenizerPool:
         self._long = _Lane()
         self._quick = _Lane(self._long, _QUICK_SECONDS)
 
-    async def run(self, job: Job, client: Client) -> Any:
-        """The result that the job's class names.
+    async def run(
+        self,
+        client: Client,
+        method: Callable[Concatenate[Preparation, P], R],
+        *arguments: P.args,
+        **options: P.kwargs,
+    ) -> R:
+        """What `method` of `Preparation` returns, called in a tokenizer process.
 
         Raises RequestError, UnavailableError, QueueFullError. Cancelling it stops the job.
         """
-        message = encode(job)
+        message = encode((method, arguments, options))
         ticket = _Ticket(client, message, JobLimits.of(len(message), self._base_seconds))
         lane = self._quick if len(message) <= _QUICK_BYTES else self._long
         lane.push(ticket)
         try:
-            return _result(await ticket.answer)
+            result: R = _result(await ticket.answer)
+            return result
         finally:
             for each in (self._quick, self._long):
                 each.queue.remove(client, ticket)

@@ -20,16 +20,10 @@ from lead.grammar.lark import check_grammar, check_size, json_rule, lark_grammar
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import (
-    CountPrompt,
-    DetokenizeIds,
+    NO_TEXTS,
     FieldTexts,
-    Job,
-    PrepareChat,
     PreparedRequest,
-    PreparePrompts,
     Prompt,
-    RenderPrompt,
-    TokenizeText,
     read_conversation,
 )
 from shared.errors import RequestError
@@ -40,6 +34,8 @@ _MIN_TOKENS_BEFORE = 64
 
 
 class Preparation:
+    """Its public methods are the jobs that the front may give to a tokenizer process."""
+
     def __init__(
         self, vocabulary: Vocabulary, template: ChatTemplate, chat: ConversationOptions, limits: RequestLimits
     ) -> None:
@@ -49,51 +45,67 @@ class Preparation:
         self._limits = limits
         self._control_texts = ControlTexts(vocabulary.special)
 
-    def do(self, job: Job) -> Any:
-        """The result that the job's class names."""
-        match job:
-            case PreparePrompts():
-                return self._prepare_prompts(job)
-            case PrepareChat():
-                return self._prepare_chat(job)
-            case CountPrompt():
-                return len(self._tokenize_prompt(self._render(read_conversation(job.conversation))))
-            case RenderPrompt():
-                return _body("prompt", self._render(read_conversation(job.conversation)).text)
-            case TokenizeText():
-                return self._tokenize_text(job)
-            case DetokenizeIds():
-                return _body("content", self._detokenize(job.tokens))
+    # Jobs
 
-    def _prepare_prompts(self, job: PreparePrompts) -> PreparedRequest:
-        prompts = [self._tokenize_parts(prompt) for prompt in job.prompts]
-        grammar = self._grammar_of(job.grammar, job.json_schema)
-        return self._with_texts(PreparedRequest(prompts, grammar), job.texts)
+    def prepare_prompts(
+        self,
+        prompts: Sequence[Prompt],
+        grammar: str | None = None,
+        json_schema: Mapping[str, Any] | None = None,
+        texts: FieldTexts = NO_TEXTS,
+    ) -> PreparedRequest:
+        """A request to continue texts."""
+        tokens = [self._tokenize_parts(prompt) for prompt in prompts]
+        return self._with_texts(PreparedRequest(tokens, self._grammar_of(grammar, json_schema)), texts)
 
-    def _prepare_chat(self, job: PrepareChat) -> PreparedRequest:
-        body = read_conversation(job.conversation)
+    def prepare_chat(self, conversation: bytes, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
+        """A request of a chat API. Here and below, `conversation` is from `write_conversation`."""
+        body = read_conversation(conversation)
         constraint = body.output_constraint()
-        conversation = self._conversation(body, constraint)
-        prompt = self._render_prompt(conversation)
-        parser = self._parser_config(body, constraint, prompt.text)
-        if parser.reasoning and conversation.continues_reasoning:
-            parser = replace(parser, in_reasoning=True, continues_reasoning=True)
+        given = self._conversation(body, constraint)
+        prompt = self._render_prompt(given)
+        parser = self._parser_config(body, constraint, given, prompt.text)
         if body.grammar:
             grammar = self._grammar_of(body.grammar, None)
         else:
-            may_think = parser.in_reasoning or conversation.variables.get("enable_thinking", True)
+            may_think = parser.in_reasoning or given.variables.get("enable_thinking", True)
             grammar = self._constrain(constraint, parser, may_think=bool(may_think))
         tokens = self._tokenize_prompt(prompt)
-        request = PreparedRequest([tokens], grammar)
-        last = "\n".join(conversation.messages[-1].parts)
-        request = replace(
-            request,
+        last = "\n".join(given.messages[-1].parts)
+        request = PreparedRequest(
+            [tokens],
+            grammar,
             n_before_last=tokens_before(last, prompt.text, tokens, self._vocabulary),
             parser=parser,
-            special_tokens=self._special_tokens(parser),
             reads_control_texts=not prompt.known,
         )
-        return self._with_texts(request, job.texts)
+        return self._with_texts(request, texts)
+
+    def count_prompt(self, conversation: bytes) -> int:
+        """The number of tokens in a conversation's prompt."""
+        return len(self._tokenize_prompt(self._render(read_conversation(conversation))))
+
+    def render_prompt(self, conversation: bytes) -> bytes:
+        """The text of a conversation's prompt, as the body of a response."""
+        return _body("prompt", self._render(read_conversation(conversation)).text)
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool, with_pieces: bool) -> bytes:
+        """The tokens of a text, as the body of a response.
+
+        Written piece by piece: objects for a million tokens would take hundreds of megabytes.
+        """
+        tokens = self._vocabulary.encode(text, add_special=add_special, parse_special=parse_special)
+        shown = {token: self._show(token) if with_pieces else b"%d" % token for token in set(tokens)}
+        return b'{"tokens":[%b]}' % b",".join(shown[token] for token in tokens)
+
+    def detokenize(self, tokens: Sequence[int]) -> bytes:
+        """The text of tokens, as the body of a response."""
+        try:
+            return _body("content", self._vocabulary.detokenize(tokens))
+        except ValueError as error:
+            raise RequestError(f"tokens: {error}", "tokens") from error
+
+    # Prompts
 
     def _with_texts(self, request: PreparedRequest, texts: FieldTexts) -> PreparedRequest:
         return replace(
@@ -142,14 +154,6 @@ class Preparation:
     def _tokenize_plain(self, text: str) -> "array[int]":
         return self._vocabulary.encode(text, add_special=False, parse_special=False)
 
-    def _tokenize_text(self, job: TokenizeText) -> bytes:
-        """Written piece by piece: objects for a million tokens would take hundreds of megabytes."""
-        tokens = self._vocabulary.encode(
-            job.text, add_special=job.add_special, parse_special=job.parse_special
-        )
-        shown = {token: self._show(token) if job.with_pieces else b"%d" % token for token in set(tokens)}
-        return b'{"tokens":[%b]}' % b",".join(shown[token] for token in tokens)
-
     def _show(self, token: int) -> bytes:
         data = self._vocabulary.piece(token, special=True)
         try:
@@ -158,12 +162,6 @@ class Preparation:
             piece = list(data)
         shown = {"id": token, "piece": piece}
         return json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode()
-
-    def _detokenize(self, tokens: Sequence[int]) -> str:
-        try:
-            return self._vocabulary.detokenize(tokens)
-        except ValueError as error:
-            raise RequestError(f"tokens: {error}", "tokens") from error
 
     def _special_tokens(self, parser: ParserConfig) -> frozenset[int]:
         """Control tokens that mark calls and reasoning: the parser needs their text."""
@@ -178,15 +176,21 @@ class Preparation:
     # Parser and grammar
 
     def _parser_config(
-        self, body: ConversationFields, constraint: OutputConstraint, prompt: str
+        self,
+        body: ConversationFields,
+        constraint: OutputConstraint,
+        conversation: TemplateInput,
+        prompt: str,
     ) -> ParserConfig:
         template = self._template
         separate = (body.reasoning_format or self._chat.reasoning_format) != "none"
         reasoning = template.reasoning
         opened = reasoning is not None and reasoning.is_open(prompt)
-        return ParserConfig(
+        continues = separate and reasoning is not None and conversation.continues_reasoning
+        parser = ParserConfig(
             reasoning=reasoning if separate else None,
-            in_reasoning=opened,
+            in_reasoning=opened or continues,
+            continues_reasoning=continues,
             tool_format=template.tool_format if constraint.tools else None,
             ignored_markers=template.ignored_markers,
             tools=frozenset(tool.function.name for tool in constraint.tools),
@@ -194,6 +198,7 @@ class Preparation:
             prefix=f"{reasoning.start}\n" if reasoning and opened and not separate else "",
             unfinished=unfinished_marker(prompt),
         )
+        return replace(parser, special_tokens=self._special_tokens(parser))
 
     def _grammar_of(self, gbnf: str | None, json_schema: Mapping[str, Any] | None) -> str | None:
         """The grammar that a client sent itself, in one of two forms."""

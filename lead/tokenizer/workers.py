@@ -21,7 +21,7 @@ class WorkerDiedError(Exception):
     """A worker has ended in the middle of a job."""
 
     def __init__(self, status: int | None) -> None:
-        """status: as `Popen.returncode` has it; None: not known, the fork server has ended too."""
+        """status: as in `Popen.returncode`; None: not known, the fork server has ended too."""
         super().__init__(status)
         self.status = status
 

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer
 
 PROMPT_WEIGHT = 0.1
 _N_SHORT = 40  # answers up to this many tokens may weigh more
-_N_OPENING = 16  # so many tokens at the beginning of a paragraph may weigh more
+_N_OPENING = 16  # tokens at the beginning of a paragraph that may weigh more
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The generator's texts, which lie in TOML files beside the code. All of them were written for it."""
+"""The generator's texts, which lie in TOML files next to the code. All of them were written for it."""
 
 import tomllib
 from pathlib import Path

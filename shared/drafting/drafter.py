@@ -112,11 +112,6 @@ class Drafter:
             self._close(state)
         self._tuned.pop(group, None)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether all slots for sequences are in use."""
-        return not self._slots
-
     def step(self, only: Collection[str] | None = None, n_most: int | None = None) -> list[SequenceState]:
         """One decode; the sequences whose drafts have grown, once for each new token.
 

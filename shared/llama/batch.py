@@ -8,7 +8,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.llama.hidden_states import HeadSpan
+from shared.llama.hidden_states import MtpSpan
 from shared.llama.span import Pass
 
 
@@ -68,20 +68,20 @@ class Batch(_NativeBatch):
         return at
 
 
-class HeadBatch(_NativeBatch):
+class MtpBatch(_NativeBatch):
     """Hidden states of `n_embd` numbers, and the tokens after them unless told otherwise."""
 
     def __init__(self, n_batch: int, n_embd: int, *, with_tokens: bool = True) -> None:
-        self._rows = np.zeros((n_batch, n_embd), np.float32)
-        super().__init__(n_batch, self._rows, with_tokens=with_tokens)
+        self._states = np.zeros((n_batch, n_embd), np.float32)
+        super().__init__(n_batch, self._states, with_tokens=with_tokens)
 
-    def fill(self, spans: Sequence[HeadSpan], *, with_outputs: bool) -> list[int]:
+    def fill(self, spans: Sequence[MtpSpan], *, with_outputs: bool) -> list[int]:
         """Returns the index of the last token of each span."""
         at, last = 0, []
         for span in spans:
             end = at + len(span.tokens)
             self._token[at:end] = span.tokens
-            self._rows[at:end] = span.rows
+            self._states[at:end] = span.states
             self._position[at:end] = np.arange(span.start, span.start + end - at)
             self._slot[at:end] = span.slot
             self._wanted[at:end] = with_outputs

@@ -1,9 +1,9 @@
 """Batch invariance: passes in which logits depend on nothing but the tokens. Imports no native library.
 
-llama.cpp chooses its kernels by the number of tokens that are decoded together, the width. Widths whose
+llama.cpp chooses its kernels by the number of tokens that are decoded together, the size. Sizes whose
 logits are equal bit for bit form a class; which ones do depends on the weights, the options and the CPU
-(`shared.llama.invariance_probe` measures it). `InvariantWidths` has a class for the tokens of prompts and one
-for generated tokens. `invariant_passes` cuts and fills a batch so that each token is decoded in a width of
+(`shared.llama.invariance_probe` measures it). `InvariantSizes` has a class for the tokens of prompts and one
+for generated tokens. `invariant_passes` cuts and fills a batch so that each token is decoded in a size of
 its class.
 """
 
@@ -14,17 +14,17 @@ from itertools import zip_longest
 from shared.llama.span import Pass, Span, SpanPart
 
 MAX_GAP = 32
-"""Between two widths of a class: the most padding that a part alone needs."""
+"""Between two sizes of a class: the most padding that a part alone needs."""
 RESERVE = 64
 """Cells of each slot that only padding may occupy: as much as `invariant_passes` ever adds to a span."""
 
 
 @dataclass(frozen=True, slots=True)
-class InvariantWidths:
-    """Widths per slot that agree with each other, ascending: of generated tokens and of prompts.
+class InvariantSizes:
+    """Sizes per slot that agree with each other, ascending: of generated tokens and of prompts.
 
     wide: further ones of prompts, without logits. Gaps are at most `MAX_GAP`. joins: adjacent slots may share
-    a pass if their width and that of the whole pass are among the widths; otherwise each takes a pass of its
+    a pass if their size and that of the whole pass are among the sizes; otherwise each takes a pass of its
     own.
     """
 
@@ -43,7 +43,7 @@ class InvariantWidths:
         """The most draft tokens of a sequence in one pass."""
         return self.answer[-1] - 1
 
-    def n_free(self, n_tokens: int) -> int:
+    def n_padding(self, n_tokens: int) -> int:
         """How many draft tokens can join `n_tokens` of a sequence for nothing: they replace padding."""
         return _least(self.answer, n_tokens) - n_tokens
 
@@ -56,31 +56,31 @@ class InvariantWidths:
         return (*self.prompt, *self.wide) if span.is_prompt else self.answer
 
 
-def invariant_passes(spans: Sequence[Span], widths: InvariantWidths) -> list[Pass]:
+def invariant_passes(spans: Sequence[Span], sizes: InvariantSizes) -> list[Pass]:
     """How to decode `spans`. The parts of a span follow each other in later passes.
 
-    All parts of a pass have the same width and number of outputs: llama.cpp computes the last layer for these
-    tokens only, so their number is a width, too.
+    All parts of a pass have the same size and number of outputs: llama.cpp computes the last layer for these
+    tokens only, so their number is a size, too.
     """
-    cut = (_parts(number, span, widths.of(span)) for number, span in enumerate(spans))
+    cut = (_parts(number, span, sizes.of(span)) for number, span in enumerate(spans))
     rounds = ([part for part in each if part] for each in zip_longest(*cut))
-    return [_with_outputs(together, widths) for each in rounds for together in _joined(each, widths)]
+    return [_with_outputs(together, sizes) for each in rounds for together in _joined(each, sizes)]
 
 
-def _parts(number: int, span: Span, widths: Sequence[int]) -> Iterator[SpanPart]:
-    n_tokens, largest = len(span.tokens), widths[-1]
+def _parts(number: int, span: Span, sizes: Sequence[int]) -> Iterator[SpanPart]:
+    n_tokens, largest = len(span.tokens), sizes[-1]
     for at in range(0, n_tokens, largest):
         end = min(at + largest, n_tokens)
         n_logits = min(end - at, max(0, span.n_logits - (n_tokens - end)))
         part = Span(span.slot, span.start + at, span.tokens[at:end], n_logits, is_prompt=span.is_prompt)
-        yield SpanPart(number, part, _least(widths, end - at) - (end - at))
+        yield SpanPart(number, part, _least(sizes, end - at) - (end - at))
 
 
-def _joined(parts: Sequence[SpanPart], widths: InvariantWidths) -> Iterator[Pass]:
+def _joined(parts: Sequence[SpanPart], sizes: InvariantSizes) -> Iterator[Pass]:
     """Answers first: prompts may be long."""
     together: Pass = []
     for part in sorted(parts, key=lambda part: (part.span.is_prompt, part.span.slot)):
-        if wider := _with(together, part, widths):
+        if wider := _with(together, part, sizes):
             together = wider
             continue
         yield together
@@ -88,17 +88,17 @@ def _joined(parts: Sequence[SpanPart], widths: InvariantWidths) -> Iterator[Pass
     yield together
 
 
-def _with(together: Pass, part: SpanPart, widths: InvariantWidths) -> Pass | None:
+def _with(together: Pass, part: SpanPart, sizes: InvariantSizes) -> Pass | None:
     """A pass with one part more, all equally wide; None if it is better decoded in a pass of its own."""
     if not together:
         return [part]
-    if not (widths.joins and _are_alike(together[-1], part)):
+    if not (sizes.joins and _are_alike(together[-1], part)):
         return None
     parts = [*together, part]
-    width = _joint(widths.narrow(part.span), max(each.width for each in parts), len(parts))
-    if width is None or width - min(len(each.span.tokens) for each in parts) > RESERVE:
+    size = _size_of_each(sizes.narrow(part.span), max(each.size for each in parts), len(parts))
+    if size is None or size - min(len(each.span.tokens) for each in parts) > RESERVE:
         return None
-    return [each._replace(n_padding=width - len(each.span.tokens)) for each in parts]
+    return [each._replace(n_padding=size - len(each.span.tokens)) for each in parts]
 
 
 def _are_alike(last: SpanPart, part: SpanPart) -> bool:
@@ -106,23 +106,23 @@ def _are_alike(last: SpanPart, part: SpanPart) -> bool:
     one, other = last.span, part.span
     if one.is_prompt != other.is_prompt or bool(one.n_logits) != bool(other.n_logits):
         return False
-    return other.slot == one.slot + 1 and (not one.is_prompt or last.width == part.width)
+    return other.slot == one.slot + 1 and (not one.is_prompt or last.size == part.size)
 
 
-def _with_outputs(together: Pass, widths: InvariantWidths) -> Pass:
+def _with_outputs(together: Pass, sizes: InvariantSizes) -> Pass:
     if together[0].span.n_logits == 0:
         return together
     needed = max(part.n_padding + part.span.n_logits for part in together)
-    n_outputs = _joint(widths.narrow(together[0].span), needed, len(together))
-    assert n_outputs, f"no number of logits agrees with {widths}"
+    n_outputs = _size_of_each(sizes.narrow(together[0].span), needed, len(together))
+    assert n_outputs, f"no number of logits agrees with {sizes}"
     return [part._replace(n_outputs=n_outputs) for part in together]
 
 
-def _joint(widths: Sequence[int], least: int, n_parts: int) -> int | None:
-    """The least width of each of `n_parts` in one pass."""
-    return next((width for width in widths if width >= least and width * n_parts in widths), None)
+def _size_of_each(sizes: Sequence[int], least: int, n_parts: int) -> int | None:
+    """The least size of each of `n_parts` in one pass."""
+    return next((size for size in sizes if size >= least and size * n_parts in sizes), None)
 
 
-def _least(widths: Sequence[int], n_tokens: int) -> int:
-    """The least width that holds them; they are at most the largest."""
-    return next(width for width in widths if width >= n_tokens)
+def _least(sizes: Sequence[int], n_tokens: int) -> int:
+    """The least size that holds them; they are at most the largest."""
+    return next(size for size in sizes if size >= n_tokens)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
-from shared.llama.batch_invariance import InvariantWidths, invariant_passes
+from shared.llama.batch_invariance import InvariantSizes, invariant_passes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Pass, Span, SpanPart
 
@@ -25,7 +25,7 @@ class LayoutRules:
     """What of a model decides about passes.
 
     n_batch: the most tokens of a pass. n_ctx_sequence: the most tokens of a slot, padding included.
-    own_cells: slots do not share one pool of cells. widths: in which every token must be decoded, for batch
+    own_cells: slots do not share one pool of cells. batch_sizes: in which all tokens are decoded, for batch
     invariance. tiles_attention: flash attention compares the tokens of several sequences with the cells of
     all of them.
     """
@@ -34,7 +34,7 @@ class LayoutRules:
     n_ctx_sequence: int
     traits: MemoryTraits = PLAIN
     own_cells: bool = False
-    widths: InvariantWidths | None = None
+    batch_sizes: InvariantSizes | None = None
     tiles_attention: bool = False
 
     @property
@@ -82,13 +82,13 @@ class Layout(Sequence[Span]):
     @property
     def n_tokens(self) -> int:
         """Number of tokens that are computed, padding included."""
-        return sum(part.width for each in self.passes for part in each)
+        return sum(part.size for each in self.passes for part in each)
 
 
 def layout(spans: Sequence[Span], rules: LayoutRules) -> Layout:
     """Divide `spans`, at least one and at most one of each slot, into passes."""
-    if rules.widths:
-        return _layout(spans, invariant_passes(spans, rules.widths), rules)
+    if rules.batch_sizes:
+        return _layout(spans, invariant_passes(spans, rules.batch_sizes), rules)
     parts = [SpanPart(number, span) for number, span in enumerate(spans)]
     if rules.pads and len(spans) > 1:
         passes = [parts] if rules.traits.can_trim else _prompts_first(parts)
@@ -104,7 +104,7 @@ def one_pass(spans: Sequence[Span]) -> Layout:
 
 
 def _layout(spans: Sequence[Span], passes: list[Pass], rules: LayoutRules) -> Layout:
-    n_ubatches = [len({part.width for part in each}) if rules.splits_lengths else 1 for each in passes]
+    n_ubatches = [len({part.size for part in each}) if rules.splits_lengths else 1 for each in passes]
     can_roll_back = frozenset(span.slot for span in spans)
     if rules.rolls_states_back:
         can_roll_back = _slots_in_last_ubatch(passes[-1], n_ubatches[-1], rules)

@@ -34,15 +34,15 @@ class NextnStates:
     def __init__(self, model: Any, context: Any) -> None:
         """`model` is the llama_model of the context."""
         self._context = context
-        self.width: int = llama_cpp.llama_model_n_embd_out(model)
+        self.n_features: int = llama_cpp.llama_model_n_embd_out(model)
         """Numbers for each token."""
         llama_cpp_ext.llama_set_embeddings_nextn(context, True, False)
 
     def table(self, n_tokens: int) -> NDArray[np.float32]:
-        """What the last decode, of `n_tokens` tokens, has left; shape (n_tokens, width)."""
+        """What the last decode, of `n_tokens` tokens, has left; shape (n_tokens, n_features)."""
         address = llama_cpp_ext.llama_get_embeddings_nextn(self._context)
         pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
-        return np.ctypeslib.as_array(pointer, shape=(n_tokens, self.width))
+        return np.ctypeslib.as_array(pointer, shape=(n_tokens, self.n_features))
 
 
 class LayerInputs:
@@ -55,12 +55,12 @@ class LayerInputs:
             _function("llama_set_embeddings_layer_inp")(context, layer, True)
 
     @property
-    def width(self) -> int:
+    def n_features(self) -> int:
         """Numbers for each token."""
         return len(self._layers) * self._n_embd
 
     def table(self, n_tokens: int) -> NDArray[np.float32]:
-        """What the last decode, of `n_tokens` tokens, has left; shape (n_tokens, width)."""
+        """What the last decode, of `n_tokens` tokens, has left; shape (n_tokens, n_features)."""
         shape = (n_tokens, self._n_embd)
         inputs_of = _function("llama_get_embeddings_layer_inp")
         pointers = (inputs_of(self._context, layer) for layer in self._layers)

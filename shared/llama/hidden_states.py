@@ -14,34 +14,34 @@ from shared.llama.span import Pass
 
 _MOST_BYTES = 64 << 20
 """The most that one slot takes: an 8k prompt of a model with 5,120 dimensions would take 160 MB."""
-_MOST_ROWS = 2048
+_MOST_STATES = 2048
 
 
-class HeadSpan(NamedTuple):
+class MtpSpan(NamedTuple):
     """Tokens of a slot at positions start, start + 1, …, each with the hidden state of the one before it."""
 
     slot: int
     start: int
     tokens: Sequence[int]
-    rows: Sequence[NDArray[np.float32]]
+    states: Sequence[NDArray[np.float32]]
 
 
-class HeadOutput(NamedTuple):
+class MtpOutput(NamedTuple):
     """After the last token of a span: logits, shape (n_vocab,), and the head's hidden state, (n_embd,)."""
 
     logits: NDArray[np.float32]
-    row: NDArray[np.float32]
+    state: NDArray[np.float32]
 
 
-class _SlotRows:
+class _SlotStates:
     """Tokens at positions first, first + 1, …, and the hidden state after each."""
 
-    __slots__ = ("first", "rows", "tokens")
+    __slots__ = ("first", "states", "tokens")
 
     def __init__(self, first: int = 0) -> None:
         self.first = first
         self.tokens: list[int] = []
-        self.rows: list[NDArray[np.float32]] = []
+        self.states: list[NDArray[np.float32]] = []
 
     @property
     def end(self) -> int:
@@ -49,19 +49,19 @@ class _SlotRows:
 
     def cut(self, end: int) -> None:
         del self.tokens[max(0, end - self.first) :]
-        del self.rows[max(0, end - self.first) :]
+        del self.states[max(0, end - self.first) :]
         self.first = min(self.first, end) if not self.tokens else self.first
 
-    def beginning(self, n_keep: int) -> "_SlotRows":
+    def beginning(self, n_keep: int) -> "_SlotStates":
         """A copy, as of the first `n_keep` tokens of the text."""
-        other = _SlotRows(self.first)
-        other.tokens, other.rows = list(self.tokens), list(self.rows)
+        other = _SlotStates(self.first)
+        other.tokens, other.states = list(self.tokens), list(self.states)
         other.cut(n_keep)
         return other
 
     def forget(self, n: int) -> None:
         del self.tokens[:n]
-        del self.rows[:n]
+        del self.states[:n]
         self.first += n
 
 
@@ -69,34 +69,34 @@ class HiddenStates(SlotPart):
     """For each slot, those of its last tokens."""
 
     def __init__(self, n_slots: int, n_embd: int) -> None:
-        """`n_embd` numbers are in a row."""
-        self.n_most = max(1, min(_MOST_ROWS, _MOST_BYTES // (4 * n_embd)))
+        """n_embd: numbers in a state."""
+        self.n_most = max(1, min(_MOST_STATES, _MOST_BYTES // (4 * n_embd)))
         self.nothing = np.zeros(n_embd, np.float32)
         """What stands before the first token of a text."""
-        self._slots = [_SlotRows() for _ in range(n_slots)]
-        self._stored: dict[int, _SlotRows] = {}
+        self._slots = [_SlotStates() for _ in range(n_slots)]
+        self._stored: dict[int, _SlotStates] = {}
 
     @property
     def n_bytes(self) -> int:
         """The most that one slot takes."""
         return self.n_most * self.nothing.nbytes
 
-    def record_pass(self, together: Pass, rows: NDArray[np.float32]) -> None:
-        """What a pass has computed; rows: of all its tokens, shape (n_tokens, n_embd), copied."""
+    def record_pass(self, together: Pass, states: NDArray[np.float32]) -> None:
+        """What a pass has computed; states: of all its tokens, shape (n_tokens, n_embd), copied."""
         at = 0
         for part in together:
             span = part.span
-            self.record(span.slot, span.start, span.tokens, rows[at : at + len(span.tokens)])
-            at += part.width
+            self.record(span.slot, span.start, span.tokens, states[at : at + len(span.tokens)])
+            at += part.size
 
-    def record(self, slot: int, start: int, tokens: Sequence[int], rows: NDArray[np.float32]) -> None:
-        """`tokens` were decoded from position `start` on; rows: shape (len(tokens), n_embd), copied."""
+    def record(self, slot: int, start: int, tokens: Sequence[int], states: NDArray[np.float32]) -> None:
+        """`tokens` were decoded from position `start` on; states: shape (len(tokens), n_embd), copied."""
         kept = self._slots[slot]
         if start > kept.end or start < kept.first:
-            kept = self._slots[slot] = _SlotRows(start)
+            kept = self._slots[slot] = _SlotStates(start)
         kept.cut(start)
         kept.tokens += tokens
-        kept.rows += list(rows.copy())
+        kept.states += list(states.copy())
         kept.forget(max(0, len(kept.tokens) - self.n_most))
 
     def trimmed(self, slot: int, n_keep: int) -> None:
@@ -117,7 +117,7 @@ class HiddenStates(SlotPart):
             self._slots[slot] = part
             return
         kept.tokens += part.tokens
-        kept.rows += part.rows
+        kept.states += part.states
         kept.forget(max(0, len(kept.tokens) - self.n_most))
 
     def forget(self, key: int) -> None:
@@ -127,7 +127,7 @@ class HiddenStates(SlotPart):
         self._stored.clear()
 
     def first(self, slot: int, tokens: Sequence[int]) -> int:
-        """From which position on the rows before the last of `tokens` are those of this text."""
+        """From which position on the states before the last of `tokens` are those of this text."""
         kept, end = self._slots[slot], len(tokens) - 1
         if kept.end < end or kept.first >= end:
             return end
@@ -135,7 +135,7 @@ class HiddenStates(SlotPart):
             return kept.first
         return end
 
-    def row(self, slot: int, position: int) -> NDArray[np.float32]:
+    def state(self, slot: int, position: int) -> NDArray[np.float32]:
         """The state after the token at `position`, which `first` has found."""
         kept = self._slots[slot]
-        return kept.rows[position - kept.first]
+        return kept.states[position - kept.first]

@@ -1,8 +1,8 @@
-"""Measures, on the loaded model, which widths of batches agree bit for bit, and what they cost.
+"""Measures, on the loaded model, which sizes of batches agree bit for bit, and what they cost.
 
-To measure: a text is decoded in batches of one width, at several lengths of context, over cells that were
+To measure: a text is decoded in batches of one size, at several lengths of context, over cells that were
 trimmed before; the logits of all its tokens are compared. What was not measured is not promised: only
-measured widths are used.
+measured sizes are used.
 
 Quantized weights hide differences: activations are rounded to 8 bits before each matrix, so that another last
 bit shows only where it tips a rounding, once in some ten thousand activations. So small models take more
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import Any
 
-from shared.llama.batch_invariance import MAX_GAP, RESERVE, InvariantWidths
+from shared.llama.batch_invariance import MAX_GAP, RESERVE, InvariantSizes
 from shared.llama.batch_layout import one_pass
 from shared.llama.model import Model
 from shared.llama.span import Span
@@ -30,21 +30,21 @@ _ESTIMATED = (2, 1, 4, 8, 16, 3)
 _ESTIMATE_STEPS = 35
 """They take about as long as this many single tokens, with the context and the repetitions."""
 _NEEDED = (*_ESTIMATED, 32)
-"""Without these widths nothing can be promised."""
+"""Without these sizes nothing can be promised."""
 _FURTHER = (5, 6, 7, 12, 24, 9, 10, 20, 28, 64, 48, 14, 15, 18, 40, 56, 36, 11, 13, 17, 21, 22, 30, 25, 27)
 _WIDE = (64, 128, 48, 96, 80, 112)
-"""Widths for prompts only: longer chunks are hardly faster."""
+"""Sizes for prompts only: longer chunks are hardly faster."""
 _MOST_LOGITS = 1 << 24
 """Numbers of all logits of a batch: 64 MB."""
 _CONTEXTS = (20, 233)
 """Numbers of tokens before the batch: in the second one it ends in the next block of 256 cells, by which
 llama.cpp's attention counts."""
 _ANCHOR = 16
-"""Prompts are read in the class of this width."""
+"""Prompts are read in the class of this size."""
 _LARGEST = 32
 """The widest that is needed; contexts are read in batches of it."""
 _ACTIVATIONS = 250_000
-"""How many are compared of each width: tokens, times layers, times the width of a layer. None of width 1."""
+"""How many are compared of each size: tokens, times layers, times the size of a layer. None of size 1."""
 _MOST_TOKENS = 240
 _REPEATS, _FEW_REPEATS = 7, 3
 
@@ -69,59 +69,59 @@ Prints = dict[tuple[int, int], bytes]
 
 
 @dataclass(slots=True)
-class WidthReport:
-    """What is known of widths: `prints` of their logits; of some, the `seconds` of a pass."""
+class SizeReport:
+    """What is known of batch sizes: `prints` of their logits; of some, the `seconds` of a pass."""
 
     prints: dict[int, Prints] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
     wide: list[int] = field(default_factory=list)  # those that read a prompt as the class of `_ANCHOR` does
 
     def agree(self, one: int, other: int) -> bool:
-        """Whether the tokens that both widths decoded have equal logits."""
+        """Whether the tokens that both sizes decoded have equal logits."""
         a, b = self.prints[one], self.prints[other]
         return all(a[key] == b[key] for key in a.keys() & b.keys())
 
     def class_of(self, anchor: int) -> tuple[int, ...]:
-        """Widths that agree with each other and with `anchor`, ascending.
+        """Sizes that agree with each other and with `anchor`, ascending.
 
-        Round widths are preferred: kernels take tokens in groups of 4, 8 or 16, and compute the rest
+        Round sizes are preferred: kernels take tokens in groups of 4, 8 or 16, and compute the rest
         otherwise. Before all come those that are always measured, so that another start chooses the same.
         """
         chosen = [anchor]
-        for width in sorted(self.prints, key=lambda n: (n not in _NEEDED, -_roundness(n))):
+        for size in sorted(self.prints, key=lambda n: (n not in _NEEDED, -_roundness(n))):
             # A single token is multiplied by other kernels; with quantized weights that shows too rarely to
             # measure.
-            if 1 < width != anchor != 1 and all(self.agree(width, other) for other in chosen):
-                chosen.append(width)
+            if 1 < size != anchor != 1 and all(self.agree(size, other) for other in chosen):
+                chosen.append(size)
         return tuple(sorted(chosen))
 
-    def widths(self) -> InvariantWidths | None:
-        """The widths to decode in; None: no two widths agree.
+    def batch_sizes(self) -> InvariantSizes | None:
+        """The sizes to decode in; None: no two sizes agree.
 
         It follows from what agrees, not from durations, so that another start chooses the same.
         """
         prompt = self.class_of(_ANCHOR)
         answer = prompt
         if prompt[0] > 2:  # noqa: PLR2004 - a single token and a draft of one would be costly
-            classes = (self.class_of(width) for width in sorted({*_NEEDED} & self.prints.keys()))
+            classes = (self.class_of(size) for size in sorted({*_NEEDED} & self.prints.keys()))
             answer = next((each for each in classes if len({*each} & {*_NEEDED}) > 1), prompt)
         if len(prompt) == 1:
             return None
         prompt, answer = _without_gaps(prompt), _without_gaps(answer)
         all_of_prompts = _without_gaps((*prompt, *sorted(n for n in self.wide if n > prompt[-1])))
-        return InvariantWidths(answer, prompt, all_of_prompts[len(prompt) :])
+        return InvariantSizes(answer, prompt, all_of_prompts[len(prompt) :])
 
     def describe(self) -> str:
         """The classes, for the log."""
-        classes = dict.fromkeys(self.class_of(width) for width in sorted(self.prints))
+        classes = dict.fromkeys(self.class_of(size) for size in sorted(self.prints))
         return " ".join("{" + " ".join(map(str, each)) + "}" for each in classes)
 
-    def price(self, widths: InvariantWidths) -> float:
-        """How much longer than a single token the narrowest step under `widths` takes, as a ratio."""
-        return self.seconds[widths.answer[0]] / self.seconds[1]
+    def price(self, batch_sizes: InvariantSizes) -> float:
+        """How much longer than a single token the smallest step under `batch_sizes` takes, as a ratio."""
+        return self.seconds[batch_sizes.answer[0]] / self.seconds[1]
 
 
-def estimate_widths(model: Model, seconds: float, clock: Clock = time.monotonic) -> WidthReport | None:
+def estimate_sizes(model: Model, seconds: float, clock: Clock = time.monotonic) -> SizeReport | None:
     """Enough for a price, but not for a promise; None if even that takes more than `seconds`.
 
     Slot 0 must be empty and is left empty.
@@ -133,8 +133,8 @@ def estimate_widths(model: Model, seconds: float, clock: Clock = time.monotonic)
         model.trim(0, 0)
 
 
-def measure_widths(model: Model, seconds: float, clock: Clock = time.monotonic) -> WidthReport:
-    """Measure what is needed, and for `seconds` more what is useful. Slot 0 is as for `estimate_widths`."""
+def measure_sizes(model: Model, seconds: float, clock: Clock = time.monotonic) -> SizeReport:
+    """Measure what is needed, and for `seconds` more what is useful. Slot 0 is as for `estimate_sizes`."""
     measurement = _Measurement(model, clock)
     try:
         measurement.warm_up()
@@ -147,7 +147,7 @@ class _Measurement:
     def __init__(self, model: Model, clock: Clock) -> None:
         self._model = model
         self._clock = clock
-        self._report = WidthReport()
+        self._report = SizeReport()
         n_compared = min(_MOST_TOKENS, _ACTIVATIONS // model.n_activations)
         self._n_each = -(-n_compared // len(_CONTEXTS))  # after each context, and at least one batch
         n_tokens = min(max(_CONTEXTS) + self._n_each + max(_WIDE), model.n_ctx_slot - RESERVE)
@@ -163,12 +163,12 @@ class _Measurement:
         self._model.trim(0, 0)
         return once
 
-    def estimate(self) -> WidthReport:
+    def estimate(self) -> SizeReport:
         self._n_each = 1
         self._measure(_CONTEXTS[0], _ESTIMATED, math.inf)
         return self._timed(_FEW_REPEATS)
 
-    def measure(self, seconds: float) -> WidthReport:
+    def measure(self, seconds: float) -> SizeReport:
         contexts = [n for n in _CONTEXTS if n + max(_FURTHER) <= len(self._text)]
         for context in contexts:
             self._measure(context, _NEEDED, math.inf)
@@ -179,37 +179,37 @@ class _Measurement:
             self._measure(context, _FURTHER, deadline)
         return self._timed(_REPEATS)
 
-    def _measure(self, context: int, widths: Iterable[int], deadline: float) -> None:
+    def _measure(self, context: int, batch_sizes: Iterable[int], deadline: float) -> None:
         if self._clock() > deadline:
             return
         self._read_context(context)
-        for width in widths:
+        for size in batch_sizes:
             if self._clock() > deadline:
                 return
-            if width > min(self._model.n_ubatch, _MOST_LOGITS // self._model.n_vocab):
+            if size > min(self._model.n_ubatch, _MOST_LOGITS // self._model.n_vocab):
                 continue
             self._model.trim(0, context)
-            self._measure_width(context, width)
+            self._measure_size(context, size)
 
-    def _measure_width(self, context: int, width: int) -> None:
-        prints = self._report.prints.setdefault(width, {})
-        n_compared = self._n_each if width > 1 else 1
-        end = min(context + n_compared, len(self._text) - width)
-        for at in range(context, max(context + 1, end), width):
-            for i, row in enumerate(self._decode(at, width, n_logits=width)):
+    def _measure_size(self, context: int, size: int) -> None:
+        prints = self._report.prints.setdefault(size, {})
+        n_compared = self._n_each if size > 1 else 1
+        end = min(context + n_compared, len(self._text) - size)
+        for at in range(context, max(context + 1, end), size):
+            for i, row in enumerate(self._decode(at, size, n_logits=size)):
                 prints[context, at - context + i] = _digest(row)
 
-    def _timed(self, n_repeats: int) -> WidthReport:
-        """Time a single token and the narrowest step, in turns: a busy moment of the machine affects both."""
-        context, widths = _CONTEXTS[0], self._report.widths()
-        samples: dict[int, list[float]] = {1: [], widths.answer[0] if widths else 1: []}
+    def _timed(self, n_repeats: int) -> SizeReport:
+        """Time a single token and the smallest step, in turns: a busy moment of the machine affects both."""
+        context, batch_sizes = _CONTEXTS[0], self._report.batch_sizes()
+        samples: dict[int, list[float]] = {1: [], batch_sizes.answer[0] if batch_sizes else 1: []}
         self._read_context(context)
-        for width in list(samples) * n_repeats:
+        for size in list(samples) * n_repeats:
             self._model.trim(0, context)
             start = self._clock()
-            self._decode(context, width, n_logits=width)
-            samples[width].append(self._clock() - start)
-        self._report.seconds = {width: min(each) for width, each in samples.items()}
+            self._decode(context, size, n_logits=size)
+            samples[size].append(self._clock() - start)
+        self._report.seconds = {size: min(each) for size, each in samples.items()}
         return self._report
 
     def _measure_wide(self, deadline: float) -> None:
@@ -217,21 +217,21 @@ class _Measurement:
         prompt = self._report.class_of(_ANCHOR)
         if _LARGEST not in prompt:
             return
-        for width in _WIDE:
-            n_text = width + _ANCHOR
-            if self._clock() > deadline or n_text > len(self._text) or width > self._model.n_ubatch:
+        for size in _WIDE:
+            n_text = size + _ANCHOR
+            if self._clock() > deadline or n_text > len(self._text) or size > self._model.n_ubatch:
                 return
-            pieces = [_LARGEST] * (width // _LARGEST) + [_ANCHOR] * (width % _LARGEST // _ANCHOR)
-            if self._after([width]) == self._after(pieces):
-                self._report.wide.append(width)
+            pieces = [_LARGEST] * (size // _LARGEST) + [_ANCHOR] * (size % _LARGEST // _ANCHOR)
+            if self._after([size]) == self._after(pieces):
+                self._report.wide.append(size)
 
     def _after(self, pieces: Sequence[int]) -> list[bytes]:
         """Digests of the logits after a text that is read in these pieces."""
         self._model.trim(0, 0)
         at = 0
-        for width in pieces:
-            self._decode(at, width, n_logits=0)
-            at += width
+        for size in pieces:
+            self._decode(at, size, n_logits=0)
+            at += size
         return [_digest(row) for row in self._decode(at, _ANCHOR, n_logits=_ANCHOR)]
 
     def _read_context(self, n_tokens: int) -> None:
@@ -239,41 +239,41 @@ class _Measurement:
         for at in range(0, n_tokens, _LARGEST):
             self._decode(at, min(_LARGEST, n_tokens - at), n_logits=0)
 
-    def _decode(self, start: int, width: int, n_logits: int) -> Any:
-        (rows,) = self._model.decode(one_pass([Span(0, start, self._text[start : start + width], n_logits)]))
+    def _decode(self, start: int, size: int, n_logits: int) -> Any:
+        (rows,) = self._model.decode(one_pass([Span(0, start, self._text[start : start + size], n_logits)]))
         return rows
 
 
-def rehearse(model: Model, widths: InvariantWidths) -> InvariantWidths | None:
-    """Put `widths` into force in `model`, or else one without joint passes; None if neither keeps the bits.
+def rehearse(model: Model, batch_sizes: InvariantSizes) -> InvariantSizes | None:
+    """Put `batch_sizes` into force, or else some without joint passes; None if neither keeps the bits.
 
     All slots must be empty and are left empty.
     """
-    for tried in dict.fromkeys((widths, replace(widths, joins=False))):
-        model.widths = tried
+    for tried in dict.fromkeys((batch_sizes, replace(batch_sizes, joins=False))):
+        model.batch_sizes = tried
         if _alone(model, tried) == _in_company(model, tried):
             return tried
-    model.widths = None
+    model.batch_sizes = None
     return None
 
 
-def _alone(model: Model, widths: InvariantWidths) -> list[bytes]:
-    """The answer in the narrowest width."""
-    text, width = _text(model, 0), widths.answer[0]
+def _alone(model: Model, batch_sizes: InvariantSizes) -> list[bytes]:
+    """The answer in the smallest size."""
+    text, size = _text(model, 0), batch_sizes.answer[0]
     prints = _digests(model, [_prompt(0, 0, text[:_N_PROMPT])], 0)
-    for at in range(_N_PROMPT, len(text), width):
-        tokens = text[at : at + width]
+    for at in range(_N_PROMPT, len(text), size):
+        tokens = text[at : at + size]
         prints += _digests(model, [Span(0, at, tokens, len(tokens))], 0)
     model.trim(0, 0)
     return prints
 
 
-def _in_company(model: Model, widths: InvariantWidths) -> list[bytes]:
+def _in_company(model: Model, batch_sizes: InvariantSizes) -> list[bytes]:
     slot = model.n_slots - 1
     for number, other in enumerate(_other_slots(slot), 1):
         _digests(model, [_prompt(other, 0, _text(model, number)[: _OTHERS * number])], 0)
     prints = _read_in_pieces(model, slot)
-    prints += _answer_with_drafts(model, slot, widths)
+    prints += _answer_with_drafts(model, slot, batch_sizes)
     for each in range(model.n_slots):
         model.trim(each, 0)
     return prints
@@ -290,12 +290,12 @@ def _read_in_pieces(model: Model, slot: int) -> list[bytes]:
     return prints
 
 
-def _answer_with_drafts(model: Model, slot: int, widths: InvariantWidths) -> list[bytes]:
-    """Right tokens and then wrong ones, in steps of many widths."""
+def _answer_with_drafts(model: Model, slot: int, batch_sizes: InvariantSizes) -> list[bytes]:
+    """Right tokens and then wrong ones, in steps of many sizes."""
     text, at, prints = _text(model, 0), _N_PROMPT, []
-    for n_right in cycle(range(1, max(2, min(_N_PROMPT, widths.answer[-1]) - _WRONG))):
+    for n_right in cycle(range(1, max(2, min(_N_PROMPT, batch_sizes.answer[-1]) - _WRONG))):
         right = text[at : at + n_right]
-        wrong = text[1 : 1 + min(_WRONG, widths.answer[-1] - len(right))]
+        wrong = text[1 : 1 + min(_WRONG, batch_sizes.answer[-1] - len(right))]
         span = Span(slot, at, [*right, *wrong], len(right) + len(wrong))
         prints += _digests(model, [*_others(model, slot), span], -1)[: len(right)]
         at += len(right)
@@ -338,16 +338,16 @@ def _digest(row: Any) -> bytes:
     return hashlib.blake2b(row.tobytes(), digest_size=8).digest()
 
 
-def _roundness(width: int) -> int:
-    """The largest power of two that divides `width`."""
-    return width & -width
+def _roundness(size: int) -> int:
+    """The largest power of two that divides `size`."""
+    return size & -size
 
 
-def _without_gaps(widths: Sequence[int]) -> tuple[int, ...]:
-    """`widths` up to the first that is too far from the one before."""
-    kept = [widths[0]]
-    for width in widths[1:]:
-        if width - kept[-1] > MAX_GAP:
+def _without_gaps(batch_sizes: Sequence[int]) -> tuple[int, ...]:
+    """`batch_sizes` up to the first that is too far from the one before."""
+    kept = [batch_sizes[0]]
+    for size in batch_sizes[1:]:
+        if size - kept[-1] > MAX_GAP:
             break
-        kept.append(width)
+        kept.append(size)
     return tuple(kept)

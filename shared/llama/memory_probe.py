@@ -22,7 +22,7 @@ from shared.llama.vocabulary import load_native, metadata
 from shared.settings.model_options import MAX_SLOTS, ModelOptions
 
 _N_CELLS = 1 << 20
-"""Sizes are logged to 0.01 MiB: with so many cells that is a hundredth of a byte for each token."""
+"""Sizes are logged to 0.01 MiB: with this number of cells that is a hundredth of a byte for each token."""
 _MIB = 1 << 20
 _N_GRAPHS = 3
 """That a llama_context keeps: the reserved one, and the last ones with and without outputs."""

@@ -17,7 +17,7 @@ from shared.cache_edits import Snapshot
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import devices, library
 from shared.llama.batch import Batch
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.eagle_heads import EagleHeads, load_eagle
 from shared.llama.hidden_sources import LayerInputs, NextnStates
@@ -41,8 +41,8 @@ class Model:
 
     hidden: HiddenStates | None = None
     """What MTP heads read, or an EAGLE-3 drafter; None: nothing is kept."""
-    widths: InvariantWidths | None = None
-    """In which widths to decode, so that logits depend on nothing but the tokens; None: in any."""
+    batch_sizes: InvariantSizes | None = None
+    """In which sizes to decode, so that logits depend on nothing but the tokens; None: in any."""
 
     def __init__(
         self,
@@ -144,10 +144,10 @@ class Model:
 
     @property
     def n_activations(self) -> int:
-        """Numbers that the layers compute for one token: the width of a layer, times layers."""
-        width: int = llama_cpp.llama_model_n_embd(self._model)
+        """Numbers that the layers compute for one token: `n_embd`, times layers."""
+        n_embd: int = llama_cpp.llama_model_n_embd(self._model)
         n_layers: int = llama_cpp.llama_model_n_layer(self._model)
-        return width * n_layers
+        return n_embd * n_layers
 
     def open_heads(self, path: Path | None = None) -> MtpHeads:
         """The model's heads, with a cache for as many slots and tokens; raises ModelLoadError.
@@ -164,19 +164,19 @@ class Model:
 
     def _open_eagle(self, path: Path, parameters: Any) -> EagleHeads:
         """From now on `hidden` has the inputs of the layers that it reads."""
-        if self.widths:
+        if self.batch_sizes:
             raise ModelLoadError(f"{path}: --exact cannot be combined with an EAGLE-3 drafter")
         architecture = self.vocabulary.info.architecture
         eagle, layers = load_eagle(path, self._model, architecture, self._model_parameters())
         inputs = LayerInputs(self._context, layers, llama_cpp.llama_model_n_embd(self._model))
         self._keep_hidden(inputs)
-        return EagleHeads(eagle, self._context, parameters, inputs.width)
+        return EagleHeads(eagle, self._context, parameters, inputs.n_features)
 
     def _keep_hidden(self, source: NextnStates | LayerInputs) -> None:
         """Record what `source` has after each decode."""
         self._hidden_source = source
         others = [part for part in self._parts if part is not self.hidden]
-        self.hidden = HiddenStates(self.n_slots, source.width)
+        self.hidden = HiddenStates(self.n_slots, source.n_features)
         self._parts = [*others, self.hidden]
 
     @property
@@ -187,7 +187,7 @@ class Model:
             self.n_ctx_slot,
             self.traits,
             own_cells=not self.kv_unified,
-            widths=self.widths,
+            batch_sizes=self.batch_sizes,
             tiles_attention=self.tiles_attention,
         )
 
@@ -238,7 +238,7 @@ class Model:
     def _collect(self, together: Pass, rows: list[list[Rows]], *, is_last: bool) -> None:
         """Add the logits of a pass to those of each span; they are copied if another pass overwrites them."""
         if self.hidden:
-            self.hidden.record_pass(together, self._hidden_source.table(sum(part.width for part in together)))
+            self.hidden.record_pass(together, self._hidden_source.table(sum(part.size for part in together)))
         for part, outputs in zip(together, self._rows([part.n_rows for part in together]), strict=True):
             wanted = part.wanted(outputs)
             rows[part.number].append(wanted if is_last else wanted.copy())

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from shared.errors import DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import library
-from shared.llama.batch import HeadBatch
+from shared.llama.batch import MtpBatch
 from shared.llama.gguf_metadata import tensor_names
-from shared.llama.hidden_states import HeadOutput, HeadSpan
+from shared.llama.hidden_states import MtpOutput, MtpSpan
 from shared.llama.memory_probe import graph_bytes, read_sizes
 from shared.models.file_kind import parts_of, read_beginning
 
@@ -97,9 +97,9 @@ class MtpHeads:
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
         self.n_embd: int = llama_cpp.llama_model_n_embd_out(model)
         self.n_vocab: int = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
-        self._batch = HeadBatch(self.n_batch, self.n_embd)
+        self._batch = MtpBatch(self.n_batch, self.n_embd)
 
-    def decode(self, spans: Sequence[HeadSpan]) -> list[HeadOutput]:
+    def decode(self, spans: Sequence[MtpSpan]) -> list[MtpOutput]:
         """One pass over all spans; arrays are views that the next call overwrites.
 
         Raises KvCacheFullError, DecodeFatalError.
@@ -108,27 +108,27 @@ class MtpHeads:
             spans = self._decode_all_but_last(spans)
         last = self._decode(spans, with_outputs=True)
         return [
-            HeadOutput(
+            MtpOutput(
                 _view(llama_cpp.llama_get_logits_ith(self._context, i), self.n_vocab),
                 _view(llama_cpp_ext.llama_get_embeddings_nextn_ith(self._context, i), self.n_embd),
             )
             for i in last
         ]
 
-    def _decode_all_but_last(self, spans: Sequence[HeadSpan]) -> list[HeadSpan]:
+    def _decode_all_but_last(self, spans: Sequence[MtpSpan]) -> list[MtpSpan]:
         """What is left to decode: the last token of each span."""
         beginnings = [
-            HeadSpan(span.slot, span.start, span.tokens[:-1], span.rows[:-1])
+            MtpSpan(span.slot, span.start, span.tokens[:-1], span.states[:-1])
             for span in spans
             if len(span.tokens) > 1
         ]
         self._decode(beginnings, with_outputs=False)
         return [
-            HeadSpan(span.slot, span.start + len(span.tokens) - 1, span.tokens[-1:], span.rows[-1:])
+            MtpSpan(span.slot, span.start + len(span.tokens) - 1, span.tokens[-1:], span.states[-1:])
             for span in spans
         ]
 
-    def _decode(self, spans: Sequence[HeadSpan], *, with_outputs: bool) -> list[int]:
+    def _decode(self, spans: Sequence[MtpSpan], *, with_outputs: bool) -> list[int]:
         """Returns the index of the last token of each span.
 
         Either all tokens have outputs or none: llama.cpp reads back the first n_outputs hidden states, which
@@ -155,7 +155,7 @@ class MtpHeads:
 
 
 def _shape(model: Any) -> tuple[int, int]:
-    """What a model and its heads have in common: width and number of tokens."""
+    """What a model and its heads have in common: `n_embd` and number of tokens."""
     n_tokens = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
     return llama_cpp.llama_model_n_embd_out(model), n_tokens
 

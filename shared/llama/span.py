@@ -45,7 +45,7 @@ class SpanPart(NamedTuple):
     n_outputs: int | None = None
 
     @property
-    def width(self) -> int:
+    def size(self) -> int:
         """Number of tokens, padding included."""
         return len(self.span.tokens) + self.n_padding
 

@@ -50,7 +50,7 @@ VERSION = 2
 """Raise this when the same arguments give another file."""
 _ARCHITECTURE = "llama"
 _NOISE_SCALE = np.float32(0.02)
-"""As large as the initial weights of a real model, so that the added arithmetic stays in a normal range."""
+"""The size of the initial weights of a real model, so that the added arithmetic stays in a normal range."""
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ _READER_PREFIX = "GGUF."  # GGUFReader's own names for the file's first numbers
 
 
 def _describe(writer: GGUFWriter, source: _GrowthSource, shape: Shape, weights: list[Weights]) -> None:
-    """As a grown model, so that it is not mistaken for one with more knowledge."""
+    """Name it a grown model, so that it is not mistaken for one with more knowledge."""
     n_old = sum(tensor.n_elements for tensor in source.tensors.values())
     n_new = sum(each.n_rows * each.width for each in weights)
     writer.add_name(f"{source.name}-grown")

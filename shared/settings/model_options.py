@@ -192,7 +192,7 @@ class ModelOptions(ComputeOptions):
         "off",
         description="the same text bit for bit whatever else happens (other backs, other clients, a "
         "restart), not only an exact sample: each slot gets cells of its own, and every token is decoded in "
-        "batches of widths that agree on this machine. --exact alone means on, and refuses to start where "
+        "batches of sizes that agree on this machine. --exact alone means on, and refuses to start where "
         "that cannot be had; auto: on where it costs at most 5 %. The first start measures that, in about "
         "ten seconds; later ones find it in the cache folder",
     )

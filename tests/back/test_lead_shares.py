@@ -8,7 +8,7 @@ STEP = 0.002
 
 
 def serve(shares, n_sequences, n_steps=4000):
-    """Seconds for each lead, of which each has so many sequences with work all the time."""
+    """Seconds for each lead, each of which has this number of sequences with work all the time."""
     seconds = [0.0] * len(n_sequences)
     for _ in range(n_steps):
         waiting = [lead for lead, n in enumerate(n_sequences) if n]

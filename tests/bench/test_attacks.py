@@ -13,8 +13,16 @@ from bench.attack.values import ELEMENTS, Raw, encode, fitting, large_list, smal
 from bench.attacks import is_failure
 from lead.server.app import create_app
 
-OPERATIONS = {str(each): each for each in operations(create_app().openapi())}
-ATTACKS = Attacks(list(OPERATIONS.values()), seed=1)
+
+@pytest.fixture(scope="module")
+def described():
+    """The API's description."""
+    return create_app().openapi()
+
+
+@pytest.fixture(scope="module")
+def attacks(described):
+    return Attacks(operations(described), seed=1)
 
 
 def test_what_counts_as_a_failure():
@@ -30,20 +38,21 @@ def test_what_counts_as_a_failure():
     assert not is_failure(left, Outcome(None, 0.1))
 
 
-def test_every_operation_and_delivery_occurs():
-    few = [ATTACKS.number(number) for number in range(2000)]
-    assert create_app().openapi()["paths"].keys() <= {attack.path for attack in few}
+def test_every_operation_and_delivery_occurs(described, attacks):
+    few = [attacks.number(number) for number in range(2000)]
+    assert described["paths"].keys() <= {attack.path for attack in few}
     assert {attack.delivery for attack in few} == set(Delivery)
 
 
-def test_large_attacks_reach_every_list_of_every_route():
-    large = [str(attack) for attack in ATTACKS.large(1000)]
+def test_large_attacks_reach_every_list_of_every_route(attacks):
+    large = [str(attack) for attack in attacks.large(1000)]
     for place in ("POST /v1/responses input: ", "POST /v1/messages system: ", "POST /completion prompt: "):
         assert any(attack.startswith(place) for attack in large), place
 
 
-def test_a_value_is_put_at_its_place_with_what_is_required_beside_it():
-    places = {place.name: place for place in OPERATIONS["POST /v1/chat/completions"].places}
+def test_a_value_is_put_at_its_place_with_what_is_required_beside_it(described):
+    chat = {str(each): each for each in operations(described)}["POST /v1/chat/completions"]
+    places = {place.name: place for place in chat.places}
     assert {"", "logit_bias{}", "response_format.json_schema.schema"} <= places.keys()
     assert {"text", "list"} <= places["messages[].content"].kinds
     (message,) = places["messages[].content[].text"].put(5)["messages"]

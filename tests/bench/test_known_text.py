@@ -1,4 +1,4 @@
-"""The engine beside a drafter that knows the text."""
+"""The engine with a drafter that knows the text."""
 
 import json
 

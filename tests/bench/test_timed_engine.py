@@ -1,4 +1,4 @@
-"""The engine's loop with a tiny model, beside simulated backs."""
+"""The engine's loop with a tiny model and simulated backs."""
 
 import pytest
 

@@ -71,7 +71,7 @@ def every_token():
 
 
 def letters(text):
-    """As one token each."""
+    """A stream with one token for each."""
     return streams(*(text_event(letter) for letter in text), *end_events(len(text)))
 
 

@@ -1,8 +1,8 @@
 """The `openai` package, current major, unchanged."""
 
+import importlib
 import json
 
-import openai
 import pytest
 
 from lead.chat.template import ChatTemplate
@@ -12,8 +12,14 @@ ASK = {"model": "any", "messages": [{"role": "user", "content": "Hello"}]}
 SCHEMA = ADD["function"]["parameters"]
 
 
+@pytest.fixture(scope="module")
+def openai():
+    """Imported by the one worker that runs these tests: it takes a second."""
+    return importlib.import_module("openai")
+
+
 @pytest.fixture
-async def client(url):
+async def client(url, openai):
     async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
         yield client
 
@@ -49,13 +55,13 @@ async def test_texts_are_completed(lead, client):
     assert answer.choices[0].text == "two"
 
 
-async def test_a_wrong_field_raises_bad_request(client):
+async def test_a_wrong_field_raises_bad_request(client, openai):
     with pytest.raises(openai.BadRequestError, match="temperature") as caught:
         await client.chat.completions.create(**ASK, temperature=-1)
     assert caught.value.param == "temperature"
 
 
-async def test_what_the_lead_has_not_is_asked_for_once(client):
+async def test_what_the_lead_has_not_is_asked_for_once(client, openai):
     statuses = []
 
     async def note(response):
@@ -68,7 +74,7 @@ async def test_what_the_lead_has_not_is_asked_for_once(client):
     assert statuses == [501]
 
 
-async def test_an_engine_that_dies_raises_in_mid_stream(lead, client):
+async def test_an_engine_that_dies_raises_in_mid_stream(lead, client, openai):
     lead.will_say("one two three")
     lead.engine.dies_after = 2
     stream = await client.chat.completions.create(**ASK, stream=True)
@@ -104,7 +110,7 @@ async def test_a_response_that_fails_says_so_in_its_stream(lead, client):
     assert failed.sequence_number == error.sequence_number + 1
 
 
-async def test_models_are_listed_and_retrieved(client):
+async def test_models_are_listed_and_retrieved(client, openai):
     (model,) = (await client.models.list()).data
     assert await client.models.retrieve(model.id) == model
     with pytest.raises(openai.NotFoundError, match="does not exist"):

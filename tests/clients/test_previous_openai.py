@@ -1,4 +1,4 @@
-"""The previous major of the `openai` package, beside the installed one."""
+"""The previous major of the `openai` package, next to the installed one."""
 
 import asyncio
 import json

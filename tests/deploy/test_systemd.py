@@ -92,7 +92,7 @@ def test_caches_lie_where_the_service_may_write():
 # Rights
 
 MOST_EXPOSED = 2.0
-"""Of 10, by `systemd-analyze security`. The network is half of it; GPUs are most of the rest."""
+"""The exposure by `systemd-analyze security`, at most 10. The network is half, GPUs are most of the rest."""
 FILTER = Path(__file__).with_name("system_call_filter.py")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 

@@ -32,8 +32,9 @@ class InProcessTokenizer:
             vocabulary, template, chat or ConversationOptions(), limits or RequestLimits()
         )
 
-    async def run(self, job, client):  # noqa: ARG002 - one process serves everybody
-        return decode(encode(self._preparation.do(decode(encode(job)))))
+    async def run(self, _client, *job, **options):
+        method, *arguments = decode(encode(job))
+        return decode(encode(method(self._preparation, *arguments, **options)))
 
 
 class ScriptedEngine:

@@ -1,4 +1,4 @@
-"""A lead that may have few files open serves beside more idle or hostile connections, and loses no engine."""
+"""A lead that may have few files open serves despite idle or hostile connections, and loses no engine."""
 
 import contextlib
 import os

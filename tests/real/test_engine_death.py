@@ -17,7 +17,7 @@ from tests.real.processes import LEAD, back_of, engine_of
 pytestmark = pytest.mark.real
 
 FAULTS = {
-    "killed beside a back": (signal.SIGKILL, True),
+    "killed with a back": (signal.SIGKILL, True),
     "crashed without one": (signal.SIGSEGV, False),
     "frozen without one": (signal.SIGSTOP, False),
 }

@@ -1,4 +1,4 @@
-"""The examples of docs/protocol.md beside a real lead."""
+"""The examples of docs/protocol.md with a real lead."""
 
 import shutil
 import subprocess

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from shared.models.builtin import builtin_draft, builtin_target
+from tests.conftest import more
 from tests.real.processes import F32_CACHE
 from tests.shared.models.conftest import PIECES, SCORES, small_gpt2, small_llama
 from tests.shared.models.convert import gpt2_reference as gpt2
@@ -35,7 +36,7 @@ def sources(tmp_path_factory):
 
 
 def environment(folder):
-    """Of the program: its cache is in the folder."""
+    """The program's environment: its cache is in the folder."""
     return os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "BACK_THREADS": "1"}
 
 
@@ -118,7 +119,7 @@ def test_models_with_learned_positions_draft_to_the_end_of_their_context(generat
     assert "plain  60 tokens" in ended.stderr  # 4 of its 64 positions are the prompt's
 
 
-@pytest.mark.parametrize("model", ["small.bin", "gpt2"])
+@pytest.mark.parametrize("model", [more("small.bin"), "gpt2"])
 def test_without_a_prompt_a_model_begins_with_its_first_token(generate, model):
     assert "prompt  1 token in" in generate("--model", model, "-n", "3").stderr
 

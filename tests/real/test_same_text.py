@@ -44,7 +44,9 @@ def test_a_back_with_a_short_context_drafts_from_a_window_and_changes_nothing(se
         assert back.process.poll() is None
 
 
-def test_a_back_stopped_in_mid_answer_changes_nothing(served, greedy_text):
+def test_a_back_stopped_in_mid_answer_changes_nothing_and_drafts_again_when_it_goes_on(
+    served, greedy_text, sampled_text
+):
     lead, url = served
 
     def answer():
@@ -52,18 +54,13 @@ def test_a_back_stopped_in_mid_answer_changes_nothing(served, greedy_text):
             answer.until(accepted_from("sleeper"))
             with frozen_engine(lead):
                 back.signal(signal.SIGSTOP)
-            return answer.rest()
+            reply = answer.rest()
+            assert ask(url, **SAMPLED).n_accepted == 0
+            back.signal(signal.SIGCONT)
+            assert ask_until_accepted(url, **SAMPLED).text == sampled_text
+            return reply
 
     assert repeat_until(accepted_from("sleeper"), answer).text == greedy_text
-
-
-def test_a_back_that_was_stopped_drafts_again_when_it_goes_on(served, sampled_text):
-    lead, url = served
-    with back_of(lead, url, "sleeper") as back:
-        back.signal(signal.SIGSTOP)
-        assert ask(url, **SAMPLED).n_accepted == 0
-        back.signal(signal.SIGCONT)
-        assert ask_until_accepted(url, **SAMPLED).text == sampled_text
 
 
 def test_a_back_killed_and_another_joining_in_mid_answer_change_nothing(served, sampled_text):

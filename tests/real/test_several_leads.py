@@ -8,6 +8,8 @@ from bench.processes import start_back, start_lead
 from tests.real.client import ask, ask_until_accepted
 from tests.real.processes import BACK, LEAD, kill
 
+pytestmark = pytest.mark.real
+
 SAMPLING = {"temperature": 0.8, "seed": 11}
 
 

@@ -33,7 +33,7 @@ def state(key, n_tokens):
 
 
 def keys(text):
-    """Of its checkpoints."""
+    """The keys of its checkpoints."""
     return {n: kept.key for n, kept in text.checkpoints.items()}
 
 

@@ -27,7 +27,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc, and limits of
 
 
 class Client:
-    """Of one task."""
+    """The client of one task."""
 
     def __init__(self, sandbox):
         task = sandbox.open()

@@ -1,7 +1,7 @@
 """Sources: who proposes draft tokens.
 
 lookup   in the engine, without a model: free, asked before every step (`lookup`)
-inline   in the engine, with a model or heads of the target: takes its time (`model_drafter`, `head_drafter`)
+inline   in the engine, with a model or heads of the target: takes its time (`model_drafter`, `mtp_drafter`)
 remote   backs, which send their drafts when they have them (`lead.engine.commands.PostDraft`)
 """
 
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from lead.engine.context_shift import ContextShift
 from shared.sampling.parameters import SamplingParameters
 
 Continuation = tuple[list[int], list[float]]
@@ -41,12 +40,15 @@ class InlineDraft(ABC):
     def continuation(self) -> Continuation:
         """The draft."""
 
-    def place(self, slot: int) -> None:  # noqa: B027 - most have slots of their own
-        """The target has the sequence in this slot."""
+    def place(self, slot: int, context: Sequence[int]) -> None:  # noqa: B027 - most have slots of their own
+        """The target has the sequence in this slot, and sees `context` of it.
+
+        That is a list that grows with the sequence, and another one after a context shift.
+        """
 
     @abstractmethod
-    def close(self) -> None:
-        """The sequence has ended."""
+    def leave(self) -> None:
+        """The sequence has left its slot: it has ended, or waits, and is placed in one again."""
 
 
 D = TypeVar("D", bound=InlineDraft)
@@ -68,17 +70,8 @@ class InlineDrafter(Protocol[D]):
     n_most: int
     """The longest draft of a sequence."""
 
-    def open(
-        self,
-        sequence: str,
-        sampling: SamplingParameters,
-        tokens: Sequence[int],
-        shift: ContextShift | None = None,
-    ) -> D:
-        """A sequence begins. `tokens` are its committed ones, now and later: the list only grows.
-
-        shift: what the target sees of them when they no longer fit into its context.
-        """
+    def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> D:
+        """A sequence begins. `tokens` are its committed ones, now and later: the list only grows."""
 
     def draft(self, drafts: Sequence[D], n_most: int) -> InlineRound[D]:
         """Go on with `drafts`, which it has opened, in one decode of about `n_most` tokens.

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.draft_source import Continuation, InlineDraft, InlineRound
 from shared.drafting.drafter import Drafter
 from shared.drafting.sequence_state import SequenceState
@@ -66,24 +65,19 @@ class ModelDraft(InlineDraft):
         return self._n_known > 0
 
     @property
-    def is_drafted_for(self) -> bool:
-        """Whether it also has a place there."""
-        return self._state is not None
-
-    @property
     def _state(self) -> SequenceState | None:
         """The drafter's; None before it has heard of the sequence, and after it has given it up."""
-        return self._drafter.sequences.get(self.name) if self.is_known else None
+        return self._drafter.sequences.get(self.name)
 
     def bring_up_to_date(self) -> None:
-        """Tell the drafter all committed tokens; it has to have room for a new sequence."""
+        """Tell the drafter all committed tokens."""
         if self.is_known:
             self._extend()
             return
         self._n_known = len(self._tokens)
         self._drafter.handle(Open(sequence=self.name, sampling=self._sampling, tokens=list(self._tokens)))
 
-    def close(self) -> None:
+    def leave(self) -> None:
         if self.is_known:
             self._drafter.handle(Close(sequence=self.name, reason="ended"))
             self._n_known = 0
@@ -101,7 +95,7 @@ class ModelDrafter:
     def __init__(
         self, source: str, drafter: Drafter, n_most: int, threads: "ThreadChoice | None" = None
     ) -> None:
-        """`drafter` has no side branches: nothing is drafted while the target computes.
+        """`drafter` has room for the sequences of all slots, and no side branches.
 
         threads: of its model; None: always the same number.
         """
@@ -109,26 +103,15 @@ class ModelDrafter:
         self.n_most = n_most
         self._drafter = drafter
         self._threads = threads
-        self._known: list[ModelDraft] = []  # the last one was drafted for last
         self._has_opened = False
 
-    def open(
-        self,
-        sequence: str,
-        sampling: SamplingParameters,
-        tokens: Sequence[int],
-        _shift: ContextShift | None = None,
-    ) -> ModelDraft:
+    def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> ModelDraft:
         return ModelDraft(sequence, sampling, tokens, self._drafter)
 
     def draft(self, drafts: Sequence[ModelDraft], n_most: int) -> InlineRound[ModelDraft]:
-        self._known = [each for each in self._known if each.is_known and each not in drafts]
         self._has_opened = not all(each.is_known for each in drafts)
         for draft in drafts:
-            if not draft.is_known and self._drafter.is_full:
-                self._give_up_another()
             draft.bring_up_to_date()
-            self._known.append(draft)
         n_before = sum(each.n_pending_now for each in drafts)
         by_name = {each.name: each for each in drafts}
         grown = [by_name[each.id] for each in self._drafter.step(list(by_name), n_most)]
@@ -138,14 +121,6 @@ class ModelDrafter:
         if self._has_opened:  # texts may have been stored and loaded
             return False
         return self._threads is None or self._threads.on_round(n_tokens, seconds)
-
-    def _give_up_another(self) -> None:
-        """Forget the sequence that was not drafted for the longest: it may wait in the queue again.
-
-        Should it go on, its draft is begun anew.
-        """
-        if oldest := next((each for each in self._known if each.is_drafted_for), None):
-            oldest.close()
 
 
 class ThreadChoice:

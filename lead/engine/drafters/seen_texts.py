@@ -21,7 +21,7 @@ _OWNER_SHIFT = 32
 _TOKEN_BYTES = 8
 _BUCKET_BYTES = 2 * 4 * len(ORDERS)
 _BLOCK = 64
-"""Beginnings of texts are compared in blocks of so many tokens: more than any match."""
+"""Tokens of the blocks in which beginnings of texts are compared: more than any match has."""
 
 
 class _SeenText(NamedTuple):

@@ -157,7 +157,7 @@ class _NextStep:
         """(worth, seconds, tokens) of the best moment to stop waiting for these drafts, if there are any.
 
         futures: of each candidate. A worth of -inf: no moment is better than now. At that moment one of them
-        has grown by so many tokens.
+        has grown by `tokens`.
         """
         grown: list[tuple[int, FutureDraft, Survivals]] = [
             (i, draft, draft.survivals()) for i, drafts in enumerate(futures) for draft in drafts

@@ -31,7 +31,7 @@ class Batching(Protocol):
         cost: StepCost,
         max_units: int,
     ) -> list[float]:
-        """How long a step with 0, 1, … up to `max_units` units takes, beside `n_prompt` tokens of prompts."""
+        """How long a step with 0, 1, … up to `max_units` units takes, with `n_prompt` tokens of prompts."""
         n_base, unit = sum(each.n_fed for each in candidates) + n_prompt, self.unit(len(candidates))
         return [cost.seconds(n_base + n * unit) for n in range(max_units + 1)]
 
@@ -137,12 +137,12 @@ class Replaying(EqualDepths):
         )
         if n_prompt:
             lengths.append(lengths[-1] + n_prompt)
-        widths = [
+        batch_sizes = [
             (longer - shorter) * (len(lengths) - i)
             for i, (shorter, longer) in enumerate(pairwise([0, *lengths]))
             if longer > shorter
         ]
-        return sum(cost.seconds(width) for width in widths)
+        return sum(cost.seconds(size) for size in batch_sizes)
 
     def _replay_seconds(
         self, candidate: Candidate, draft: Survivals, cost: StepCost, max_units: int

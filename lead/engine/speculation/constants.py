@@ -1,6 +1,6 @@
 """The tuned numbers of speculation, with what each of them trades. `bench simulate` can vary them.
 
-Numbers that only bound memory or guard a division are beside the code that uses them.
+Numbers that only bound memory or guard a division are next to the code that uses them.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class SpeculationConstants:
 
     step_window: int = 9
     """Steps remembered for each n, of which the median counts: robust to outliers against quick to follow."""
-    max_exact_width: int = 32
+    max_exact_size: int = 32
     """Up to this n each has an entry of its own, larger n are rounded to multiples: precise against quick."""
     pace_gain: float = 0.2
     """Share of an unexpected duration attributed to the whole machine: follows its drift against noise."""

@@ -7,7 +7,6 @@ for the policy to say; here is what it needs to know.
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.draft_source import InlineDrafter
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.policy import FutureDraft
@@ -57,11 +56,9 @@ class InlineDrafting:
 
     # The life of a sequence
 
-    def open(
-        self, sequence: SequenceSpeculation, sampling: SamplingParameters, shift: ContextShift | None = None
-    ) -> None:
+    def open(self, sequence: SequenceSpeculation, sampling: SamplingParameters) -> None:
         """It begins. See `InlineDrafter.open`."""
-        sequence.inline = self.drafter.open(sequence.id, sampling, sequence.tokens, shift)
+        sequence.inline = self.drafter.open(sequence.id, sampling, sequence.tokens)
 
     def close(self, sequence: SequenceSpeculation) -> None:
         """It has ended."""
@@ -123,7 +120,7 @@ class InlineDrafting:
         return DraftOrder(tuple(sequences), n_rounds, n_tokens, min_survival)
 
     def draft(self, order: DraftOrder) -> tuple[int, list[SequenceSpeculation]]:
-        """One round of so many tokens; returns the sequences whose drafts have grown, too.
+        """One round; returns its number of tokens and the sequences whose drafts have grown.
 
         A sequence that has not is left alone until the next step, if others wait.
         """

@@ -13,6 +13,7 @@ from lead.engine.commands import NGRAM, PolicyName, PostDraft, Submit
 from lead.engine.drafters.draft_source import InlineDrafter, LookupDrafter
 from lead.engine.events import BackEvent, Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
+from lead.engine.slot import Slot
 from lead.engine.speculation.adaptive import Adaptive
 from lead.engine.speculation.batching import Batching
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
@@ -36,23 +37,10 @@ from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.speculation.tuning import BackTuning
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 
 MakeLookups = Callable[[Submit], Mapping[str, LookupDrafter]]
 """The lookup drafters for a request, by the names of their sources."""
-
-
-class GeneratingSequence(NamedTuple):
-    """A sequence whose next token is due: at most `n_useful` draft tokens can be committed.
-
-    `n_fed` committed tokens are decoded before the draft. It may get `n_left` more tokens. It is in `slot`.
-    """
-
-    id: str
-    n_useful: int
-    n_fed: int = 1
-    n_left: int = 1 << 30
-    slot: int = 0
 
 
 class DraftsPlan(NamedTuple):
@@ -81,14 +69,14 @@ class SpeculationManager:
         make_drafters: MakeLookups = lambda _: {},
         *,
         batching: Batching | None = None,
-        widths: InvariantWidths | None = None,
+        batch_sizes: InvariantSizes | None = None,
         cost: StepCost | None = None,
         constants: SpeculationConstants = DEFAULTS,
         inline: InlineDrafter[Any] | None = None,
     ) -> None:
         """`inline` drafts for all sequences, when a plan orders it.
 
-        widths: in which the model decodes; what would be padding is filled with draft tokens.
+        batch_sizes: in which the model decodes; what would be padding is filled with draft tokens.
         """
         self.cost = cost or StepCost(constants)
         self.forecast = Forecast(constants)
@@ -96,10 +84,9 @@ class SpeculationManager:
         self.tuning = BackTuning(constants)
         self.inline = InlineDrafting(inline, constants) if inline else None
         self._constants = constants
-        self._widths = widths
+        self._batch_sizes = batch_sizes
         self._end_tokens = end_tokens
         self._make_drafters = make_drafters
-        self._sequences: dict[str, SequenceSpeculation] = {}
         self._own_sources: set[str] = {inline.source} if inline else set()
         self._n_stale: Counter[str] = Counter()
         self._adaptive = Adaptive(batching, constants)  # what it has learned outlives another policy
@@ -115,17 +102,21 @@ class SpeculationManager:
         self._policy = self._make_policy(policy, depth)
         self.tuning.reset(policy, depth)
 
-    def connect(self, backs: Sequence[str]) -> None:
-        """These backs are connected now. Drafts of others stay; what was learned about them is forgotten."""
-        timelines = [each.timeline for each in self._sequences.values()]
+    def connect(self, backs: Sequence[str], sequences: Iterable[EngineSequence]) -> None:
+        """These backs are connected now. Drafts of others stay; what was learned about them is forgotten.
+
+        sequences: all that are open.
+        """
+        timelines = [each.speculation.timeline for each in sequences]
         self.forecast.connect(backs, self._own_sources, timelines)
 
-    def post_draft(self, draft: PostDraft) -> None:
-        """A back proposes something; its draft may be stale or for a sequence that has ended."""
-        sequence, source = self._sequences.get(draft.sequence), draft.source
-        if sequence is None:
+    def post_draft(self, target: EngineSequence | None, draft: PostDraft) -> None:
+        """A back proposes something for `target` (None: it has ended); its draft may be stale."""
+        source = draft.source
+        if target is None:
             self._n_stale[source] += 1
             return
+        sequence = target.speculation
         tree = DraftTree(draft.base, draft.tokens, draft.parents, draft.confidences)
         end = draft.base + len(tree.main_branch())
         alive, outcomes = sequence.drafts.post(source, tree)
@@ -151,43 +142,45 @@ class SpeculationManager:
 
     # Calls of the scheduler
 
-    def open(self, sequence: EngineSequence, request: Submit, now: float) -> None:
+    def open(self, sequence: EngineSequence, now: float) -> None:
         """A sequence begins; its list of tokens is read from now on."""
-        lookups = self._make_drafters(request)
-        opened = SequenceSpeculation(sequence.id, sequence.tokens, lookups, now)
-        self._sequences[sequence.id] = opened
+        lookups = self._make_drafters(sequence.request)
+        sequence.speculation = SequenceSpeculation(sequence.id, sequence.tokens, lookups, now)
         self._own_sources.update(lookups)
         if self.inline:
-            self.inline.open(opened, request.sampling, sequence.shift)
+            self.inline.open(sequence.speculation, sequence.request.sampling)
 
-    def close(self, sequence: str) -> None:
-        """A sequence has ended; one that is unknown has ended before."""
-        if ended := self._sequences.pop(sequence, None):
-            ended.close()
-            if self.inline:
-                self.inline.close(ended)
+    def close(self, sequence: EngineSequence) -> None:
+        """It has ended."""
+        sequence.speculation.close()
+        if self.inline:
+            self.inline.close(sequence.speculation)
 
-    def plan(
-        self, generating: Sequence[GeneratingSequence], n_prompt: int, now: float
-    ) -> DraftsPlan | Wait | DraftOrder:
-        """What to verify, or what to do before; the batch has `n_prompt` tokens of prompts as well."""
+    def plan(self, generating: Sequence[Slot], n_prompt: int, now: float) -> DraftsPlan | Wait | DraftOrder:
+        """What to verify in the slots whose next token is due, or what to do before.
+
+        The batch has `n_prompt` tokens of prompts as well.
+        """
         if self._policy_name == "off":
             return DraftsPlan([EMPTY_CHAIN] * len(generating), len(generating))
-        candidates = [self._candidate(self._sequences[each.id], each, now) for each in generating]
-        match choice := self._choose(candidates, generating, n_prompt):
+        sequences = [slot.sequence.speculation for slot in generating if slot.sequence]
+        candidates = [
+            self._candidate(slot, each, now) for slot, each in zip(generating, sequences, strict=True)
+        ]
+        match choice := self._choose(candidates, sequences, n_prompt):
             case Verify(depths, n_expected):
-                return DraftsPlan(self._chains(candidates, generating, depths), n_expected)
+                return DraftsPlan(self._chains(candidates, sequences, depths), n_expected)
             case Wait():
                 return choice
             case DraftMore():
-                return self._order(choice, generating, n_prompt)
+                return self._order(choice, sequences, n_prompt)
 
-    def on_commit(self, committed: Committed, now: float) -> Committed:
+    def on_commit(self, target: EngineSequence, committed: Committed, now: float) -> Committed:
         """One sequence's part of a step; the backs receive it at this moment.
 
         Returns it with what the backs' drafts had right.
         """
-        sequence = self._sequences[committed.sequence]
+        sequence = target.speculation
         before = sequence.drafts.sources
         outcomes = sequence.drafts.extend(committed.start, committed.tokens)
         self.forecast.learn(outcomes)
@@ -253,16 +246,6 @@ class SpeculationManager:
         tuned = self.tuning.pop_change()
         return events if tuned is None else [*events, tuned]
 
-    def describe_records(self) -> dict[str, Any]:
-        """The known sequences and the sources of their drafts, for the log of a failed check."""
-        return {name: sequence.drafts.sources for name, sequence in self._sequences.items()}
-
-    def check_integrity(self, sequences: set[str]) -> None:
-        """Raise AssertionError unless there are records of exactly `sequences`, and sound ones."""
-        assert self._sequences.keys() == sequences, f"open: {set(self._sequences)}, expected {sequences}"
-        for sequence in self._sequences.values():
-            sequence.drafts.check_integrity()
-
     # What may be chosen
 
     def _make_policy(self, policy: PolicyName, depth: int) -> Policy:
@@ -276,10 +259,8 @@ class SpeculationManager:
             case "off":
                 return Off()
 
-    def _candidate(
-        self, sequence: SequenceSpeculation, generating: GeneratingSequence, now: float
-    ) -> Candidate:
-        n_useful, n_fed = generating.n_useful, generating.n_fed
+    def _candidate(self, slot: Slot, sequence: SequenceSpeculation, now: float) -> Candidate:
+        n_useful, n_fed = slot.n_useful(self._batch_sizes), slot.n_to_decode
         if n_useful <= 0:
             return Candidate(EMPTY_CHAIN, 0, n_fed=n_fed)
         policy, constants = self._policy_name, self._constants
@@ -293,7 +274,7 @@ class SpeculationManager:
             awaited=tuple(self._awaited(sequence, n_useful, now)) if policy == "adaptive" else (),
             is_drafting=policy == "sync" and self._is_drafting(sequence, chain, now),
             n_fed=n_fed,
-            inline=self._inline_offer(sequence, generating),
+            inline=self._inline_offer(slot, sequence, n_useful),
         )
 
     def _awaited(self, sequence: SequenceSpeculation, n_useful: int, now: float) -> Iterable[FutureDraft]:
@@ -320,66 +301,71 @@ class SpeculationManager:
         arrivals = self.forecast.arrivals
         return not has_ended and arrivals.is_drafting(sequence.timeline, now, SYNC_PATIENCE_S)
 
-    def _inline_offer(
-        self, sequence: SequenceSpeculation, generating: GeneratingSequence
-    ) -> FutureDraft | None:
-        if self.inline is None:
+    def _inline_offer(self, slot: Slot, sequence: SequenceSpeculation, n_useful: int) -> FutureDraft | None:
+        if self.inline is None or sequence.inline is None or slot.sequence is None:
             return None
-        if sequence.inline:
-            sequence.inline.place(generating.slot)
+        sequence.inline.place(slot.index, slot.sequence.context)
         source = self.inline.drafter.source
-        n_useful, mean = generating.n_useful, self.forecast.hopeful_mean(source)
+        mean = self.forecast.hopeful_mean(source)
         n_most = min(n_useful, self.inline.drafter.n_most)
         future = self.forecast.future(sequence.drafts, source, mean, n_useful, n_most)
-        return self.inline.offer(sequence, future, generating.n_left)
+        return self.inline.offer(sequence, future, slot.sequence.n_left)
 
     # What was chosen
 
     def _choose(
-        self, candidates: Sequence[Candidate], generating: Sequence[GeneratingSequence], n_prompt: int
+        self, candidates: Sequence[Candidate], sequences: Sequence[SequenceSpeculation], n_prompt: int
     ) -> Choice:
         draft_cost = self.inline.cost if self.inline else None
         choice = self._policy.choose(candidates, n_prompt, self.cost, draft_cost)
         if self.inline is None or self._policy_name != "adaptive" or not isinstance(choice, Verify):
             return choice
-        return self._explored(self.inline, generating) or choice
+        return self._explored(self.inline, candidates, sequences) or choice
 
-    def _explored(self, inline: InlineDrafting, generating: Sequence[GeneratingSequence]) -> DraftMore | None:
+    def _explored(
+        self,
+        inline: InlineDrafting,
+        candidates: Sequence[Candidate],
+        sequences: Sequence[SequenceSpeculation],
+    ) -> DraftMore | None:
         """Now and then one token for a sequence without any of the inline drafter, which will be scored."""
         idle = {
-            self._sequences[each.id]: i
-            for i, each in enumerate(generating)
-            if each.n_useful > 0 and not self._sequences[each.id].drafts.main_branch(inline.drafter.source)
+            sequence: i
+            for i, (candidate, sequence) in enumerate(zip(candidates, sequences, strict=True))
+            if candidate.n_useful > 0 and not sequence.drafts.main_branch(inline.drafter.source)
         }
-        explored = inline.exploration(idle, self.cost.seconds(len(generating)))
+        explored = inline.exploration(idle, self.cost.seconds(len(sequences)))
         return DraftMore((idle[explored],), at_once=True) if explored else None
 
     def _order(
-        self, choice: DraftMore, generating: Sequence[GeneratingSequence], n_prompt: int
+        self, choice: DraftMore, sequences: Sequence[SequenceSpeculation], n_prompt: int
     ) -> DraftOrder:
         assert self.inline
-        sequences = [self._sequences[generating[i].id] for i in choice.candidates]
-        at_once = choice.at_once or (n_prompt == 0 and len(generating) == 1)
-        return self.inline.order(sequences, choice.n_rounds, choice.min_survival, alone=at_once)
+        chosen = [sequences[i] for i in choice.candidates]
+        at_once = choice.at_once or (n_prompt == 0 and len(sequences) == 1)
+        return self.inline.order(chosen, choice.n_rounds, choice.min_survival, alone=at_once)
 
     def _chains(
-        self, candidates: Sequence[Candidate], generating: Sequence[GeneratingSequence], depths: Sequence[int]
+        self,
+        candidates: Sequence[Candidate],
+        sequences: Sequence[SequenceSpeculation],
+        depths: Sequence[int],
     ) -> list[DraftChain]:
         chains = [candidate.chain.cut(n) for candidate, n in zip(candidates, depths, strict=True)]
-        if self._widths is None:
+        if self._batch_sizes is None:
             return chains
         return [
-            self._fill(self._sequences[each.id], candidate, chain, self._widths)
-            for each, candidate, chain in zip(generating, candidates, chains, strict=True)
+            self._fill(sequence, candidate, chain, self._batch_sizes)
+            for sequence, candidate, chain in zip(sequences, candidates, chains, strict=True)
         ]
 
     def _fill(
-        self, sequence: SequenceSpeculation, candidate: Candidate, chain: DraftChain, widths: InvariantWidths
+        self, sequence: SequenceSpeculation, candidate: Candidate, chain: DraftChain, sizes: InvariantSizes
     ) -> DraftChain:
         """`chain` with guesses in place of padding: more of the draft, then what followed before."""
-        n_free = widths.n_free(candidate.n_fed + len(chain.tokens))
-        filled = candidate.chain.cut(len(chain.tokens) + n_free)
-        n_left = min(n_free + len(chain.tokens), candidate.n_useful) - len(filled.tokens)
+        n_padding = sizes.n_padding(candidate.n_fed + len(chain.tokens))
+        filled = candidate.chain.cut(len(chain.tokens) + n_padding)
+        n_left = min(n_padding + len(chain.tokens), candidate.n_useful) - len(filled.tokens)
         if n_left <= 0 or NGRAM not in sequence.lookups:
             return filled
         return filled.extended(sequence.guesses(filled.tokens, n_left), NGRAM)

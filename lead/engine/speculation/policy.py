@@ -61,7 +61,7 @@ class Candidate(NamedTuple):
 
 
 class Verify(NamedTuple):
-    """Decode a step with so many draft tokens of each candidate; it should commit `n_expected` tokens."""
+    """Decode a step with `depths` draft tokens of the candidates; it should commit `n_expected` tokens."""
 
     depths: tuple[int, ...]
     n_expected: float = 0.0

@@ -74,5 +74,3 @@ class SequenceSpeculation:
         """It has ended with its `tokens`."""
         for drafter in self.lookups.values():
             drafter.close(self.tokens)
-        if self.inline:
-            self.inline.close()

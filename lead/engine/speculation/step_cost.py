@@ -25,7 +25,7 @@ class StepCost:
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
         self._constants = constants
-        self._max_exact = constants.max_exact_width
+        self._max_exact = constants.max_exact_size
         self._pace = 1.0
         self._surprises: deque[float] = deque(maxlen=constants.pace_window)  # logarithms of actual / expected
         self._samples: dict[int, deque[float]] = {}

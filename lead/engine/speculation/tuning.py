@@ -8,8 +8,8 @@ from lead.engine.events import Tuned
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.step_cost import StepCost
 
-_COST_WIDTHS = 8
-"""The batch widths among which the cheapest additional token is searched."""
+_COST_SIZES = 8
+"""The batch sizes among which the cheapest additional token is searched."""
 
 
 class BackTuning:
@@ -46,8 +46,8 @@ class BackTuning:
         """
         constants = self._constants
         base = max(1, n_sequences)
-        widths = range(base, base + _COST_WIDTHS)
-        least_cost = min(cost.seconds(n + 1) - cost.seconds(n) for n in widths)
+        batch_sizes = range(base, base + _COST_SIZES)
+        least_cost = min(cost.seconds(n + 1) - cost.seconds(n) for n in batch_sizes)
         n_under_way = math.ceil(rate / base * answer_seconds)
         n_wanted = 2 * round(self._recent_depth) + constants.spare_ahead
         n_ahead = min(constants.max_ahead, n_wanted + n_under_way)

@@ -182,14 +182,13 @@ _ABSENT = {
 
 def generation_settings(request: GenerationRequest, *, stream: bool) -> dict[str, Any]:
     """All of them, for the client that sent the request."""
-    return sampling_settings(request.sampling, request.max_tokens) | {
-        "n_keep": request.n_keep,
+    first, sampling = request.first, request.first.sampling
+    return sampling_settings(sampling, first.max_tokens) | {
+        "n_keep": first.n_keep,
         "stop": request.stops,
-        "grammar": request.gbnf or request.sampling.grammar,
+        "grammar": request.gbnf or sampling.grammar,
         "stream": stream,
-        "logit_bias": [
-            {"bias": bias, "token": token} for token, bias in sorted(request.sampling.logit_bias.items())
-        ],
+        "logit_bias": [{"bias": bias, "token": token} for token, bias in sorted(sampling.logit_bias.items())],
     }
 
 

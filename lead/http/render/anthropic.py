@@ -20,7 +20,7 @@ class AnthropicRenderer(AnswerRenderer):
     """A message is a list of content blocks; a stream begins with the first text."""
 
     def __init__(self, request: GenerationRequest, services: Services) -> None:
-        self._n_prompt = len(request.prompts[0])
+        self._n_prompt = len(request.first.tokens)
         self._message = {
             "id": f"msg_{secrets.token_hex(12)}",
             "type": "message",

@@ -64,7 +64,7 @@ class LlamaServerRenderer(AnswerRenderer):
 
     def _parts(self, update: AnswerUpdate) -> list[AnswerUpdate]:
         """With probabilities llama-server sends one token at a time, and clients count on it."""
-        if self._request.options.n_probs is None:
+        if self._request.first.n_probs is None:
             return [update]
         return [replace(update, tokens=[token]) for token in update.tokens]
 
@@ -90,14 +90,14 @@ class LlamaServerRenderer(AnswerRenderer):
             "tokens": ids,
             "stop": False,
             "tokens_predicted": self._streamed[index].n_tokens,
-            "tokens_evaluated": len(self._request.prompts[index]),
+            "tokens_evaluated": len(self._request.submissions[index].tokens),
         }
 
     def _probabilities(self, tokens: Sequence[TextToken]) -> JsonObject:
-        options = self._request.options
-        if options.n_probs is None or not tokens:
+        first = self._request.first
+        if first.n_probs is None or not tokens:
             return {}
-        entries = token_probabilities(tokens, self._services.vocabulary, filtered=options.filtered)
+        entries = token_probabilities(tokens, self._services.vocabulary, filtered=first.filtered)
         return {"completion_probabilities": entries}
 
     def _whole(self, index: int, answer: WholeAnswer) -> JsonObject:
@@ -117,9 +117,9 @@ class LlamaServerRenderer(AnswerRenderer):
         streamed: bool,
         has_new_line: bool,
     ) -> JsonObject:
-        services, stats, prompt = self._services, end.stats, self._request.prompts[index]
+        services, stats, submission = self._services, end.stats, self._request.submissions[index]
         n_tokens = stats.n_prompt + stats.n_generated
-        shift = services.admission.context_shift(prompt, self._request.n_keep)
+        shift = services.admission.context_shift(submission)
         n_discarded = shift.n_discarded(n_tokens - 1) if shift else 0  # nothing follows the last one
         is_full = end.reason == "length" and n_tokens >= services.admission.n_ctx
         last = {
@@ -132,7 +132,7 @@ class LlamaServerRenderer(AnswerRenderer):
             "tokens_predicted": stats.n_generated,
             "tokens_evaluated": stats.n_prompt,
             "generation_settings": generation_settings(self._request, stream=streamed),
-            "prompt": services.vocabulary.detokenize(prompt),
+            "prompt": services.vocabulary.detokenize(submission.tokens),
             "has_new_line": has_new_line,
             "truncated": is_full or n_discarded > 0,
             "stop_type": "word" if end.stop_string is not None else _STOP_TYPES[end.reason],

@@ -146,7 +146,7 @@ class ChatRenderer(_OpenAIRenderer):
         whole = super().whole(answers)
         if self._verbose:
             whole["__verbose"] = {
-                "prompt": self._services.vocabulary.detokenize(self._request.prompts[0]),
+                "prompt": self._services.vocabulary.detokenize(self._request.first.tokens),
                 "generation_settings": generation_settings(self._request, stream=False),
             }
         return whole
@@ -182,7 +182,7 @@ class CompletionRenderer(_OpenAIRenderer):
         return {"text": delta.text}
 
     def _whole_body(self, index: int, answer: WholeAnswer) -> Body:
-        prompt = self._request.prompts[index]
+        prompt = self._request.submissions[index].tokens
         return {"text": (self._services.vocabulary.detokenize(prompt) if self._echo else "") + answer.text}
 
     def _logprobs(self, index: int, tokens: Sequence[TextToken]) -> Body | None:

@@ -181,11 +181,11 @@ def _response(body: ResponsesRequest, request: GenerationRequest, services: Serv
         "previous_response_id": None,
         "reasoning": {"effort": body.reasoning.effort if body.reasoning else None, "summary": None},
         "store": False,
-        "temperature": request.sampling.temperature,
+        "temperature": request.first.sampling.temperature,
         "text": {"format": text_format or {"type": "text"}},
         "tool_choice": body.tool_choice or "auto",
         "tools": body.tools or [],
-        "top_p": request.sampling.top_p,
+        "top_p": request.first.sampling.top_p,
         "truncation": "disabled",
         "usage": None,
     }

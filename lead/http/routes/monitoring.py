@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from lead.engine.events import Ready
-from lead.generation.sequences import LiveSequence, Sequences, Status
+from lead.generation.sequences import LiveSequence, Sequences
 from lead.http.middleware.keys import Role
 from lead.http.render.answer_parts import public_settings
 from lead.metrics.exporter import CONTENT_TYPE
@@ -18,7 +18,7 @@ from shared.errors import UnavailableError, UnsupportedError
 
 router = APIRouter()
 
-_ENGINE_SECONDS = 1.0
+_ENGINE_TIMEOUT = 1.0
 """If the engine takes longer, `/metrics` shows its previous values."""
 
 
@@ -53,7 +53,7 @@ def _by_slot(sequences: Sequences) -> dict[int, LiveSequence]:
     return {
         sequence.slot: sequence
         for sequence in sorted(sequences, key=lambda each: each.in_slot_since)
-        if sequence.status is Status.RUNNING and sequence.slot is not None
+        if sequence.slot is not None
     }
 
 
@@ -67,12 +67,12 @@ def _describe(index: int, sequence: LiveSequence | None, ready: Ready, *, is_adm
     if sequence is None:
         return record
     n_generated = len(sequence.tokens) - sequence.n_prompt
-    limit = sequence.max_tokens
+    limit = sequence.request.max_tokens
     return record | {
         "n_prompt_tokens": sequence.n_prompt,
         "n_prompt_tokens_processed": sequence.n_prompt - sequence.n_cached if n_generated else 0,
         "n_prompt_tokens_cache": sequence.n_cached,
-        "params": public_settings(sequence.sampling if is_admin else None, limit),
+        "params": public_settings(sequence.request.sampling if is_admin else None, limit),
         "next_token": [
             {
                 "has_next_token": True,
@@ -124,7 +124,7 @@ async def metrics(services: Annotated[Services, Depends(get_services)]) -> Respo
         raise UnsupportedError("This server does not support metrics endpoint. Start it with `--metrics`")
     report = None
     try:
-        async with asyncio.timeout(_ENGINE_SECONDS):
+        async with asyncio.timeout(_ENGINE_TIMEOUT):
             report = await services.engine.explain()
     except TimeoutError:
         pass

@@ -11,7 +11,8 @@ from lead.chat.request import ConversationFields
 from lead.http.generation_request import check_tools, prepare
 from lead.http.json_route import JsonRoute
 from lead.server.services import Services, get_services
-from lead.tokenizer.jobs import DetokenizeIds, Job, RenderPrompt, TokenizeText, write_conversation
+from lead.tokenizer.jobs import write_conversation
+from lead.tokenizer.preparation import Preparation
 
 router = APIRouter(route_class=JsonRoute)
 
@@ -36,8 +37,8 @@ async def tokenize(
     body: TokenizeRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> Response:
     """The tokens of a text; with_pieces: each with its text, or its bytes if they are not valid UTF-8."""
-    job = TokenizeText(body.content, body.add_special, body.parse_special, body.with_pieces)
-    return await _respond(job, http_request, services)
+    options = body.model_dump(exclude={"content"})
+    return _response(await prepare(http_request, services, Preparation.tokenize, body.content, **options))
 
 
 @router.post("/detokenize")
@@ -45,7 +46,7 @@ async def detokenize(
     body: DetokenizeRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> Response:
     """The text of tokens, control tokens included."""
-    return await _respond(DetokenizeIds(body.tokens), http_request, services)
+    return _response(await prepare(http_request, services, Preparation.detokenize, body.tokens))
 
 
 @router.post("/apply-template")
@@ -54,9 +55,10 @@ async def apply_template(
 ) -> Response:
     """The prompt that `/v1/chat/completions` would make the model continue."""
     check_tools(body, services)
-    return await _respond(RenderPrompt(write_conversation(body)), http_request, services)
+    conversation = write_conversation(body)
+    return _response(await prepare(http_request, services, Preparation.render_prompt, conversation))
 
 
-async def _respond(job: Job, http_request: Request, services: Services) -> Response:
-    """A response whose body the tokenizer process has written: it may be large."""
-    return Response(await prepare(job, http_request, services), media_type="application/json")
+def _response(body: bytes) -> Response:
+    """The tokenizer process has written the body: it may be large."""
+    return Response(body, media_type="application/json")

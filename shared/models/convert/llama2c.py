@@ -181,7 +181,7 @@ class TensorPlace:
         return (integers * scales).reshape(-1, width)
 
     def _encoded(self, data: SourceBytes, encoder: Encoder, start: int, stop: int) -> Bytes | None:
-        """As q8_0 the same integers; only the scales are rounded, to f16."""
+        """q8_0 with the same integers; only the scales are rounded, to f16."""
         width = self.dimensions[-1]
         if encoder.ggml_type.name != "Q8_0" or width % _BLOCK or self.group_size % _BLOCK:
             return None
@@ -228,7 +228,7 @@ def _tokenizer_in_folder(path: Path, n_vocab: int) -> Path:
     found = next((each for name in names if (each := path.with_name(name)).is_file()), None)
     if found is None:
         raise ModelLoadError(
-            f"{path} is a llama2.c checkpoint and needs its tokenizer.bin: put it beside the checkpoint or "
+            f"{path} is a llama2.c checkpoint and needs its tokenizer.bin: put it next to the checkpoint or "
             "name it with --tokenizer"
         )
     return found

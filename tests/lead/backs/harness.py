@@ -1,6 +1,7 @@
 """The registry of backs without engine, transport and real time."""
 
 from lead.backs.registry import Backs
+from lead.engine.commands import Submit
 from lead.engine.events import Committed, Started
 from lead.generation.sequences import Sequences
 from lead.settings.limits import RequestLimits
@@ -38,7 +39,7 @@ class RegistryHarness:
         return self.backs.join(hello(**changes), transport)[0]
 
     def sequence(self, tokens=(1, 2, 3)):
-        sequence = self.sequences.create(list(tokens), SAMPLING)
+        sequence = self.sequences.create(Submit(tokens=list(tokens), sampling=SAMPLING))
         self.sequences.apply(Started(sequence=sequence.id, n_cached=0), 0.0)
         return sequence
 

@@ -2,6 +2,7 @@
 
 from lead.engine.events import Finished, Started
 from shared.protocol import MAX_TOKENS_PER_MESSAGE, Close, Draft, Extend, Open, Tune
+from tests.fakes import submit
 from tests.lead.backs.harness import SAMPLING
 
 
@@ -14,7 +15,7 @@ def test_running_sequences_are_opened_with_their_sampling_parameters(harness):
 
 def test_private_sequences_are_not_sent_to_backs(harness):
     back = harness.join()
-    secret = harness.sequences.create([1, 2, 3], SAMPLING, private=True)
+    secret = harness.sequences.create(submit(tokens=[1, 2, 3]), private=True)
     harness.sequences.apply(Started(sequence=secret.id, n_cached=0), 0.0)
     harness.commit(secret, [4])
     assert harness.backs.updates(back) == []

@@ -67,7 +67,7 @@ def test_drafts_above_the_rate_limit_are_dropped():
 
 
 def send(harness, back, draft, n_bytes=100):
-    """As the routes do it."""
+    """Does what the routes do."""
     if harness.backs.may_send(back, n_bytes):
         harness.backs.take_draft(back, draft)
 

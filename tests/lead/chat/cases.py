@@ -65,7 +65,7 @@ class Case:
         return chat.render(TemplateInput([ChatMessage(**HELLO)], tools, variables=self.variables))
 
     def config(self):
-        """As lead/http configures the parser."""
+        """The parser as lead/http configures it."""
         chat, prompt = template(self.template), self.prompt()
         own = {each.name: each for each in output_format.FORMATS}.get(self.tool_format, chat.tool_format)
         return ParserConfig(

@@ -1,4 +1,4 @@
-"""While nothing else is to be done, steps of several widths are timed."""
+"""While nothing else is to be done, steps of several sizes are timed."""
 
 import pytest
 
@@ -71,9 +71,9 @@ def test_a_slow_model_is_not_calibrated_for_long():
     assert cost.seconds(1) == pytest.approx(4.0)
 
 
-def test_widths_and_time_can_be_chosen():
+def test_sizes_and_time_can_be_chosen():
     target, cost = Timed(dip), StepCost()
-    given = {"widths": (1, 3), "n_repeats": 100, "max_seconds": 1.0}
+    given = {"batch_sizes": (1, 3), "n_repeats": 100, "max_seconds": 1.0}
     StepTimer.of_target(target, N_VOCAB, target.clock).calibrate(cost, **given)
     assert set(cost.table()) == {1, 3}
     assert 1.0 < target.now < 1.1

@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import sys
-from array import array
 from pathlib import Path
 
 import pytest
@@ -69,7 +68,7 @@ class Front:
         self.lost = []
         self.processes = []
         self.due = []
-        self.drafted = LiveSequence("s", array("i", [1]), 1, SamplingParameters(seed=1))
+        self.drafted = LiveSequence(submission())
         self.holds_back = False
         self.was_busy = True
         self._news = asyncio.Event()
@@ -268,7 +267,7 @@ async def test_an_engine_that_is_started_again_computes_as_the_first_one_did(sta
     )
     await front.until(lambda front: front.events.count(UP) == 2)
     said = [event.sequence for event in front.events if event != UP]
-    found = '{"widths": null, "cost": 1.5, "reason": ""}'
+    found = '{"batch_sizes": null, "cost": 1.5, "reason": ""}'
     assert said == ['{"exactness": null}', f'{{"exactness": {found}}}']
 
 

@@ -9,8 +9,8 @@ from bench.tiny_models import TinyModel, write_tiny_model
 from lead.engine import draft_loading as module
 from lead.engine.commands import Load, LoadDraft
 from lead.engine.draft_loading import (
-    InlineHeads,
     InlineModel,
+    InlineMtp,
     choose_threads,
     heads_file,
     load_draft_model,
@@ -27,7 +27,7 @@ from lead.engine.speculation.step_cost import StepCost
 from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError, TranslationError
 from shared.llama import devices
-from shared.llama.hidden_states import HeadSpan
+from shared.llama.hidden_states import MtpSpan
 from shared.llama.model import Model
 from shared.llama.placement import Device
 from shared.llama.span import Span
@@ -81,7 +81,7 @@ def drafted(drafter, sampling, n, tokens=PROMPT):
     drafter.open("s", sampling, list(tokens))
     for _ in range(n):
         done = drafter.draft(["s"], 64)
-    drafter.close("s")
+    drafter.leave("s")
     return done.drafts["s"][0]
 
 
@@ -152,13 +152,13 @@ class Timed:
         self.seconds = {int(name[1:]): each for name, each in seconds.items()}
         self.threads = max(self.seconds)
         self.now = 0.0
-        self.widths = []
+        self.batch_sizes = []
 
     def use_threads(self, n_threads):
         self.threads = n_threads
 
     def decode(self, spans):
-        self.widths.append(len(spans[0].tokens))
+        self.batch_sizes.append(len(spans[0].tokens))
         self.now += self.seconds[self.threads] * len(spans[0].tokens)
 
     def trim(self, *_):
@@ -179,7 +179,7 @@ def test_a_number_of_threads_that_was_set_is_used():
     model = Timed(_1=0.001, _4=0.002)
     given = load(builtin_draft(), threads=4).model_copy(update={"fixed_threads": True})
     assert choose_threads(given, model, model.clock) == 4
-    assert model.widths == []
+    assert model.batch_sizes == []
 
 
 def calibrate(model, cost):
@@ -191,13 +191,13 @@ def test_the_price_of_a_token_is_known_before_the_first_request():
     calibrate(model, cost)
     assert cost.seconds(1) == pytest.approx(0.002)
     assert cost.seconds(32) == pytest.approx(0.064)
-    assert max(model.widths) <= model.n_batch
+    assert max(model.batch_sizes) <= model.n_batch
 
 
 def test_for_a_slow_model_it_is_measured_with_few_tokens():
     model = Timed(_1=1.0)
     calibrate(model, StepCost())
-    assert max(model.widths) == 1
+    assert max(model.batch_sizes) == 1
 
 
 # The heads of the target (MTP)
@@ -221,7 +221,7 @@ def served(path, policy, *, with_heads, n_texts=3, eagle=None, n_ctx=200, n_keep
         n_slots=2, n_ctx=model.n_ctx, n_ctx_sequence=n_ctx, n_batch=model.n_batch, traits=model.traits
     )
     heads = model.open_heads(eagle) if with_heads or eagle else None
-    source = InlineHeads(model, heads, 4, 2) if heads else None
+    source = InlineMtp(model, heads, 4, 2) if heads else None
     drafter = source.drafter(NoGrammars(), GrammarBudget()) if source else None
     speculation = SpeculationManager(policy, 3, frozenset(), batching=batching_for(limits), inline=drafter)
     engine = Engine(
@@ -267,11 +267,11 @@ def test_heads_go_on_drafting_after_a_context_shift(with_heads):
 
 def check_drafts(model, heads, plain):
     """What `heads` draft is what `plain(tokens, n)` does, also after a rejection."""
-    drafter = ByName(InlineHeads(model, heads, 8, 2).drafter(NoGrammars(), GrammarBudget()))
+    drafter = ByName(InlineMtp(model, heads, 8, 2).drafter(NoGrammars(), GrammarBudget()))
     (rows,) = model.decode([Span(1, 0, PROMPT, 1)])
     tokens = list(PROMPT)
     drafter.open("s", GREEDY, tokens)
-    drafter.place("s", 1)
+    drafter.place("s", 1, tokens)
     tokens.append(int(rows[0].argmax()))
     for _ in range(4):
         done = drafter.draft(["s"], 64)
@@ -310,11 +310,11 @@ def plain_loop(model, tokens, n):
     heads = model.open_heads()
     vocabulary, drafted = model.vocabulary, []
     sampler = make_sampler(GREEDY, vocabulary, tokens)
-    rows = [model.hidden.nothing, *(model.hidden.row(1, i) for i in range(len(tokens) - 1))]
-    (output,) = heads.decode([HeadSpan(0, 0, tokens, rows)])
+    rows = [model.hidden.nothing, *(model.hidden.state(1, i) for i in range(len(tokens) - 1))]
+    (output,) = heads.decode([MtpSpan(0, 0, tokens, rows)])
     for i in range(n):
         drafted.append(sampler.choose(output.logits, len(tokens) + i))
-        (output,) = heads.decode([HeadSpan(0, len(tokens) + i, drafted[-1:], [output.row.copy()])])
+        (output,) = heads.decode([MtpSpan(0, len(tokens) + i, drafted[-1:], [output.state.copy()])])
     heads.close()
     return drafted
 
@@ -366,11 +366,11 @@ def eagle_loop(model, eagle, tokens, n):
     """A new drafter reads the text from its second token on, then its own draft."""
     kept, heads = model.hidden, model.open_heads(eagle)
     model.hidden = kept
-    rows, drafted = [kept.row(1, i) for i in range(len(tokens) - 1)], []
-    (output,) = heads.decode([HeadSpan(0, 1, tokens[1:], rows)])
+    rows, drafted = [kept.state(1, i) for i in range(len(tokens) - 1)], []
+    (output,) = heads.decode([MtpSpan(0, 1, tokens[1:], rows)])
     for i in range(n):
         drafted.append(int(output.logits.argmax()))
-        (output,) = heads.decode([HeadSpan(0, len(tokens) + i, drafted[-1:], [output.row.copy()])])
+        (output,) = heads.decode([MtpSpan(0, len(tokens) + i, drafted[-1:], [output.state.copy()])])
     heads.close()
     return drafted
 

@@ -5,16 +5,17 @@ The tests that follow one sequence use prompts whose continuations are known to 
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from lead.engine.commands import PostDraft
+from lead.engine.commands import PostDraft, SetBacks, SetPolicy
 from lead.engine.events import Committed, Failed, Finished, Started
 from lead.engine.step_plan import StepPlan
 from shared.cache_edits import Restore, Store
 from shared.errors import KvCacheFullError, PendingAnswerError, RequestError
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
 from shared.prompt_cache import PromptCacheSize
@@ -113,7 +114,7 @@ def test_a_prompt_longer_than_a_batch_is_read_in_several_steps():
 def drafting(*, depth=4, max_tokens=None, prompt=LONG, policy="fixed", sources=(), **limits):
     """A harness whose only sequence has its first token."""
     harness = EngineHarness(depth, policy, **limits)
-    harness.speculation.connect(sources)
+    harness.apply(SetBacks(names=sources))
     harness.submit(tokens=prompt, max_tokens=max_tokens)
     harness.step()
     return harness
@@ -123,7 +124,7 @@ def post(harness, tokens, base=3, sequence="s", source="a", *, parents=None):
     draft = PostDraft(
         sequence=sequence, source=source, base=base, tokens=tokens, parents=parents, received_at=NOW
     )
-    harness.speculation.post_draft(draft)
+    harness.apply(draft)
 
 
 def test_a_wrong_draft_is_cut_off_where_it_is_wrong():
@@ -282,7 +283,7 @@ def test_two_prompts_share_a_batch():
 
 
 def test_a_prompt_is_not_begun_before_there_is_room_in_a_batch():
-    """One token of it beside another prompt would cost as much attention as 64 (a tile)."""
+    """One token of it in a step with another prompt would cost as much attention as 64 (a tile)."""
     harness = EngineHarness(n_batch=4)
     harness.submit("s", [4] * 6)
     harness.submit("t", [5] * 6)
@@ -401,7 +402,7 @@ def stored_beginning(n_slots):
     harness = EngineHarness(policy="sync", n_slots=n_slots, n_ctx=400, n_ctx_sequence=200, prompt_cache=size)
     for name, text in [("a", STORED), ("b", [8] * 60)]:
         harness.complete(name, text, max_tokens=3)
-    harness.speculation.connect(["back"])
+    harness.apply(SetBacks(names=["back"]))
     return harness
 
 
@@ -436,7 +437,7 @@ def test_what_a_slot_got_of_another_is_there_before_a_wait():
     for _ in range(8):
         harness.step()
     harness.speculation.set_policy("sync", 4)
-    harness.speculation.connect(["back"])
+    harness.apply(SetBacks(names=["back"]))
     harness.submit("c", [*STORED, 5], max_tokens=5)
     assert harness.waits
     assert harness.target.slots[1] == STORED
@@ -517,7 +518,7 @@ def test_who_leaves_while_its_text_is_loaded_leaves_what_is_there_to_others():
 def test_while_a_text_is_loaded_the_others_drafts_are_not_waited_for():
     harness = in_parts(n_steps=16)
     harness.speculation.set_policy("sync", 4)
-    harness.speculation.connect(["back"])
+    harness.apply(SetBacks(names=["back"]))
     assert harness.next().seconds > 0
     harness.submit("t", [4] * 61, max_tokens=3)
     waits = [harness.next().seconds for _ in range(7)]
@@ -542,7 +543,7 @@ def test_a_sequence_starts_when_what_its_slot_held_is_stored():
 def rolling_back(**limits):
     traits = MemoryTraits(n_rollback=6, equal_lengths=True)
     harness = EngineHarness(**{"n_slots": 3, "n_ctx": 400, "n_ctx_sequence": 200} | limits, traits=traits)
-    harness.speculation.connect(["back"])
+    harness.apply(SetBacks(names=["back"]))
     return harness
 
 
@@ -656,10 +657,10 @@ def test_after_a_full_cache_a_scheduler_whose_sequences_are_cancelled_goes_on():
 # Integrity
 
 
-def test_a_sequence_in_two_places_is_noticed():
+def test_a_sequence_that_was_forgotten_in_its_slot_is_noticed():
     harness = drafting()
-    harness.engine._slots._waiting.append(harness.engine._slots._slots[0].sequence)
-    with pytest.raises(AssertionError, match="two places"):
+    harness.engine._slots.sequences.clear()
+    with pytest.raises(AssertionError, match="has ended"):
         harness.engine.check_integrity()
 
 
@@ -728,7 +729,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.harness = EngineHarness(
             depth=5, n_slots=3, n_ctx=45, n_ctx_sequence=40, n_batch=9, n_prompt_chunk=3
         )
-        self.engine, self.speculation = self.harness.engine, self.harness.speculation
+        self.engine = self.harness.engine
         self.truth = {}
         self.reasons = {}
         self.texts = {}
@@ -767,7 +768,7 @@ class EngineMachine(RuleBasedStateMachine):
         name = rng.choice(self.running)
         base = max(0, len(self.texts[name]) - n_back)
         tokens = [*self.truth[name], *END_TOKENS, 1][base : base + n]
-        self.speculation.post_draft(PostDraft(sequence=name, source=source, base=base, tokens=tokens))
+        self.harness.apply(PostDraft(sequence=name, source=source, base=base, tokens=tokens))
 
     @precondition(lambda self: self.running)
     @rule(rng=rngs, n_right=st.integers(0, 3), source=st.sampled_from("ab"))
@@ -775,7 +776,7 @@ class EngineMachine(RuleBasedStateMachine):
         name = rng.choice(self.running)
         base = len(self.texts[name])
         tokens = [*self.truth[name][base : base + n_right], rng.randrange(N_VOCAB), rng.randrange(N_VOCAB)]
-        self.speculation.post_draft(PostDraft(sequence=name, source=source, base=base, tokens=tokens))
+        self.harness.apply(PostDraft(sequence=name, source=source, base=base, tokens=tokens))
 
     @precondition(lambda self: self.running)
     @rule(rng=rngs, n=st.integers(1, 12), source=st.sampled_from("abc"))
@@ -793,15 +794,15 @@ class EngineMachine(RuleBasedStateMachine):
             confidences=[rng.random() for _ in range(n)],
             received_at=self.harness.now,
         )
-        self.speculation.post_draft(draft)
+        self.harness.apply(draft)
 
     @rule(policy=st.sampled_from(["adaptive", "fixed", "sync", "off"]), depth=st.integers(0, 32))
     def set_policy(self, policy, depth):
-        self.speculation.set_policy(policy, depth)
+        self.harness.apply(SetPolicy(policy=policy, depth=depth))
 
     @rule(sources=st.sets(st.sampled_from("abc")))
     def connect(self, sources):
-        self.speculation.connect(sorted(sources))
+        self.harness.apply(SetBacks(names=sorted(sources)))
 
     @rule(n=st.integers(1, 4))
     def step(self, n):
@@ -854,7 +855,7 @@ def test_a_step_counts_what_the_model_adds_to_shorter_spans():
     harness.submit("a", tokens=LONG)
     harness.submit("b", tokens=LONG)
     harness.step()
-    harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:6]))
+    harness.apply(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:6]))
     plan = harness.next()
     assert [len(span.tokens) for span in plan.layout] == [4, 1]
     assert plan.n_tokens == 8
@@ -871,21 +872,21 @@ def test_a_prompt_that_is_read_apart_is_counted_as_a_pass():
     assert (plan.n_tokens, plan.layout.n_ubatches) == (101, 2)
 
 
-def test_a_step_counts_what_makes_up_its_widths():
-    harness = EngineHarness(n_slots=2, n_ctx=200, own_cells=True, widths=InvariantWidths((2, 3), (4, 8)))
+def test_a_step_counts_what_makes_up_its_sizes():
+    harness = EngineHarness(n_slots=2, n_ctx=200, own_cells=True, batch_sizes=InvariantSizes((2, 3), (4, 8)))
     harness.submit("a", tokens=LONG)
     harness.step()
-    harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:8]))
+    harness.apply(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:8]))
     plan = harness.next()
     assert [len(span.tokens) for span in plan.layout] == [3]  # no wider draft
     assert (plan.n_tokens, plan.layout.n_ubatches) == (3, 1)
 
 
-@pytest.mark.parametrize(("widths", "n_tokens"), [(((2, 3), (4, 8)), 1), (((2, 3), (2, 3)), 3)])
-def test_where_prompts_are_decoded_otherwise_the_last_of_their_tokens_has_no_draft(widths, n_tokens):
-    harness = EngineHarness(n_slots=1, n_ctx=100, own_cells=True, widths=InvariantWidths(*widths))
+@pytest.mark.parametrize(("batch_sizes", "n_tokens"), [(((2, 3), (4, 8)), 1), (((2, 3), (2, 3)), 3)])
+def test_where_prompts_are_decoded_otherwise_the_last_of_their_tokens_has_no_draft(batch_sizes, n_tokens):
+    harness = EngineHarness(n_slots=1, n_ctx=100, own_cells=True, batch_sizes=InvariantSizes(*batch_sizes))
     harness.submit("a", tokens=[5])
-    harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=1, tokens=[6, 7]))
+    harness.apply(PostDraft(sequence="a", source="x", base=1, tokens=[6, 7]))
     plan = harness.next()
     assert [len(span.tokens) for span in plan.layout] == [n_tokens]
 
@@ -935,7 +936,7 @@ def test_grammars_that_answer_late_do_not_change_the_text(seed):
         base = len(texts[sequence])
         if right := truth[sequence][base : base + 4]:
             wrong = [token if rng.random() < 0.8 else 9 for token in right]
-            harness.speculation.post_draft(PostDraft(sequence=sequence, source="a", base=base, tokens=wrong))
+            harness.apply(PostDraft(sequence=sequence, source="a", base=base, tokens=wrong))
         for committed in of(Committed, harness.step()):
             assert committed.start == len(texts[committed.sequence])
             texts[committed.sequence] += committed.tokens
@@ -974,3 +975,52 @@ def test_steps_that_waited_for_a_grammar_say_nothing_about_speculation():
     for _ in range(5):
         harness.step()
     assert [report.n_expected is None for report in learned] == [True, False, True, False, False]
+
+
+class Mute(Unanswered):
+    n_answers = 0
+
+
+class TimeBudget:
+    def __init__(self):
+        self.values = []
+
+    def set(self, seconds):
+        self.values.append(seconds)
+
+
+def waiting(n):
+    """A harness in which that many sequences wait for their grammars, and the seconds that they are given."""
+    harness = EngineHarness()
+    follow(harness, Mute)
+    for i in range(n):
+        harness.submit(f"s{i}", tokens=[*LONG, i], sampling=CONSTRAINED)
+    harness.engine._budget = TimeBudget()
+    harness.step()
+    return harness, harness.engine._budget.values
+
+
+def test_a_step_waits_in_proportion_to_its_own_time_and_gives_each_choice_an_equal_part():
+    _, seconds = waiting(2)
+    assert seconds == [0.0, STEP_SECONDS / 8, STEP_SECONDS / 8]
+
+
+def test_where_others_run_what_waits_is_only_looked_at():
+    harness, seconds = waiting(1)
+    seconds.clear()
+    harness.next()
+    harness.submit("t", tokens=LONG, max_tokens=9)
+    harness.next()
+    harness.next()
+    assert seconds[0] == seconds[1] > seconds[2] == 0.0
+
+
+def test_logits_of_what_waits_outlive_their_step():
+    harness = EngineHarness()
+    follow(harness, Mute)
+    harness.submit("slow", tokens=LONG, sampling=CONSTRAINED)
+    plan = harness.next()
+    logits = harness.target.decode(plan.layout)
+    harness.engine.decoded(plan, logits, NOW, STEP_SECONDS)
+    (sequence,) = harness.engine._slots.sequences.values()
+    assert not np.shares_memory(sequence.verification.rows, logits[0])

@@ -13,12 +13,12 @@ from lead.engine.exact_model import limits_of, load_target
 from shared import cpus
 from shared.errors import ModelLoadError
 from shared.llama import library
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.model import Model
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
-FOUND = Exactness(widths=InvariantWidths((2, 4), (8, 16), (64,), joins=False), cost=1.25)
+FOUND = Exactness(batch_sizes=InvariantSizes((2, 4), (8, 16), (64,), joins=False), cost=1.25)
 
 
 def load(exact, path=None, **more):
@@ -34,19 +34,19 @@ def _brief(monkeypatch, tmp_path):
     monkeypatch.setattr(exact_model, "user_cache_path", lambda _name: tmp_path)
 
 
-def test_usually_slots_share_their_cells_and_widths_are_free():
+def test_usually_slots_share_their_cells_and_sizes_are_free():
     model, exactness = load("off")
-    assert (model.kv_unified, model.widths, exactness.is_on) == (True, None, False)
+    assert (model.kv_unified, model.batch_sizes, exactness.is_on) == (True, None, False)
     assert exactness.cost > 0
 
 
 def test_in_exact_mode_slots_have_cells_of_their_own_and_the_next_start_measures_nothing(monkeypatch):
     model, exactness = load("on")
     assert not model.kv_unified
-    assert model.widths == exactness.widths is not None
-    monkeypatch.delattr(exact_model, "measure_widths")
+    assert model.batch_sizes == exactness.batch_sizes is not None
+    monkeypatch.delattr(exact_model, "measure_sizes")
     again, found = load("on")
-    assert (again.widths, found) == (exactness.widths, exactness)
+    assert (again.batch_sizes, found) == (exactness.batch_sizes, exactness)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def measured(monkeypatch):
 def test_a_later_process_takes_over_what_was_found(measured):
     measured(None)
     model, exactness = load("on", exactness=FOUND)
-    assert (model.widths, exactness) == (FOUND.widths, FOUND)
+    assert (model.batch_sizes, exactness) == (FOUND.batch_sizes, FOUND)
 
 
 @pytest.mark.parametrize(("cost", "is_on"), [(1.04, True), (1.06, False)])
@@ -80,8 +80,8 @@ def test_a_context_that_is_too_small_has_none(monkeypatch):
         load("on")
 
 
-def test_widths_that_a_rehearsal_refuses_are_not_used(monkeypatch):
-    monkeypatch.setattr(exact_model, "rehearse", lambda _model, _widths: None)
+def test_sizes_that_a_rehearsal_refuses_are_not_used(monkeypatch):
+    monkeypatch.setattr(exact_model, "rehearse", lambda _model, _batch_sizes: None)
     with pytest.raises(ModelLoadError, match="a rehearsed text had other bits"):
         load("on")
 
@@ -143,7 +143,7 @@ def test_so_is_another_build_or_cpu(start, monkeypatch, module, fact):
 def test_a_damaged_file_is_measured_again(start, tmp_path):
     exact_model.remember(start, FOUND, with_heads=False)
     (file,) = (tmp_path / "exactness").iterdir()
-    file.write_text('{"widths":')
+    file.write_text('{"batch_sizes":')
     assert recalled(start) is None
 
 

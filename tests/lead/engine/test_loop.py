@@ -63,10 +63,6 @@ def run(*batches, target=None, policy="fixed", **more):
     return pipe, target
 
 
-def test_the_long_text_is_long():
-    assert len(TEXT) == 100
-
-
 def test_texts_that_reach_their_age_are_forgotten_without_a_request():
     due = iter([7.0, None])
     pipe, _ = run([], [], forget_old=lambda: next(due))
@@ -241,10 +237,10 @@ def test_a_check_that_is_not_due_yet_follows_without_a_command():
 def test_wrong_records_end_the_engine_and_are_logged(caplog):
     pipe = ScriptedPipe([submit(max_tokens=1)], [], [])
     engine = make_engine(LIMITS)
-    engine.speculation.close = lambda _sequence: None  # it forgets to forget
-    with pytest.raises(IntegrityError, match=r"open: \{'s'\}"):
+    engine._slots._release = lambda _slot: None  # it forgets to forget
+    with pytest.raises(IntegrityError, match="has ended"):
         Loop(FakeTarget(2), engine, pipe, clock=pipe.clock).run()
-    assert "'speculation': {'s': []}" in caplog.text
+    assert "'sequence': 's', 'n_tokens': 3, 'n_context': 3, 'drafts': []" in caplog.text
     assert "'n_cached': 2" in caplog.text
 
 
@@ -264,8 +260,8 @@ def test_the_connected_sources_are_known():
 
 
 def test_stale_drafts_are_reported():
-    draft = PostDraft(sequence="s", source="a", base=77, tokens=[1])
-    pipe, _ = run([submit(tokens=LONG, max_tokens=9)], [draft, draft])
+    drafts = [PostDraft(sequence=name, source="a", base=77, tokens=[1]) for name in ("s", "ended")]
+    pipe, _ = run([submit(tokens=LONG, max_tokens=9)], drafts)
     assert pipe.sent[-1] == DraftsDropped(source="a", n_stale=2)
 
 

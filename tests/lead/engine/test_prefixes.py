@@ -4,22 +4,14 @@ import itertools
 
 import pytest
 
-from lead.engine.commands import RequestOptions
 from lead.engine.prefixes import Prefixes
-from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from shared.llama.memory_traits import PLAIN
 from shared.prompt_cache import PromptCache, PromptCacheSize
 from shared.slot_cache import SlotCache
-from tests.fakes import GREEDY, make_limits, toy_sampler
+from tests.fakes import engine_sequence, make_limits
 
 TEXT = list(range(50))
-
-
-def sequence(tokens, **options):
-    return EngineSequence(
-        "s", list(tokens), lambda: toy_sampler(GREEDY, tokens), None, options=RequestOptions(**options)
-    )
 
 
 class Cached:
@@ -39,11 +31,11 @@ class Cached:
 
 def test_the_last_token_is_decoded_for_its_logits():
     cached = Cached(TEXT)
-    assert cached.prefixes.reusable(cached.slot, sequence(TEXT)) == 49
+    assert cached.prefixes.reusable(cached.slot, engine_sequence("s", TEXT)) == 49
 
 
 def test_who_wants_no_cached_prompt_reuses_none():
-    cached, alone = Cached(TEXT), sequence([*TEXT, 99], cache_prompt=False)
+    cached, alone = Cached(TEXT), engine_sequence("s", [*TEXT, 99], cache_prompt=False)
     cached.store(TEXT)
     assert cached.prefixes.reusable(cached.slot, alone) == cached.prefixes.copyable(cached.slot, alone) == 0
     assert cached.prefixes.loadable(alone) == (0, None)
@@ -51,8 +43,8 @@ def test_who_wants_no_cached_prompt_reuses_none():
 
 def test_nobody_waits_for_a_prefix_that_is_stored():
     cached = Cached()
-    cached.slot.sequence = sequence([*TEXT, 99])
-    waiting = sequence([*TEXT, 98])
+    cached.slot.sequence = engine_sequence("s", [*TEXT, 99])
+    waiting = engine_sequence("s", [*TEXT, 98])
     assert cached.prefixes.is_prefix_being_decoded(waiting)
     cached.store(TEXT)
     assert not cached.prefixes.is_prefix_being_decoded(waiting)
@@ -62,4 +54,4 @@ def test_nobody_waits_for_a_prefix_that_is_stored():
 def test_a_stored_text_is_loaded_if_that_saves_more_than_its_price(n_stored, n):
     cached = Cached(TEXT[:10])
     cached.store(TEXT[:n_stored])
-    assert cached.prefixes.best(cached.slot, sequence([*TEXT, 99]), 1000).n == n
+    assert cached.prefixes.best(cached.slot, engine_sequence("s", [*TEXT, 99]), 1000).n == n

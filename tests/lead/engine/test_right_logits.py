@@ -12,7 +12,7 @@ from shared.models.builtin import builtin_target
 from tests.conftest import more
 
 BOUND = 0.01
-"""Of logits whose standard deviation is 2.4: far above the last bits of f32, far below a missing key."""
+"""With logits of a standard deviation of 2.4: far above the last bits of f32, far below a missing key."""
 
 
 ARCHITECTURES = [
@@ -20,8 +20,8 @@ ARCHITECTURES = [
     more("deepseek2"),  # multi-head latent attention
     "gemma3",  # a sliding window in every second layer
     more("gpt-oss"),  # sliding windows, attention sinks and experts
-    "qwen35",  # gated delta nets beside attention
-    more("lfm2"),  # short convolutions beside attention
+    "qwen35",  # gated delta nets and attention
+    more("lfm2"),  # short convolutions and attention
     "mamba2",  # a recurrent state alone
     more("qwen3next"),  # delta nets that cannot be rolled back
     "jamba",  # a recurrent state, attention and experts

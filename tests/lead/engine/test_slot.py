@@ -2,17 +2,17 @@
 
 import pytest
 
-from lead.engine.sequence import EngineSequence
 from lead.engine.slot import MAX_REPLAY, Slot
 from lead.engine.speculation.drafts import MAX_DEPTH
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.slot_cache import SlotCache
+from tests.fakes import engine_sequence
 
 REPLAYING = MemoryTraits(n_rollback=0, n_step_checkpoints=1)
 
 
 def slot_of(n_cached, n_prompt, n_generated, traits=PLAIN, checkpoints=()):
-    sequence = EngineSequence("s", list(range(n_prompt)), lambda: None, None, checkpoints=checkpoints)
+    sequence = engine_sequence(tokens=range(n_prompt), checkpoints=checkpoints)
     sequence.tokens += range(n_prompt, n_prompt + n_generated)
     cache = SlotCache(0, traits)
     cache.add(sequence.tokens[:n_cached])

@@ -2,23 +2,14 @@
 
 import pytest
 
-from lead.engine.commands import RequestOptions
 from lead.engine.events import Started
-from lead.engine.sequence import EngineSequence
 from lead.engine.slot_manager import SlotManager
 from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import Copy, Restore, Snapshot, Store, Trim
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCacheSize
-from tests.fakes import GREEDY, make_limits, toy_sampler
-
-
-def sequence(name="s", tokens=(1, 2, 3), **options):
-    tokens = list(tokens)
-    return EngineSequence(
-        name, tokens, lambda: toy_sampler(GREEDY, tokens), None, options=RequestOptions(**options)
-    )
+from tests.fakes import engine_sequence, make_limits
 
 
 class Room:
@@ -29,7 +20,7 @@ class Room:
 
     def enter(self, name="s", tokens=(1, 2, 3), *, only_if_idle=False, **options):
         """What is said about those that start now."""
-        self.slots.enqueue(sequence(name, tokens, **options))
+        self.slots.add(engine_sequence(name, tokens, **options))
         return self.slots.admit(only_if_idle=only_if_idle)
 
     def decode(self):
@@ -41,7 +32,7 @@ class Room:
         self.slots.check_integrity()
 
     def leave(self, name):
-        self.slots.remove(name)
+        self.slots.remove(self.slots.sequences[name])
 
     @property
     def running(self):
@@ -85,11 +76,11 @@ def test_where_all_cells_are_copied_that_has_to_save_enough(n, n_cached):
 
 
 PROMPT = [5] * 40
-OTHER_WIDTHS = InvariantWidths((1, 2), (4, 8))
+OTHER_WIDTHS = InvariantSizes((1, 2), (4, 8))
 
 
 def test_where_answers_have_other_bits_they_serve_no_prompt():
-    room = Room(widths=OTHER_WIDTHS, own_cells=True)
+    room = Room(batch_sizes=OTHER_WIDTHS, own_cells=True)
     room.enter("a", [1, 2, 3])
     room.decode()  # the answer begins with 7
     room.decode()
@@ -98,12 +89,20 @@ def test_where_answers_have_other_bits_they_serve_no_prompt():
 
 
 def test_where_answers_have_other_bits_they_still_serve_the_same_sequence():
-    room = Room(n_slots=1, widths=OTHER_WIDTHS, own_cells=True)
+    room = Room(n_slots=1, batch_sizes=OTHER_WIDTHS, own_cells=True)
     room.enter("a", [1, 2, 3])
     room.decode()
     room.decode()
     room.slots.preempt(room.slots.running()[0])
     assert room.slots.admit(only_if_idle=False) == [Started(sequence="a", n_cached=4, again=True)]
+
+
+def test_who_wants_no_cached_prompt_still_reuses_what_it_had_decoded_before_it_gave_way():
+    room = Room(n_slots=1)
+    room.enter("s", cache_prompt=False)
+    room.decode()
+    room.slots.preempt(room.slots.running()[0])
+    assert room.slots.admit(only_if_idle=False)[0].n_cached == 3
 
 
 def test_it_waits_until_all_of_the_beginning_is_there():
@@ -156,9 +155,9 @@ class TestCheckpoints:
         return Room(3, 1000, traits=WINDOWS, n_checkpoints=4)
 
     def ask(self, room, name, question, checkpoints=()):
-        asked = sequence(name, [*INSTRUCTIONS, *question])
+        asked = engine_sequence(name, [*INSTRUCTIONS, *question])
         asked.checkpoints = checkpoints
-        room.slots.enqueue(asked)
+        room.slots.add(asked)
         return [(started.sequence, started.n_cached) for started in room.slots.admit(only_if_idle=False)]
 
     def decode(self, room):
@@ -202,8 +201,8 @@ class TestCheckpoints:
     def test_who_wants_no_cached_prompt_makes_no_checkpoint_for_others(self, room):
         self.ask(room, "a", [1, 2])
         self.decode(room)
-        alone = sequence("b", [*INSTRUCTIONS, 3], cache_prompt=False)
-        room.slots.enqueue(alone)
+        alone = engine_sequence("b", [*INSTRUCTIONS, 3], cache_prompt=False)
+        room.slots.add(alone)
         room.slots.admit(only_if_idle=False)
         assert alone.checkpoints == ()
 
@@ -285,12 +284,12 @@ class TestPromptCache:
     def test_a_text_that_could_only_be_rolled_back_is_stored_and_begun_again(self):
         traits, size = MemoryTraits(n_rollback=64), PromptCacheSize(500, 1)
         slots = SlotManager(make_limits(1, 1000, traits=traits, prompt_cache=size))
-        slots.enqueue(sequence("s", range(70)))
+        slots.add(engine_sequence("s", range(70)))
         slots.admit(only_if_idle=False)
         slots.pop_edits()
         slots.running()[0].cache.add(range(70))
-        slots.remove("s")
-        slots.enqueue(sequence("t", [*range(10), 99]))
+        slots.remove(slots.sequences["s"])
+        slots.add(engine_sequence("t", [*range(10), 99]))
         (started,) = slots.admit(only_if_idle=False)
         assert started.n_cached == len(slots.running()[0].cache) == 0
         assert slots.pop_edits() == [Store(0, text(1, 70)), Trim(0, 0)]
@@ -317,6 +316,26 @@ class TestPromptCache:
         assert room.enter("u", [*LONG, 5])[0].n_cached == 40
         assert len(room.slots.running()[1].cache) == 10
         assert room.slots.free_up_to(60) == 20
+
+
+class LeavingDraft:
+    """An inline drafter's, which counts how often its sequence has left a slot."""
+
+    n_left = 0
+
+    def leave(self):
+        self.n_left += 1
+
+
+def test_an_inline_drafter_hears_when_a_sequence_leaves_its_slot_for_now_or_for_good():
+    room, draft = Room(), LeavingDraft()
+    room.enter("s")
+    room.slots.sequences["s"].speculation.inline = draft
+    room.slots.preempt(room.slots.running()[0])
+    assert draft.n_left == 1
+    room.slots.admit(only_if_idle=False)
+    room.leave("s")
+    assert draft.n_left == 2
 
 
 def test_the_oldest_sequence_is_in_front_whatever_its_slot():

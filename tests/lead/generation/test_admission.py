@@ -1,9 +1,9 @@
 import pytest
 
-from lead.engine.commands import RequestOptions
 from lead.generation.admission import Admission, ContextExceededError
 from shared.errors import QueueFullError
 from shared.sampling.parameters import SamplingParameters
+from tests.fakes import submit
 
 
 @pytest.mark.parametrize(
@@ -12,43 +12,42 @@ from shared.sampling.parameters import SamplingParameters
 )
 async def test_a_request_overrides_the_default_for_privacy(lead, by_default, asked, private):
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary, private_by_default=by_default)
-    assert admission.submit([1], SamplingParameters(seed=1), 1, private=asked).private == private
+    assert admission.submit(submit(), private=asked).private == private
 
 
 @pytest.mark.parametrize(("private", "owner"), [(False, 7), (True, None)])
 async def test_later_requests_are_not_drafted_from_a_private_one(lead, private, owner):
-    options = RequestOptions(owner=7)
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary)
-    sequence = admission.submit([1], SamplingParameters(seed=1), 1, private=private, options=options)
-    assert sequence.options.owner == owner
+    sequence = admission.submit(submit(owner=7), private=private)
+    assert sequence.request.owner == owner
 
 
 @pytest.mark.parametrize(("n_bytes", "private"), [(900_000, False), (1 << 20, True)])
 async def test_a_grammar_larger_than_a_protocol_message_makes_a_sequence_private(lead, n_bytes, private):
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary)
     sampling = SamplingParameters(seed=1, grammar="#" * n_bytes)
-    sequence = admission.submit([1], sampling, 1, options=RequestOptions(owner=7))
-    assert (sequence.private, sequence.options.owner) == (private, 7)
+    sequence = admission.submit(submit(sampling=sampling, owner=7))
+    assert (sequence.private, sequence.request.owner) == (private, 7)
 
 
 async def test_a_request_beyond_the_queue_is_refused(lead):
     lead.engine.hold()
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary, max_queue=2)
     n_slots = lead.engine.ready.n_slots
-    sequences = [admission.submit([1], SamplingParameters(seed=1), 1) for _ in range(n_slots + 2)]
+    sequences = [admission.submit(submit()) for _ in range(n_slots + 2)]
     with pytest.raises(QueueFullError, match="2 more requests wait"):
-        admission.submit([1], SamplingParameters(seed=1), 1)
+        admission.submit(submit())
     admission.cancel(sequences[0])
-    admission.submit([1], SamplingParameters(seed=1), 1)
+    admission.submit(submit())
 
 
 async def test_without_a_queue_requests_still_fill_the_slots(lead):
     lead.engine.hold()
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary, max_queue=0)
     for _ in range(lead.engine.ready.n_slots):
-        admission.submit([1], SamplingParameters(seed=1), 1)
+        admission.submit(submit())
     with pytest.raises(QueueFullError):
-        admission.submit([1], SamplingParameters(seed=1), 1)
+        admission.submit(submit())
 
 
 class BeginsTexts:
@@ -72,13 +71,13 @@ class BeginsTexts:
 )
 async def test_a_context_shift_keeps_tokens_of_the_prompt_after_its_first_one(lead, prompt, n_keep, n_kept):
     admission = Admission(lead.sequences, lead.engine, BeginsTexts(), context_shift=True)
-    admission.submit(prompt, SamplingParameters(seed=1), 1, n_keep=n_keep)
+    admission.submit(submit(tokens=prompt, n_keep=n_keep))
     assert lead.engine.submitted[0].n_keep == n_kept
 
 
 async def test_without_context_shifts_nothing_is_kept(lead):
     admission = Admission(lead.sequences, lead.engine, BeginsTexts())
-    admission.submit([1, 5], SamplingParameters(seed=1), 1, n_keep=2)
+    admission.submit(submit(tokens=[1, 5], n_keep=2))
     assert lead.engine.submitted[0].n_keep is None
 
 
@@ -86,7 +85,7 @@ async def test_without_context_shifts_nothing_is_kept(lead):
 async def test_a_prompt_that_fills_the_context_is_refused(lead, context_shift):
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary, context_shift=context_shift)
     with pytest.raises(ContextExceededError, match=r"\(128 tokens\) exceeds the available context size"):
-        admission.submit([5] * 128, SamplingParameters(seed=1), 1)
+        admission.submit(submit(tokens=[5] * 128))
 
 
 @pytest.mark.parametrize(("default", "private"), [(False, True), (True, None)])
@@ -95,7 +94,7 @@ async def test_private_prompts_are_not_logged(lead, caplog, default, private):
     admission = Admission(
         lead.sequences, lead.engine, lead.vocabulary, log_prompts=True, private_by_default=default
     )
-    admission.submit(lead.tokens("a secret"), SamplingParameters(seed=1), 1, private=private)
+    admission.submit(submit(tokens=lead.tokens("a secret")), private=private)
     assert "a secret" not in caplog.text
 
 
@@ -103,5 +102,5 @@ async def test_private_prompts_are_not_logged(lead, caplog, default, private):
 async def test_prompts_are_logged_only_if_enabled(lead, caplog, wanted):
     caplog.set_level("DEBUG")
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary, log_prompts=wanted)
-    admission.submit(lead.tokens("a secret"), SamplingParameters(seed=1), 1)
+    admission.submit(submit(tokens=lead.tokens("a secret")))
     assert ("a secret" in caplog.text) == wanted

@@ -9,7 +9,7 @@ import pytest
 from lead.engine.events import Committed, Finished, Started
 from lead.generation.printer import _MOST_WAITING, Printer
 from lead.generation.sequences import Sequences
-from shared.sampling.parameters import SamplingParameters
+from tests.fakes import submit
 
 
 class Screen(io.StringIO):
@@ -58,7 +58,7 @@ class Stage:
         self.sequences.observe(Printer(vocabulary, mode, screen))
 
     def start(self, *, private=False):
-        sequence = self.sequences.create([1, 2], SamplingParameters(seed=0), private=private)
+        sequence = self.sequences.create(submit(tokens=[1, 2]), private=private)
         self.sequences.apply(Started(sequence=sequence.id, n_cached=1), 1.0)
         return sequence
 

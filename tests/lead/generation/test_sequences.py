@@ -3,11 +3,10 @@ import asyncio
 import pytest
 
 from lead.engine.events import Committed, Failed, Finished, Ready, Started
-from lead.generation.sequences import Broadcast, Sequences, Status
+from lead.generation.sequences import Broadcast, Sequences
 from shared.errors import RequestError, ServerError
-from shared.sampling.parameters import SamplingParameters
+from tests.fakes import submit
 
-SAMPLING = SamplingParameters(seed=1)
 READY = Ready(n_ctx=100, n_ctx_sequence=100, n_slots=2, speculates=True)
 
 
@@ -19,7 +18,7 @@ class Observer:
         self.seen.append((sequence.id, step.tokens))
 
     def on_end(self, sequence):
-        self.seen.append((sequence.id, sequence.status))
+        self.seen.append((sequence.id, sequence.finish_reason))
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def sequences():
 
 @pytest.fixture
 def running(sequences):
-    sequence = sequences.create([1, 2], SAMPLING)
+    sequence = sequences.create(submit(tokens=[1, 2]))
     sequences.apply(Started(sequence=sequence.id, n_cached=1), 10.0)
     return sequence
 
@@ -39,7 +38,7 @@ def commit(sequences, sequence, tokens, now=11.0):
 
 
 def test_ids_are_unguessable_and_used_once(sequences):
-    ids = {sequences.create([1], SAMPLING).id for _ in range(100)}
+    ids = {sequences.create(submit(tokens=[1])).id for _ in range(100)}
     assert len(ids) == 100
     assert min(map(len, ids)) == 32
 
@@ -59,7 +58,7 @@ def test_a_step_that_does_not_follow_is_a_bug(sequences, running):
 def test_a_finished_sequence_is_forgotten_by_all_but_its_readers(sequences, running):
     sequences.apply(Finished(sequence=running.id, reason="stop"), 12.0)
     assert sequences.get(running.id) is None
-    assert (running.status, running.finish_reason) == (Status.FINISHED, "stop")
+    assert (running.ended, running.finish_reason) == (True, "stop")
 
 
 def test_events_for_a_discarded_sequence_are_ignored(sequences, running):
@@ -68,24 +67,18 @@ def test_events_for_a_discarded_sequence_are_ignored(sequences, running):
     assert running.tokens.tolist() == [1, 2]
 
 
-def test_an_illegal_move_says_from_where_to_where(running):
-    running.move(Status.FINISHED)
-    with pytest.raises(RuntimeError, match="from finished to running"):
-        running.move(Status.RUNNING)
-
-
 def test_when_the_engine_dies_every_sequence_fails_with_the_reason(sequences, running):
-    queued = sequences.create([1], SAMPLING)
+    queued = sequences.create(submit(tokens=[1]))
     sequences.fail_all("it died")
-    assert {(s.status, str(s.failure)) for s in (running, queued)} == {(Status.FAILED, "it died")}
+    assert {(s.ended, str(s.failure)) for s in (running, queued)} == {(True, "it died")}
     assert list(sequences) == []
 
 
 @pytest.mark.parametrize(("param", "kind"), [("grammar", RequestError), (None, ServerError)])
 def test_a_sequence_that_cannot_go_on_fails_alone(sequences, running, param, kind):
-    other = sequences.create([1], SAMPLING)
+    other = sequences.create(submit(tokens=[1]))
     sequences.apply(Failed(sequence=running.id, reason="it cannot", param=param), 1.0)
-    assert running.status is Status.FAILED
+    assert running.ended
     assert isinstance(running.failure, kind)
     assert list(sequences) == [other]
 
@@ -95,7 +88,7 @@ def test_observers_hear_steps_and_ends_in_order(sequences, running):
     sequences.observe(observer)
     commit(sequences, running, [3])
     sequences.discard(running)
-    assert observer.seen == [(running.id, [3]), (running.id, Status.FINISHED)]
+    assert observer.seen == [(running.id, [3]), (running.id, "stop")]
 
 
 async def test_a_reader_that_takes_the_next_change_first_misses_none(sequences, running):
@@ -115,7 +108,7 @@ async def test_everyone_who_waits_is_woken():
 
 def test_running_sequences_take_slots_and_cells_and_waiting_ones_do_not(sequences, running):
     commit(sequences, running, [3] * 28)
-    sequences.create([1] * 50, SAMPLING)
+    sequences.create(submit(tokens=[1] * 50))
     occupancy = sequences.occupancy(READY)
     assert (occupancy.n_free_slots, occupancy.kv_usage) == (1, 0.3)
 
@@ -123,7 +116,7 @@ def test_running_sequences_take_slots_and_cells_and_waiting_ones_do_not(sequence
 def test_nothing_is_more_than_full(sequences):
     """A sequence that gave way runs on, and shared cells are counted for each."""
     for _ in range(3):
-        sequence = sequences.create([1] * 60, SAMPLING)
+        sequence = sequences.create(submit(tokens=[1] * 60))
         sequences.apply(Started(sequence=sequence.id, n_cached=1), 10.0)
     occupancy = sequences.occupancy(READY)
     assert (occupancy.n_free_slots, occupancy.kv_usage) == (0, 1.0)

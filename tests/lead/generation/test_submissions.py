@@ -2,11 +2,11 @@
 
 import pytest
 
-from lead.engine.commands import RequestOptions
 from lead.engine.events import Committed, Finished, PromptProgress, Started
-from lead.generation.sequences import Sequences, Status
+from lead.generation.sequences import Sequences
 from shared.errors import UnavailableError
 from shared.sampling.parameters import SamplingParameters
+from tests.fakes import submit
 
 SAMPLING = SamplingParameters(
     seed=7, repeat_penalty=1.2, dry_multiplier=0.8, grammar='start: "a"', grammar_start=2
@@ -24,10 +24,7 @@ class Front:
 
     def create(self, **fields):
         self.now += 1
-        sequence = self.sequences.create(PROMPT, SAMPLING)
-        for name, value in fields.items():
-            setattr(sequence, name, value)
-        return sequence
+        return self.sequences.create(submit(tokens=PROMPT, **fields))
 
     def started(self, **fields):
         """A sequence that the engine process has given a slot."""
@@ -74,24 +71,12 @@ def front():
 
 
 def test_a_running_sequence_is_submitted_again_with_all_that_it_is(front):
-    options = RequestOptions(n_probs=3, slot=1, progress=True, n_draft=2)
-    sequence = front.started(max_tokens=9, prediction=[5, 6], options=options)
-    sequence.n_keep = 4
+    sequence = front.started(sampling=SAMPLING, max_tokens=9, prediction=[5, 6], n_keep=4, slot=1)
     front.commit(sequence, 3)
     front.sequences.on_death()
     (submission,) = front.sequences.take_due()
-    assert submission.model_dump() == {
-        "type": "submit",
-        "sequence": sequence.id,
-        "tokens": [1, 2, 100, 101, 102],
-        "n_prompt": 2,
-        "n_cached": 1,
-        "sampling": SAMPLING.model_dump(),
-        "max_tokens": 9,
-        "prediction": [5, 6],
-        "options": options.model_dump(),
-        "n_keep": 4,
-    }
+    begun = {"tokens": [1, 2, 100, 101, 102], "n_prompt": 2, "n_cached": 1}
+    assert submission == sequence.request.model_copy(update=begun)
 
 
 def test_a_queued_sequence_is_submitted_again_as_if_for_the_first_time(front):
@@ -100,7 +85,7 @@ def test_a_queued_sequence_is_submitted_again_as_if_for_the_first_time(front):
     front.sequences.on_death()
     assert front.sequences.take_due() == [before]
     assert before.n_cached is None
-    assert sequence.status is Status.QUEUED
+    assert sequence.is_waiting
 
 
 def test_running_ones_come_first_in_the_order_in_which_they_started(front):
@@ -154,7 +139,6 @@ def test_a_sequence_fails_when_the_engine_has_died_too_often(max_restarts):
     front.die(max_restarts)
     assert not sequence.ended
     front.die()
-    assert sequence.status is Status.FAILED
     assert isinstance(sequence.failure, UnavailableError)
     assert f"died {max_restarts + 1} times" in str(sequence.failure)
 
@@ -168,7 +152,7 @@ def test_a_sequence_that_kills_every_engine_takes_no_other_with_it(front):
         front.sequences.on_death()
         for sequence in front.give_until(killer):
             front.commit(sequence, SETTLED)
-    assert killer.status is Status.FAILED
+    assert killer.ended
     assert not any(sequence.ended for sequence in others)
 
 

@@ -12,23 +12,16 @@ from lead.generation.answer_stats import RequestStats, current_request
 from lead.http.answers import AnswerStream
 from lead.http.generation_request import GenerationRequest
 from shared.errors import RequestError
-from shared.sampling.parameters import SamplingParameters
+from tests.fakes import submit
 
 
 @pytest.fixture
 def open_stream(lead):
     """The answers to some prompts."""
 
-    def open_stream(*prompts, stops=(), seed=7, **fields):
-        request = GenerationRequest(
-            prompts=[lead.tokens(prompt) for prompt in prompts or ("Once",)],
-            sampling=SamplingParameters(seed=seed),
-            max_tokens=None,
-            stops=list(stops),
-            prediction=[],
-            **fields,
-        )
-        return AnswerStream(request, lead.app.state.services)
+    def open_stream(*prompts, stops=()):
+        submissions = [submit(tokens=lead.tokens(prompt)) for prompt in prompts or ("Once",)]
+        return AnswerStream(GenerationRequest(submissions, stops), lead.app.state.services)
 
     return open_stream
 

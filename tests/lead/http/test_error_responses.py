@@ -8,7 +8,6 @@ from lead.http.error_responses import error_response
 from lead.http.middleware.connections import only_health
 from lead.http.middleware.hosts import AllowedHosts
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
-from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
 from shared.errors import NotServingError, QueueFullError, UnavailableError
 from tests.lead.http.middleware.asgi import asgi_request
@@ -62,7 +61,7 @@ async def shape_of(app, path, method="POST", **headers):
 async def test_refusals_of_middlewares_have_anthropics_shape_at_its_paths(lead):
     keys = Keyring([Key(Principal(Role.CLIENT, "a"), "mine"), Key(Principal(Role.BACK, "b"), "backs")])
     hosts = AllowedHosts(["lead"])
-    app = create_app(lead.app.state.services, MiddlewareStack(keys, hosts=hosts))
+    app = create_app(lead.app.state.services, keys=keys, hosts=hosts)
     for headers, expected in (
         ({}, (401, "authentication_error")),
         ({"x-api-key": "backs"}, (403, "permission_error")),

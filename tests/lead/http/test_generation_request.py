@@ -3,7 +3,6 @@
 import pytest
 
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
-from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
 from shared.sampling.parameters import DEFAULT_SAMPLERS
 from tests.lead.http.event_streams import client_of
@@ -63,7 +62,7 @@ OPTIONS = [
 @pytest.mark.parametrize(("fields", "options"), OPTIONS)
 async def test_request_options_reach_the_engine(lead, client, fields, options):
     (request,) = await submitted(lead, client, **fields)
-    assert request.options.model_dump() | options == request.options.model_dump()
+    assert request.model_dump() | options == request.model_dump()
 
 
 @pytest.mark.parametrize(
@@ -111,17 +110,17 @@ async def test_a_private_request_is_not_shown_to_backs(lead, client):
 
 async def test_each_key_is_an_owner_of_texts_whatever_its_name(lead):
     keys = [Key(Principal(Role.CLIENT, "desk"), "one"), Key(Principal(Role.CLIENT, "desk"), "two")]
-    app = create_app(lead.app.state.services, MiddlewareStack(Keyring(keys)))
+    app = create_app(lead.app.state.services, keys=Keyring(keys))
     async with client_of(app) as client:
         for key in ("one", "two", "one"):
             lead.will_say("x")
             await client.post(CHAT, json=ASK, headers={"x-api-key": key})
-    first, second, third = (request.options.owner for request in lead.engine.submitted)
+    first, second, third = (request.owner for request in lead.engine.submitted)
     assert first == third != second
 
 
 async def test_without_keys_all_texts_have_one_owner(lead, client):
-    assert [request.options.owner for request in await submitted(lead, client)] == [0]
+    assert [request.owner for request in await submitted(lead, client)] == [0]
 
 
 WRONG = [

@@ -6,7 +6,6 @@ from fastapi.routing import iter_route_contexts
 
 from lead.http.json_route import JsonRoute, parse_json
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
-from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
@@ -18,7 +17,7 @@ JSON = {"Content-Type": "application/json"}
 
 def limited(lead, **limits):
     """A client of an app with these limits."""
-    return client_of(create_app(lead.app.state.services, MiddlewareStack(limits=RequestLimits(**limits))))
+    return client_of(create_app(lead.app.state.services, limits=RequestLimits(**limits)))
 
 
 @pytest.fixture
@@ -122,7 +121,7 @@ async def test_a_large_body_of_another_client_does_not_wait_for_all_of_the_first
     """Clients have keys here; the bodies are invalid, so that the order of the answers is that of reading."""
     order = []
     keys = Keyring([Key(Principal(Role.CLIENT, name), name) for name in ("many", "one")])
-    app = create_app(lead.app.state.services, MiddlewareStack(keys))
+    app = create_app(lead.app.state.services, keys=keys)
     body = b"[" + b"1," * 50_000
     async with client_of(app) as client:
 

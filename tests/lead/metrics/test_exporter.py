@@ -8,7 +8,7 @@ from lead.engine.events import Committed, Finished, Started
 from lead.generation.sequences import Occupancy
 from lead.metrics.exporter import MOST_NAMES, OTHERS, MetricsExporter
 from shared.protocol import Draft
-from shared.sampling.parameters import SamplingParameters
+from tests.fakes import submit
 from tests.lead.serving import hello
 
 
@@ -30,7 +30,7 @@ class Watched:
         }
 
     def begin(self, n_prompt=5, n_cached=2, at=11.0):
-        sequence = self.lead.sequences.create([3] * n_prompt, SamplingParameters(seed=1))
+        sequence = self.lead.sequences.create(submit(tokens=[3] * n_prompt))
         self.lead.sequences.apply(Started(sequence=sequence.id, n_cached=n_cached), at)
         return sequence
 
@@ -120,7 +120,7 @@ def test_a_failed_request_is_told_from_one_that_ended(watched):
 
 def test_running_and_waiting_requests_are_told_apart(watched):
     watched.begin()
-    watched.lead.sequences.create([1], SamplingParameters(seed=1))
+    watched.lead.sequences.create(submit(tokens=[1]))
     values = watched.values()
     assert (values["llamacpp:requests_processing"], values["llamacpp:requests_deferred"]) == (1, 1)
 

@@ -236,7 +236,7 @@ def test_it_dials_the_lead_where_it_listens(host, url):
     [
         pytest.param((), "--model", str(builtin_draft()), id="the shipped draft model"),
         pytest.param(("--parallel", "7"), "--parallel", "7", id="as many sequences as the lead serves"),
-        pytest.param((), "--threads", "1", id="one thread beside the lead"),
+        pytest.param((), "--threads", "1", id="one thread next to the lead's"),
         pytest.param(("--back-cpus", "2-3"), "--threads", "0", id="all of the chosen cores"),
     ],
 )

@@ -11,7 +11,8 @@ from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer import workers as workers_module
 from lead.tokenizer.job_handler import TokenizerProgram
-from lead.tokenizer.jobs import Refusal, TokenizeText, encode
+from lead.tokenizer.jobs import Refusal, encode
+from lead.tokenizer.preparation import Preparation
 from lead.tokenizer.workers import WorkerDiedError, Workers, WorkersGoneError
 from shared.models.builtin import builtin_target
 
@@ -21,7 +22,8 @@ def program(path=None, **limits):
 
 
 def tokenize(text):
-    return encode(TokenizeText(text, add_special=False, parse_special=False, with_pieces=False))
+    options = {"add_special": False, "parse_special": False, "with_pieces": False}
+    return encode((Preparation.tokenize, [text], options))
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ async def test_a_worker_that_is_killed_is_noticed_and_the_next_one_works(workers
 
 
 async def test_a_job_with_a_bug_is_refused_and_leaves_the_process(workers):
-    refusal = await ask(workers, encode(TokenizeText(None, False, False, False)))
+    refusal = await ask(workers, tokenize(None))
     assert isinstance(refusal, Refusal)
     assert refusal.is_bug
     assert await ask(workers, tokenize("Hello"))
@@ -85,7 +87,9 @@ async def test_a_job_with_a_bug_is_refused_and_leaves_the_process(workers):
 
 async def test_the_death_of_the_process_that_forks_loses_nothing(workers):
     worker = await workers.begin()
-    os.kill(workers._sandbox.pid, signal.SIGKILL)
+    pid = workers._sandbox.pid
+    os.kill(pid, signal.SIGKILL)
+    await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # until then it takes tasks
     assert await worker.ask(tokenize("Hello"))
     worker.close()
     assert await ask(workers, tokenize("Hello"))

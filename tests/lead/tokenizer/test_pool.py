@@ -11,8 +11,9 @@ from lead.settings.limits import RequestLimits
 from lead.tokenizer import pool as pool_module
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.job_handler import TokenizerProgram
-from lead.tokenizer.jobs import Refusal, TokenizeText, decode
+from lead.tokenizer.jobs import Refusal, decode
 from lead.tokenizer.pool import TokenizerPool
+from lead.tokenizer.preparation import Preparation
 from lead.tokenizer.workers import WorkerDiedError, WorkersGoneError
 from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
 
@@ -28,7 +29,7 @@ class FakeWorker:
         self.has_ended = False
 
     async def ask(self, message):
-        text = decode(message).text
+        _, (text,), _ = decode(message)
         self._server.asked.append(text)
         what = self._server.script.get(text, text)
         if what == "hang":
@@ -105,8 +106,7 @@ ONE = Client("one")
 
 
 def ask(pool, text, client=ONE):
-    job = TokenizeText(text, add_special=False, parse_special=False, with_pieces=False)
-    return asyncio.ensure_future(pool.run(job, client))
+    return asyncio.ensure_future(pool.run(client, Preparation.count_prompt, text))
 
 
 async def settle():

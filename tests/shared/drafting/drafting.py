@@ -16,7 +16,7 @@ SAMPLED = SamplingParameters(seed=7, temperature=0.9, repeat_penalty=1.3, repeat
 
 
 class DrafterHarness:
-    """A drafter beside a model with as many slots and cells as it says it needs, and not one more."""
+    """A drafter with a model of as many slots and cells as it says it needs, and not one more."""
 
     def __init__(
         self,

@@ -22,13 +22,13 @@ def model(loaded):
     """The model with empty slots."""
     for slot in range(loaded.n_slots):
         loaded.trim(slot, 0)
-    loaded.widths = None
+    loaded.batch_sizes = None
     return loaded
 
 
 @pytest.fixture
 def three_slots(request, tiny_model):
-    """Of a tiny model of the architecture `request.param`."""
+    """A tiny model of the architecture `request.param`."""
     model = Model(tiny_model(request.param), ModelOptions(threads=1, ctx_size=1024, parallel=3))
     yield model
     model.close()
@@ -43,4 +43,4 @@ def read(model, slot, start, tokens):
 
 def rows(model, slot, n):
     """The hidden states of the first tokens in a slot."""
-    return np.array([model.hidden.row(slot, position) for position in range(n)])
+    return np.array([model.hidden.state(slot, position) for position in range(n)])

@@ -1,14 +1,14 @@
-"""Every token is decoded in a width of its class."""
+"""Every token is decoded in a size of its class."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.llama.batch_invariance import RESERVE, InvariantWidths, invariant_passes
+from shared.llama.batch_invariance import RESERVE, InvariantSizes, invariant_passes
 from shared.llama.span import Span
 
-UNIFORM = InvariantWidths((2, 3, 4, 6, 8, 16), (2, 3, 4, 6, 8, 16), (32,))
-APART = InvariantWidths((2, 3), (8, 12, 16), (32,))
+UNIFORM = InvariantSizes((2, 3, 4, 6, 8, 16), (2, 3, 4, 6, 8, 16), (32,))
+APART = InvariantSizes((2, 3), (8, 12, 16), (32,))
 
 
 def answer(slot, start, n, n_logits=None):
@@ -20,9 +20,9 @@ def prompt(slot, start, n, n_logits=0):
 
 
 def shapes(spans, policy):
-    """Of each pass: slots, width and number of outputs."""
+    """For each pass: slots, number of tokens of each and number of outputs."""
     return [
-        ([part.span.slot for part in each], each[0].width, each[0].n_rows)
+        ([part.span.slot for part in each], each[0].size, each[0].n_rows)
         for each in invariant_passes(spans, policy)
     ]
 
@@ -39,7 +39,7 @@ def test_slots_share_a_pass_in_which_their_sum_is_a_width_too():
 
 
 def test_where_joint_passes_differ_each_slot_takes_its_own():
-    policy = InvariantWidths(UNIFORM.answer, UNIFORM.prompt, joins=False)
+    policy = InvariantSizes(UNIFORM.answer, UNIFORM.prompt, joins=False)
     assert shapes([answer(0, 9, 2), answer(1, 9, 2)], policy) == [([0], 2, 2), ([1], 2, 2)]
 
 
@@ -52,7 +52,7 @@ def test_the_logits_that_were_asked_for_are_picked():
 
 
 def test_what_is_free_replaces_padding():
-    assert [UNIFORM.n_free(n) for n in (1, 2, 5, 7)] == [1, 0, 1, 1]
+    assert [UNIFORM.n_padding(n) for n in (1, 2, 5, 7)] == [1, 0, 1, 1]
 
 
 SPANS = st.lists(st.tuples(st.booleans(), st.integers(1, 60), st.booleans()), min_size=1, max_size=6)
@@ -69,12 +69,12 @@ def test_each_token_is_decoded_once_in_order_and_in_its_class(given_spans, polic
         narrow = policy.narrow(together[0].span)
         n_outputs = sum(part.n_rows for part in together)
         assert n_outputs == 0 or (n_outputs in narrow and together[0].n_rows in narrow)
-        assert len(together) == 1 or sum(part.width for part in together) in narrow
+        assert len(together) == 1 or sum(part.size for part in together) in narrow
         slots = [part.span.slot for part in together]
         assert slots == list(range(slots[0], slots[0] + len(slots)))
         for part in together:
-            assert part.width in policy.of(part.span)
-            assert part.width == together[0].width
+            assert part.size in policy.of(part.span)
+            assert part.size == together[0].size
             assert part.n_padding <= RESERVE
             assert part.span.start == 5 + len(decoded[part.span.slot])
             decoded[part.span.slot] += part.span.tokens

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.batch_layout import LayoutRules, layout
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
@@ -116,7 +116,7 @@ def test_only_recurrent_states_of_the_last_ubatch_can_be_rolled_back(batch, own_
         ([*spans(3, 1), PROMPT], {"traits": ROLLBACK}, 2),
         ([*spans(3, 1), PROMPT], {"own_cells": True}, 2),
         ([*spans(3, 1), PROMPT], {}, 1),
-        (spans(3, 1), {"widths": InvariantWidths((4,), (8,), joins=False), "own_cells": True}, 2),
+        (spans(3, 1), {"batch_sizes": InvariantSizes((4,), (8,), joins=False), "own_cells": True}, 2),
     ],
 )
 def test_each_length_takes_a_pass_over_the_weights_where_llama_cpp_divides_by_lengths(batch, rules, n):

@@ -6,7 +6,7 @@ import pytest
 
 from shared.errors import ModelLoadError
 from shared.llama.eagle_heads import why_no_target
-from shared.llama.hidden_states import HeadSpan
+from shared.llama.hidden_states import MtpSpan
 from shared.llama.model import Model
 from shared.llama.span import Span
 from tests.shared.llama.conftest import OF_THREE, TEXT, rows
@@ -31,12 +31,12 @@ def target(tiny_model):
 
 def draft(model, heads, slot, n):
     """A plain loop over TEXT: the whole text with the target's rows, then one token after the other."""
-    (output,) = heads.decode([HeadSpan(slot, 1, TEXT[1:], list(rows(model, slot, len(TEXT) - 1)))])
+    (output,) = heads.decode([MtpSpan(slot, 1, TEXT[1:], list(rows(model, slot, len(TEXT) - 1)))])
     drafted, logits = [], []
     for i in range(n):
         logits.append(output.logits.copy())
         drafted.append(int(output.logits.argmax()))
-        (output,) = heads.decode([HeadSpan(slot, len(TEXT) + i, drafted[-1:], [output.row.copy()])])
+        (output,) = heads.decode([MtpSpan(slot, len(TEXT) + i, drafted[-1:], [output.state.copy()])])
     heads.trim(slot, 0)
     return drafted, logits
 
@@ -86,10 +86,10 @@ def test_rows_of_the_target_are_fused_by_the_first_matrix(target, tmp_path):
     model.decode([Span(0, 0, TEXT, 1)])
     read = rows(model, 0, len(TEXT))
     matrix = next(each.data for each in gguf.GGUFReader(path).tensors if each.name == "fc.weight")
-    (fused,) = heads.decode([HeadSpan(0, 1, TEXT[1:], list((read[:-1] @ matrix.T).astype(np.float32)))])
+    (fused,) = heads.decode([MtpSpan(0, 1, TEXT[1:], list((read[:-1] @ matrix.T).astype(np.float32)))])
     logits = fused.logits.copy()
     heads.trim(0, 0)
-    (raw,) = heads.decode([HeadSpan(0, 1, TEXT[1:], list(read[:-1]))])
+    (raw,) = heads.decode([MtpSpan(0, 1, TEXT[1:], list(read[:-1]))])
     assert raw.logits == pytest.approx(logits, abs=1e-3)
     heads.close()
 

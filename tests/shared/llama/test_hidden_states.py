@@ -16,7 +16,7 @@ def recorded(tokens, start=0, slot=0, kept=None):
 def test_the_state_behind_each_token_but_the_last_is_known():
     kept = recorded([5, 6, 7])
     assert kept.first(0, [5, 6, 7, 8]) == 0
-    assert list(kept.row(0, 1)) == [6, 1]
+    assert list(kept.state(0, 1)) == [6, 1]
 
 
 def test_rejected_tokens_are_overwritten():
@@ -45,10 +45,10 @@ def test_a_text_that_begins_again_replaces_the_first_one():
 
 
 def test_the_oldest_are_forgotten(monkeypatch):
-    monkeypatch.setattr(module, "_MOST_ROWS", 3)
+    monkeypatch.setattr(module, "_MOST_STATES", 3)
     kept = recorded([1, 2, 3, 4, 5], kept=HiddenStates(1, 2))
     assert kept.first(0, [1, 2, 3, 4, 5, 6]) == 2
-    assert list(kept.row(0, 4)) == [5, 4]
+    assert list(kept.state(0, 4)) == [5, 4]
 
 
 def test_a_slot_takes_a_bounded_amount_of_memory():
@@ -64,10 +64,10 @@ def test_a_copied_slot_has_its_own_states():
 
 
 def test_the_array_of_the_model_may_be_overwritten():
-    kept, rows = HiddenStates(1, 2), np.ones((1, 2), np.float32)
-    kept.record(0, 0, [5], rows)
-    rows[:] = 0
-    assert list(kept.row(0, 0)) == [1, 1]
+    kept, states = HiddenStates(1, 2), np.ones((1, 2), np.float32)
+    kept.record(0, 0, [5], states)
+    states[:] = 0
+    assert list(kept.state(0, 0)) == [1, 1]
 
 
 def test_a_stored_text_brings_its_states_back():

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from shared.llama.batch_invariance import RESERVE, InvariantWidths
-from shared.llama.invariance_probe import WidthReport, estimate_widths, measure_widths, rehearse
+from shared.llama.batch_invariance import RESERVE, InvariantSizes
+from shared.llama.invariance_probe import SizeReport, estimate_sizes, measure_sizes, rehearse
 from shared.llama.model import Model
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
 
 class Kernels:
-    """A model whose logits depend on the kernel of each token, and whose time on the width of the batch."""
+    """A model whose logits depend on the kernel of each token, and whose time on the size of the batch."""
 
     n_vocab, n_activations, n_ctx_slot, n_ubatch = 8, 8192, 1024, 512
 
@@ -25,9 +25,9 @@ class Kernels:
         (span,) = spans
         assert span.start == self.length
         self.length += len(span.tokens)
-        width = len(span.tokens)
-        self.now += self._seconds(width)
-        kernels = [self._kernel(width, i) for i in range(width)][width - span.n_logits :]
+        size = len(span.tokens)
+        self.now += self._seconds(size)
+        kernels = [self._kernel(size, i) for i in range(size)][size - span.n_logits :]
         return [np.array(kernels, np.float32).reshape(span.n_logits, 1)]
 
     def trim(self, slot, n_keep):
@@ -37,76 +37,76 @@ class Kernels:
 
 def report(kernel, seconds=lambda _: 1.0):
     model = Kernels(kernel, seconds)
-    found = measure_widths(model, 500.0, clock=lambda: model.now)
+    found = measure_sizes(model, 500.0, clock=lambda: model.now)
     assert model.length == 0
     return found
 
 
 def test_one_kernel_for_several_tokens_serves_prompts_and_answers():
-    policy = report(lambda width, _: width == 1).widths()
+    policy = report(lambda size, _: size == 1).batch_sizes()
     assert policy.is_uniform
     assert (policy.answer[0], policy.answer[-1], policy.wide) == (2, 64, (80, 96, 112, 128))
 
 
 def test_few_and_many_tokens_make_two_classes():
-    policy = report(lambda width, _: (width > 1) + (width > 6)).widths()
+    policy = report(lambda size, _: (size > 1) + (size > 6)).batch_sizes()
     assert policy.answer == (2, 3, 4, 5, 6)
     assert policy.prompt[:3] == (7, 8, 9)
     assert not policy.is_uniform
 
 
-def test_tokens_that_are_left_over_from_groups_of_four_make_their_widths_unfit():
-    policy = report(lambda width, i: 9 if i < width // 4 * 4 and width >= 8 else -width).widths()
-    assert all(width % 4 == 0 for width in policy.prompt)
+def test_tokens_that_are_left_over_from_groups_of_four_make_their_sizes_unfit():
+    policy = report(lambda size, i: 9 if i < size // 4 * 4 and size >= 8 else -size).batch_sizes()
+    assert all(size % 4 == 0 for size in policy.prompt)
     assert policy.prompt[:3] == (8, 12, 16)
 
 
 def test_a_single_token_is_in_no_class_with_others():
-    policy = report(lambda _width, _i: 0).widths()
+    policy = report(lambda _size, _i: 0).batch_sizes()
     assert policy.answer[0] == 2
 
 
-def test_where_no_widths_agree_there_is_no_policy():
-    assert report(lambda width, _: width).widths() is None
+def test_where_no_sizes_agree_there_is_no_policy():
+    assert report(lambda size, _: size).batch_sizes() is None
 
 
-def test_the_choice_of_widths_does_not_depend_on_their_times():
-    def kernel(width, _i):
-        return (width > 1) + (width > 6)
+def test_the_choice_of_sizes_does_not_depend_on_their_times():
+    def kernel(size, _i):
+        return (size > 1) + (size > 6)
 
     slow, fast = report(kernel, float), report(kernel, lambda n: 1.0 / n)
-    assert slow.widths().answer[0] == fast.widths().answer[0] == 2
+    assert slow.batch_sizes().answer[0] == fast.batch_sizes().answer[0] == 2
 
 
-def test_a_step_of_one_token_is_priced_by_the_narrowest_width():
-    assert report(lambda width, _: width == 1, lambda n: 1.0 + 0.3 * (n > 1)).price(
-        InvariantWidths((2, 3), (2, 3))
+def test_a_step_of_one_token_is_priced_by_the_smallest_size():
+    assert report(lambda size, _: size == 1, lambda n: 1.0 + 0.3 * (n > 1)).price(
+        InvariantSizes((2, 3), (2, 3))
     ) == pytest.approx(1.3)
 
 
 def test_a_model_that_takes_too_long_is_not_measured():
-    model = Kernels(lambda _width, _i: 0)
-    assert estimate_widths(model, 2.0, clock=lambda: model.now) is None
+    model = Kernels(lambda _size, _i: 0)
+    assert estimate_sizes(model, 2.0, clock=lambda: model.now) is None
     assert model.now <= 2.0
 
 
 def test_an_estimate_takes_hardly_longer_than_it_may():
-    model = Kernels(lambda width, _: width == 1, lambda n: 1.0 + 0.3 * (n - 1))
-    found = estimate_widths(model, 35.0, clock=lambda: model.now)
-    assert found.price(found.widths()) == pytest.approx(1.3)
+    model = Kernels(lambda size, _: size == 1, lambda n: 1.0 + 0.3 * (n - 1))
+    found = estimate_sizes(model, 35.0, clock=lambda: model.now)
+    assert found.price(found.batch_sizes()) == pytest.approx(1.3)
     assert model.now <= 40.0
 
 
-def test_widths_agree_only_if_all_their_common_tokens_do():
-    found = WidthReport(prints={2: {(0, 0): b"a", (0, 1): b"b"}, 4: {(0, 0): b"a", (0, 1): b"c"}})
+def test_sizes_agree_only_if_all_their_common_tokens_do():
+    found = SizeReport(prints={2: {(0, 0): b"a", (0, 1): b"b"}, 4: {(0, 0): b"a", (0, 1): b"c"}})
     assert not found.agree(2, 4)
     assert found.class_of(2) == (2,)
 
 
 def test_the_shipped_model_agrees_for_several_tokens(model):
-    found = estimate_widths(model, 20.0)
-    assert found.widths().is_uniform
-    assert found.price(found.widths()) > 0
+    found = estimate_sizes(model, 20.0)
+    assert found.batch_sizes().is_uniform
+    assert found.price(found.batch_sizes()) > 0
 
 
 @pytest.fixture(scope="module")
@@ -117,13 +117,13 @@ def separate():
     model.close()
 
 
-def test_measured_widths_keep_the_bits(separate):
-    policy = measure_widths(separate, 0.1).widths()
+def test_measured_sizes_keep_the_bits(separate):
+    policy = measure_sizes(separate, 0.1).batch_sizes()
     assert rehearse(separate, policy) == policy
-    assert separate.widths == policy
-    separate.widths = None
+    assert separate.batch_sizes == policy
+    separate.batch_sizes = None
 
 
-def test_widths_that_do_not_agree_are_refused(separate):
-    assert rehearse(separate, InvariantWidths((1, 2, 3, 4, 6, 8), (1, 2, 4, 8, 16))) is None
-    assert separate.widths is None
+def test_sizes_that_do_not_agree_are_refused(separate):
+    assert rehearse(separate, InvariantSizes((1, 2, 3, 4, 6, 8), (1, 2, 4, 8, 16))) is None
+    assert separate.batch_sizes is None

@@ -4,7 +4,7 @@ import pytest
 
 from shared.cache_edits import Snapshot
 from shared.errors import KvCacheFullError, ModelLoadError
-from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.batch_layout import one_pass
 from shared.llama.model import Model
 from shared.llama.native_parameters import context_parameters
@@ -40,7 +40,7 @@ def test_drafts_of_quantized_weights_get_the_bits_of_single_tokens(model):
 
 
 def test_a_padded_token_leaves_one_token_in_the_cache(model):
-    model.widths = InvariantWidths((2, 4), (4, 8))
+    model.batch_sizes = InvariantSizes((2, 4), (4, 8))
     model.decode([Span(0, 0, TEXT[:4], 1)])
     plain = model.decode([Span(0, 4, TEXT[4:6], 2)])[0].copy()
     model.trim(0, 4)
@@ -49,7 +49,7 @@ def test_a_padded_token_leaves_one_token_in_the_cache(model):
 
 
 def test_a_pass_without_room_leaves_the_cache_as_it_was(model):
-    model.widths = InvariantWidths((2, 4), (2, 4, 64))
+    model.batch_sizes = InvariantSizes((2, 4), (2, 4, 64))
     for start in range(0, 448, 64):
         model.decode([Span(0, start, [5] * 64, 0, is_prompt=True)])
     model.decode([Span(1, 0, TEXT, 1)])

@@ -4,7 +4,7 @@ import pytest
 
 from bench.tiny_models import TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
-from shared.llama.hidden_states import HeadSpan
+from shared.llama.hidden_states import MtpSpan
 from shared.llama.model import Model
 from shared.llama.mtp_heads import has_heads, is_heads_file
 from shared.llama.span import Span
@@ -34,12 +34,12 @@ def model_with_heads(tmp_path_factory):
 
 def draft(model, heads, slot, tokens, n):
     """A plain loop: the whole text with the target's states, then one token after the other."""
-    read = [model.hidden.nothing, *(model.hidden.row(slot, i) for i in range(len(tokens) - 1))]
-    (output,) = heads.decode([HeadSpan(slot, 0, tokens, read)])
+    read = [model.hidden.nothing, *(model.hidden.state(slot, i) for i in range(len(tokens) - 1))]
+    (output,) = heads.decode([MtpSpan(slot, 0, tokens, read)])
     drafted = []
     for i in range(n):
         drafted.append(int(output.logits.argmax()))
-        span = HeadSpan(slot, len(tokens) + i, drafted[-1:], [output.row.copy()])
+        span = MtpSpan(slot, len(tokens) + i, drafted[-1:], [output.state.copy()])
         (output,) = heads.decode([span])
     heads.trim(slot, 0)
     return drafted
@@ -66,10 +66,10 @@ def test_a_head_reads_in_parts_what_it_reads_at_once(model_with_heads, architect
     model.decode([Span(1, 0, TEXT, 1)])
     heads = model.open_heads()
     read = [model.hidden.nothing, *rows(model, 1, len(TEXT) - 1)]
-    (whole,) = heads.decode([HeadSpan(1, 0, TEXT, read)])
+    (whole,) = heads.decode([MtpSpan(1, 0, TEXT, read)])
     logits = whole.logits.copy()
-    heads.decode([HeadSpan(0, 0, TEXT[:5], read[:5])])
-    part, _ = heads.decode([HeadSpan(0, 5, TEXT[5:], read[5:]), HeadSpan(2, 0, TEXT[:1], read[:1])])
+    heads.decode([MtpSpan(0, 0, TEXT[:5], read[:5])])
+    part, _ = heads.decode([MtpSpan(0, 5, TEXT[5:], read[5:]), MtpSpan(2, 0, TEXT[:1], read[:1])])
     assert part.logits == pytest.approx(logits, abs=1e-3)
     heads.close()
 

@@ -6,7 +6,7 @@ import pytest
 from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
 from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError, WindowLostError
-from shared.llama.invariance_probe import estimate_widths
+from shared.llama.invariance_probe import estimate_sizes
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.settings.model_options import ModelOptions
@@ -79,7 +79,7 @@ def test_a_batch_is_one_ubatch(tiny_model):
 @pytest.mark.parametrize("n_slots", [2, 20])
 def test_a_smaller_ubatch_than_the_sequences_need_is_raised(tiny_model, n_slots):
     model = load(tiny_model("gemma3"), n_slots=n_slots, ubatch_size=1)
-    assert estimate_widths(model, 20.0)
+    assert estimate_sizes(model, 20.0)
     assert model.n_batch >= max(2 * n_slots, 32)
     model.close()
 

@@ -29,7 +29,7 @@ def tokenizer(tmp_path):
 
 @pytest.fixture
 def checkpoint(tokenizer):
-    """A small checkpoint of version 1, beside its tokenizer."""
+    """A small checkpoint of version 1, next to its tokenizer."""
     path = tokenizer.with_name("stories.bin")
     path.write_bytes(llama2c_reference.version_1(small_llama()))
     return path
@@ -65,7 +65,7 @@ def converted(source, stored_as="auto", tokenizer=None):
 
 
 def logits(model, tokens):
-    """Of a text that is read at once."""
+    """The logits of a text that is read at once."""
     (rows,) = model.decode([Span(0, 0, tokens, len(tokens))])
     model.trim(0, 0)
     return rows.copy()

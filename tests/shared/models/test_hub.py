@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub, beside a stand-in: what huggingface_hub asks to list and download files."""
+"""Models of the Hugging Face hub, with a stand-in: what huggingface_hub asks to list and download files."""
 
 import hashlib
 import json

@@ -59,7 +59,7 @@ def test_otherwise_it_is_the_best_of_what_is_allowed():
 
 
 def test_filters_see_only_what_is_allowed():
-    """Of all tokens top-k would leave one that is not."""
+    """From all tokens top-k would leave one that is not allowed."""
     constrained = sampler({0, 1, 2}, temperature=1, top_k=1)
     assert {constrained.choose(LOGITS, t) for t in range(50)} == {2}
 

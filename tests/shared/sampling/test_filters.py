@@ -6,7 +6,7 @@ import math
 import llama_cpp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.sampling.coupled_choice import coupled_choice, every_token
@@ -132,7 +132,6 @@ def make_row(seed, n_vocab, kind):
     st.sampled_from([24, 1000, 4096]),
     st.sampled_from(["usual", "usual", "tied", "flat", "impossible", "clear"]),
 )
-@settings(max_examples=25)
 def test_candidates_and_choice_are_those_of_the_whole_chain(name, seed, n_vocab, kind):
     parameters = SamplingParameters(seed=seed, **SETTINGS[name])
     accepted = np.random.default_rng(seed).integers(0, n_vocab, 30).tolist()
@@ -149,7 +148,6 @@ def test_candidates_and_choice_are_those_of_the_whole_chain(name, seed, n_vocab,
 
 
 @given(st.integers(0, 1 << 40))
-@settings(max_examples=20)
 def test_without_ties_llama_cpps_own_top_k_leaves_the_same(seed):
     row = make_row(seed, 4096, "usual")
     left = among_all(llama_cpp.llama_sampler_init_top_k(40), row)

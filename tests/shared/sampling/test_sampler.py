@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -49,14 +49,12 @@ def straightforward(scaled, seed, position):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @given(SEEDS, POSITIONS, st.integers(2049, 20_000), st.sampled_from([0.3, 1, 5, 1000]))
-@settings(max_examples=30)
 def test_the_choice_among_all_is_the_one_with_noise_for_each(shape, seed, position, n, temperature):
     logits = SHAPES[shape](np.random.default_rng(seed), n).astype(np.float32) / np.float32(temperature)
     assert coupled_choice(every_token(n), logits, seed, position) == straightforward(logits, seed, position)
 
 
 @given(SEEDS, POSITIONS)
-@settings(max_examples=20)
 def test_it_is_at_the_size_of_a_large_vocabulary_too(seed, position):
     logits = np.random.default_rng(seed).normal(size=128_256).astype(np.float32) * 2
     expected = straightforward(logits, seed, position)
@@ -79,7 +77,6 @@ def test_a_token_of_low_logit_is_chosen_where_its_noise_is_high_enough():
 
 
 @given(SEEDS, POSITIONS, st.integers(1, 3000))
-@settings(max_examples=30)
 def test_the_order_of_the_candidates_does_not_matter(seed, position, n):
     rng = np.random.default_rng(seed)
     ids = rng.permutation(2 * n)[:n].astype(np.int32)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.sampling.top_k import candidates_for_top_k, top_k
@@ -25,7 +25,6 @@ def test_it_is_the_front_of_the_sorted_values_and_ties_go_to_the_lowest_index(va
 
 
 @given(st.integers(0, 1 << 32), st.sampled_from([4096, 32_000, 65_536, 128_256, 151_937]), st.booleans())
-@settings(max_examples=40)
 def test_it_holds_at_the_sizes_of_vocabularies(seed, n, many_ties):
     values = np.random.default_rng(seed).normal(size=n).astype(np.float32).round(0 if many_ties else 3)
     assert top_k(values, 40).tolist() == straightforward(values, 40).tolist()

@@ -67,6 +67,16 @@ def test_the_end_of_an_unfinished_prompt_waits():
     assert decode(text, unfinished=True) == [b" the"] * 5
 
 
+def test_what_an_unfinished_prompt_has_removed_is_decoded_again():
+    text = slot()
+    append(text, b"x")
+    decode(text, logits(_the=0.9))
+    append(text, b" the")
+    assert decode(text) == [b" the"]
+    assert decode(text, unfinished=True) == []
+    assert decode(text) == [b" the"]
+
+
 def test_an_unexpected_text_is_cut_anew_from_the_last_word():
     text = slot()
     append(text, b"a", b" the")

@@ -4,7 +4,7 @@ from functools import cache
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import TranslationError
@@ -31,7 +31,6 @@ def test_a_text_keeps_its_bytes_from_one_vocabulary_to_the_other(pair, draft, ta
     assert data == TEXT.encode()
 
 
-@settings(max_examples=50, deadline=None)
 @given(text=st.text(max_size=30))
 def test_any_text_keeps_its_bytes(pair, text):
     for vocabulary in (pair("llama2c", "shipped").draft, pair("llama2c", "shipped").target):

@@ -24,11 +24,11 @@ class ByName:
     def open(self, sequence: str, *more):
         self.sequences[sequence] = self.drafter.open(sequence, *more)
 
-    def close(self, sequence: str):
-        self.sequences.pop(sequence).close()
+    def leave(self, sequence: str):
+        self.sequences[sequence].leave()
 
-    def place(self, sequence: str, slot: int):
-        self.sequences[sequence].place(slot)
+    def place(self, sequence: str, slot: int, context: Sequence[int]):
+        self.sequences[sequence].place(slot, context)
 
     def n_pending(self, sequence: str):
         return self.sequences[sequence].n_pending

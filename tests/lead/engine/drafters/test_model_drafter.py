@@ -21,7 +21,7 @@ def opened(tokens=None, *, n_slots=2, sequence="s", **more):
 
 
 def drafted(drafter, n_rounds, sequence="s"):
-    """The draft after so many rounds."""
+    """The draft after `n_rounds` rounds."""
     for _ in range(n_rounds):
         tokens, _ = drafter.draft([sequence], 1000).drafts[sequence]
     return tokens
@@ -95,18 +95,21 @@ def test_a_sequence_that_is_not_asked_for_does_not_grow():
 def test_the_cache_of_an_ended_sequence_serves_the_next_one():
     drafter, committed = opened(TEXT[:9])
     drafted(drafter, 1)
-    drafter.close("s")
+    drafter.leave("s")
     drafter.open("t", GREEDY, committed)
     assert drafter.draft(["t"], 1000).n_tokens == 1
 
 
-def test_for_a_sequence_too_many_the_one_that_waits_longest_is_begun_anew():
-    drafter, _ = opened(n_slots=1)
+def test_a_sequence_that_waited_for_a_slot_is_begun_anew():
+    drafter, committed = opened(n_slots=1)
     drafted(drafter, 1)
+    drafter.leave("s")
     drafter.open("t", GREEDY, [5, 1, 4])
     assert drafter.draft(["t"], 1000).drafts.keys() == {"t"}
-    assert drafter.n_pending("s") == 2
-    assert drafted(drafter, 1) == TEXT[2:3]
+    drafter.leave("t")
+    committed += TEXT[2:4]
+    assert drafter.n_pending("s") == 4
+    assert drafted(drafter, 1) == TEXT[4:5]
 
 
 def test_a_sequence_that_the_drafter_gives_up_is_not_asked_for_again(monkeypatch):

@@ -190,7 +190,7 @@ def test_several_sequences_may_wait_together():
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_of_two_sources_that_answer_at_once_the_one_worth_most_counts(others):
-    """The other one has more expected tokens in all, but so many are dearer than they are worth."""
+    """The other one has more expected tokens in all, but that many are dearer than they are worth."""
     at = 0.4 * T1
     many, sure = (
         growing(0.5, first_in=at, per_token=0.0, mean=0.97),
@@ -225,7 +225,7 @@ def test_the_soonest_of_several_sources_is_waited_for():
     mean=st.floats(0.01, 1),
 )
 def test_it_waits_only_if_that_is_worth_more_and_then_for_the_best(ratios, there, first_in, per_token, mean):
-    """As long as nothing is learned, a second is worth what the best step without waiting makes of it."""
+    """Until something is learned, a second is worth what the best step without waiting makes of it."""
     cost = cost_of(dict(enumerate([1.0, *ratios], start=1)))
 
     def steps(probabilities):

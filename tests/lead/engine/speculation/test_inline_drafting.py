@@ -43,8 +43,8 @@ class ScriptedDraft(InlineDraft):
     def n_pending(self):
         return self._drafter.pending[self._name]
 
-    def close(self):
-        del self._drafter.pending[self._name]
+    def leave(self):
+        pass
 
 
 def opened(drafting, name, n_tokens=2):
@@ -54,7 +54,7 @@ def opened(drafting, name, n_tokens=2):
 
 
 class Known:
-    """A drafter with so many pending tokens of each sequence, and what is known of it."""
+    """A drafter with these numbers of pending tokens, and what is known of it."""
 
     def __init__(self, token_s=0.001, **pending):
         self.drafter = Scripted(**pending)

@@ -6,15 +6,16 @@ import pytest
 
 from lead.engine.commands import NGRAM, PostDraft
 from lead.engine.drafters.draft_source import InlineDraft, InlineRound, LookupDrafter
-from lead.engine.events import Committed, DraftsDropped
-from lead.engine.sequence import EngineSequence
+from lead.engine.events import Committed
+from lead.engine.slot import Slot
 from lead.engine.speculation.drafts import EMPTY_CHAIN
 from lead.engine.speculation.inline_drafting import DraftOrder
-from lead.engine.speculation.manager import DraftsPlan, GeneratingSequence, SpeculationManager
+from lead.engine.speculation.manager import DraftsPlan, SpeculationManager
 from lead.engine.speculation.policy import Wait
 from lead.engine.speculation.speculation_stats import StepReport
-from shared.llama.batch_invariance import InvariantWidths
-from tests.fakes import GREEDY, submit, toy_sampler
+from shared.llama.batch_invariance import InvariantSizes
+from shared.slot_cache import SlotCache
+from tests.fakes import engine_sequence, submit
 
 END = 99
 PROMPT = (10, 11, 12)
@@ -39,16 +40,19 @@ class Scripted(LookupDrafter):
 class Table:
     """One sequence, what is said about it, and a table of T(n)."""
 
-    def __init__(self, policy="adaptive", depth=4, local=None, table=None, *, inline=None, widths=None):
+    def __init__(self, policy="adaptive", depth=4, local=None, table=None, *, inline=None, batch_sizes=None):
         self.speculation = SpeculationManager(
-            policy, depth, frozenset({END}), lambda _: local or {}, inline=inline, widths=widths
+            policy, depth, frozenset({END}), lambda _: local or {}, inline=inline, batch_sizes=batch_sizes
         )
         for n in range(1, 12):
             self.speculation.cost.learn(n, 0.05 * (table or {}).get(n, 1.0))
-        self.tokens = list(PROMPT)
-        self.sequence = EngineSequence("s", self.tokens, lambda: toy_sampler(GREEDY, self.tokens), None)
-        self.speculation.connect(["a", "b"])
-        self.speculation.open(self.sequence, submit("s", PROMPT), 0.0)
+        self.sequence = engine_sequence("s", PROMPT)
+        self.tokens = self.sequence.tokens
+        self.speculation.open(self.sequence, 0.0)
+        self.connect("a", "b")
+
+    def connect(self, *backs):
+        self.speculation.connect(backs, [self.sequence])
 
     def post(self, tokens, base=None, *, now=0.0, source="a", parents=None, confidences=None):
         base = len(self.tokens) if base is None else base
@@ -61,10 +65,13 @@ class Table:
             confidences=confidences,
             received_at=now,
         )
-        self.speculation.post_draft(draft)
+        self.speculation.post_draft(self.sequence, draft)
 
     def decide(self, now=0.0, n_useful=50, n_prompt=0):
-        return self.speculation.plan([GeneratingSequence("s", n_useful)], n_prompt, now)
+        cache = SlotCache(0)
+        cache.add(self.tokens[:-1])
+        self.sequence.request = submit("s", PROMPT, n_draft=n_useful)
+        return self.speculation.plan([Slot(cache, self.sequence)], n_prompt, now)
 
     def wait_at(self, now=0.0, **more):
         """0: it does not wait."""
@@ -85,7 +92,7 @@ class Table:
         step = Committed(
             sequence="s", start=start, tokens=list(tokens), n_accepted=n_accepted, rejected=list(rejected)
         )
-        return self.speculation.on_commit(step, now)
+        return self.speculation.on_commit(self.sequence, step, now)
 
     def scored(self, source="a"):
         report = self.speculation.forecast.describe(source)
@@ -105,7 +112,7 @@ def answering(table, source="a", n=8, after=0.004):
 
 def test_off_proposes_nothing_and_asks_no_drafter():
     own = Scripted([1, 2])
-    table = Table("off", local={"ngram": own})
+    table = Table("off", local={"ngram": own}, inline=ScriptedInline(1, 2))
     table.post([1, 2])
     assert table.decide() == DraftsPlan([EMPTY_CHAIN], 1)
     assert own.asked == []
@@ -225,12 +232,11 @@ def test_if_a_lookup_drafter_proposes_nothing_its_older_draft_stays():
     assert table.tokens_at() == (2, 3)
 
 
-def test_a_lookup_drafter_is_told_once_that_its_sequence_has_ended_and_how():
+def test_a_lookup_drafter_is_told_that_its_sequence_has_ended_and_how():
     own = Scripted()
     table = Table(local={"ngram": own})
     table.commit(7)
-    table.speculation.close("s")
-    table.speculation.close("s")
+    table.speculation.close(table.sequence)
     assert own.closed == [[*PROMPT, 7]]
 
 
@@ -249,9 +255,7 @@ def test_each_sequence_has_lookup_drafters_of_its_own():
 
     speculation = SpeculationManager("adaptive", 4, frozenset(), make)
     for name in ("s", "t"):
-        speculation.open(EngineSequence(name, [1, 2], lambda: None, None), submit(name), 0.0)
-    speculation.close("s")
-    speculation.check_integrity({"t"})
+        speculation.open(engine_sequence(name), 0.0)
     assert made == ["s", "t"]
 
 
@@ -324,7 +328,7 @@ def test_sync_does_not_wait_after_an_end_token():
 def test_a_source_that_left_is_forgotten():
     table = Table()
     now = float(answering(table))
-    table.speculation.connect(["b"])
+    table.connect("b")
     assert table.wait_at(now) == 0
     assert table.speculation.describe()["sources"].keys() == {"b"}
     assert table.speculation.forecast.probability("a", 0.9, "single") == 0.9
@@ -333,16 +337,16 @@ def test_a_source_that_left_is_forgotten():
 def test_the_drafts_of_a_source_that_left_may_still_be_right():
     table = Table()
     table.post([1, 2], confidences=[0.9] * 2)
-    table.speculation.connect(["b"])
+    table.connect("b")
     assert table.tokens_at() == (1, 2)
 
 
 def test_a_source_that_left_is_forgotten_although_its_draft_is_still_on_the_board():
     table = Table()
     table.post([1, 2])
-    table.speculation.connect(["b"])
+    table.connect("b")
     table.commit(1)
-    table.speculation.connect(["b", "c"])
+    table.connect("b", "c")
     assert table.speculation.describe()["sources"].keys() == {"b", "c"}
 
 
@@ -350,18 +354,10 @@ def test_lookup_drafters_are_not_forgotten_when_backs_come_and_go():
     table = Table(local={"ngram": Scripted([1])})
     table.tokens_at()
     table.commit(1)
-    table.speculation.connect([])
-    table.speculation.close("s")
-    table.speculation.connect(["a"])
+    table.connect()
+    table.speculation.close(table.sequence)
+    table.connect("a")
     assert table.scored("ngram") == (1, 1)
-
-
-def test_drafts_for_a_sequence_that_has_ended_are_stale_and_leave_nothing():
-    table = Table()
-    table.speculation.close("s")
-    table.post([1, 2])
-    assert table.speculation.pop_events() == [DraftsDropped(source="a", n_stale=1)]
-    table.speculation.check_integrity(set())
 
 
 # Policies
@@ -436,11 +432,9 @@ class ScriptedInline:
 
     def __init__(self, *tokens, confidence=0.9):
         self.tokens, self.confidence = tokens, confidence
-        self.open_drafts = []
 
-    def open(self, _sequence, _sampling, tokens, _shift):
-        self.open_drafts.append(ScriptedDraft(self, tokens))
-        return self.open_drafts[-1]
+    def open(self, _sequence, _sampling, tokens):
+        return ScriptedDraft(self, tokens)
 
     def on_round(self, *_):
         return True
@@ -468,8 +462,8 @@ class ScriptedDraft(InlineDraft):
         n = self.n_drafted
         return list(self._drafter.tokens[:n]), [self._drafter.confidence] * n
 
-    def close(self):
-        self._drafter.open_drafts.remove(self)
+    def leave(self):
+        pass
 
 
 def with_draft_model(*tokens, price=0.0005, policy="adaptive", **more):
@@ -549,12 +543,8 @@ def test_when_backs_come_and_go_what_is_known_of_the_draft_model_stays():
     table = with_draft_model(1, 2)
     drafted(table)
     table.commit(1, 2, 3, n_accepted=2)
-    table.speculation.connect([])
+    table.connect()
     assert table.scored("draft_model") == (2, 2)
-
-
-def test_off_orders_nothing():
-    assert with_draft_model(1, 2, policy="off").order() is None
 
 
 def test_what_a_back_has_pushed_is_not_drafted_again():
@@ -563,23 +553,17 @@ def test_what_a_back_has_pushed_is_not_drafted_again():
     assert table.order() is None
 
 
-def test_an_ended_sequence_is_closed_for_the_draft_model():
-    table = with_draft_model(1)
-    table.speculation.close("s")
-    assert table.speculation.inline.drafter.open_drafts == []
-
-
 def test_what_would_be_padding_is_filled_with_more_of_the_draft():
-    table = Table("fixed", depth=1, widths=InvariantWidths((2, 4), (2, 4)))
+    table = Table("fixed", depth=1, batch_sizes=InvariantSizes((2, 4), (2, 4)))
     table.post([1, 2, 3, 4])
     assert table.tokens_at() == (1,)
-    table = Table("fixed", depth=2, widths=InvariantWidths((2, 4), (2, 4)))
+    table = Table("fixed", depth=2, batch_sizes=InvariantSizes((2, 4), (2, 4)))
     table.post([1, 2, 3, 4])
     assert table.tokens_at() == (1, 2, 3)
 
 
 def test_without_a_draft_it_is_filled_with_what_followed_before():
-    table = Table(local={NGRAM: Scripted()}, widths=InvariantWidths((3,), (3,)))
+    table = Table(local={NGRAM: Scripted()}, batch_sizes=InvariantSizes((3,), (3,)))
     table.tokens += [10]
     plan = table.decide()
     assert (plan.chains[0].tokens, plan.chains[0].sources) == ((11, 12), (NGRAM, NGRAM))
@@ -587,6 +571,6 @@ def test_without_a_draft_it_is_filled_with_what_followed_before():
 
 
 def test_without_ngrams_nothing_is_guessed():
-    table = Table(widths=InvariantWidths((3,), (3,)))
+    table = Table(batch_sizes=InvariantSizes((3,), (3,)))
     table.tokens += [10]
     assert table.tokens_at() == ()

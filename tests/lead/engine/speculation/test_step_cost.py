@@ -26,11 +26,11 @@ def test_every_width_keeps_its_own_cost_dips_included():
     assert ratios(learned(Q4_0), Q4_0) == pytest.approx(Q4_0)
 
 
-def test_one_sample_is_enough_to_know_a_width():
+def test_one_sample_is_enough_to_know_a_size():
     assert learned(Q4_0, repeats=1).seconds(4) == pytest.approx(T1 * Q4_0[4])
 
 
-def test_between_known_widths_the_cost_is_linear():
+def test_between_known_sizes_the_cost_is_linear():
     assert learned({4: 1.0, 8: 2.0}).seconds(5) == pytest.approx(T1 * 1.25)
 
 
@@ -95,7 +95,7 @@ def test_a_width_s_new_cost_is_learned_within_a_window():
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
-def test_what_slows_the_whole_machine_down_is_carried_over_to_widths_not_visited(factor):
+def test_what_slows_the_whole_machine_down_is_carried_over_to_sizes_not_visited(factor):
     cost = learned(Q4_0, repeats=9)
     for i in range(200):  # texts get longer, a neighbour starts or stops: a change over 150 steps
         for n in (1, 2):

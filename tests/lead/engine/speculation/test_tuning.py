@@ -3,29 +3,28 @@
 import pytest
 
 from lead.engine.events import Committed, Tuned
-from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.speculation_stats import StepReport
 from shared.protocol import MAX_DRAFT_TOKENS
-from tests.fakes import submit
+from tests.fakes import engine_sequence
 
 CHEAP = {1: 1.0, 2: 1.05, 3: 1.1, 4: 1.15, 5: 1.2}
 
 
 def managed(policy="adaptive", depth=4, table=()):
-    """A manager with one sequence, and T(n) / T(1) known."""
+    """A manager that knows T(n) / T(1)."""
     manager = SpeculationManager(policy, depth, frozenset())
     for n, ratio in dict(table).items():
         manager.cost.learn(n, 0.05 * ratio)
-    manager.open(EngineSequence("s", [1], lambda: None, None), submit("s"), 0.0)
     return manager
 
 
 def run(manager, n_steps, depth=0, n_committed=1, table=CHEAP):
     """What backs are told during steps of one sequence."""
-    told = []
+    told, sequence = [], engine_sequence(tokens=[1])
+    manager.open(sequence, 0.0)
     for _ in range(n_steps):
-        manager.on_commit(Committed(sequence="s", start=1, tokens=[7] * n_committed), 0.0)
+        manager.on_commit(sequence, Committed(sequence="s", start=1, tokens=[7] * n_committed), 0.0)
         seconds = 0.05 * table[1 + depth]
         manager.on_step(StepReport(1 + depth, seconds, [depth], n_committed, float(n_committed)))
         told += manager.pop_events()

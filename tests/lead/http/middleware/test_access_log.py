@@ -4,7 +4,6 @@ import logging
 import pytest
 
 from lead.http.middleware.access_log import AccessLogMiddleware
-from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
 from tests.lead.http.event_streams import client_of
 from tests.lead.http.middleware.asgi import asgi_request
@@ -15,7 +14,7 @@ ASK = {"messages": [{"role": "user", "content": "Hi"}]}
 
 @pytest.fixture
 def app(lead):
-    return create_app(lead.app.state.services, MiddlewareStack(keyring()))
+    return create_app(lead.app.state.services, keys=keyring())
 
 
 @pytest.fixture

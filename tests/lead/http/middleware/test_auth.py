@@ -10,7 +10,6 @@ from starlette.routing import WebSocketRoute
 
 from lead.http.middleware.auth import presented_key
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
-from lead.http.middleware.stack import MiddlewareStack
 from lead.http.page import FILES
 from lead.http.routes import models
 from lead.server.app import create_app
@@ -90,7 +89,7 @@ def bearer(secret):
 
 @pytest.fixture
 def app(lead):
-    return create_app(lead.app.state.services, MiddlewareStack(keyring()))
+    return create_app(lead.app.state.services, keys=keyring())
 
 
 def test_the_table_covers_every_route():

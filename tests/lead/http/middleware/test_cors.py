@@ -1,7 +1,6 @@
 import pytest
 
 from lead.http.middleware.hosts import AllowedOrigins
-from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
 from lead.settings.lead_settings import LeadSettings
 from tests.lead.http.middleware.asgi import asgi_request
@@ -13,7 +12,7 @@ ASKING = PREFLIGHT | {"access-control-request-headers": "authorization,content-t
 
 
 def app(lead, *origins):
-    return create_app(lead.app.state.services, MiddlewareStack(keyring(), origins=AllowedOrigins(origins)))
+    return create_app(lead.app.state.services, keys=keyring(), origins=AllowedOrigins(origins))
 
 
 async def test_pages_of_other_origins_cannot_read_answers_by_default(lead):

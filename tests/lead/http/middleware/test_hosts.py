@@ -2,7 +2,6 @@ import pytest
 
 from lead.http.middleware.hosts import AllowedHosts, machine_names
 from lead.http.middleware.keys import Keyring
-from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
 from lead.settings.lead_settings import LeadSettings
 from tests.lead.http.middleware.asgi import asgi_request
@@ -40,7 +39,7 @@ def test_a_star_allows_any_name():
 
 @pytest.fixture(params=[Keyring(), keyring()], ids=["open", "with keys"])
 def app(lead, request):
-    return create_app(lead.app.state.services, MiddlewareStack(request.param, hosts=NAMES))
+    return create_app(lead.app.state.services, keys=request.param, hosts=NAMES)
 
 
 @pytest.mark.parametrize("key", [*KEYS.values(), "the-client-kez", None], ids=str)

@@ -10,11 +10,10 @@ from websockets.asyncio.client import connect
 
 from lead.http.middleware import timeouts as module
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
-from lead.http.middleware.stack import MiddlewareStack
 from lead.http.middleware.timeouts import HttpProtocol, WriteTimeout
 from lead.server.app import create_app
 from lead.settings.limits import RequestLimits
-from shared.sampling.parameters import SamplingParameters
+from tests.fakes import submit
 from tests.lead.serving import HANDSHAKE, app_served, hello
 
 PATIENT = {"header_seconds": 60.0, "body_seconds": 60.0, "write_seconds": 60.0}
@@ -179,7 +178,7 @@ async def test_a_body_that_becomes_invalid_after_the_answer_began_leaves_no_trac
 
 
 async def test_a_body_that_arrives_too_slowly_is_answered_with_408_in_openais_shape(lead):
-    app = create_app(lead.app.state.services, MiddlewareStack(limits=RequestLimits(body_seconds=SHORT)))
+    app = create_app(lead.app.state.services, limits=RequestLimits(body_seconds=SHORT))
     async with served(app) as port, connected(port) as (reader, writer):
         writer.write(request(b"{", length=10_000))
         answer = await drip(reader, writer, b" ", until=b"}}")
@@ -190,7 +189,7 @@ async def test_a_body_that_arrives_too_slowly_is_answered_with_408_in_openais_sh
 async def test_the_rest_of_a_refused_body_has_a_time_limit(lead, monkeypatch):
     monkeypatch.setattr(module, "_GRACE_SECONDS", 0.0)
     keys = Keyring([Key(Principal(Role.CLIENT, "x"), "secret")])
-    app = create_app(lead.app.state.services, MiddlewareStack(keys))
+    app = create_app(lead.app.state.services, keys=keys)
     async with served(app, body_seconds=SHORT) as port, connected(port) as (reader, writer):
         writer.write(request(b"{", length=1 << 20))
         assert (await drip(reader, writer, b" ")).startswith(b"HTTP/1.1 401 ")
@@ -251,7 +250,7 @@ async def test_a_back_that_does_not_read_is_disconnected(lead, monkeypatch):
     left = event_after(monkeypatch, lead.backs, "leave")
     text = hello(lead, name="deaf").model_dump_json().encode()
     frame = b"\x81\xfe" + len(text).to_bytes(2, "big") + bytes(4) + text  # RFC 6455, masked with zeros
-    lead.sequences.create([5] * 200_000, SamplingParameters(seed=1))
+    lead.sequences.create(submit(tokens=[5] * 200_000))
     async with served(lead.app, write_seconds=SHORT) as port, connected(port) as (reader, writer):
         writer.write(HANDSHAKE)
         await reader.readuntil(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Log-probabilities in the three shapes, progress and timings beside the text."""
+"""Log-probabilities in the three shapes, progress and timings."""
 
 import pytest
 
@@ -35,7 +35,7 @@ async def test_logprobs_of_a_chat_have_openais_shape_and_llama_servers_ids(lead,
     assert (first["id"], first["token"], first["bytes"], first["logprob"]) == (a, "a", [97], -0.5)
     assert [other["id"] for other in first["top_logprobs"]] == [a, b]
     assert (second["id"], second["bytes"]) == (b, [98])
-    assert lead.engine.submitted[0].options.n_probs == 2
+    assert lead.engine.submitted[0].n_probs == 2
 
 
 async def test_a_streamed_chat_reports_each_token_once(client, said):
@@ -55,7 +55,7 @@ async def test_logprobs_of_a_completion_have_openais_older_shape(lead, client):
         "top_logprobs": [{"a": -0.5, "b": -1.5}, {"b": -1.5}],
         "text_offset": [0, 1],
     }
-    assert lead.engine.submitted[0].options.n_probs == 2
+    assert lead.engine.submitted[0].n_probs == 2
 
 
 @pytest.mark.usefixtures("said")

@@ -5,16 +5,16 @@ import pytest
 
 from lead.engine.events import Committed, Started
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
-from lead.http.middleware.stack import MiddlewareStack
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from shared.sampling.parameters import SamplingParameters
+from tests.fakes import submit
 from tests.lead.http.event_streams import client_of
 
 
 def begin(lead, slot, n_generated=0, **sampling):
-    sequence = lead.sequences.create([5, 6, 7], SamplingParameters(seed=1, **sampling))
-    sequence.max_tokens = 9
+    sampling = SamplingParameters(seed=1, **sampling)
+    sequence = lead.sequences.create(submit(tokens=[5, 6, 7], sampling=sampling, max_tokens=9))
     lead.sequences.apply(Started(sequence=sequence.id, n_cached=2, slot=slot), 1.0)
     if n_generated:
         step = Committed(sequence=sequence.id, start=3, tokens=[8] * n_generated)
@@ -49,7 +49,7 @@ async def test_no_slot_shows_what_clients_wrote(lead, client):
 async def test_only_admins_see_how_the_tokens_of_others_are_chosen(lead, role, sees_seed):
     begin(lead, 0, temperature=0.5)
     keyring = Keyring([Key(Principal(role, "x"), "secret")])
-    app = create_app(lead.app.state.services, MiddlewareStack(keyring))
+    app = create_app(lead.app.state.services, keys=keyring)
     async with client_of(app, headers={"x-api-key": "secret"}) as client:
         slots = (await client.get("/slots")).json()
     assert ("seed" in slots[0]["params"], "temperature" in slots[0]["params"]) == (sees_seed, sees_seed)
@@ -93,7 +93,7 @@ async def test_what_is_not_served_is_501_with_a_reason(lead, client, method, pat
 
 
 def begin_load(lead, n_tokens, *, runs):
-    sequence = lead.sequences.create([3] * n_tokens, SamplingParameters(seed=1))
+    sequence = lead.sequences.create(submit(tokens=[3] * n_tokens))
     if runs:
         lead.sequences.apply(Started(sequence=sequence.id, n_cached=0), 1.0)
 

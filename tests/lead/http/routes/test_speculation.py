@@ -14,13 +14,13 @@ from lead.engine.client import EngineState
 from lead.engine.events import Committed, Started
 from lead.engine.exactness import promise
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
-from lead.http.middleware.stack import MiddlewareStack
 from lead.http.routes import speculation
 from lead.server.app import create_app
 from shared.errors import UnavailableError
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import Close, Draft, Extend, Open, Refused, VocabularyId, Welcome, parse_lead_message
 from shared.sampling.parameters import SamplingParameters
+from tests.fakes import submit
 from tests.lead.serving import app_served, hello
 
 URL = "/v1/speculation"
@@ -33,7 +33,7 @@ def _prompt_refusals(monkeypatch):
 
 
 def running(lead, tokens=(1, 2, 3)):
-    sequence = lead.sequences.create(list(tokens), SAMPLING)
+    sequence = lead.sequences.create(submit(tokens=tokens, sampling=SAMPLING))
     lead.sequences.apply(Started(sequence=sequence.id, n_cached=0), 0.0)
     return sequence
 
@@ -270,7 +270,7 @@ async def test_a_back_that_does_not_read_delays_no_other(lead):
 @pytest.mark.parametrize(("key", "status"), [(None, 401), ("wrong", 401), ("of-a-client", 403)])
 async def test_without_a_key_for_backs_there_is_no_handshake(lead, key, status):
     keys = [Key(Principal(role, "x"), f"of-a-{role.value}") for role in Role]
-    app = create_app(lead.app.state.services, MiddlewareStack(Keyring(keys)))
+    app = create_app(lead.app.state.services, keys=Keyring(keys))
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with served(app) as url:
         with pytest.raises(InvalidStatus) as refused:

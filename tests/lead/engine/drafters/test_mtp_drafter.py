@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lead.engine.context_shift import ContextShift
-from lead.engine.drafters.head_drafter import HeadDrafter
-from shared.llama.hidden_states import HeadOutput, HiddenStates
+from lead.engine.drafters.mtp_drafter import MtpDrafter
+from shared.llama.hidden_states import HiddenStates, MtpOutput
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, toy_sampler
 from tests.lead.engine.drafters.by_name import ByName
@@ -15,14 +15,14 @@ SAMPLED = SamplingParameters(seed=7, temperature=0.9, repeat_penalty=1.3, repeat
 UNDER_GRAMMAR = SamplingParameters(seed=7, temperature=0.9, grammar="toy")
 
 
-def target_row(tokens):
+def target_state(tokens):
     """The target's state behind a text."""
     return np.array([len(tokens), sum(tokens) % 97, tokens[-1]], np.float32)
 
 
 def head_output(read):
-    """What the head makes of the pairs (token, row) that it has read, in order."""
-    seed = [int(each) for token, row in read for each in (token, *row)]
+    """What the head makes of the pairs (token, state) that it has read, in order."""
+    seed = [int(each) for token, state in read for each in (token, *state)]
     rng = np.random.default_rng(seed)
     logits = rng.normal(size=N_VOCAB).astype(np.float32) * 2
     logits[list(END_TOKENS)] -= 9
@@ -46,11 +46,11 @@ class FakeHeads:
 
     def _decode(self, span):
         cache = self.read.setdefault(span.slot, {})
-        for i, (token, row) in enumerate(zip(span.tokens, span.rows, strict=True)):
+        for i, (token, state) in enumerate(zip(span.tokens, span.states, strict=True)):
             assert span.start + i not in cache, "a position is read twice"
-            cache[span.start + i] = token, tuple(row)
+            cache[span.start + i] = token, tuple(state)
         assert sorted(cache) == list(range(min(cache), max(cache) + 1)), "a position is missing"
-        return HeadOutput(*head_output([cache[position] for position in sorted(cache)]))
+        return MtpOutput(*head_output([cache[position] for position in sorted(cache)]))
 
     def trim(self, slot, first):
         cache = self.read.setdefault(slot, {})
@@ -62,22 +62,35 @@ class Target:
     """Decodes committed tokens and drafts, as the engine does, and keeps the hidden states."""
 
     def __init__(self, sampling=GREEDY, tokens=PROMPT, n_most=6, n_slots=2, shift=None):
-        self.rows, self.heads = HiddenStates(n_slots, 3), FakeHeads()
-        self.drafter = ByName(HeadDrafter(self.heads, self.rows, toy_sampler, END_TOKENS, n_most=n_most))
+        self.states, self.heads = HiddenStates(n_slots, 3), FakeHeads()
+        self.drafter = ByName(MtpDrafter(self.heads, self.states, toy_sampler, END_TOKENS, n_most=n_most))
         self.sampling, self.shift = sampling, shift
         self.tokens = list(tokens)
         self.begin("s", 0)
 
     def begin(self, sequence, slot):
         self.decode(self.tokens, 0, slot)
-        self.drafter.open(sequence, self.sampling, self.tokens, self.shift)
-        self.drafter.place(sequence, slot)
-        self.tokens.append(9)  # what the target chooses; the next step decodes it
+        self.drafter.open(sequence, self.sampling, self.tokens)
+        self.context = list(self.tokens) if self.shift else self.tokens
+        self.drafter.place(sequence, slot, self.context)
+        self.add(9)  # what the target chooses; the next step decodes it
+
+    def add(self, *tokens):
+        """Commit `tokens`; the context is then another list if it was shifted, as the engine's is."""
+        self.tokens += tokens
+        if not self.shift:
+            return
+        context = self.shift.context(self.tokens)
+        if len(context) > len(self.context):
+            self.context += tokens
+        else:
+            self.context = context
+            self.drafter.place("s", 0, context)
 
     def decode(self, tokens, start, slot=0):
         new = tokens[start:]
-        rows = np.array([target_row(tokens[: start + i + 1]) for i in range(len(new))])
-        self.rows.record(slot, start, new, rows)
+        states = np.array([target_state(tokens[: start + i + 1]) for i in range(len(new))])
+        self.states.record(slot, start, new, states)
 
     def draft(self, n, sequence="s"):
         for _ in range(n):
@@ -86,34 +99,29 @@ class Target:
 
     def verify(self, draft, *, n_accepted, recovered=10):
         """A step with this draft."""
-        context = context_of(self.tokens, self.shift)
-        self.decode([*context, *draft], len(context) - 1)
-        self.tokens += [*draft[:n_accepted], recovered]
+        self.decode([*self.context, *draft], len(self.context) - 1)
+        self.add(*draft[:n_accepted], recovered)
 
     def reread(self):
         """What a context shift has left is decoded again, and gives the next token."""
-        self.decode(context_of(self.tokens, self.shift), self.shift.n_keep)
-        self.tokens.append(9)
-
-
-def context_of(tokens, shift):
-    return shift.context(tokens) if shift else tokens
+        self.decode(self.context, self.shift.n_keep)
+        self.add(9)
 
 
 def reference(tokens, sampling, n, first=0, shift=None):
     """A plain loop: the head reads the whole context with the target's states, then its own draft."""
-    context = context_of(tokens, shift)
+    context = shift.context(tokens) if shift else tokens
     read = [
-        (token, tuple(target_row(context[:i]) if i else np.zeros(3)))
+        (token, tuple(target_state(context[:i]) if i else np.zeros(3)))
         for i, token in enumerate(context)
         if i >= first
     ]
     sampler, draft = toy_sampler(sampling, list(tokens)), []
     for _ in range(n):
-        logits, row = head_output(read)
+        logits, state = head_output(read)
         draft.append(sampler.rank(logits, len(tokens) + len(draft), 1)[0].token)
         sampler.accept(draft[-1])
-        read.append((draft[-1], tuple(row)))
+        read.append((draft[-1], tuple(state)))
     return draft
 
 
@@ -176,7 +184,7 @@ def test_a_long_prompt_is_read_in_parts():
 
 def test_without_the_states_of_the_beginning_it_reads_from_where_they_begin():
     target = Target()
-    target.rows.record(0, 20, [1, 2, 3], np.array([target_row([i]) for i in (1, 2, 3)]))
+    target.states.record(0, 20, [1, 2, 3], np.array([target_state([i]) for i in (1, 2, 3)]))
     target.tokens[:] = [*range(20), 1, 2, 3, 9]
     target.draft(1)
     assert min(target.heads.read[0]) == 21
@@ -193,18 +201,32 @@ def test_in_another_slot_it_begins_anew():
     target.draft(2)
     target.tokens.append(11)
     target.decode(target.tokens[:-1], 0, slot=1)
-    target.drafter.place("s", 1)
+    target.drafter.place("s", 1, target.tokens)
     assert target.draft(2) == reference(target.tokens, GREEDY, 2)
 
 
 def test_the_next_text_in_a_slot_reuses_the_common_beginning():
     target = Target()
     target.draft(1)
-    target.drafter.close("s")
+    target.drafter.leave("s")
     target.tokens = [*PROMPT, 9, 11, 12]
     target.begin("t", 0)
     assert target.drafter.n_pending("t") == 3
     assert target.draft(1, "t") == reference(target.tokens, GREEDY, 1)
+
+
+def test_a_sequence_that_comes_back_to_its_slot_begins_anew():
+    target = Target()
+    target.draft(2)
+    target.drafter.leave("s")
+    tokens, target.tokens = target.tokens, [5] * 20
+    target.begin("t", 0)
+    target.draft(1, "t")
+    target.drafter.leave("t")
+    target.decode(tokens, 0)
+    tokens.append(11)
+    target.drafter.place("s", 0, tokens)
+    assert target.draft(2) == reference(tokens, GREEDY, 2)
 
 
 def test_an_error_ends_drafting_for_that_sequence_alone(monkeypatch):
@@ -219,7 +241,7 @@ def test_several_sequences_share_a_decode():
     other = [5, 5, 5]
     target.decode(other, 0, slot=1)
     target.drafter.open("t", GREEDY, other)
-    target.drafter.place("t", 1)
+    target.drafter.place("t", 1, other)
     other.append(7)
     done = target.drafter.draft(["s", "t"], 1000)
     assert target.heads.n_decoded == [10]

@@ -14,11 +14,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.draft_source import Continuation, InlineDraft, InlineRound
 from shared.drafting.interfaces import MakeSampler
 from shared.errors import KvCacheFullError, PendingAnswerError
-from shared.llama.hidden_states import HeadOutput, HeadSpan, HiddenStates
+from shared.llama.hidden_states import HiddenStates, MtpOutput, MtpSpan
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
@@ -37,7 +36,7 @@ class Heads(Protocol):
     n_batch: int
     reads_first: bool
 
-    def decode(self, spans: Sequence[HeadSpan]) -> list[HeadOutput]:
+    def decode(self, spans: Sequence[MtpSpan]) -> list[MtpOutput]:
         """One pass over all spans. Raises KvCacheFullError."""
 
     def trim(self, slot: int, first: int) -> None:
@@ -45,12 +44,13 @@ class Heads(Protocol):
 
 
 @dataclass(slots=True)
-class _HeadCache:
+class _MtpCache:
     """What the head has read in one slot: tokens at positions first, first + 1, …
 
-    `n_own`: the last of them, which were read with the head's own states.
+    `n_own`: the last of them, which were read with the head's own states. `is_idle`: its sequence has left.
     """
 
+    is_idle: bool = False
     first: int = 0
     tokens: list[int] = field(default_factory=list)
     n_own: int = 0
@@ -61,28 +61,26 @@ class _HeadCache:
 
 
 @dataclass(slots=True, eq=False)
-class HeadDraft(InlineDraft):
+class MtpDraft(InlineDraft):
     """The draft of a sequence; it follows the first `base` tokens of its context.
 
-    The context is what the target sees of `tokens`, all committed ones: all of them, until a `shift` has
-    discarded `n_discarded`. Rows and caches have positions in the context, noise has those in the text.
-    own_rows[i] is the head's state behind the token before drafted[i], the first one's is the target's.
+    The `context` is what the target sees of `tokens`, all committed ones (see `place`). States and caches
+    have positions in the context, noise has those in the text.
+    own_states[i] is the head's state behind the token before drafted[i], the first one's is the target's.
     """
 
-    drafter: "HeadDrafter"
+    drafter: "MtpDrafter"
     sampling: SamplingParameters
     tokens: Sequence[int]
-    shift: ContextShift | None = None
-    n_discarded: int = 0
+    context: Sequence[int] = ()
     slot: int | None = None
     base: int = 0
     drafted: list[int] = field(default_factory=list)
     confidences: list[float] = field(default_factory=list)
-    own_rows: list[NDArray[np.float32]] = field(default_factory=list)
+    own_states: list[NDArray[np.float32]] = field(default_factory=list)
     sampler: Sampler | None = None
     unranked: NDArray[np.float32] | None = None
     failed: bool = False
-    _shifted: list[int] = field(default_factory=list)
 
     @property
     def n_pending(self) -> int | None:
@@ -92,36 +90,22 @@ class HeadDraft(InlineDraft):
     def continuation(self) -> Continuation:
         return list(self.drafted), list(self.confidences)
 
-    def place(self, slot: int) -> None:
-        if self.slot != slot:
-            self.slot = slot
-            self.begin_anew()
+    def place(self, slot: int, context: Sequence[int]) -> None:
+        """What was drafted is of no use where the target's states of the context are others now."""
+        if self.slot != slot or self.context is not context:
+            self.slot, self.context = slot, context
+            self.base = 0
+            self.drafted, self.confidences, self.own_states = [], [], []
 
-    def close(self) -> None:
-        self.drafter.close(self)
-
-    @property
-    def context(self) -> Sequence[int]:
-        return self._shifted if self.n_discarded else self.tokens
+    def leave(self) -> None:
+        if self.slot is not None:
+            self.drafter.leave(self.slot)
+        self.slot = None
 
     @property
     def end(self) -> int:
         """The position after the draft."""
         return self.base + len(self.drafted)
-
-    def begin_anew(self) -> None:
-        """The target's states of its context are others now."""
-        self.base = 0
-        self.drafted, self.confidences, self.own_rows = [], [], []
-
-    def follow_shifts(self) -> None:
-        """Bring the context up to what was committed."""
-        n_discarded = self.shift.n_discarded(len(self.tokens)) if self.shift else 0
-        if self.shift and n_discarded != self.n_discarded:
-            self.n_discarded, self._shifted = n_discarded, self.shift.context(self.tokens)
-            self.begin_anew()
-        elif n_discarded:
-            self._shifted += self.tokens[n_discarded + len(self._shifted) :]
 
     def sync(self) -> bool:
         """Take in the context: the part of the draft that agrees stays. Whether there was anything."""
@@ -130,8 +114,8 @@ class HeadDraft(InlineDraft):
             return False
         n_kept = len(self.drafted) - len(new) if self.drafted[: len(new)] == new else 0
         first = len(self.drafted) - max(0, n_kept)
-        del self.drafted[:first], self.confidences[:first], self.own_rows[:first]
-        del self.own_rows[len(self.drafted) :]  # of a token that is yet to be chosen
+        del self.drafted[:first], self.confidences[:first], self.own_states[:first]
+        del self.own_states[len(self.drafted) :]  # of a token that is yet to be chosen
         self.unranked = None
         if self.sampler and not self.drafted:
             self.sampler.rewind(self.tokens)
@@ -143,48 +127,46 @@ class HeadDraft(InlineDraft):
         return [*self.context[start : self.base], *self.drafted[max(0, start - self.base) :]][: end - start]
 
 
-class HeadDrafter:
+class MtpDrafter:
     """An `InlineDrafter`."""
 
     def __init__(
         self,
         heads: Heads,
-        rows: HiddenStates,
+        states: HiddenStates,
         make_sampler: MakeSampler,
         end_tokens: frozenset[int],
         *,
         n_most: int,
         budget: GrammarBudget | None = None,
     ) -> None:
-        """`rows` is filled by the target's model. `n_most`: the longest draft."""
+        """`states` is filled by the target's model. `n_most`: the longest draft."""
         self.source = heads.source
         self.n_most = n_most
         self._heads = heads
-        self._rows = rows
+        self._states = states
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
         self._budget = budget or GrammarBudget()
-        self._open: list[HeadDraft] = []
-        self._caches: dict[int, _HeadCache] = {}
+        self._caches: dict[int, _MtpCache] = {}
 
     def open(
         self,
         _sequence: str,
         sampling: SamplingParameters,
         tokens: Sequence[int],
-        shift: ContextShift | None = None,
-    ) -> HeadDraft:
-        self._open.append(HeadDraft(self, sampling, tokens, shift))
-        return self._open[-1]
+    ) -> MtpDraft:
+        return MtpDraft(self, sampling, tokens)
 
-    def close(self, draft: HeadDraft) -> None:
-        """Its sequence has ended."""
-        self._open.remove(draft)
+    def leave(self, slot: int) -> None:
+        """Its sequence has left it; what was read stays for the next one."""
+        if slot in self._caches:
+            self._caches[slot].is_idle = True
 
     def on_round(self, _n_tokens: int, _seconds: float) -> bool:
         return True
 
-    def n_pending(self, draft: HeadDraft) -> int | None:
+    def n_pending(self, draft: MtpDraft) -> int | None:
         """Tokens to read before the next one of the draft can be chosen; None: it cannot grow."""
         if draft.slot is None or draft.failed:
             return None
@@ -197,15 +179,15 @@ class HeadDrafter:
         start = self._start(draft, draft.slot)
         return None if start is None else draft.end - start
 
-    def draft(self, drafts: Sequence[HeadDraft], n_most: int) -> InlineRound[HeadDraft]:
+    def draft(self, drafts: Sequence[MtpDraft], n_most: int) -> InlineRound[MtpDraft]:
         work = [each for each in drafts if self.n_pending(each)]
         n_spare = min(n_most, self._heads.n_batch) - len(work)
-        spans: list[HeadSpan] = []
+        spans: list[MtpSpan] = []
         for draft in work:
             if draft.unranked is None:
                 spans.append(self._span(draft, n_spare))
                 n_spare -= len(spans[-1].tokens) - 1
-        outputs: dict[int, HeadOutput] = {}  # by slot
+        outputs: dict[int, MtpOutput] = {}  # by slot
         if spans:
             try:
                 outputs = self._decode(spans)
@@ -218,27 +200,27 @@ class HeadDrafter:
 
     # The cache of the head
 
-    def _sync(self, draft: HeadDraft, slot: int) -> None:
+    def _sync(self, draft: MtpDraft, slot: int) -> None:
         """Bring a sequence's records, and those of its slot, up to what was committed."""
-        draft.follow_shifts()
         is_new = draft.base == 0
         if not draft.sync():
             return
-        cache = self._caches.setdefault(slot, _HeadCache())
+        cache = self._caches.setdefault(slot, _MtpCache())
+        cache.is_idle = False
         n_exact = len(cache.tokens) - cache.n_own
         if is_new:  # the slot may hold another text
             n_exact = min(n_exact, common_prefix_length(cache.tokens, list(draft.context[cache.first :])))
         self._cut(slot, cache, n_exact)
 
-    def _cut(self, slot: int, cache: _HeadCache, n_keep: int) -> None:
+    def _cut(self, slot: int, cache: _MtpCache, n_keep: int) -> None:
         cache.n_own = 0
         if n_keep < len(cache.tokens):
             del cache.tokens[n_keep:]
             self._heads.trim(slot, cache.end if n_keep else 0)
 
-    def _start(self, draft: HeadDraft, slot: int) -> int | None:
+    def _start(self, draft: MtpDraft, slot: int) -> int | None:
         """The position of the first token that the head has not read; None if it cannot read on."""
-        first_state = self._rows.first(slot, draft.context)  # the target's states are kept from here on
+        first_state = self._states.first(slot, draft.context)  # the target's states are kept from here on
         if first_state >= len(draft.context) - 1:
             return None
         # A token is read with the state before it; for the very first one some heads need none.
@@ -246,7 +228,7 @@ class HeadDrafter:
         cache = self._caches[slot]
         return cache.end if cache.tokens and cache.end > first_state else first_readable
 
-    def _span(self, draft: HeadDraft, n_spare: int) -> HeadSpan:
+    def _span(self, draft: MtpDraft, n_spare: int) -> MtpSpan:
         assert draft.slot is not None
         slot, cache = draft.slot, self._caches[draft.slot]
         start = self._start(draft, slot)
@@ -255,16 +237,16 @@ class HeadDrafter:
             self._cut(slot, cache, 0)
             cache.first = start
         tokens = draft.text(start, start + 1 + max(0, n_spare))
-        rows = [self._row(draft, slot, position) for position in range(start, start + len(tokens))]
-        return HeadSpan(slot, start, tokens, rows)
+        states = [self._state(draft, slot, position) for position in range(start, start + len(tokens))]
+        return MtpSpan(slot, start, tokens, states)
 
-    def _row(self, draft: HeadDraft, slot: int, position: int) -> NDArray[np.float32]:
+    def _state(self, draft: MtpDraft, slot: int, position: int) -> NDArray[np.float32]:
         """The hidden state behind the token before `position`."""
         if position >= draft.base:
-            return draft.own_rows[position - draft.base]
-        return self._rows.row(slot, position - 1) if position else self._rows.nothing
+            return draft.own_states[position - draft.base]
+        return self._states.state(slot, position - 1) if position else self._states.nothing
 
-    def _decode(self, spans: Sequence[HeadSpan]) -> dict[int, HeadOutput]:
+    def _decode(self, spans: Sequence[MtpSpan]) -> dict[int, MtpOutput]:
         outputs = self._heads.decode(spans)
         for span in spans:
             self._caches[span.slot].tokens += span.tokens
@@ -272,14 +254,13 @@ class HeadDrafter:
 
     def _forget_idle(self) -> None:
         """The cache is full: empty the slots without a sequence, or all."""
-        in_use = {draft.slot for draft in self._open}
-        idle = [slot for slot in self._caches if slot not in in_use and self._caches[slot].tokens]
+        idle = [slot for slot, cache in self._caches.items() if cache.is_idle and cache.tokens]
         for slot in idle or list(self._caches):
             self._cut(slot, self._caches[slot], 0)
 
     # The draft
 
-    def _grow(self, draft: HeadDraft, output: HeadOutput | None) -> bool:
+    def _grow(self, draft: MtpDraft, output: MtpOutput | None) -> bool:
         """Add a token to a draft, if the head has read all before it."""
         assert draft.slot is not None
         cache = self._caches[draft.slot]
@@ -287,7 +268,7 @@ class HeadDrafter:
             cache.n_own = max(0, cache.end - draft.base)
             if cache.end < draft.end:
                 return False
-            draft.own_rows.append(output.row.copy())
+            draft.own_states.append(output.state.copy())
         logits = draft.unranked if output is None else output.logits
         assert logits is not None
         try:
@@ -301,10 +282,10 @@ class HeadDrafter:
             return False
         return True
 
-    def _choose(self, draft: HeadDraft, logits: NDArray[np.float32]) -> None:
+    def _choose(self, draft: MtpDraft, logits: NDArray[np.float32]) -> None:
         if draft.sampler is None:
             draft.sampler = self._make_sampler(draft.sampling, list(draft.tokens))
-        (choice,) = draft.sampler.rank(logits, draft.end + draft.n_discarded, 1)
+        (choice,) = draft.sampler.rank(logits, len(draft.tokens) + len(draft.drafted), 1)
         draft.unranked = None
         draft.drafted.append(choice.token)
         draft.confidences.append(choice.confidence)
