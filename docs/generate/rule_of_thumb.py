@@ -10,6 +10,7 @@ from docs.generate.blocks import table
 from lead.engine.speculation.adaptive import Adaptive
 from lead.engine.speculation.drafts import DraftChain
 from lead.engine.speculation.policy import Candidate, Verify
+from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from lead.engine.speculation.step_cost import StepCost
 
 CHANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -33,7 +34,7 @@ MACHINES = (
 
 def expected_tokens(chance: float, depth: int) -> float:
     """1 + chance + chance² + … + chance^depth: what the planner expects of a step of depth + 1 tokens."""
-    return _candidate(chance, depth).expected_tokens(depth)
+    return 1 + sum(_candidate(chance, depth).chain.probabilities)
 
 
 def tokens_per_step() -> str:
@@ -57,7 +58,7 @@ def best_depth(machine: Machine, chance: float) -> int:
     """How many draft tokens the adaptive policy has verified."""
     choice = Adaptive().choose([_candidate(chance, len(machine.ratios) - 1)], 0, _cost(machine))
     assert isinstance(choice, Verify)
-    return choice.depths[0]
+    return len(choice.drafts[0].tokens)
 
 
 def _best(machine: Machine, chance: float) -> str:
@@ -67,7 +68,8 @@ def _best(machine: Machine, chance: float) -> str:
 
 
 def _candidate(chance: float, n: int) -> Candidate:
-    return Candidate(DraftChain((0,) * n, ("back",) * n, (chance,) * n), n)
+    chain = DraftChain((0,) * n, ("back",) * n, tuple(chance ** (i + 1) for i in range(n)))
+    return Candidate(SequenceSpeculation("", [], {}, 0.0), n, chain=chain)
 
 
 def _cost(machine: Machine) -> StepCost:

@@ -23,9 +23,8 @@ from lead.engine.scheduler import Scheduler
 from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import Slot
 from lead.engine.slot_manager import SlotManager
-from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import DraftRound, SpeculationManager
-from lead.engine.speculation.policy import Wait
+from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.speculation.speculation_stats import StepReport
 from lead.engine.step_plan import Action, PlanEntry, StepPlan, TrialPlace
 from shared.cache_edits import CacheEdit

@@ -3,15 +3,15 @@
 Continuous batching: every step is one decode over all running sequences, prompt chunks with generation.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.slot import Slot
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
-from lead.engine.speculation.inline_drafting import DraftOrder
-from lead.engine.speculation.manager import DraftsPlan, SpeculationManager
-from lead.engine.speculation.policy import Wait
+from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.policy import Choice, Verify, Wait
 from lead.engine.step_plan import Action, PlanEntry, StepPlan
 from shared.llama.batch_layout import TILE, Layout, layout
 
@@ -71,19 +71,14 @@ class Scheduler:
             return Wait(0.0)
         generating = self._generating_slots(running)
         prompts = [slot for slot in running if slot not in generating]
-        drafts = self._plan_drafts(generating, self._n_prompt(generating, prompts), now)
-        if isinstance(drafts, Wait) and self._slots.has_moved:
+        choice = self._choose(generating, self._n_prompt(generating, prompts), now)
+        if isinstance(choice, Wait) and self._slots.has_moved:
             return Wait(0.0)  # the next part of a text moves then
-        if not isinstance(drafts, DraftsPlan):
-            return drafts
-        entries, planned = self._lay_out(self._entries(generating, drafts.chains, prompts))
+        if not isinstance(choice, Verify):
+            return choice
+        entries, planned = self._lay_out(self._entries(generating, choice.drafts, prompts))
         self._slots.store_idle()
-        return StepPlan(
-            entries,
-            planned,
-            n_prompt=sum(entry.n_fed for entry in entries[len(generating) :]),
-            n_expected=None if prompts else drafts.n_expected,
-        )
+        return StepPlan(entries, planned, sum(entry.n_fed for entry in entries[len(generating) :]))
 
     def learn(self, plan: StepPlan, seconds: float) -> None:
         """A plan was decoded, which took `seconds`."""
@@ -123,28 +118,26 @@ class Scheduler:
         n_cells = planned.n_tokens
         return self._limits.own_cells or self._slots.free_up_to(n_cells) >= n_cells
 
-    def _plan_drafts(
-        self, generating: list[Slot], n_prompt: int, now: float
-    ) -> DraftsPlan | Wait | DraftOrder:
+    def _choose(self, generating: list[Slot], n_prompt: int, now: float) -> Choice:
         if not self._limits.traits.can_speculate or self.is_minimal:
-            return DraftsPlan([EMPTY_CHAIN] * len(generating), len(generating))
+            return Verify((EMPTY_CHAIN,) * len(generating))
         return self._speculation.plan(generating, n_prompt, now)
 
     def _entries(
-        self, generating: list[Slot], chains: list[DraftChain], prompts: list[Slot]
+        self, generating: list[Slot], drafts: Sequence[DraftChain], prompts: list[Slot]
     ) -> list[PlanEntry]:
         # What generating slots require has its place in the batch; the rest goes to drafts, then to prompts.
         n_required = sum(slot.n_to_decode for slot in generating)
         n_wanted = n_required + self._n_prompt(generating, prompts)
         if not self.is_minimal:
-            n_wanted += sum(len(chain.tokens) for chain in chains)
+            n_wanted += sum(len(draft.tokens) for draft in drafts)
         n_spare = min(self._limits.n_batch, self._slots.free_up_to(n_wanted), n_wanted) - n_required
         n_kept = min(n_spare, 1) if prompts else 0
         entries = []
-        for slot, chain in zip(generating, chains, strict=True):
-            draft = chain.cut(n_spare - n_kept)
-            n_spare -= len(draft.tokens)
-            entries.append(PlanEntry(slot, slot.n_to_decode, draft))
+        for slot, draft in zip(generating, drafts, strict=True):
+            verified = draft.cut(n_spare - n_kept)
+            n_spare -= len(verified.tokens)
+            entries.append(PlanEntry(slot, slot.n_to_decode, verified))
         return entries + self._prompt_entries(prompts, min(n_spare, self._n_prompt(generating, prompts)))
 
     def _prompt_entries(self, prompts: list[Slot], n_spare: int) -> list[PlanEntry]:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from lead.engine.slot import Slot
 from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
-from lead.engine.speculation.inline_drafting import DraftOrder
-from lead.engine.speculation.policy import Wait
+from lead.engine.speculation.policy import DraftOrder, Wait
 from shared.cache_edits import CacheEdit
 from shared.llama.batch_layout import Layout
 from shared.llama.span import Span
@@ -48,16 +47,16 @@ class TrialPlace:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """Decode `layout`, a span per entry.
-
-    n_prompt: tokens of prompts among them. n_expected: how many tokens the step should commit; None with
-    prompts in the batch.
-    """
+    """Decode `layout`, a span per entry. n_prompt: tokens of prompts among them."""
 
     entries: list[PlanEntry]
     layout: Layout
     n_prompt: int = 0
-    n_expected: float | None = None
+
+    @property
+    def n_expected(self) -> float | None:
+        """How many tokens the step should commit; None with prompts in the batch."""
+        return None if self.n_prompt else sum(1 + sum(entry.draft.probabilities) for entry in self.entries)
 
     @property
     def n_tokens(self) -> int:

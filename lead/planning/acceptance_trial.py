@@ -77,9 +77,9 @@ class AcceptanceTrial:
         self, sequence: str, tokens: list[int], sampling: SamplingParameters, n_tokens: int, until: float
     ) -> None:
         sampler = self._make_sampler(sampling, tokens)
-        drafts = [drafter.open(sequence, sampling, tokens) for drafter in self._drafters]
+        drafts: list[InlineDraft] = [drafter.open(sequence, sampling, tokens) for drafter in self._drafters]
         for draft in drafts:
-            draft.place(0)
+            draft.place(0, tokens)
         guesses: dict[str, int] = {}
         n_decoded = self._read(tokens)
         for _ in range(n_tokens):
@@ -95,7 +95,7 @@ class AcceptanceTrial:
                 for drafter, draft in zip(self._drafters, drafts, strict=True)
             }
         for draft in drafts:
-            draft.close()
+            draft.leave()
         self._target.trim(0, 0)
 
     def _read(self, prompt: Sequence[int]) -> int:

@@ -12,9 +12,8 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
-from lead.engine.speculation.policy import Wait
+from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.engine.step_plan import StepPlan
 from lead.simulation.clock import Compute, VirtualClock

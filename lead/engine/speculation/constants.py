@@ -97,7 +97,7 @@ class SpeculationConstants:
     """Tokens of an answer, before any has ended: what it may take to read a prompt with a draft model."""
     answer_decay: float = 0.9
     """Per answer, of their mean length."""
-    inline_optimism: float = 2.0
+    inline_upper_deviations: float = 2.0
     """Standard deviations above its mean at which an inline drafter's next token is valued: drafts that do
     not pay against giving up after bad luck. In the worst of 150 simulated cells, adaptive over the best
     fixed depth, or none, was .82 with 0, .96 with 1, .99 with 2, .97 with 3."""
@@ -107,7 +107,7 @@ class SpeculationConstants:
     """The same at first: some slower steps against a draft model that seems slow, or wrong by chance."""
     max_exploration: float = 16.0
     """Steps that one such attempt may take: what a sequence's draft needs before it can begin."""
-    min_survival: float = 0.01
+    min_probability: float = 0.01
     """Drafts are cut where they are less likely than this to be right: computing time against rare gains."""
 
 

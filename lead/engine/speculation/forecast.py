@@ -8,6 +8,8 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import mul
 
 from lead.engine.speculation.arrivals import Arrivals, Timeline
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
@@ -52,7 +54,7 @@ class Forecast:
         self._n_prior = constants.acceptance_prior  # outcomes that a prior counts for
         self._unknown = constants.unknown_acceptance
         self._mean_decay = constants.mean_acceptance_decay
-        self._optimism = constants.inline_optimism
+        self._n_deviations = constants.inline_upper_deviations
         self._records: defaultdict[str, _SourceRecord] = defaultdict(_SourceRecord)
 
     @property
@@ -92,8 +94,8 @@ class Forecast:
         record = self._records.get(source)
         return self._posterior(record.mean, self._unknown) if record else self._unknown
 
-    def hopeful_mean(self, source: str) -> float:
-        """`mean`, but as high as it may be by chance, for sources that draft only if that seems to pay.
+    def upper_mean(self, source: str) -> float:
+        """An upper confidence bound of `mean`, for sources that draft only if that seems to pay.
 
         Otherwise some bad luck would end its drafts, and nothing would show that it was bad luck.
         """
@@ -101,7 +103,7 @@ class Forecast:
         record = self._records.get(source)
         n_outcomes = record.mean.n_outcomes if record else 0.0
         deviation = math.sqrt(mean * (1 - mean) / (n_outcomes + self._n_prior))
-        return min(1.0, mean + self._optimism * deviation)
+        return min(1.0, mean + self._n_deviations * deviation)
 
     def awaited(
         self, drafts: Drafts, timeline: Timeline, source: str, n_useful: int, now: float
@@ -119,13 +121,13 @@ class Forecast:
         Where others have proposed a token already, it shows how hard that place is: what makes theirs less
         likely than usual does so half as much to this source's.
         """
-        drafted = drafts.probabilities(source, self.probability)[:n_useful]
-        behind = drafts.behind(source, self.probability)
-        unusual = (
-            each - self.mean(other) for other, each in zip(behind.sources, behind.probabilities, strict=True)
-        )
-        probabilities = (*drafted, *(min(1.0, max(0.0, mean + each / 2)) for each in unusual))
-        return FutureDraft(probabilities, len(drafted), mean, n_most)
+        own, following = drafts.outlook(source, self.probability)
+        del own[n_useful:]
+        n_drafted = len(own)
+        own += [min(1.0, max(0.0, mean + (each - self.mean(other)) / 2)) for other, each in following]
+        n_most = max(n_drafted, n_most)
+        own += [mean] * (n_most - len(own))
+        return FutureDraft(tuple(accumulate(own[:n_most], mul)), n_drafted)
 
     def connect(self, backs: Iterable[str], own: Iterable[str], timelines: Iterable[Timeline]) -> None:
         """These backs are connected. Others are forgotten: another of the same name may be different."""

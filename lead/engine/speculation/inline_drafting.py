@@ -4,12 +4,12 @@ An inline drafter takes the engine's own time: every draft token delays the step
 for the policy to say; here is what it needs to know.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 from lead.engine.drafters.draft_source import InlineDrafter
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.policy import FutureDraft
+from lead.engine.speculation.policy import DraftOrder, FutureDraft
 from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from lead.engine.speculation.step_cost import StepCost
 from shared.sampling.parameters import SamplingParameters
@@ -26,18 +26,6 @@ _CATCH_UP_CHUNK = 128
 _UNLIMITED = 1 << 30
 
 
-class DraftOrder(NamedTuple):
-    """Draft for `sequences` before the next step: `n_rounds` more tokens of each, in a batch of `n_tokens`.
-
-    A sequence drops out when the probability that all of its draft is accepted falls below `min_survival`.
-    """
-
-    sequences: tuple[SequenceSpeculation, ...]
-    n_rounds: int
-    n_tokens: int
-    min_survival: float = 0.0
-
-
 class InlineDrafting:
     """Written by the manager. `cost` is T(n) of the drafter: of a round with n tokens in its batch."""
 
@@ -49,7 +37,6 @@ class InlineDrafting:
         self._n_steps = 0
         self._engine_seconds = 0.0
         self._explored_at: float | None = None  # in seconds of the engine's work; None: not yet of interest
-        self._mean = 1.0  # probability that a token is right
         self._n_rounds = 0
         self._n_tokens = 0
         self._seconds = 0.0
@@ -75,8 +62,7 @@ class InlineDrafting:
 
     def offer(self, sequence: SequenceSpeculation, draft: FutureDraft, n_left: int) -> FutureDraft | None:
         """`draft` with its price; None: it cannot grow. The sequence may get `n_left` more tokens."""
-        self._mean = draft.mean
-        if self._is_stuck(sequence) or draft.n_drafted >= draft.n_most:
+        if self._is_stuck(sequence) or draft.n_drafted == len(draft.probabilities):
             return None
         n_pending = sequence.n_pending
         if n_pending is None:
@@ -87,16 +73,17 @@ class InlineDrafting:
         return draft._replace(catch_up=self._catch_up_seconds(n_pending) / n_steps)
 
     def exploration(
-        self, sequences: Iterable[SequenceSpeculation], step_seconds: float
+        self, sequences: Iterable[SequenceSpeculation], mean: float, step_seconds: float
     ) -> SequenceSpeculation | None:
         """A sequence to draft for although it seems not to pay, to see whether that has changed; or None.
 
         It has to be a small share of the time since the last one, so it comes when catching up is cheap. A
-        step takes `step_seconds`.
+        token is right with probability `mean`, as far as is known, and a step takes `step_seconds`.
         """
         if self._explored_at is None:
             self._explored_at = self._engine_seconds
-        share = self._constants.inline_exploration if self._is_known else self._constants.first_exploration
+        is_known = self._n_rounds >= (_N_TIMED if mean < _HOPELESS else _N_TRUSTED)
+        share = self._constants.inline_exploration if is_known else self._constants.first_exploration
         spare = share * (self._engine_seconds - self._explored_at)
         spare = min(spare, self._constants.max_exploration * step_seconds)
         if spare < self.cost.seconds(1):
@@ -112,23 +99,18 @@ class InlineDrafting:
 
     # Drafting
 
-    def order(
-        self, sequences: Sequence[SequenceSpeculation], n_rounds: int, min_survival: float, *, alone: bool
-    ) -> DraftOrder:
-        """`alone`: no other sequence is waiting for a step."""
-        n_tokens = _UNLIMITED if alone else len(sequences) + _CATCH_UP_CHUNK
-        return DraftOrder(tuple(sequences), n_rounds, n_tokens, min_survival)
-
     def draft(self, order: DraftOrder) -> tuple[int, list[SequenceSpeculation]]:
-        """One round; returns its number of tokens and the sequences whose drafts have grown.
+        """One round: its number of tokens, and the sequences whose drafts have grown.
 
-        A sequence that has not is left alone until the next step, if others wait.
+        A sequence that has not is left alone until the next step, unless it is read `at_once`.
         """
-        done = self.drafter.draft([each.inline for each in order.sequences], order.n_tokens)
-        grown = [each for each in order.sequences if each.inline in done.grown]
-        for sequence in order.sequences:
+        sequences = order.sequences
+        n_most = _UNLIMITED if order.at_once else len(sequences) + _CATCH_UP_CHUNK
+        done = self.drafter.draft([each.inline for each in sequences], n_most)
+        grown = [each for each in sequences if each.inline in done.grown]
+        for sequence in sequences:
             n_pending = sequence.n_pending
-            is_stuck = n_pending is None or n_pending <= 1 or order.n_tokens < _UNLIMITED
+            is_stuck = n_pending is None or n_pending <= 1 or not order.at_once
             if sequence not in grown and is_stuck:
                 sequence.stuck_at_step = self._n_steps
         return done.n_tokens, grown
@@ -152,11 +134,6 @@ class InlineDrafting:
     def _is_stuck(self, sequence: SequenceSpeculation) -> bool:
         """Whether it gets no more tokens before the next step."""
         return sequence.stuck_at_step == self._n_steps
-
-    @property
-    def _is_known(self) -> bool:
-        """Whether what rounds take and bring is unlikely to be chance."""
-        return self._n_rounds >= (_N_TIMED if self._mean < _HOPELESS else _N_TRUSTED)
 
     def _catch_up_seconds(self, n_pending: int) -> float:
         return max(0.0, self.cost.seconds(n_pending) - self.cost.seconds(1))

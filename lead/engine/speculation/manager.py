@@ -7,6 +7,7 @@ backs, and the statistics. Its policy chooses; the scheduler verifies.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from lead.engine.commands import NGRAM, PolicyName, PostDraft, Submit
@@ -17,17 +18,16 @@ from lead.engine.slot import Slot
 from lead.engine.speculation.adaptive import Adaptive
 from lead.engine.speculation.batching import Batching
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.drafts import EMPTY_CHAIN, MAX_DEPTH, DraftChain, DraftToken, DraftTree
+from lead.engine.speculation.drafts import EMPTY_CHAIN, Branch, DraftChain, DraftTree
 from lead.engine.speculation.forecast import Forecast
-from lead.engine.speculation.inline_drafting import DraftOrder, InlineDrafting
+from lead.engine.speculation.inline_drafting import InlineDrafting
 from lead.engine.speculation.policy import (
     SYNC_PATIENCE_S,
     Candidate,
     Choice,
-    DraftMore,
+    DraftOrder,
     Fixed,
     FutureDraft,
-    Off,
     Policy,
     Sync,
     Verify,
@@ -41,13 +41,6 @@ from shared.llama.batch_invariance import InvariantSizes
 
 MakeLookups = Callable[[Submit], Mapping[str, LookupDrafter]]
 """The lookup drafters for a request, by the names of their sources."""
-
-
-class DraftsPlan(NamedTuple):
-    """What each generating sequence verifies in a step, which should commit `n_expected` tokens."""
-
-    chains: list[DraftChain]
-    n_expected: float
 
 
 class DraftRound(NamedTuple):
@@ -117,9 +110,9 @@ class SpeculationManager:
             self._n_stale[source] += 1
             return
         sequence = target.speculation
-        tree = DraftTree(draft.base, draft.tokens, draft.parents, draft.confidences)
-        end = draft.base + len(tree.main_branch())
-        alive, outcomes = sequence.drafts.post(source, tree)
+        tree = DraftTree(source, draft.base, draft.tokens, draft.parents, draft.confidences)
+        end = draft.base + len(tree.branch)
+        alive, outcomes = sequence.drafts.post(tree)
         self.forecast.learn(outcomes)
         sequence.credit(outcomes, draft.received_at)
         self._n_stale[source] += not alive
@@ -156,24 +149,19 @@ class SpeculationManager:
         if self.inline:
             self.inline.close(sequence.speculation)
 
-    def plan(self, generating: Sequence[Slot], n_prompt: int, now: float) -> DraftsPlan | Wait | DraftOrder:
+    def plan(self, generating: Sequence[Slot], n_prompt: int, now: float) -> Choice:
         """What to verify in the slots whose next token is due, or what to do before.
 
         The batch has `n_prompt` tokens of prompts as well.
         """
         if self._policy_name == "off":
-            return DraftsPlan([EMPTY_CHAIN] * len(generating), len(generating))
-        sequences = [slot.sequence.speculation for slot in generating if slot.sequence]
-        candidates = [
-            self._candidate(slot, each, now) for slot, each in zip(generating, sequences, strict=True)
-        ]
-        match choice := self._choose(candidates, sequences, n_prompt):
-            case Verify(depths, n_expected):
-                return DraftsPlan(self._chains(candidates, sequences, depths), n_expected)
-            case Wait():
+            return Verify((EMPTY_CHAIN,) * len(generating))
+        candidates = [self._candidate(slot, slot.sequence, now) for slot in generating if slot.sequence]
+        match choice := self._choose(candidates, n_prompt):
+            case Verify(drafts) if self._batch_sizes:
+                return Verify(tuple(map(self._fill, candidates, drafts, repeat(self._batch_sizes))))
+            case _:
                 return choice
-            case DraftMore():
-                return self._order(choice, sequences, n_prompt)
 
     def on_commit(self, target: EngineSequence, committed: Committed, now: float) -> Committed:
         """One sequence's part of a step; the backs receive it at this moment.
@@ -198,13 +186,14 @@ class SpeculationManager:
         self.stats.add_step(step, self.cost.seconds(step.n_tokens), waited)
         if step.n_passes == 1:
             self.cost.learn(step.n_tokens, step.seconds)
-        if step.n_expected is not None:
-            self._policy.learn(n_sequences, step.n_committed, step.seconds + waited, self.cost)
+        is_adaptive = self._policy is self._adaptive
+        if is_adaptive and step.n_expected is not None:
+            self._adaptive.learn(n_sequences, step.n_committed, step.seconds + waited, self.cost)
         if self.inline:
             self.inline.on_step(step.seconds + waited)
         self._waited = 0.0
         self.tuning.note_depths(step.depths)
-        if self._policy_name == "adaptive" and self.stats.n_steps % self._constants.tune_every == 0:
+        if is_adaptive and self.stats.n_steps % self._constants.tune_every == 0:
             rate, answer_seconds = self.stats.tokens_per_second, self.forecast.arrivals.slowest_first
             self.tuning.update(n_sequences, rate, answer_seconds, self.cost)
 
@@ -224,8 +213,8 @@ class SpeculationManager:
         for sequence in grown:
             assert sequence.inline
             sequence.post(source, *sequence.inline.continuation)
-            survival = math.prod(sequence.drafts.probabilities(source, self.forecast.probability))
-            if survival >= order.min_survival and sequence.n_pending:
+            probabilities, _ = sequence.drafts.outlook(source, self.forecast.probability)
+            if math.prod(probabilities) >= order.min_probability and sequence.n_pending:
                 left.append(sequence)
         rest = order._replace(sequences=tuple(left), n_rounds=order.n_rounds - 1)
         return DraftRound(n_tokens, len(grown), rest if left and rest.n_rounds > 0 else None)
@@ -257,24 +246,26 @@ class SpeculationManager:
             case "sync":
                 return Sync(depth)
             case "off":
-                return Off()
+                return Fixed(0)
 
-    def _candidate(self, slot: Slot, sequence: SequenceSpeculation, now: float) -> Candidate:
+    def _candidate(self, slot: Slot, target: EngineSequence, now: float) -> Candidate:
+        sequence = target.speculation
         n_useful, n_fed = slot.n_useful(self._batch_sizes), slot.n_to_decode
         if n_useful <= 0:
-            return Candidate(EMPTY_CHAIN, 0, n_fed=n_fed)
+            return Candidate(sequence, 0, n_fed)
         policy, constants = self._policy_name, self._constants
         if policy != "sync":  # which represents engines without drafters of their own
             sequence.ask_lookups(constants.enough_local_tokens, constants.max_local_tokens)
-        min_survival = constants.min_survival if policy == "adaptive" else 0.0
-        chain = sequence.drafts.best(self.forecast.probability, min_survival)
+        min_probability = constants.min_probability if policy == "adaptive" else 0.0
+        chain = sequence.drafts.best(self.forecast.probability, min_probability)
         return Candidate(
-            chain.cut(min(n_useful, MAX_DEPTH)),
+            sequence,
             n_useful,
+            n_fed,
+            chain.cut(n_useful),
             awaited=tuple(self._awaited(sequence, n_useful, now)) if policy == "adaptive" else (),
+            inline=self._inline_offer(slot, target, n_useful),
             is_drafting=policy == "sync" and self._is_drafting(sequence, chain, now),
-            n_fed=n_fed,
-            inline=self._inline_offer(slot, sequence, n_useful),
         )
 
     def _awaited(self, sequence: SequenceSpeculation, n_useful: int, now: float) -> Iterable[FutureDraft]:
@@ -282,14 +273,14 @@ class SpeculationManager:
         drafts, timeline = sequence.drafts, sequence.timeline
         for source in timeline.progress:
             awaited = self.forecast.awaited(drafts, timeline, source, n_useful, now)
-            if awaited and not self._is_complete(drafts.main_branch(source)):
+            if awaited and not self._is_complete(drafts.branch(source)):
                 yield awaited
 
-    def _is_complete(self, branch: Sequence[DraftToken]) -> bool:
+    def _is_complete(self, branch: Branch) -> bool:
         """Whether a back that keeps to `Tuned` has stopped here."""
         if not branch:
             return False
-        confidence = math.prod(1.0 if draft.confidence is None else draft.confidence for draft in branch)
+        confidence = math.prod(each.confidence for each in branch if each.confidence is not None)
         return (
             len(branch) >= self.tuning.n_ahead
             or branch[-1].token in self._end_tokens
@@ -301,71 +292,45 @@ class SpeculationManager:
         arrivals = self.forecast.arrivals
         return not has_ended and arrivals.is_drafting(sequence.timeline, now, SYNC_PATIENCE_S)
 
-    def _inline_offer(self, slot: Slot, sequence: SequenceSpeculation, n_useful: int) -> FutureDraft | None:
-        if self.inline is None or sequence.inline is None or slot.sequence is None:
+    def _inline_offer(self, slot: Slot, target: EngineSequence, n_useful: int) -> FutureDraft | None:
+        sequence = target.speculation
+        if self.inline is None or sequence.inline is None:
             return None
-        sequence.inline.place(slot.index, slot.sequence.context)
+        sequence.inline.place(slot.index, target.context)
         source = self.inline.drafter.source
-        mean = self.forecast.hopeful_mean(source)
+        mean = self.forecast.upper_mean(source)
         n_most = min(n_useful, self.inline.drafter.n_most)
         future = self.forecast.future(sequence.drafts, source, mean, n_useful, n_most)
-        return self.inline.offer(sequence, future, slot.sequence.n_left)
+        return self.inline.offer(sequence, future, target.n_left)
 
     # What was chosen
 
-    def _choose(
-        self, candidates: Sequence[Candidate], sequences: Sequence[SequenceSpeculation], n_prompt: int
-    ) -> Choice:
+    def _choose(self, candidates: Sequence[Candidate], n_prompt: int) -> Choice:
         draft_cost = self.inline.cost if self.inline else None
         choice = self._policy.choose(candidates, n_prompt, self.cost, draft_cost)
-        if self.inline is None or self._policy_name != "adaptive" or not isinstance(choice, Verify):
+        if isinstance(choice, DraftOrder):
+            nobody_waits = n_prompt == 0 and len(candidates) == 1
+            return choice._replace(at_once=nobody_waits)
+        if self.inline is None or self._policy_name != "adaptive" or isinstance(choice, Wait):
             return choice
-        return self._explored(self.inline, candidates, sequences) or choice
+        return self._explored(self.inline, candidates) or choice
 
-    def _explored(
-        self,
-        inline: InlineDrafting,
-        candidates: Sequence[Candidate],
-        sequences: Sequence[SequenceSpeculation],
-    ) -> DraftMore | None:
+    def _explored(self, inline: InlineDrafting, candidates: Sequence[Candidate]) -> DraftOrder | None:
         """Now and then one token for a sequence without any of the inline drafter, which will be scored."""
-        idle = {
-            sequence: i
-            for i, (candidate, sequence) in enumerate(zip(candidates, sequences, strict=True))
-            if candidate.n_useful > 0 and not sequence.drafts.main_branch(inline.drafter.source)
-        }
-        explored = inline.exploration(idle, self.cost.seconds(len(sequences)))
-        return DraftMore((idle[explored],), at_once=True) if explored else None
+        source = inline.drafter.source
+        drafted_for = [each.sequence for each in candidates if each.n_useful > 0]
+        idle = [each for each in drafted_for if not each.drafts.branch(source)]
+        explored = inline.exploration(
+            idle, self.forecast.upper_mean(source), self.cost.seconds(len(candidates))
+        )
+        return DraftOrder((explored,), at_once=True) if explored else None
 
-    def _order(
-        self, choice: DraftMore, sequences: Sequence[SequenceSpeculation], n_prompt: int
-    ) -> DraftOrder:
-        assert self.inline
-        chosen = [sequences[i] for i in choice.candidates]
-        at_once = choice.at_once or (n_prompt == 0 and len(sequences) == 1)
-        return self.inline.order(chosen, choice.n_rounds, choice.min_survival, alone=at_once)
-
-    def _chains(
-        self,
-        candidates: Sequence[Candidate],
-        sequences: Sequence[SequenceSpeculation],
-        depths: Sequence[int],
-    ) -> list[DraftChain]:
-        chains = [candidate.chain.cut(n) for candidate, n in zip(candidates, depths, strict=True)]
-        if self._batch_sizes is None:
-            return chains
-        return [
-            self._fill(sequence, candidate, chain, self._batch_sizes)
-            for sequence, candidate, chain in zip(sequences, candidates, chains, strict=True)
-        ]
-
-    def _fill(
-        self, sequence: SequenceSpeculation, candidate: Candidate, chain: DraftChain, sizes: InvariantSizes
-    ) -> DraftChain:
-        """`chain` with guesses in place of padding: more of the draft, then what followed before."""
-        n_padding = sizes.n_padding(candidate.n_fed + len(chain.tokens))
-        filled = candidate.chain.cut(len(chain.tokens) + n_padding)
-        n_left = min(n_padding + len(chain.tokens), candidate.n_useful) - len(filled.tokens)
+    def _fill(self, candidate: Candidate, draft: DraftChain, sizes: InvariantSizes) -> DraftChain:
+        """`draft` with guesses in place of padding: more of the chain, then what followed before."""
+        n_padding = sizes.n_padding(candidate.n_fed + len(draft.tokens))
+        filled = candidate.chain.cut(len(draft.tokens) + n_padding)
+        n_left = min(n_padding + len(draft.tokens), candidate.n_useful) - len(filled.tokens)
+        sequence = candidate.sequence
         if n_left <= 0 or NGRAM not in sequence.lookups:
             return filled
         return filled.extended(sequence.guesses(filled.tokens, n_left), NGRAM)

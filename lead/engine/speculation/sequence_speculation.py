@@ -34,14 +34,14 @@ class SequenceSpeculation:
     def ask_lookups(self, enough: int, max_tokens: int) -> None:
         """Have those draft again up to `max_tokens` that have less than `enough` left of the last draft."""
         for source, drafter in self.lookups.items():
-            if len(self.drafts.main_branch(source)) < enough:
+            if len(self.drafts.branch(source)) < enough:
                 tokens, confidences = drafter.draft(self.tokens, max_tokens)
                 if tokens:
                     self.post(source, tokens, confidences)
 
     def post(self, source: str, tokens: Sequence[int], confidences: Sequence[float]) -> None:
         """A draft of the engine's own, after all committed tokens."""
-        self.drafts.post(source, DraftTree(len(self.tokens), tokens, None, confidences))
+        self.drafts.post(DraftTree(source, len(self.tokens), tokens, None, confidences))
 
     def guesses(self, drafted: Sequence[int], n: int) -> list[int]:
         """At most `n` guesses at what follows `drafted`: what followed before. Cheap, and often wrong."""

@@ -233,9 +233,11 @@ def test_a_model_that_cannot_trim_waits_for_no_drafts():
     assert not harness.waits
 
 
-def test_steps_with_prompts_are_not_predicted():
+def test_steps_are_predicted_unless_they_have_prompts():
     harness = drafting()
     assert harness.next().n_expected == 1
+    post(harness, TEXT[3:5])
+    assert harness.next().n_expected == 1 + 0.5 + 0.5**2
     harness.submit("t", OTHER)
     assert harness.next().n_expected is None
 

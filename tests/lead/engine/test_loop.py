@@ -9,9 +9,8 @@ import pytest
 from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy
 from lead.engine.events import Committed, DraftsDropped, Explained, Finished, Started, Tuned
 from lead.engine.loop import Loop, ProgressWatch
-from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import DraftRound
-from lead.engine.speculation.policy import SYNC_PATIENCE_S
+from lead.engine.speculation.policy import SYNC_PATIENCE_S, DraftOrder
 from lead.engine.step_plan import Wait
 from shared.errors import DecodeFatalError, IntegrityError, KvCacheFullError, WindowLostError
 from shared.settings.model_options import ModelOptions

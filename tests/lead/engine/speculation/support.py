@@ -1,7 +1,10 @@
 """Tables of T(n), candidates and what is about to be added to their drafts."""
 
+from itertools import accumulate
+from operator import mul
+
 from lead.engine.speculation.arrivals import Arrival
-from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
+from lead.engine.speculation.drafts import DraftChain
 from lead.engine.speculation.policy import Candidate, FutureDraft
 from lead.engine.speculation.step_cost import StepCost
 
@@ -12,7 +15,7 @@ F16 = {1: 1, 2: 1.28, 3: 1.43, 4: 1.51, 5: 1.68, 6: 1.80, 8: 2.20}
 Q8_0 = {1: 1, 2: 1.28, 3: 1.52, 4: 1.80, 5: 2.63, 6: 2.91, 8: 2.82}
 Q4_0 = {1: 1, 2: 1.69, 3: 2.16, 4: 1.51, 5: 2.26, 6: 2.74, 8: 2.92}
 EXPERTS = {1: 1, 2: 3.0, 3: 3.5, 4: 4.0, 8: 6.0}
-NOTHING = Candidate(EMPTY_CHAIN, 99)
+NOTHING = Candidate("empty", 99)
 
 
 def cost_of(table, seconds=T1):
@@ -22,17 +25,31 @@ def cost_of(table, seconds=T1):
     return cost
 
 
-def candidate(*probabilities, n_useful=99, **more):
-    chain = DraftChain(tuple(range(len(probabilities))), ("a",) * len(probabilities), probabilities)
-    return Candidate(chain, n_useful, **more)
+def candidate(*probabilities, sequence="s", n_useful=99, **more):
+    """`probabilities`: of each token of its draft, if those before it are accepted."""
+    n = len(probabilities)
+    chain = DraftChain(tuple(range(n)), ("a",) * n, tuple(accumulate(probabilities, mul)))
+    return Candidate(sequence, n_useful, chain=chain, **more)
+
+
+def depths_of(choice):
+    """How many draft tokens of each candidate are verified."""
+    return tuple(len(draft.tokens) for draft in choice.drafts)
 
 
 def growing(*probabilities, first_in, per_token=None, n_first=1, mean=0.9, next_ones=(), n_most=10):
     """A back whose draft has these probabilities, and which is about to add to it."""
     arrival = Arrival(first_in, n_first, first_in if per_token is None else per_token)
-    return FutureDraft((*probabilities, *next_ones), len(probabilities), mean, n_most, arrival)
+    return future(*probabilities, mean=mean, next_ones=next_ones, n_most=n_most, arrival=arrival)
 
 
 def inline(*probabilities, mean=0.7, next_ones=(), n_most=8, **more):
     """What the engine may add to such a draft of its own."""
-    return FutureDraft((*probabilities, *next_ones), len(probabilities), mean, n_most, **more)
+    return future(*probabilities, mean=mean, next_ones=next_ones, n_most=n_most, **more)
+
+
+def future(*drafted, mean, next_ones=(), n_most, **more):
+    """A draft that may grow to `n_most` tokens: `next_ones`, and others that are right with `mean`."""
+    n_most = max(n_most, len(drafted))
+    each = [*drafted, *next_ones, *[mean] * n_most][:n_most]
+    return FutureDraft(tuple(accumulate(each, mul)), len(drafted), **more)

@@ -12,7 +12,7 @@ from lead.engine.speculation.arrivals import Arrival
 from lead.engine.speculation.batching import EqualDepths
 from lead.engine.speculation.constants import DEFAULTS
 from lead.engine.speculation.drafts import MAX_DEPTH
-from lead.engine.speculation.policy import DraftMore, FutureDraft, Verify, Wait
+from lead.engine.speculation.policy import DraftOrder, Verify, Wait
 from lead.engine.speculation.step_cost import StepCost
 from tests.lead.engine.speculation.support import (
     EXPERTS,
@@ -24,6 +24,8 @@ from tests.lead.engine.speculation.support import (
     T1,
     candidate,
     cost_of,
+    depths_of,
+    future,
     growing,
     inline,
 )
@@ -40,7 +42,7 @@ def taught(gain, cost):
 def depths(table, *candidates, n_prompt=0):
     choice = Adaptive().choose(candidates, n_prompt, cost_of(table))
     assert isinstance(choice, Verify)
-    return choice.depths
+    return depths_of(choice)
 
 
 def waited(choice):
@@ -76,17 +78,8 @@ def test_where_four_tokens_cost_less_than_three_depth_2_is_never_chosen():
     assert set(chosen) >= {(0,), (3,)}
 
 
-def test_no_token_is_taken_that_could_not_be_committed():
-    assert depths(FLAT, candidate(*[0.9] * 9, n_useful=2)) == (2,)
-
-
 def test_the_depth_has_a_limit():
     assert depths(FLAT, candidate(*[1.0] * 60)) == (MAX_DEPTH,)
-
-
-def test_the_choice_says_how_many_tokens_to_expect():
-    choice = Adaptive().choose([candidate(0.5, 0.5), candidate(0.8)], 0, cost_of(FLAT))
-    assert choice.n_expected == pytest.approx(1 + 0.5 + 0.25 + 1 + 0.8)
 
 
 @given(
@@ -168,13 +161,13 @@ def test_a_guess_at_t_that_was_far_too_high_does_not_prevent_waiting():
         policy.learn(1, 4, T1 / 1000, cost)
     for n in (1, 4):
         cost.learn(n, T1 / 1000)
-    assert policy.choose(candidates, 0, cost).depths == (3,)
+    assert depths_of(policy.choose(candidates, 0, cost)) == (3,)
 
 
 def test_the_faster_things_go_the_fewer_doubtful_tokens_it_takes():
     candidates, cost = [candidate(0.9, 0.5, 0.5)], cost_of({1: 1, 2: 1.1, 3: 1.3, 4: 1.5})
-    assert taught(1, cost).choose(candidates, 0, cost).depths == (2,)
-    assert taught(4, cost).choose(candidates, 0, cost).depths == (1,)
+    assert depths_of(taught(1, cost).choose(candidates, 0, cost)) == (2,)
+    assert depths_of(taught(4, cost).choose(candidates, 0, cost)) == (1,)
 
 
 def test_one_sequence_s_wait_holds_up_all_so_it_must_pay_for_all():
@@ -242,7 +235,7 @@ def test_it_waits_only_if_that_is_worth_more_and_then_for_the_best(ratios, there
         return max(expected - rate * (seconds + waited) for expected, seconds in steps(probabilities))
 
     arrival = Arrival(first_in, 1, per_token)
-    prospect = FutureDraft(tuple(there), len(there), mean, DEFAULTS.max_awaited, arrival)
+    prospect = future(*there, mean=mean, n_most=DEFAULTS.max_awaited, arrival=arrival)
     chosen = waited(Adaptive().choose([candidate(*there, awaited=(prospect,))], 0, cost))
     by_waiting = {
         arrival.when(n): worth([*there, *[mean] * n], arrival.when(n)) for n in range(1, 11 - len(there))
@@ -262,7 +255,7 @@ def explored(table, n_choices, *candidates, cost=None):
     policy, cost = Adaptive(), cost or cost_of(table)
     chosen = Counter()
     for _ in range(n_choices):
-        (depth,) = policy.choose(candidates, 0, cost).depths
+        (depth,) = depths_of(policy.choose(candidates, 0, cost))
         chosen[depth] += 1
         cost.learn(1 + depth, T1 * table[1 + depth])
     return chosen
@@ -312,11 +305,6 @@ def test_it_does_not_wait_for_a_source_where_another_one_shows_that_its_token_wi
     assert wait(F16, candidate(awaited=(growing(first_in=0.1 * T1, next_ones=(0.05,)),))) == 0
 
 
-def test_what_follows_a_token_of_another_source_is_as_likely_as_usual():
-    draft = growing(first_in=0.0, mean=0.8, next_ones=(0.5,), n_most=3)
-    assert draft.survivals() == pytest.approx((0.5, 0.4, 0.32))
-
-
 # Drafting in the engine
 
 
@@ -326,19 +314,19 @@ def choose(price, *candidates, table=F16, n_prompt=0):
     return Adaptive().choose(candidates, n_prompt, cost_of(table), drafts)
 
 
-def drafting(*drafted, awaited=(), **more):
+def drafting(*drafted, sequence="s", awaited=(), **more):
     """A candidate with these tokens, which an inline drafter may add to."""
-    return candidate(*drafted, awaited=awaited, inline=inline(**more))
+    return candidate(*drafted, sequence=sequence, awaited=awaited, inline=inline(**more))
 
 
-def drafting_on(*drafted, **more):
+def drafting_on(*drafted, sequence="s", **more):
     """The tokens are its own."""
-    return candidate(*drafted, inline=inline(*drafted, **more))
+    return candidate(*drafted, sequence=sequence, inline=inline(*drafted, **more))
 
 
 def n_rounds(price, *candidates, **more):
     choice = choose(price, *candidates, **more)
-    return choice.n_rounds if isinstance(choice, DraftMore) else 0
+    return choice.n_rounds if isinstance(choice, DraftOrder) else 0
 
 
 def test_a_cheap_drafter_is_asked_for_as_much_as_pays_to_verify():
@@ -380,7 +368,7 @@ def test_what_backs_have_pushed_is_taken_instead():
 def test_instead_of_waiting_for_a_slow_back_it_drafts():
     slow = growing(first_in=0.5 * T1)
     choice = choose(0.02, drafting(mean=0.8, awaited=(slow,)))
-    assert isinstance(choice, DraftMore)
+    assert isinstance(choice, DraftOrder)
 
 
 def test_for_a_back_that_is_about_to_answer_it_waits():
@@ -396,18 +384,18 @@ def test_beside_prompts_it_drafts_what_pays():
 @pytest.mark.parametrize(
     ("price", "others", "drafted_for"),
     [
-        pytest.param(0.01, [drafting(mean=0.9)], (0, 1), id="both"),
-        pytest.param(0.1, [drafting_on(0.01)], (0,), id="one has a doubtful draft"),
-        pytest.param(0.01, [NOTHING], (0,), id="one cannot be drafted for"),
+        pytest.param(0.01, [drafting(sequence="t", mean=0.9)], ("s", "t"), id="both"),
+        pytest.param(0.1, [drafting_on(0.01, sequence="t")], ("s",), id="one has a doubtful draft"),
+        pytest.param(0.01, [NOTHING], ("s",), id="one cannot be drafted for"),
     ],
 )
 def test_sequences_are_drafted_for_together_if_that_pays(price, others, drafted_for):
-    assert choose(price, drafting(mean=0.95), *others, table=FLAT).candidates == drafted_for
+    assert choose(price, drafting(mean=0.95), *others, table=FLAT).sequences == drafted_for
 
 
-def test_a_draft_ends_where_its_survival_is_no_longer_worth_a_token():
+def test_a_draft_ends_where_it_is_no_longer_worth_a_token():
     choice = choose(0.1, drafting(mean=0.9))
-    assert 0.05 < choice.min_survival < 0.5
+    assert 0.05 < choice.min_probability < 0.5
 
 
 def test_where_another_source_shows_that_a_token_is_hard_none_is_drafted():
@@ -417,5 +405,5 @@ def test_where_another_source_shows_that_a_token_is_hard_none_is_drafted():
 
 
 def test_what_several_sequences_may_draft_is_worth_what_other_sources_let_expect():
-    doubtful = drafting(mean=0.9, next_ones=(0.05,) * 8)
-    assert choose(0.1, drafting(mean=0.9), doubtful).candidates == (0,)
+    doubtful = drafting(sequence="t", mean=0.9, next_ones=(0.05,) * 8)
+    assert choose(0.1, drafting(mean=0.9), doubtful).sequences == ("s",)

@@ -4,11 +4,12 @@ import pytest
 
 from lead.engine.speculation.adaptive import Adaptive
 from lead.engine.speculation.batching import EqualDepths, LikeliestFirst, Replaying, batching_for
-from lead.engine.speculation.drafts import DraftChain
+from lead.engine.speculation.drafts import MAX_DEPTH, DraftChain
 from lead.engine.speculation.policy import Candidate
 from lead.engine.speculation.step_cost import StepCost
 from shared.llama.memory_traits import MemoryTraits
 from tests.fakes import make_limits
+from tests.lead.engine.speculation.support import depths_of
 
 DRAFTS = [(0.9, 0.5), (0.8,)]
 
@@ -19,9 +20,8 @@ def test_equal_depths_takes_the_same_number_of_each_as_far_as_it_has_them():
 
 
 def test_equal_depths_grows_by_a_token_for_each_sequence():
-    assert EqualDepths().unit(3) == 3
-    assert EqualDepths().max_units([2, 1], 32) == 2
-    assert EqualDepths().max_units([20, 20], 32) == 16
+    assert EqualDepths().sizes(5, [2, 1, 0]) == range(5, 12, 3)
+    assert list(EqualDepths().sizes(2, [20, 20]))[-1] == 2 + MAX_DEPTH
 
 
 @pytest.mark.parametrize("batching", [LikeliestFirst(), EqualDepths()])
@@ -29,7 +29,7 @@ def test_for_a_lone_sequence_both_do_the_same(batching):
     draft = [(0.9, 0.5, 0.2)]
     assert batching.expected(draft, 2) == pytest.approx([1, 1.9, 2.4])
     assert batching.depths(draft, 2) == (2,)
-    assert (batching.unit(1), batching.max_units([3], 32)) == (1, 3)
+    assert list(batching.sizes(1, [3])) == [1, 2, 3, 4]
 
 
 # Memory without rollback
@@ -44,13 +44,12 @@ def cost_of(slope):
 
 
 def candidate(n, probability, n_fed=1):
-    tokens = tuple(range(n))
-    return Candidate(DraftChain(tokens, ("a",) * n, (probability,) * n), n, n_fed=n_fed)
+    tokens, probabilities = tuple(range(n)), tuple(probability ** (i + 1) for i in range(n))
+    return Candidate("s", n, n_fed, chain=DraftChain(tokens, ("a",) * n, probabilities))
 
 
-def seconds(*candidates, probability=0.5, n_prompt=0, slope=0.1, max_units=2):
-    drafts = [tuple(probability ** (i + 1) for i in range(len(each.chain.tokens))) for each in candidates]
-    return Replaying().seconds(candidates, drafts, n_prompt, cost_of(slope), max_units)
+def seconds(*candidates, n_prompt=0, slope=0.1, max_depth=2):
+    return Replaying().seconds(range(max_depth + 1), candidates, n_prompt, cost_of(slope))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_a_rejection_costs_the_next_step_what_it_replays():
 
 
 def test_a_certain_draft_costs_its_width_only():
-    assert seconds(candidate(2, 1.0), probability=1.0) == pytest.approx([1.0, 1.1, 1.2])
+    assert seconds(candidate(2, 1.0)) == pytest.approx([1.0, 1.1, 1.2])
 
 
 def test_replayed_tokens_widen_the_step():
@@ -93,5 +92,5 @@ def test_a_prompt_takes_a_pass_of_its_own():
 
 def test_after_many_replayed_tokens_the_policy_lets_the_state_catch_up():
     policy, cost = Adaptive(Replaying()), cost_of(0.3)
-    assert policy.choose([candidate(3, 0.75)], 0, cost).depths[0] > 0
-    assert policy.choose([candidate(3, 0.75, n_fed=10)], 0, cost).depths == (0,)
+    assert depths_of(policy.choose([candidate(3, 0.75)], 0, cost)) > (0,)
+    assert depths_of(policy.choose([candidate(3, 0.75, n_fed=10)], 0, cost)) == (0,)

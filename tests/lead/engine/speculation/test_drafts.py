@@ -4,7 +4,6 @@ from itertools import accumulate
 from operator import mul
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
@@ -20,7 +19,7 @@ class Sequence:
 
     def post(self, base, tokens, parents=None, confidences=None, *, source="a"):
         """(alive, outcomes)"""
-        return self.drafts.post(source, DraftTree(base, tokens, parents, confidences))
+        return self.drafts.post(DraftTree(source, base, tokens, parents, confidences))
 
     def lives(self, base, tokens, parents=None):
         return self.post(base, tokens, parents)[0]
@@ -63,7 +62,7 @@ def test_without_drafts_nothing_is_proposed(sequence):
 
 def test_a_draft_on_the_newest_tokens_lives(sequence):
     assert sequence.lives(3, [1, 2])
-    assert sequence.drafts.best(even) == DraftChain((1, 2), ("a", "a"), (0.5, 0.5))
+    assert sequence.drafts.best(even) == DraftChain((1, 2), ("a", "a"), (0.5, 0.25))
 
 
 class CountedTokens(list):
@@ -79,41 +78,47 @@ class CountedTokens(list):
 @pytest.mark.parametrize("tokens", [[5, 6], [10, 6]])
 def test_the_cost_of_a_draft_does_not_depend_on_its_age(tokens):
     committed = CountedTokens([10] * 10_000)
-    Drafts(committed).post("a", DraftTree(0, tokens))
+    Drafts(committed).post(DraftTree("a", 0, tokens))
     assert committed.n_read <= 2 * len(tokens)
 
 
 BY_AGREEMENT = {"single": 0.7, "agreed": 0.9, "conflicting": 0.4}
 
 
-def test_the_probabilities_of_a_draft_count_what_others_propose_beside_it(sequence):
+def test_the_probabilities_of_a_draft_count_what_others_propose_at_its_places(sequence):
     sequence.post(3, [1, 2, 3, 4], source="a")
     sequence.post(3, [1, 2, 9, 4], source="b")
-    of_a = sequence.drafts.probabilities("a", lambda _source, _confidence, agreement: BY_AGREEMENT[agreement])
-    assert of_a == (0.9, 0.9, 0.4, 0.7)  # behind the conflict it is alone
+    of_a, _ = sequence.drafts.outlook("a", lambda _source, _confidence, agreement: BY_AGREEMENT[agreement])
+    assert of_a == [0.9, 0.9, 0.4, 0.7]  # behind the conflict it is alone
 
 
 def test_where_sources_agree_the_better_one_says_how_likely_the_token_is(sequence):
     sequence.post(3, [1, 2], confidences=[0.6, 0.6], source="a")
     sequence.post(3, [1, 5], confidences=[0.8, 0.8], source="b")
-    assert sequence.drafts.probabilities("a", stated) == (0.8, 0.6)
-
-
-def test_a_source_without_a_draft_has_no_probabilities(sequence):
-    sequence.post(3, [1], source="a")
-    assert sequence.drafts.probabilities("b", even) == ()
+    assert sequence.drafts.outlook("a", stated) == ([0.8, 0.6], [])
 
 
 def test_behind_a_draft_counts_what_agrees_with_all_of_it(sequence):
     sequence.post(3, [1], confidences=[0.9], source="a")
     sequence.post(3, [1, 2, 3], confidences=[0.9, 0.6, 0.5], source="b")
     sequence.post(3, [7, 2, 3, 4], confidences=[0.9, 0.8, 0.8, 0.8], source="c")
-    assert sequence.drafts.behind("a", stated).probabilities == (0.6, 0.5)
-    assert sequence.drafts.behind("c", stated) == EMPTY_CHAIN
-    assert sequence.drafts.behind("new", stated).probabilities[1:] == (0.8, 0.8, 0.8)
+    assert sequence.drafts.outlook("a", stated) == ([0.9], [("b", 0.6), ("b", 0.5)])
+    assert sequence.drafts.outlook("c", stated)[1] == []
+    assert sequence.drafts.outlook("new", stated) == ([], [("c", 0.9), ("c", 0.8), ("c", 0.8), ("c", 0.8)])
 
 
-# Which draft of a source is kept
+def test_a_side_branch_goes_on_where_its_token_is_committed(sequence):
+    sequence.post(3, [1, 2, 3, 4, 5], [-1, 0, 1, 0, 3])
+    sequence.commit(1, 4)
+    assert sequence.best() == (5,)
+
+
+def test_a_draft_that_was_overtaken_does_not_replace_a_longer_one(sequence):
+    sequence.post(3, [1, 2, 9], [-1, 0, -1])
+    sequence.post(3, [5, 6])
+    assert sequence.best() == (1, 2)
+    sequence.post(3, [5, 6, 7])
+    assert sequence.best() == (5, 6, 7)
 
 
 # The best line
@@ -128,7 +133,9 @@ def test_a_draft_that_begins_worse_but_goes_on_better_is_the_best(sequence):
 def test_where_lines_agree_each_token_is_from_the_surer_source(sequence):
     sequence.post(3, [1, 2, 3], confidences=[0.9, 0.5, 0.9])
     sequence.post(3, [1, 2], confidences=[0.6, 0.8], source="b")
-    assert sequence.drafts.best(stated) == DraftChain((1, 2, 3), ("a", "b", "a"), (0.9, 0.8, 0.9))
+    assert sequence.drafts.best(stated) == DraftChain(
+        (1, 2, 3), ("a", "b", "a"), (0.9, 0.9 * 0.8, 0.9 * 0.8 * 0.9)
+    )
 
 
 def test_agreement_decides_if_it_makes_tokens_likelier(sequence):
@@ -145,11 +152,11 @@ def test_agreement_decides_if_it_makes_tokens_likelier(sequence):
 def test_a_chain_ends_where_it_has_become_too_unlikely(sequence, sources):
     for source in sources:
         sequence.post(3, [1] * 40, confidences=[0.05] * 40, source=source)
-    assert len(sequence.drafts.best(stated, min_survival=0.01).tokens) == 2
+    assert len(sequence.drafts.best(stated, min_probability=0.01).tokens) == 2
 
 
 @pytest.mark.parametrize("sources", ["a", "ab"])
-def test_without_a_minimum_survival_an_unlikely_chain_is_proposed_whole(sequence, sources):
+def test_without_a_minimum_probability_an_unlikely_chain_is_proposed_whole(sequence, sources):
     for source in sources:
         sequence.post(3, [1] * 40, confidences=[0.0] * 40, source=source)
     assert len(sequence.best(stated)) == 32
@@ -250,7 +257,7 @@ def shapes(draw):
 
 
 class DraftsMachine(RuleBasedStateMachine):
-    """Beside the board, every source's newest draft that lived when it came, and what it was tried for."""
+    """Compares with every source's newest draft that lived when it came, and what it was tried for."""
 
     sequences = Bundle("sequences")
     sources = st.sampled_from("abc")
@@ -327,8 +334,9 @@ class DraftsMachine(RuleBasedStateMachine):
                 expected.append(TokenOutcome(source, confidence, "single", position - base, position, right))
                 self.note(sequence, source, position)
         lives = bool(posted.line(committed))
-        tree = DraftTree(base, tokens, parents, posted.confidences)
-        assert self.drafts[sequence].post(source, tree) == (lives, expected)
+        is_chain = parents == list(range(-1, len(tokens) - 1))
+        tree = DraftTree(source, base, tokens, None if is_chain else parents, posted.confidences)
+        assert self.drafts[sequence].post(tree) == (lives, expected)
         older = self.posted[sequence].get(source)
         older_lives = older is not None and bool(older.line(committed))
         if lives and not (older_lives and (base, len(tokens)) < (older.base, len(older.tokens))):
@@ -352,7 +360,7 @@ class DraftsMachine(RuleBasedStateMachine):
                 if (line := posted.line(committed))
             }
             best = self.drafts[sequence].best(machine_chance)
-            value = sum(accumulate(best.probabilities, mul))
+            value = sum(best.probabilities)
             most = max((value_of(source, lines) for source in lines), default=0.0)
             assert value == pytest.approx(most)
             assert not lines or any(
@@ -363,7 +371,8 @@ class DraftsMachine(RuleBasedStateMachine):
     def each_source_proposes_its_line(self):
         for sequence, committed in self.committed.items():
             for source, posted in self.posted[sequence].items():
-                assert self.drafts[sequence].main_branch(source) == posted.line(committed)
+                branch = self.drafts[sequence].branch(source)
+                assert [(each.token, each.confidence) for each in branch] == posted.line(committed)
 
     @invariant()
     def only_live_drafts_are_kept(self):
@@ -381,67 +390,3 @@ def test_a_chain_is_cut_with_its_sources_and_probabilities():
     assert whole.cut(2) == DraftChain((1, 2), ("a", "b"), (0.9, 0.8))
     assert whole.cut(0) == EMPTY_CHAIN
     assert whole.cut(9) == whole
-
-
-# A tree: its cursor follows the committed tokens; what is below it may still come true
-
-
-# 1 ┬ 2 ─ 3
-#   └ 4 ─ 5
-# 6 ─ 7
-TOKENS = [1, 2, 3, 4, 5, 6, 7]
-PARENTS = [-1, 0, 1, 0, 3, -1, 5]
-
-
-def tree():
-    return DraftTree(10, TOKENS, PARENTS)
-
-
-def main_branch(tree):
-    return [draft.token for draft in tree.main_branch()]
-
-
-def after(tree, *tokens):
-    for token in tokens:
-        tree.step(token)
-    return tree
-
-
-def test_a_chain_and_the_same_chain_with_parents_are_the_same():
-    chain, spelt_out = DraftTree(0, [7, 8, 9]), DraftTree(0, [7, 8, 9], [-1, 0, 1])
-    for token in (7, 8, 9):
-        assert list(chain.main_branch()) == list(spelt_out.main_branch())
-        assert chain.next() == spelt_out.next()
-        chain.step(token)
-        spelt_out.step(token)
-    assert not chain.alive
-    assert not spelt_out.alive
-
-
-def test_the_main_branch_takes_the_first_child_at_every_fork():
-    assert main_branch(tree()) == [1, 2, 3]
-
-
-def test_its_length_counts_side_branches_and_the_past():
-    assert len(after(tree(), 1, 4)) == 7
-
-
-@st.composite
-def trees(draw):
-    tokens = draw(st.lists(st.integers(0, 3), max_size=12))
-    parents = [draw(st.integers(-1, i - 1)) for i in range(len(tokens))]
-    return tokens, parents
-
-
-@given(trees(), st.lists(st.integers(0, 3), max_size=6))
-def test_any_tree_is_alive_as_long_as_the_text_lies_in_it_and_something_follows(spec, text):
-    tokens, parents = spec
-    node = -1
-    cursor = after(DraftTree(0, tokens, parents), *text)
-    for token in text:
-        matching = [i for i, parent in enumerate(parents) if parent == node and tokens[i] == token]
-        node = matching[0] if matching else None
-        if node is None:
-            break
-    assert cursor.alive == (node is not None and node in parents)
-    assert bool(main_branch(cursor)) == cursor.alive

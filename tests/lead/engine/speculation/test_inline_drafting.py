@@ -5,7 +5,7 @@ import pytest
 from lead.engine.drafters.draft_source import InlineDraft, InlineRound
 from lead.engine.speculation.constants import DEFAULTS
 from lead.engine.speculation.inline_drafting import InlineDrafting
-from lead.engine.speculation.policy import FutureDraft
+from lead.engine.speculation.policy import DraftOrder, FutureDraft
 from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from tests.fakes import GREEDY
 
@@ -64,12 +64,12 @@ class Known:
             self.cost.learn(n, token_s * n)
         self.sequences = {name: opened(self.drafting, name) for name in pending}
 
-    def offer(self, name="s", n_drafted=0, n_most=8, n_left=100, mean=0.7):
-        draft = FutureDraft((0.9,) * n_drafted, n_drafted, mean, n_most)
+    def offer(self, name="s", n_drafted=0, n_most=8, n_left=100):
+        draft = FutureDraft((0.9,) * n_most, n_drafted)
         return self.drafting.offer(self.sequences[name], draft, n_left)
 
-    def draft(self, *, alone):
-        return self.drafting.draft(self.drafting.order([self.sequences["s"]], 1, 0.0, alone=alone))
+    def draft(self, *, at_once):
+        return self.drafting.draft(DraftOrder((self.sequences["s"],), at_once=at_once))
 
     def timed(self, n_rounds=32):
         """So many rounds were drafted that what they take and how often they are right is known."""
@@ -77,12 +77,12 @@ class Known:
             self.drafting.on_round(1, 1, self.cost.seconds(1))
         return self
 
-    def explored(self, n_steps):
+    def explored(self, n_steps, mean=0.7):
         """How often it was explored."""
         n = 0
         for _ in range(n_steps):
             self.drafting.on_step(STEP_S)
-            n += self.drafting.exploration([self.sequences["s"]], STEP_S) is not None
+            n += self.drafting.exploration([self.sequences["s"]], mean, STEP_S) is not None
         return n
 
 
@@ -117,7 +117,7 @@ def test_a_draft_that_cannot_grow_is_not_offered():
 def test_a_sequence_that_does_not_grow_is_left_alone_until_the_next_step():
     known = Known(s=1, t=1)
     known.drafter.grows = False
-    known.draft(alone=True)
+    known.draft(at_once=True)
     assert known.offer() is None
     assert known.offer("t")
     known.drafting.on_step(STEP_S)
@@ -127,14 +127,14 @@ def test_a_sequence_that_does_not_grow_is_left_alone_until_the_next_step():
 def test_a_prompt_is_read_on_until_its_end_if_nobody_else_waits():
     known = Known(s=5000)
     known.drafter.grows = False
-    known.draft(alone=True)
+    known.draft(at_once=True)
     assert known.offer()
 
 
 def test_a_prompt_is_read_in_chunks_between_the_steps_of_others():
     known = Known(s=5000)
     known.drafter.grows = False
-    known.draft(alone=False)
+    known.draft(at_once=False)
     assert known.drafter.asked[-1] < 200
     assert known.offer() is None
 
@@ -162,10 +162,8 @@ def test_as_long_as_little_is_known_it_is_looked_at_again_soon():
 def test_what_is_hopeless_is_known_sooner():
     by_mean = {}
     for mean in (0.2, 0.6):
-        known = Known(token_s=STEP_S / 10, s=1)
-        known.offer(mean=mean)
-        known.timed(6)
-        by_mean[mean] = known.explored(400)
+        known = Known(token_s=STEP_S / 10, s=1).timed(6)
+        by_mean[mean] = known.explored(400, mean)
     assert by_mean[0.6] > 3 * by_mean[0.2]
 
 

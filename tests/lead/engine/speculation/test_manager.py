@@ -9,9 +9,8 @@ from lead.engine.drafters.draft_source import InlineDraft, InlineRound, LookupDr
 from lead.engine.events import Committed
 from lead.engine.slot import Slot
 from lead.engine.speculation.drafts import EMPTY_CHAIN
-from lead.engine.speculation.inline_drafting import DraftOrder
-from lead.engine.speculation.manager import DraftsPlan, SpeculationManager
-from lead.engine.speculation.policy import Wait
+from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.policy import DraftOrder, Verify, Wait
 from lead.engine.speculation.speculation_stats import StepReport
 from shared.llama.batch_invariance import InvariantSizes
 from shared.slot_cache import SlotCache
@@ -84,7 +83,7 @@ class Table:
         return decision if isinstance(decision, DraftOrder) else None
 
     def tokens_at(self, now=0.0, **more):
-        return self.decide(now, **more).chains[0].tokens
+        return self.decide(now, **more).drafts[0].tokens
 
     def commit(self, *tokens, now=0.0, n_accepted=0, rejected=()):
         start = len(self.tokens)
@@ -114,7 +113,7 @@ def test_off_proposes_nothing_and_asks_no_drafter():
     own = Scripted([1, 2])
     table = Table("off", local={"ngram": own}, inline=ScriptedInline(1, 2))
     table.post([1, 2])
-    assert table.decide() == DraftsPlan([EMPTY_CHAIN], 1)
+    assert table.decide() == Verify((EMPTY_CHAIN,))
     assert own.asked == []
 
 
@@ -142,6 +141,13 @@ def test_a_source_that_gets_better_is_noticed_though_it_was_not_taken():
     assert table.tokens_at() == (7,)
 
 
+@pytest.mark.parametrize("policy", ["adaptive", "fixed", "sync"])
+def test_no_token_is_taken_that_could_not_be_committed(policy):
+    table = Table(policy)
+    table.post([1, 2, 3, 4], confidences=[0.9] * 4)
+    assert table.tokens_at(n_useful=2) == (1, 2)
+
+
 def test_of_two_sources_the_better_one_is_followed():
     table = Table("fixed")
     for _ in range(40):
@@ -153,7 +159,7 @@ def test_of_two_sources_the_better_one_is_followed():
     assert table.tokens_at() == (2, 6)
 
 
-def test_the_policy_can_be_changed_while_drafts_are_pinned_up():
+def test_the_policy_can_be_changed_while_there_are_drafts():
     table = Table("off")
     table.post([1, 2, 3])
     table.speculation.set_policy("fixed", 2)
@@ -161,14 +167,6 @@ def test_the_policy_can_be_changed_while_drafts_are_pinned_up():
 
 
 # Learning from commits
-
-
-def test_every_source_is_scored_whichever_was_taken():
-    table = Table("off")
-    table.post([1, 2])
-    table.post([1, 3], source="b")
-    table.commit(1, 2)
-    assert (table.scored("a"), table.scored("b")) == ((2, 2), (1, 2))
 
 
 def test_what_backs_had_right_is_said_with_what_is_committed():
@@ -341,7 +339,7 @@ def test_the_drafts_of_a_source_that_left_may_still_be_right():
     assert table.tokens_at() == (1, 2)
 
 
-def test_a_source_that_left_is_forgotten_although_its_draft_is_still_on_the_board():
+def test_a_source_that_left_is_forgotten_although_its_draft_is_still_there():
     table = Table()
     table.post([1, 2])
     table.connect("b")
@@ -480,7 +478,7 @@ def drafted(table, seconds=0.0005):
             done = table.speculation.draft(order)
             table.speculation.on_drafted(done, seconds)
             order = done.rest
-    return table.decide().chains[0]
+    return table.decide().drafts[0]
 
 
 def test_what_was_drafted_in_the_engine_is_verified():
@@ -496,6 +494,11 @@ def test_an_order_may_be_done_in_several_rounds():
     done = table.speculation.draft(order)
     assert (done.n_tokens, done.n_drafted) == (1, 1)
     assert done.rest.n_rounds == order.n_rounds - 1
+
+
+def test_a_drafter_catches_up_at_once_unless_prompts_wait():
+    assert with_draft_model(1).decide().at_once
+    assert not with_draft_model(1).decide(n_prompt=1).at_once
 
 
 def test_a_draft_that_becomes_doubtful_ends_the_order():
@@ -566,7 +569,7 @@ def test_without_a_draft_it_is_filled_with_what_followed_before():
     table = Table(local={NGRAM: Scripted()}, batch_sizes=InvariantSizes((3,), (3,)))
     table.tokens += [10]
     plan = table.decide()
-    assert (plan.chains[0].tokens, plan.chains[0].sources) == ((11, 12), (NGRAM, NGRAM))
+    assert (plan.drafts[0].tokens, plan.drafts[0].sources) == ((11, 12), (NGRAM, NGRAM))
     assert table.tokens_at(n_useful=1) == (11,)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lead.engine.speculation.policy import SYNC_PATIENCE_S, DraftMore, Fixed, Off, Sync, Verify, Wait
+from lead.engine.speculation.policy import SYNC_PATIENCE_S, DraftOrder, Fixed, Sync, Wait
 from tests.lead.engine.speculation.support import (
     EXPERTS,
     F16,
@@ -10,14 +10,10 @@ from tests.lead.engine.speculation.support import (
     NOTHING,
     candidate,
     cost_of,
+    depths_of,
     growing,
     inline,
 )
-
-
-def test_off_takes_nothing():
-    choice = Off().choose([candidate(0.9), candidate(0.9)], 0, cost_of(FLAT))
-    assert choice == Verify((0, 0), 2)
 
 
 def test_fixed_takes_what_is_there_up_to_its_depth_and_never_waits():
@@ -27,22 +23,22 @@ def test_fixed_takes_what_is_there_up_to_its_depth_and_never_waits():
         NOTHING,
     ]
     choice = Fixed(4).choose(candidates, 0, cost_of(EXPERTS))
-    assert choice.depths == (4, 1, 0)
+    assert depths_of(choice) == (4, 1, 0)
 
 
 def test_sync_waits_as_long_as_a_source_is_drafting_and_tokens_are_missing():
     sync, cost = Sync(3), cost_of(F16)
     assert sync.choose([candidate(0.9, 0.9, is_drafting=True)], 0, cost) == Wait(SYNC_PATIENCE_S)
-    assert sync.choose([candidate(0.9, 0.9, is_drafting=False)], 0, cost).depths == (2,)
-    assert sync.choose([candidate(*[0.9] * 5, is_drafting=True)], 0, cost).depths == (3,)
+    assert depths_of(sync.choose([candidate(0.9, 0.9, is_drafting=False)], 0, cost)) == (2,)
+    assert depths_of(sync.choose([candidate(*[0.9] * 5, is_drafting=True)], 0, cost)) == (3,)
 
 
 def test_sync_waits_for_no_more_than_can_be_committed():
-    assert Sync(3).choose([candidate(0.9, n_useful=1, is_drafting=True)], 0, cost_of(F16)).depths == (1,)
+    assert depths_of(Sync(3).choose([candidate(0.9, n_useful=1, is_drafting=True)], 0, cost_of(F16))) == (1,)
 
 
 def test_sync_does_not_wait_while_prompts_are_processed():
-    assert Sync(3).choose([candidate(is_drafting=True)], 5, cost_of(F16)).depths == (0,)
+    assert depths_of(Sync(3).choose([candidate(is_drafting=True)], 5, cost_of(F16))) == (0,)
 
 
 def test_sync_waits_for_the_slowest_sequence():
@@ -50,13 +46,13 @@ def test_sync_waits_for_the_slowest_sequence():
     assert Sync(3).choose(candidates, 0, cost_of(F16)) == Wait(SYNC_PATIENCE_S)
 
 
-@pytest.mark.parametrize("policy", [Fixed(0), Sync(0), Off()])
+@pytest.mark.parametrize("policy", [Fixed(0), Sync(0)])
 def test_depth_0_is_no_speculation(policy):
-    assert policy.choose([candidate(0.9, is_drafting=True)], 0, cost_of(FLAT)).depths == (0,)
+    assert depths_of(policy.choose([candidate(0.9, is_drafting=True)], 0, cost_of(FLAT))) == (0,)
 
 
 @pytest.mark.parametrize("policy", [Fixed(3), Sync(3)])
 def test_a_drafter_in_the_engine_drafts_up_to_the_depth(policy):
     cost, further = cost_of(F16), inline()
-    assert policy.choose([candidate(0.9, 0.9, inline=further)], 0, cost, cost) == DraftMore((0,))
-    assert policy.choose([candidate(*[0.9] * 3, inline=further)], 0, cost, cost).depths == (3,)
+    assert policy.choose([candidate(0.9, 0.9, inline=further)], 0, cost, cost) == DraftOrder(("s",))
+    assert depths_of(policy.choose([candidate(*[0.9] * 3, inline=further)], 0, cost, cost)) == (3,)
