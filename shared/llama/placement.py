@@ -114,7 +114,8 @@ class Placement:
     def __str__(self) -> str:
         """For the log: where the layers are, and what that leaves."""
         if not self.n_gpu_layers:
-            return "none, all layers are on the CPU"
+            free = ", ".join(f"{each.name} has {each.free / _MIB:.0f} MiB free" for each in self.devices)
+            return f"none, all layers are on the CPU{free and f' ({free})'}"
         experts = f", the experts of {self.n_cpu_moe} layers on the CPU" if self.n_cpu_moe else ""
         used = (
             f"{device.name} ({device.description}) {self.used(device.name) / _MIB:.0f} MiB of "
@@ -140,13 +141,15 @@ def settle(
     That changes with the choice, so it may have to choose again; what it has found is never taken for less.
     """
     computing: Counter[str] = Counter()
+    measured: ModelOptions | None = None
+    found: Mapping[str, int] = {}
     while True:
         chosen = place(sizes, devices, options, computing)
         if chosen.problem:
             return chosen
-        found = measure(chosen)
-        if all(n_bytes <= computing[where] for where, n_bytes in found.items() if where != CPU):
+        if chosen.options(options) == measured:
             return chosen.with_computing(found)
+        measured, found = chosen.options(options), measure(chosen)
         computing |= Counter(found)
 
 

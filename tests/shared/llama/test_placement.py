@@ -197,6 +197,18 @@ def test_it_is_chosen_again_until_what_it_needs_to_compute_fits():
     assert found.parts[COMPUTING, CPU] == 7 * MIB
 
 
+@pytest.mark.parametrize("n_gpu_layers", [-1, 5, 0])
+def test_a_choice_is_measured_once(n_gpu_layers):
+    tried = []
+
+    def measure(found):
+        tried.append(found.n_gpu_layers)
+        return {"A": MIB}
+
+    settle(model(), [gpu("A", 2000)], ModelOptions(n_gpu_layers=n_gpu_layers), measure)
+    assert len(tried) == 1
+
+
 def test_what_cannot_be_is_not_measured():
     found = settle(model(), [gpu("A", 100)], ModelOptions(n_gpu_layers=99), lambda _: pytest.fail("measured"))
     assert found.problem
@@ -223,3 +235,4 @@ def test_the_log_says_which_layers_are_where():
         str(found) == "11 of 11 layers, the experts of 8 layers on the CPU: A (a GPU) 1750 MiB of 2000 free"
     )
     assert str(placed()) == "none, all layers are on the CPU"
+    assert str(placed(gpu("A", 40))) == "none, all layers are on the CPU (A has 40 MiB free)"
