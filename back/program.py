@@ -22,7 +22,7 @@ from shared import cpus
 from shared.diagnostics.findings import exit_with
 from shared.drafting.drafter import Drafter
 from shared.errors import ConfigError, DuoError
-from shared.exits import exit_with_stdin
+from shared.exits import exit_with_stdin, print_text
 from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
 from shared.logs import configure_logging
@@ -47,6 +47,11 @@ def main() -> None:
     to_doctor = sys.argv[1:2] == ["doctor"]
     settings = BackSettings.from_command_line(sys.argv[2:] if to_doctor else None)
     configure_logging(settings.log_level, as_json=settings.log_json)
+    if settings.list_devices:
+        from shared.diagnostics.preflight import list_devices  # noqa: PLC0415 - slow to import
+
+        print_text(list_devices())
+        return
     if to_doctor or settings.check:
         from back import doctor  # noqa: PLC0415  (slow to import, and not needed to draft)
 
@@ -69,6 +74,7 @@ def main() -> None:
 def _load(settings: BackSettings) -> Model:
     path = settings.source.model or builtin_draft()
     model = Model(path, settings.model_options, settings.n_slots, settings.n_step_checkpoints)
+    log.info("devices: %s", model.placement or "chosen by llama.cpp")
     log.info("memory: %s", model.memory_size)
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if most_ahead(model, settings.n_ahead) < 1:

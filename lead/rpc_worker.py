@@ -18,7 +18,7 @@ from lead.http.middleware.hosts import is_loopback
 from lead.server.listening import listen
 from shared import cpus
 from shared.errors import ConfigError
-from shared.llama import rpc_backend
+from shared.llama import devices, rpc_backend
 from shared.logs import configure_logging
 from shared.settings.base import CommaList, CpuList, OptionError, ProgramSettings
 from shared.settings.model_options import MAX_THREADS
@@ -104,7 +104,7 @@ def serve(settings: RpcWorkerSettings) -> None:
         cpus.pin(cpus.parse_cpus(settings.cpus))
     if settings.cache:
         _make_folder(settings.cache)
-    devices = rpc_backend.find_devices(settings.device)
+    offered = devices.named(settings.device, "--device")
     host = _ipv4(settings.host)
     address = f"{host}:{settings.port}"
     listen(host, settings.port).close()  # llama.cpp does not say why it cannot
@@ -114,7 +114,7 @@ def serve(settings: RpcWorkerSettings) -> None:
     # Nor does it notice a lead whose machine is gone: it would serve that one for ever, and no other.
     _watch_connections(settings.port)
     log.info("computing on %s for `lead --rpc %s`", ",".join(settings.device), address)
-    rpc_backend.serve(address, devices, settings.threads or cpus.n_physical(), settings.cache)
+    rpc_backend.serve(address, offered, settings.threads or cpus.n_physical(), settings.cache)
     raise ConfigError(f"cannot serve at {address}")
 
 

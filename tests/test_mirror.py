@@ -7,6 +7,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("lead", "back", "chat", "fleet", "shared")
 COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/back/test_drafting_setup.py": ("shared/translation/drafter_maker.py",),
+    "tests/real/test_rpc.py": ("shared/llama/rpc_backend.py",),
     "tests/real/test_ray_fleet.py": (
         "fleet/app.py",
         "fleet/back_pool.py",
@@ -46,7 +47,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/shared/llama/test_model.py": (
         "shared/llama/batch.py",
         "shared/llama/library.py",
-        "shared/llama/native_parameters.py",
     ),
     "tests/shared/translation/test_lattice.py": ("shared/translation/projection.py",),
     "tests/shared/sampling/test_sampler.py": (

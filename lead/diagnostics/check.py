@@ -1,7 +1,10 @@
 """`lead --check`: what the lead would serve, and what would prevent that."""
 
 import contextlib
+from pathlib import Path
 
+from lead.engine.commands import Load
+from lead.engine.draft_loading import place_draft_model
 from lead.server.listening import listen
 from lead.settings.cache_shares import cache_shares
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
@@ -18,7 +21,7 @@ from shared.errors import ConfigError, TranslationError
 from shared.free_memory import free_memory
 from shared.llama.eagle_heads import why_no_target
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache
-from shared.llama.mtp_heads import is_heads_file
+from shared.llama.mtp_heads import has_heads, is_heads_file
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import grown_path
 from shared.models.file_kind import is_eagle_file
@@ -46,13 +49,37 @@ def check(settings: LeadSettings) -> PreflightReport:
 
 
 def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: LeadSettings) -> None:
-    shares = cache_shares(settings, free_memory())
-    options = settings.model_options.model_copy(update={"cache_ram": shares.target})
-    plan = check_memory(report, vocabulary.info, options, with_workers=bool(settings.workers.rpc))
-    if plan and (checkpoints := describe_checkpoints(plan.traits, options)):
+    load = _placed(settings, vocabulary.info.path)
+    if load.rpc:  # their devices are not here
+        load = load.model_copy(update={"options": load.options.model_copy(update={"device": ()})})
+    plan = check_memory(
+        report,
+        vocabulary.info,
+        load.options,
+        with_workers=bool(load.rpc),
+        with_heads=has_heads(load.model) and load.mtp != "off" and load.draft is None,
+        taken=load.taken,
+    )
+    if plan and (checkpoints := describe_checkpoints(plan.traits, load.options)):
         report.add("checkpoints", checkpoints)
-    if plan and plan.prompt_cache.n_bytes and not settings.workers.rpc:
+    if plan and plan.prompt_cache.n_bytes and not load.rpc:
         report.add("prompt cache", describe_prompt_cache(plan.prompt_cache))
+
+
+def _placed(settings: LeadSettings, model: Path) -> Load:
+    """What the engine would be told, with the place of a draft model that is at hand.
+
+    What is wrong with that is said elsewhere.
+    """
+    source = settings.source.model_copy(update={"offline": True})
+    drafting = settings.drafting
+    with contextlib.suppress(ConfigError):
+        if not (drafting.is_wanted and drafting.source(source).pending_conversion()):
+            settings = settings.model_copy(update={"drafting": drafting.located(source)})
+            load = settings.load_command(model, cache_shares(settings, free_memory()).target)
+            return place_draft_model(load)
+    alone = settings.model_copy(update={"drafting": DraftModelOptions(mtp=drafting.mtp)})
+    return alone.load_command(model, cache_shares(settings, free_memory()).target)
 
 
 def _check_demo(report: PreflightReport) -> None:

@@ -3,6 +3,7 @@
 Both ends are ours, so what arrives is trusted. The other direction is `lead.engine.events`.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -67,7 +68,7 @@ class Load(EngineOptions):
     `exactness` is as an earlier process said in `Ready`, so that this one computes the same bits; None: it
     measures them. `mtp`: draft with the heads of the model, at most `n_most_mtp` tokens for a step;
     not with a draft model. `rpc`: machines that have layers of it (host:port), waited for at most
-    `rpc_timeout` seconds.
+    `rpc_timeout` seconds. `taken`: bytes that the draft model will need of the devices and the CPU, by name.
     """
 
     type: Literal["load"] = "load"
@@ -80,6 +81,7 @@ class Load(EngineOptions):
     exactness: Exactness | None = None
     rpc: tuple[str, ...] = ()
     rpc_timeout: float = 0.0
+    taken: Mapping[str, int] = {}
 
 
 class Submit(BaseModel, frozen=True):

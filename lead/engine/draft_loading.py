@@ -17,16 +17,19 @@ from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.speculation.step_cost import StepCost
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ModelLoadError, TranslationError
+from shared.llama import devices
 from shared.llama.hidden_states import MtpSpan
-from shared.llama.memory_plan import describe_prompt_cache
+from shared.llama.memory_plan import describe_prompt_cache, plan_memory
 from shared.llama.memory_probe import size_text
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads, has_heads, is_heads_file
+from shared.llama.placement import CPU
 from shared.llama.span import Span
-from shared.models.file_kind import is_eagle_file
+from shared.models.file_kind import is_eagle_file, parts_of
 from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
+from shared.settings.model_options import DEFAULT_CTX
 from shared.translation.drafter_maker import N_FURTHER_STATES, DrafterMaker, most_ahead
 
 log = logging.getLogger("engine")
@@ -82,6 +85,7 @@ class InlineModel:
             f"draft model: {self.title}, {self.n_threads} thread{'' if self.n_threads == 1 else 's'}, "
             f"{1000 * token_seconds:.2f} ms for a token; memory: "
             f"{size_text(self.model.vocabulary.info.size)} for weights, {self.model.memory_size}"
+            f"; devices: {self.model.placement or 'chosen by llama.cpp'}"
         )
 
     def _thread_choice(self) -> ThreadChoice | None:
@@ -163,10 +167,35 @@ def load_inline_source(load: Load, target: Model) -> InlineSource | None:
     return InlineMtp(target, target.open_heads(own_file), load.n_most_mtp, load.options.parallel)
 
 
+def place_draft_model(load: Load) -> Load:
+    """With the draft model where there is room, and the target knowing how much that takes.
+
+    The target gets what the draft model leaves: that is smaller, and read more often. Raises ModelLoadError.
+    """
+    draft = load.draft
+    if not draft or load.rpc or not devices.has_gpu():
+        return load
+    if heads_file(load):  # on the device of the target's last layer, which reads it
+        gpus = devices.describe(devices.chosen(load.options) or [])[-1:]
+        n_bytes = sum(part.stat().st_size for part in parts_of(draft.model))
+        return load.model_copy(update={"taken": {gpu.name: n_bytes for gpu in gpus}})
+    options = draft.options.model_copy(
+        update={"ctx_size": draft.options.ctx_size or load.options.ctx_size or DEFAULT_CTX}
+    )
+    plan = plan_memory(draft.model, options, n_step_checkpoints=draft.n_most + N_FURTHER_STATES)
+    placement = plan.placement
+    if placement is None:
+        return load
+    placed = draft.model_copy(update={"options": placement.options(draft.options)})
+    taken = {place: placement.used(place) for place in (CPU, *(each.name for each in placement.devices))}
+    return load.model_copy(update={"draft": placed, "taken": taken})
+
+
 def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
     """Raises ModelLoadError, also for a model that cannot draft in the target's vocabulary."""
     options = load.options.model_copy(update={"ctx_size": load.options.ctx_size or target.n_ctx})
-    model = Model(load.model, options, n_step_checkpoints=load.n_most + N_FURTHER_STATES)
+    taken = {CPU: target.placement.host_weights} if target.placement else {}
+    model = Model(load.model, options, n_step_checkpoints=load.n_most + N_FURTHER_STATES, taken=taken)
     maker = _maker(model, target)
     if most_ahead(model, load.n_most) < 1:
         raise ModelLoadError(

@@ -31,7 +31,8 @@ class Exactness(BaseModel, frozen=True):
 class Ready(BaseModel, frozen=True):
     """The model is loaded. `n_ctx_sequence` is the most tokens in the context of one sequence.
 
-    `draft_model`: the name of that in the engine. `mtp`: the model's own heads draft.
+    `draft_model`: the name of that in the engine. `mtp`: the model's own heads draft. `devices`: for people,
+    which layers are where.
     """
 
     type: Literal["ready"] = "ready"
@@ -42,6 +43,7 @@ class Ready(BaseModel, frozen=True):
     exactness: Exactness = Exactness()
     draft_model: str | None = None
     mtp: bool = False
+    devices: str = ""
 
 
 class Alive(BaseModel, frozen=True):

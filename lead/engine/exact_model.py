@@ -41,10 +41,13 @@ def load_target(load: Load, *, with_heads: bool = False) -> tuple[Model, Exactne
     """Raises ModelLoadError, also where --exact is required and cannot be had."""
     if known := _known(load, with_heads=with_heads):
         model = _load(load, exact=known.is_on, with_heads=with_heads)
-        if known.is_on and (reason := _why_never(model)):  # its layers have moved to another device since
+        reason = _why_never(model) if known.is_on else ""
+        if not reason:
+            model.batch_sizes = known.batch_sizes
+            return model, known
+        model.close()  # a GPU has room for its layers now
+        if load.exactness:
             raise ModelLoadError(f"{load.model}: no --exact any more: {reason}")
-        model.batch_sizes = known.batch_sizes
-        return model, known
     if load.options.exact == "off":
         model = _load(load, exact=False, with_heads=with_heads)
         return model, _price(model)
@@ -134,7 +137,14 @@ def _measured(load: Load, *, with_heads: bool) -> tuple[Model, Exactness]:
 
 def _load(load: Load, *, exact: bool, with_heads: bool) -> Model:
     options, n_reserve = (load.options.for_exact(), RESERVE) if exact else (load.options, 0)
-    return Model(load.model, options, n_reserve=n_reserve, with_heads=with_heads, with_workers=bool(load.rpc))
+    return Model(
+        load.model,
+        options,
+        n_reserve=n_reserve,
+        with_heads=with_heads,
+        with_workers=bool(load.rpc),
+        taken=load.taken,
+    )
 
 
 def put_into_force(model: Model) -> Exactness:

@@ -6,7 +6,12 @@ import time
 
 from lead.engine.calibration import Recalibration, StepTimer, recalibrate
 from lead.engine.commands import DRAFT_MODEL, MTP, NGRAM, PREDICTION, SUFFIX, Load, Submit
-from lead.engine.draft_loading import InlineSource, load_inline_source, wants_heads
+from lead.engine.draft_loading import (
+    InlineSource,
+    load_inline_source,
+    place_draft_model,
+    wants_heads,
+)
 from lead.engine.drafters.draft_source import LookupDrafter
 from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter, SuffixDrafter
 from lead.engine.drafters.seen_texts import SeenTexts
@@ -55,6 +60,7 @@ def main() -> None:
         heartbeat.start()
     try:
         _reach_workers(load, heartbeat)
+        load = place_draft_model(load)
         model, exactness = load_target(load, with_heads=wants_heads(load))
         inline = load_inline_source(load, model)
     except ModelLoadError as error:
@@ -105,6 +111,8 @@ def _serve(
         inline.calibrate(cost)
         log.info("%s", inline.describe(cost.seconds(1)))
     engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, budget)
+    ready = _ready(limits, model, exactness, inline)
+    log.info("devices: %s", ready.devices)
     log.info("memory: %s", model.memory_size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
         log.info("checkpoints: %s", checkpoints)
@@ -114,7 +122,7 @@ def _serve(
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
     grammars.start()  # not earlier: its processes take a core while they load
-    pipe.send(_ready(limits, exactness, inline))
+    pipe.send(ready)
     recalibration = None
     if limits.traits.can_speculate and load.calibrate:
         timer.calibrate(speculation.cost, lambda: pipe.readable)
@@ -132,7 +140,7 @@ def _recalibration(model: Model, cost: StepCost, pipe: EnginePipe) -> Recalibrat
     return Recalibration(measure, time.monotonic())
 
 
-def _ready(limits: EngineLimits, exactness: Exactness, inline: InlineSource | None) -> Ready:
+def _ready(limits: EngineLimits, model: Model, exactness: Exactness, inline: InlineSource | None) -> Ready:
     return Ready(
         n_ctx=limits.n_ctx,
         n_ctx_sequence=limits.n_ctx_sequence,
@@ -141,6 +149,7 @@ def _ready(limits: EngineLimits, exactness: Exactness, inline: InlineSource | No
         exactness=exactness,
         draft_model=inline.title if inline and inline.source == DRAFT_MODEL else None,
         mtp=inline is not None and inline.source == MTP,
+        devices=str(model.placement or "chosen by llama.cpp"),
     )
 
 

@@ -17,6 +17,7 @@ from lead.engine.draft_loading import (
     choose_threads,
     heads_file,
     load_draft_model,
+    place_draft_model,
     wants_heads,
 )
 from lead.engine.drafters.draft_source import InlineDrafter
@@ -38,7 +39,8 @@ _REPEATS = 5
 def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str]) -> EngineTimes:
     """T(n) of the target, and what may draft inside the engine. Raises ModelLoadError."""
     with_heads = wants_heads(load.model_copy(update={"draft": None}))
-    model = Model(load.model, load.options, with_heads=with_heads)
+    load = place_draft_model(load)
+    model = Model(load.model, load.options, with_heads=with_heads, taken=load.taken)
     cost = StepCost()
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()

@@ -1,12 +1,9 @@
 """How much of earlier texts each model that one lead starts may keep in host memory."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 from lead.settings.lead_settings import LeadSettings
-from shared.errors import ModelLoadError
 from shared.llama.memory_plan import MEMORY_SHARE
-from shared.models.file_kind import parts_of
 
 _DRAFTING_SHARE = 1 / 8
 """The share of each small model: its tokens take less memory, and are soon read again."""
@@ -21,23 +18,15 @@ class CacheShares(NamedTuple):
 
 
 def cache_shares(settings: LeadSettings, free_bytes: int) -> CacheShares:
-    """Together a part of the `free_bytes` that their weights leave, and at most --cache-ram.
+    """Together a part of `free_bytes`, and at most --cache-ram.
 
-    Mapped weights have to be subtracted: the system counts them as free memory, as it can read them again.
+    What the weights leave of it is not known before they are placed: who loads them keeps to that
+    (`plan_memory`).
     """
     drafting, own_back = settings.drafting, settings.own_back
-    models = {settings.source.model, drafting.draft_model, own_back.back}
-    n_weights = sum(_size(path) for path in models if path)
-    n_mib = max(0, int(MEMORY_SHARE * (free_bytes - n_weights))) >> 20
+    n_mib = max(0, int(MEMORY_SHARE * free_bytes)) >> 20
     if settings.compute.cache_ram >= 0:
         n_mib = min(n_mib, settings.compute.cache_ram)
     n_small = int(_DRAFTING_SHARE * n_mib)
     n_draft, n_back = n_small * drafting.is_wanted, n_small * own_back.is_wanted
     return CacheShares(n_mib - n_draft - n_back, n_draft, n_back)
-
-
-def _size(path: Path) -> int:
-    try:
-        return sum(part.stat().st_size for part in parts_of(path))
-    except (ModelLoadError, OSError):  # whoever loads it says so
-        return 0

@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 from lead.engine.commands import MtpMode
 from shared.models.builtin import builtin_draft
 from shared.models.file_kind import is_eagle_file
-from shared.settings.base import CpuList, OptionError, OptionGroup
-from shared.settings.llama_server_options import GpuLayers, ThreadCount
+from shared.settings.base import CommaList, CpuList, OptionError, OptionGroup
+from shared.settings.llama_server_options import AUTO_LAYERS, GpuLayers, ThreadCount
 from shared.settings.model_options import MAX_CTX, MAX_THREADS, CacheType, ModelOptions
 from shared.settings.model_source import HubRepository, ModelSource
 
@@ -39,8 +39,16 @@ class DraftModelOptions(OptionGroup):
         None,
         description="Hugging Face repository of the draft model, USER/REPO[:QUANT], instead of --draft-model",
     )
+    device_draft: CommaList = Field(
+        (),
+        description="devices to offload the draft model to, as with --device; none: only the CPU. Without "
+        "this option: those of the target",
+    )
     n_gpu_layers_draft: GpuLayers = Field(
-        -1, ge=-1, description="number of layers of the draft model to store in VRAM; -1: all"
+        AUTO_LAYERS,
+        ge=-2,
+        description="number of layers of the draft model to store in VRAM, as with --n-gpu-layers; -2 or "
+        "all: all; -1 or auto: as many as fit, before the target's",
     )
     threads_draft: ThreadCount = Field(
         0,
@@ -91,7 +99,12 @@ class DraftModelOptions(OptionGroup):
         return _source(self.draft_model, self.hf_repo_draft, hub)
 
     def model_options(self, target: ModelOptions, cache_ram: int) -> ModelOptions:
-        """How to load it with a target that is loaded with `target`; it keeps `cache_ram` MiB of texts."""
+        """How to load it with a target that is loaded with `target`; it keeps `cache_ram` MiB of texts.
+
+        What says where the target's weights go does not hold for those of the draft model, but that both are
+        on one GPU with --split-mode none.
+        """
+        on_one = target.split_mode == "none" and not self.device_draft
         return target.model_copy(
             update={
                 "n_gpu_layers": self.n_gpu_layers_draft,
@@ -102,7 +115,13 @@ class DraftModelOptions(OptionGroup):
                 "cache_type_v": self.cache_type_v_draft,
                 "kv_unified": True,
                 "swa_full": True,  # each draft token is a decode of its own, and several are taken back
+                "device": self.device_draft or target.device,
+                "split_mode": "none" if on_one else "layer",
+                "main_gpu": target.main_gpu if on_one else 0,
                 "tensor_split": (),
+                "cpu_moe": False,
+                "n_cpu_moe": 0,
+                "override_tensor": (),
                 "ctx_checkpoints": 0,
                 "cache_ram": cache_ram,
             }
@@ -128,7 +147,10 @@ class OwnBackOptions(OptionGroup):
         "--back-cpus; without --back-cpus, one",
     )
     back_gpu_layers: GpuLayers = Field(
-        -1, ge=-1, description="number of layers of the draft model of --back to store in VRAM; -1: all"
+        AUTO_LAYERS,
+        ge=-2,
+        description="number of layers of the draft model of --back to store in VRAM, as with "
+        "--n-gpu-layers; 0: only the CPU; -2 or all: all; -1 or auto: as many as fit",
     )
     back_cpus: CpuList | None = Field(
         None,

@@ -1,7 +1,7 @@
 """`--check`: what a program would run, and whether this machine can. Starts and downloads nothing."""
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,8 @@ from shared.free_memory import free_memory
 from shared.llama import devices
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.memory_plan import MemoryPlan, plan_memory
+from shared.llama.memory_probe import size_text
+from shared.llama.placement import CPU, Placement
 from shared.llama.vocabulary import ModelInfo, Vocabulary
 from shared.models.file_kind import parts_of
 from shared.settings.model_options import ModelOptions
@@ -111,16 +113,26 @@ def check_memory(
     n_step_checkpoints: int = 0,
     *,
     with_workers: bool = False,
+    with_heads: bool = False,
+    taken: Mapping[str, int] | None = None,
 ) -> MemoryPlan | None:
-    """Compare what a model needs with the free memory; the arguments are those of `Model`.
+    """Say where a model goes, and compare that with the free memory; the arguments are those of `Model`.
 
-    Only llama.cpp knows what fits on a GPU or on RPC workers. None if the model cannot be
-    loaded, with a problem added.
+    What RPC workers have is not known. None if the model cannot be loaded, with a problem added.
     """
     is_exact = options.exact != "off"
     used, n_reserve = (options.for_exact(), RESERVE) if is_exact else (options, 0)
     try:
-        plan = plan_memory(info.path, used, n_slots, n_step_checkpoints, n_reserve)
+        plan = plan_memory(
+            info.path,
+            used,
+            n_slots,
+            n_step_checkpoints,
+            n_reserve,
+            with_workers=with_workers,
+            with_heads=with_heads,
+            taken=taken,
+        )
     except ModelLoadError as error:
         report.problems.append(str(error))
         return None
@@ -129,20 +141,55 @@ def check_memory(
         "context",
         f"{plan.parameters.n_ctx} tokens for {options.parallel} slots, KV cache {types}: {plan.size}",
     )
-    if options.n_gpu_layers != 0 and (with_workers or devices.has_gpu()):
-        layers = "all layers" if options.n_gpu_layers < 0 else f"{options.n_gpu_layers} layers"
+    if plan.placement is None:
         where = "on RPC workers" if with_workers else "in VRAM"
-        report.add("memory", f"{layers} {where}, which is not checked")
+        report.add("memory", f"{layers_text(options.n_gpu_layers)} {where}, which is not checked")
         return plan
-    n_free = free_memory()
-    n_needed = info.size + plan.size.total
-    report.add("memory", f"about {gigabytes(n_needed)} needed and {gigabytes(n_free)} free, on the CPU")
+    _add_placement(report, plan.placement)
+    if plan.placement.problem:
+        report.problems.append(plan.placement.problem)
+    n_free = free_memory() - sum((taken or {}).get(place, 0) for place in _host_places(plan.placement))
+    n_needed = plan.placement.host_bytes
     if n_needed > n_free:
         report.problems.append(
             f"weights and KV cache need about {gigabytes(n_needed)} of memory, but only {gigabytes(n_free)} "
             "are free: use a smaller model or --ctx-size, --cache-type-k q8_0, or --flash-attn on"
         )
     return plan
+
+
+def layers_text(n_gpu_layers: int) -> str:
+    """As --n-gpu-layers asks for them."""
+    return "all layers" if n_gpu_layers < 0 else count(n_gpu_layers, "layer")
+
+
+def list_devices() -> str:
+    """As llama-server shows them."""
+    lines = (
+        f"  {device.name}: {device.description} ({device.total >> 20} MiB, {device.free >> 20} MiB free)"
+        for device in devices.all_devices()
+    )
+    return "\n".join(["Available devices:", *lines])
+
+
+def _add_placement(report: PreflightReport, placement: Placement) -> None:
+    """A table of what is where, and what that leaves free."""
+    report.add("devices", str(placement))
+    for group in dict.fromkeys(group for group, _ in placement.parts):
+        sizes = {place: n for (each, place), n in placement.parts.items() if each == group and n}
+        report.add(
+            f"  {group}", ", ".join(f"{size_text(n)} on {place}" for place, n in sizes.items()) or "none"
+        )
+    for device in placement.devices:
+        left = device.free - placement.used(device.name)
+        report.add(f"  {device.name}", f"{size_text(device.free)} free, {size_text(left)} after loading")
+    n_free = free_memory()
+    left = n_free - placement.host_bytes
+    report.add(f"  {CPU}", f"{size_text(n_free)} free, {size_text(left)} after loading")
+
+
+def _host_places(placement: Placement) -> list[str]:
+    return [CPU, *(device.name for device in placement.devices if device.is_shared)]
 
 
 def check_cores(report: PreflightReport, chosen: str | None, count_threads: Callable[[], int]) -> None:
@@ -166,4 +213,4 @@ def check_cores(report: PreflightReport, chosen: str | None, count_threads: Call
 
 def gigabytes(n_bytes: int) -> str:
     """Format a size, in GB or MB."""
-    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.0f} MB"  # noqa: PLR2004 - one GB
+    return f"{n_bytes / 1e9:.1f} GB" if abs(n_bytes) >= 1e9 else f"{n_bytes / 1e6:.0f} MB"  # noqa: PLR2004 - one GB

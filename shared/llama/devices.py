@@ -2,16 +2,28 @@
 
 import ctypes
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import llama_cpp
 
+from shared.errors import ModelLoadError
+from shared.free_memory import free_memory
 from shared.llama import library
-from shared.llama.unbound import function
+from shared.llama.placement import Device
+from shared.llama.unbound import DeviceProperties, GgmlInitParameters, function
 from shared.sandbox import NO_GPU
+from shared.settings.model_options import ModelOptions
 
 _GPU, _INTEGRATED_GPU = 1, 2
 """ggml_backend_dev_type."""
+_RPC: Final = "RPC"
+_METAL: Final = "MTL"
+"""ggml's names of these backends."""
+_NONE: Final = ("none",)
+_MIB = 1 << 20
+_TENSOR_BYTES = 1 << 12
+"""More than a ggml_context with one tensor takes."""
 
 
 def names() -> list[str]:
@@ -22,9 +34,10 @@ def names() -> list[str]:
 
 def descriptions() -> list[str]:
     """Name and model of each, which tell whether two processes compute on the same devices."""
+    library.start()
     try:
-        describe = function("ggml_backend_dev_description")
-        return [f"{name}: {describe(it).decode()}" for name, it in zip(names(), pointers(), strict=True)]
+        found = [_properties(device) for device in pointers()]
+        return [f"{each.name.decode()}: {each.description.decode('utf-8', 'replace')}" for each in found]
     except AttributeError:  # as in `has_gpu`
         return ["GPU"] if has_gpu() else []
 
@@ -49,18 +62,162 @@ def has_gpu() -> bool:
         return bool(llama_cpp.llama_supports_gpu_offload())
 
 
-def own_gpus() -> Any:
-    """For llama_model_params.devices: this machine's GPUs, a NULL-terminated array; none: only the CPU."""
-    found = [device for device in pointers() if _is_own_gpu(device)]
-    return (ctypes.c_void_p * (len(found) + 1))(*found, None)
-
-
 def pointers() -> list[int]:
     """Each a ggml_backend_dev_t."""
     return [function("ggml_backend_dev_get")(i) for i in range(function("ggml_backend_dev_count")())]
 
 
-def _is_own_gpu(device: int) -> bool:
+def array(found: Sequence[int]) -> Any:
+    """For llama_model_params.devices: NULL-terminated; empty: only the CPU."""
+    return (ctypes.c_void_p * (len(found) + 1))(*found, None)
+
+
+def named(wanted: Sequence[str], option: str) -> list[int]:
+    """The devices of these names, in this order; raises ModelLoadError."""
+    known = dict(zip(names(), pointers(), strict=True))
+    if unknown := [name for name in wanted if name not in known]:
+        raise ModelLoadError(f"{option} {','.join(unknown)}: there are {', '.join(known)}")
+    return [known[name] for name in wanted]
+
+
+def chosen(options: ModelOptions) -> list[int] | None:
+    """The GPUs of this machine, or whatever --device names, that a model with these options may lie on.
+
+    None: this build does not tell, and llama.cpp chooses. Raises ModelLoadError with the names of those that
+    there are, if --device, --main-gpu, --tensor-split or --split-mode contradict them.
+    """
+    library.start()
+    if options.n_gpu_layers == 0 or options.device == _NONE:
+        return []
+    try:
+        found = named(options.device, "--device") if options.device else _own_gpus()
+    except AttributeError:  # as in `has_gpu`
+        return None
+    if not found:  # options for GPUs do nothing without one, as --n-gpu-layers
+        return []
+    _check_split(options, found)
+    return [found[options.main_gpu]] if options.split_mode == "none" else found
+
+
+def describe(found: Sequence[int]) -> list[Device]:
+    """What they are, and their memory."""
+    return [_describe(device) for device in found]
+
+
+def all_devices() -> list[Device]:
+    """Those that a model can be offloaded to."""
+    library.start()
+    return describe([device for device in pointers() if _type(device) in {_GPU, _INTEGRATED_GPU}])
+
+
+def buffer_names(found: Sequence[int]) -> dict[str, str]:
+    """The name of each device by that of its buffers, as llama.cpp logs them."""
+    kinds = {device: function("ggml_backend_dev_buffer_type")(device) for device in found}
+    names = function("ggml_backend_buft_name")
+    return {names(kind).decode(): _properties(device).name.decode() for device, kind in kinds.items() if kind}
+
+
+def buffer_type(name: str) -> int:
+    """The ggml_backend_buffer_type_t of a device or of CPU; raises ModelLoadError."""
+    (device,) = named([name], "--override-tensor")
+    kind: int = function("ggml_backend_dev_buffer_type")(device)
+    return kind
+
+
+def _check_split(options: ModelOptions, found: Sequence[int]) -> None:
+    all_names = ", ".join(device.name for device in describe(found))
+    if options.main_gpu >= len(found):
+        raise ModelLoadError(
+            f"--main-gpu {options.main_gpu}: devices are counted from 0, and there are {all_names}"
+        )
+    if len(options.tensor_split) > len(found):
+        raise ModelLoadError(
+            f"--tensor-split has {len(options.tensor_split)} shares for {len(found)} devices: {all_names}"
+        )
+    if options.split_mode == "row" and (unable := [each for each in found if not _splits_rows(each)]):
+        raise ModelLoadError(
+            f"--split-mode row: {', '.join(device.name for device in describe(unable))} cannot divide a "
+            "tensor's rows; use --split-mode layer"
+        )
+
+
+def _own_gpus() -> list[int]:
+    """Those that llama.cpp chooses if it is not told: each once, and integrated ones if there are no others.
+
+    The same device may be known to several backends, of which the first has it.
+    """
+    gpus: list[int] = []
+    integrated: list[int] = []
+    seen: set[bytes] = set()
+    for device in filter(_is_own_gpu, pointers()):
+        if _type(device) == _INTEGRATED_GPU:
+            if not integrated or _backend(device) == _backend(integrated[-1]):
+                integrated.append(device)
+            continue
+        identity = _properties(device).device_id
+        if identity is None or identity not in seen:
+            gpus.append(device)
+        if identity is not None:
+            seen.add(identity)
+    return gpus or integrated
+
+
+def _describe(device: int) -> Device:
+    properties = _properties(device)
+    n_free, n_total = properties.memory_free, properties.memory_total
+    is_shared = _type(device) == _INTEGRATED_GPU or _backend(device) == _METAL
+    if n_total == 0:  # it does not tell, and takes the host's, as llama.cpp supposes
+        n_free = n_total = free_memory()
+        is_shared = True
+    return Device(
+        properties.name.decode(),
+        properties.description.decode("utf-8", "replace"),
+        free=n_free,
+        total=n_total,
+        is_shared=is_shared,
+        max_tensor=_max_tensor(device, n_total),
+    )
+
+
+def _max_tensor(device: int, n_total: int) -> int:
+    """The largest tensor that it can hold, to a MiB: llama.cpp ends the process for a larger cache."""
+    least, most = 0, n_total // _MIB
+    if _can_hold(device, most):
+        return n_total
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if _can_hold(device, middle) else (least, middle)
+    return least * _MIB
+
+
+def _can_hold(device: int, n_mib: int) -> bool:
+    context = function("ggml_init")(GgmlInitParameters(_TENSOR_BYTES, None, True))
+    tensor = function("ggml_new_tensor_1d")(context, llama_cpp.GGML_TYPE_F16, n_mib * _MIB // 2)
+    holds: bool = function("ggml_backend_dev_supports_op")(device, tensor)
+    function("ggml_free")(context)
+    return holds
+
+
+def _splits_rows(device: int) -> bool:
     registry = function("ggml_backend_dev_backend_reg")(device)
-    is_gpu = function("ggml_backend_dev_type")(device) in {_GPU, _INTEGRATED_GPU}
-    return is_gpu and function("ggml_backend_reg_name")(registry) != b"RPC"
+    return bool(function("ggml_backend_reg_get_proc_address")(registry, b"ggml_backend_split_buffer_type"))
+
+
+def _properties(device: int) -> DeviceProperties:
+    properties = DeviceProperties()
+    function("ggml_backend_dev_get_props")(device, ctypes.byref(properties))
+    return properties
+
+
+def _type(device: int) -> int:
+    kind: int = function("ggml_backend_dev_type")(device)
+    return kind
+
+
+def _backend(device: int) -> str:
+    name: bytes = function("ggml_backend_reg_name")(function("ggml_backend_dev_backend_reg")(device))
+    return name.decode()
+
+
+def _is_own_gpu(device: int) -> bool:
+    return _type(device) in {_GPU, _INTEGRATED_GPU} and _backend(device) != _RPC

@@ -12,14 +12,19 @@ from shared.llama.unbound import GgufInitParameters, function
 
 def tensor_names(path: Path) -> list[str]:
     """In the order of the file; empty if llama.cpp cannot read it. Of a split model, one part's."""
+    return list(tensor_sizes(path))
+
+
+def tensor_sizes(path: Path) -> dict[str, int]:
+    """Bytes by name, as `tensor_names`."""
     file = function("gguf_init_from_file")(os.fsencode(path), GgufInitParameters(True, None))
     if not file:
-        return []
-    name = function("gguf_get_tensor_name")
+        return {}
+    name, size = function("gguf_get_tensor_name"), function("gguf_get_tensor_size")
     n_tensors = function("gguf_get_n_tensors")(file)
-    names = [name(file, i).decode("utf-8", "replace") for i in range(n_tensors)]
+    sizes = {name(file, i).decode("utf-8", "replace"): size(file, i) for i in range(n_tensors)}
     function("gguf_free")(file)
-    return names
+    return sizes
 
 
 def content_digest(path: Path) -> str:

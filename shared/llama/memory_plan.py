@@ -1,14 +1,18 @@
 """How a model's memory is used: how many states to keep, which needs further sequences and larger batches."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from shared.errors import ModelLoadError
 from shared.free_memory import free_memory
+from shared.llama import devices
+from shared.llama.gguf_metadata import tensor_sizes
 from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, size_text
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.native_parameters import context_parameters, make_room
+from shared.llama.placement import CPU, Device, ModelSizes, Placement, settle
 from shared.models.file_kind import parts_of, read_beginning
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
@@ -28,12 +32,14 @@ MEMORY_SHARE = 0.25
 class MemoryPlan:
     """What a model is loaded with.
 
-    parameters: llama_context_params. n_window: tokens that see each other in a sliding window; 0: there are
-    none. is_guarded: a `WindowGuard` keeps the cells that leave the window. checks_windows: a slot that was
-    cut back may have lost some of them (of recurrent models llama.cpp does not tell). kv_unified: see
-    `ModelOptions`; recurrent models with windows always have cells of their own for each slot.
+    options: as asked for, with a number of layers in VRAM that was chosen. parameters: llama_context_params.
+    n_window: tokens that see each other in a sliding window; 0: there are none. is_guarded: a `WindowGuard`
+    keeps the cells that leave the window. checks_windows: a slot that was cut back may have lost some of them
+    (of recurrent models llama.cpp does not tell). kv_unified: see `ModelOptions`; recurrent models with
+    windows always have cells of their own for each slot. placement: None if llama.cpp chooses the devices.
     """
 
+    options: ModelOptions
     traits: MemoryTraits
     parameters: Any
     size: MemorySize
@@ -42,6 +48,7 @@ class MemoryPlan:
     kv_unified: bool
     checks_windows: bool
     prompt_cache: PromptCacheSize
+    placement: Placement | None
 
 
 def plan_memory(
@@ -50,48 +57,117 @@ def plan_memory(
     n_slots: int | None = None,
     n_step_checkpoints: int = 0,
     n_reserve: int = 0,
+    *,
+    with_heads: bool = False,
+    with_workers: bool = False,
+    taken: Mapping[str, int] | None = None,
 ) -> MemoryPlan:
-    """For a `Model` with these arguments; raises ModelLoadError."""
+    """For a `Model` with these arguments; raises ModelLoadError.
+
+    What does not fit into VRAM is no error here, but said by the placement. taken: bytes that others will
+    take, by device or CPU.
+    """
     n_slots = options.parallel if n_slots is None else n_slots
+    taken = taken or {}
     _refuse_several_slots(path, n_slots)
-    # Mapped weights are in the page cache, which the system counts as free.
-    free_bytes = free_memory() - sum(part.stat().st_size for part in parts_of(path))
-    with ModelOutline.load(path, options) as outline:
+    found = None if with_workers and not options.device else devices.chosen(options)
+    gpus = [
+        replace(device, free=max(0, device.free - taken.get(device.name, 0)))
+        for device in devices.describe(found or [])
+    ]
+    host_free = free_memory() - taken.get(CPU, 0)
+    with ModelOutline.load(path, on_cpu(options), with_heads=with_heads) as outline:
         probe = outline.probe()
         has_windows = probe.n_window > 0
         used = options if n_step_checkpoints else _without_a_wrong_pool(options, probe)
-        traits = choose_traits(probe, used, n_slots, free_bytes, n_step_checkpoints)
+        weights = _weights(path, outline, with_heads=with_heads)
+        n_weights = sum(weights.values())
+        traits = choose_traits(
+            probe, used, n_slots, _free_for_states(n_weights, gpus, host_free), n_step_checkpoints
+        )
         is_plain_pool = traits == PLAIN and used.kv_unified
         is_guarded = is_plain_pool and has_windows and n_slots > 1
         # Ranges of cells have names of their own in one pool only, and where nothing but cells is in memory.
         has_parts = is_plain_pool and not has_windows and n_slots < MAX_SLOTS
         if is_guarded:
             _refuse_unguarded_slots(path, n_slots)
-        parameters = context_parameters(
-            used, choose_n_ctx(used, outline.n_ctx_train) + n_reserve * n_slots, n_slots
-        )
-        make_room(
-            parameters,
-            n_slots * (2 if is_guarded else 1 + traits.n_step_checkpoints) + has_parts,
-            (traits.n_rollback or 0) if traits.equal_lengths else 0,
-            # Between the ubatches of a decode, cells that an earlier one has masked are given away.
-            one_ubatch=is_guarded or not traits.can_trim,
-        )
-        size = outline.size(parameters)
+        n_ctx = choose_n_ctx(used, outline.n_ctx_train) + n_reserve * n_slots
+
+        def parameters_for(placed: ModelOptions) -> Any:
+            parameters = context_parameters(placed, n_ctx, n_slots)
+            make_room(
+                parameters,
+                n_slots * (2 if is_guarded else 1 + traits.n_step_checkpoints) + has_parts,
+                (traits.n_rollback or 0) if traits.equal_lengths else 0,
+                # Between the ubatches of a decode, cells that an earlier one has masked are given away.
+                one_ubatch=is_guarded or not traits.can_trim,
+            )
+            return parameters
+
+        def measure(placed: ModelOptions) -> MemorySize:
+            parameters = parameters_for(placed)
+            if placed.n_gpu_layers == 0:
+                return outline.size(parameters)
+            with ModelOutline.load(path, placed, with_heads=with_heads) as other:
+                return other.size(parameters)
+
+        placement = None
+        if found is None:
+            size = outline.size(parameters_for(on_cpu(used)))
+        else:
+            texts = outline.texts_size(parameters_for(on_cpu(used)))
+            caches = texts.caches(outline.n_layers)
+            if with_heads:  # they have a context of their own, with a cache and a graph
+                caches[-outline.n_heads :] = [max(caches)] * outline.n_heads
+            sizes = ModelSizes(weights, outline.n_layers, caches)
+            names, measured = devices.buffer_names(found), [texts]
+
+            def computing(tried: Placement) -> Mapping[str, int]:
+                measured.append(measure(tried.options(used)))
+                by_place = measured[-1].computing_by(names)
+                return {place: (1 + with_heads) * n_bytes for place, n_bytes in by_place.items()}
+
+            placement = settle(sizes, gpus, used, computing)
+            used, size = placement.options(used), measured[-1]
     # With all cells of windows a text can be cut anywhere, but llama.cpp stores none outside of windows.
     can_store = not (traits.can_trim and has_windows)
+    # Mapped weights are in the page cache, which the system counts as free.
+    n_left = host_free - (placement.host_bytes if placement else n_weights + size.total)
     return MemoryPlan(
+        used,
         traits,
-        parameters,
+        parameters_for(used),
         size,
         probe.n_window,
         is_guarded=is_guarded,
         kv_unified=used.kv_unified,
         checks_windows=has_windows and not traits.can_trim and not probe.is_recurrent,
-        prompt_cache=size_prompt_cache(used, probe, free_bytes - size.total, has_parts=has_parts)
+        prompt_cache=size_prompt_cache(used, probe, n_left, has_parts=has_parts)
         if can_store
         else NO_PROMPT_CACHE,
+        placement=placement,
     )
+
+
+def on_cpu(options: ModelOptions) -> ModelOptions:
+    """The same without devices."""
+    return options.model_copy(update={"n_gpu_layers": 0})
+
+
+def _weights(path: Path, outline: ModelOutline, *, with_heads: bool) -> dict[str, int]:
+    """Bytes by tensor, without the heads that are not loaded."""
+    sizes = {name: size for part in parts_of(path) for name, size in tensor_sizes(part).items()}
+    if with_heads:
+        return sizes
+    heads = tuple(f"blk.{layer}." for layer in range(outline.n_layers - outline.n_heads, outline.n_layers))
+    return {name: size for name, size in sizes.items() if not name.startswith(heads)}
+
+
+def _free_for_states(n_weights: int, gpus: Sequence[Device], host_free: int) -> int:
+    """What the weights leave of the devices; of these and the host if they are on both."""
+    n_gpus = sum(device.free for device in gpus)
+    n_host = 0 if any(device.is_shared for device in gpus) else host_free
+    return n_gpus - n_weights if n_gpus > n_weights else n_gpus + n_host - n_weights
 
 
 def _refuse_several_slots(path: Path, n_slots: int) -> None:

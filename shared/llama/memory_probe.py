@@ -6,18 +6,19 @@ llama.h), in a few milliseconds. How large the buffers are, it says in its log o
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import llama_cpp
 
-from shared.llama import devices, library
+from shared.llama import library
 from shared.llama.native_parameters import context_parameters, model_parameters
+from shared.llama.placement import CPU
 from shared.llama.unbound import function
-from shared.llama.vocabulary import load_native
+from shared.llama.vocabulary import load_native, metadata
 from shared.settings.model_options import MAX_SLOTS, ModelOptions
 
 _N_CELLS = 1 << 20
@@ -28,18 +29,25 @@ _N_GRAPHS = 3
 _CREATING = re.compile(r"creating +(.*) KV cache")
 _ATTENTION = re.compile(r"llama_kv_cache: size = +([\d.]+) MiB")
 _STATES = re.compile(r"llama_memory_recurrent: size = +([\d.]+) MiB \( *(\d+) cells.* (\d+) rs_seq\)")
-_COMPUTING = re.compile(r"compute buffer size = +([\d.]+) MiB")
+_COMPUTING = re.compile(r"(\S+) +compute buffer size = +([\d.]+) MiB")
+_LAYER = re.compile(r"(llama_kv_cache|llama_memory_recurrent)\w*[:,] layer +(\d+): dev = ")
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySize:
-    """What a context takes, in bytes. `n_states`: how many recurrent states there are."""
+    """What a context takes, in bytes.
+
+    n_states: how many recurrent states there are. layers: which have part in `full_attention`, `windows` and
+    `states`, each as much. buffers: parts of `computing` by the name of the buffer.
+    """
 
     full_attention: int = 0
     windows: int = 0
     states: int = 0
     n_states: int = 0
     computing: int = 0
+    layers: tuple[tuple[int, ...], ...] = ((), (), ())
+    buffers: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -48,6 +56,24 @@ class MemorySize:
     def with_graphs(self, n_bytes: int) -> "MemorySize":
         """The same, with `n_bytes` more to compute."""
         return replace(self, computing=self.computing + n_bytes)
+
+    def caches(self, n_layers: int) -> list[int]:
+        """What each layer keeps of texts."""
+        found = [0] * n_layers
+        for n_bytes, layers in zip(
+            (self.full_attention, self.windows, self.states), self.layers, strict=True
+        ):
+            for layer in layers:
+                found[layer] += n_bytes // len(layers)
+        return found
+
+    def computing_by(self, devices: Mapping[str, str]) -> dict[str, int]:
+        """Parts of `computing` by device or CPU; `devices`: their names by those of their buffers."""
+        found = {CPU: self.computing}
+        for buffer, device in devices.items():
+            found[device] = self.buffers.get(buffer, 0)
+            found[CPU] -= found[device]
+        return found
 
     def __str__(self) -> str:
         """For the log."""
@@ -89,14 +115,22 @@ class ModelOutline:
         self._options = options
         self.n_ctx_train: int = llama_cpp.llama_model_n_ctx_train(model)
 
+        self.n_layers = self._metadata("block_count")
+        """All, with those of MTP heads, and without the output."""
+        self.n_heads = self._metadata("nextn_predict_layers")
+
+    def _metadata(self, key: str) -> int:
+        architecture = metadata(self._model, "general.architecture")
+        return int(metadata(self._model, f"{architecture}.{key}") or 0)
+
     @classmethod
     @contextmanager
-    def load(cls, path: Path, options: ModelOptions) -> Iterator["ModelOutline"]:
-        """Raises ModelLoadError."""
+    def load(cls, path: Path, options: ModelOptions, *, with_heads: bool = False) -> Iterator["ModelOutline"]:
+        """With its layers on the devices that `options` choose; raises ModelLoadError."""
         library.start()
         parameters = model_parameters(options)
         parameters.no_alloc = True
-        parameters.n_gpu_layers = 0  # the sizes are the same
+        parameters.load_mtp = with_heads
         parameters.load_mode = llama_cpp.llama_load_mode_from_str(b"none")
         model = load_native(path, parameters)
         try:
@@ -124,10 +158,17 @@ class ModelOutline:
             state_bytes=round(size.states / max(1, size.n_states)),
         )
 
+    def texts_size(self, parameters: Any) -> MemorySize:
+        """The same as `size` for what keeps texts; nothing is allocated for the rest."""
+        with self._context(parameters) as (_, size):
+            return replace(size, computing=0)
+
     def size(self, parameters: Any) -> MemorySize:
         """The size of a context with these llama_context_params."""
         with self._context(parameters) as (context, size):
-            return size.with_graphs(graph_bytes(context, parameters)) if context else size
+            # A GPU computes large batches whether it holds the weights or not.
+            on_cpu = context and self._options.n_gpu_layers == 0
+            return size.with_graphs(graph_bytes(context, parameters)) if on_cpu else size
 
     @contextmanager
     def _context(self, parameters: Any) -> Iterator[tuple[Any, MemorySize]]:
@@ -144,11 +185,15 @@ class ModelOutline:
 def read_sizes(lines: Iterable[str]) -> MemorySize:
     """The size of a context, from what llama.cpp logs when it is made."""
     is_window = False
-    full = windows = states = computing = 0.0
+    full = windows = states = 0.0
     n_states = 0
+    layers: tuple[list[int], ...] = ([], [], [])
+    buffers: dict[str, int] = {}
     for line in lines:
         if match := _CREATING.search(line):
             is_window = match[1] == "SWA"
+        elif match := _LAYER.search(line):
+            layers[2 if match[1] == "llama_memory_recurrent" else int(is_window)].append(int(match[2]))
         elif match := _ATTENTION.search(line):
             full += 0 if is_window else float(match[1])
             windows += float(match[1]) if is_window else 0
@@ -156,13 +201,15 @@ def read_sizes(lines: Iterable[str]) -> MemorySize:
             states += float(match[1])
             n_states = int(match[2]) * (1 + int(match[3]))
         elif match := _COMPUTING.search(line):
-            computing += float(match[1])
+            buffers[match[1]] = buffers.get(match[1], 0) + round(float(match[2]) * _MIB)
     return MemorySize(
         full_attention=round(full * _MIB),
         windows=round(windows * _MIB),
         states=round(states * _MIB),
         n_states=n_states,
-        computing=round(computing * _MIB),
+        computing=sum(buffers.values()),
+        layers=tuple(map(tuple, layers)),
+        buffers=buffers,
     )
 
 
@@ -171,11 +218,8 @@ def graph_bytes(context: Any, parameters: Any) -> int:
 
     Without flash attention the work buffer holds the attention scores of a whole batch in the type of the KV
     cache: batch · cells · heads · 2 bytes. `context` is new, and was made with these llama_context_params:
-    llama.cpp prepares its largest graph again. 0 if this build does not tell, and with a GPU, which computes
-    large batches whether it holds the weights or not.
+    llama.cpp prepares its largest graph again. 0 if this build does not tell.
     """
-    if devices.has_gpu():
-        return 0
     try:
         graph = _largest_graph(context, parameters)
         return _work_bytes(graph, parameters) + _N_GRAPHS * _metadata_bytes(graph) if graph else 0

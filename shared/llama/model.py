@@ -5,7 +5,7 @@
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 
 from shared.cache_edits import Snapshot
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
-from shared.llama import devices, library, rpc_backend
+from shared.llama import devices, library
 from shared.llama.batch import Batch
 from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
@@ -54,6 +54,7 @@ class Model:
         *,
         with_heads: bool = False,
         with_workers: bool = False,
+        taken: Mapping[str, int] | None = None,
     ) -> None:
         """n_slots: number of sequences, if some of them only share the cells of others; None: `parallel`.
 
@@ -61,16 +62,32 @@ class Model:
         suits a target, from which only the last draft is taken back. n_reserve: cells of each slot in
         addition to `ctx_size`, for padding. with_heads: load the model's MTP heads, too, and keep what they
         read: `hidden`. with_workers: layers may be on RPC workers that were added, not only
-        on this machine. Raises ModelLoadError.
+        on this machine. taken: bytes that others will take of the devices and the CPU, by name. Raises
+        ModelLoadError.
         """
         library.start()
         self.n_slots = options.parallel if n_slots is None else n_slots
-        plan = plan_memory(path, options, n_slots, n_step_checkpoints, n_reserve)
+        loads_heads = with_heads and has_heads(path)
+        plan = plan_memory(
+            path,
+            options,
+            n_slots,
+            n_step_checkpoints,
+            n_reserve,
+            with_heads=loads_heads,
+            with_workers=with_workers,
+            taken=taken,
+        )
+        options, self.placement = plan.options, plan.placement
+        if self.placement and self.placement.problem:
+            raise ModelLoadError(f"{path}: {self.placement.problem}")
         self.traits, self.memory_size = plan.traits, plan.size
         self._prompt_cache = NO_PROMPT_CACHE if with_workers else plan.prompt_cache
         self.kv_unified = plan.kv_unified
-        self._options = options
-        self._model = _load(path, options, with_heads=with_heads, with_workers=with_workers)
+        self._options, self._with_workers = options, with_workers
+        parameters = self._model_parameters()
+        parameters.load_mtp = loads_heads
+        self._model = load_native(path, parameters)
         self.vocabulary = Vocabulary(self._model, path)
         self._context, self._memory = self._open_context(path, plan.parameters)
         has_parts = plan.prompt_cache.n_part > 0
@@ -98,6 +115,10 @@ class Model:
         self.tiles_attention = self.traits == PLAIN and not self.is_offloaded and _tiles(plan.parameters)
         """See `LayoutRules`."""
         self._batch = Batch(self.n_batch)
+
+    def _model_parameters(self) -> Any:
+        """On the devices of the target: a llama_model_params for it and for its heads."""
+        return model_parameters(self._options, with_workers=self._with_workers)
 
     def _open_context(self, path: Path, parameters: Any) -> tuple[Any, Any]:
         """A llama_context and its memory; frees the model and raises ModelLoadError if there is none."""
@@ -138,7 +159,7 @@ class Model:
             return self._open_eagle(path, parameters)
         if path is None:
             return MtpHeads(self._model, self._context, parameters)
-        model = load_heads(path, self._model, model_parameters(self._options), self.vocabulary.info.name)
+        model = load_heads(path, self._model, self._model_parameters(), self.vocabulary.info.name)
         return MtpHeads(model, self._context, parameters, owns_model=True)
 
     def _open_eagle(self, path: Path, parameters: Any) -> EagleHeads:
@@ -146,7 +167,7 @@ class Model:
         if self.batch_sizes:
             raise ModelLoadError(f"{path}: --exact cannot be combined with an EAGLE-3 drafter")
         architecture = self.vocabulary.info.architecture
-        eagle, layers = load_eagle(path, self._model, architecture, model_parameters(self._options))
+        eagle, layers = load_eagle(path, self._model, architecture, self._model_parameters())
         inputs = LayerInputs(self._context, layers, llama_cpp.llama_model_n_embd(self._model))
         self._keep_hidden(inputs)
         return EagleHeads(eagle, self._context, parameters, inputs.n_features)
@@ -352,16 +373,6 @@ class Model:
         pointer = ctypes.cast(llama_cpp.llama_get_logits(self._context), ctypes.POINTER(ctypes.c_float))
         table = np.ctypeslib.as_array(pointer, shape=(sum(n_outputs), self.n_vocab))
         return np.split(table, np.cumsum(n_outputs)[:-1])
-
-
-def _load(path: Path, options: ModelOptions, *, with_heads: bool, with_workers: bool) -> Any:
-    """The llama_model; see `Model`."""
-    parameters = model_parameters(options)
-    parameters.load_mtp = with_heads and has_heads(path)
-    if rpc_backend.has_workers() and not with_workers:
-        own_gpus = devices.own_gpus()  # must live as long as the parameters
-        parameters.devices = ctypes.cast(own_gpus, ctypes.c_void_p)
-    return load_native(path, parameters)
 
 
 def _tiles(parameters: Any) -> bool:

@@ -6,25 +6,55 @@ from typing import Any
 import llama_cpp
 
 from shared.llama import devices, rpc_backend
+from shared.llama.placement import CPU, EXPERTS_PATTERN
+from shared.llama.unbound import TensorOverride
 from shared.settings.model_options import DEFAULT_SLOTS, MIN_BATCH, UNQUANTIZED, CacheType, ModelOptions
 
 _GGML_TYPE_BF16 = 30
 """ggml.h; llama_cpp has no name for it."""
+_MOST_LAYERS = 512
+"""LLAMA_MAX_LAYERS."""
 
 
-def model_parameters(options: ModelOptions) -> Any:
-    """A llama_model_params."""
+def model_parameters(options: ModelOptions, *, with_workers: bool = False) -> Any:
+    """A llama_model_params; with_workers: RPC workers are devices, too. Raises ModelLoadError."""
     parameters = llama_cpp.llama_model_default_params()
     parameters.n_gpu_layers = options.n_gpu_layers
     parameters.use_extra_bufts = options.repack
     parameters.load_mode = llama_cpp.llama_load_mode_from_str(options.load_mode.encode())
     parameters.split_mode = getattr(llama_cpp, f"LLAMA_SPLIT_MODE_{options.split_mode.upper()}")
     parameters.main_gpu = options.main_gpu
+    kept: list[Any] = []
+    chosen = None if with_workers and not options.device else devices.chosen(options)
+    if chosen is not None:
+        kept.append(devices.array(chosen))
+        parameters.devices = ctypes.cast(kept[-1], ctypes.c_void_p)
+        parameters.main_gpu = 0  # of those
     if options.tensor_split:
         n_devices = llama_cpp.llama_max_devices()
         # ctypes keeps the array alive as long as the parameters
         parameters.tensor_split = (ctypes.c_float * n_devices)(*options.tensor_split[:n_devices])
+    if overrides := _overrides(options):
+        kept.append(overrides)
+        parameters.tensor_buft_overrides = ctypes.cast(overrides, ctypes.c_void_p)
+    parameters.kept = kept  # they are only pointers in the structure
     return parameters
+
+
+def _overrides(options: ModelOptions) -> Any:
+    """A NULL-terminated array of llama_model_tensor_buft_override; None: nothing is placed by its name."""
+    if not options.n_gpu_layers:
+        return None
+    placed = [place.partition("=")[::2] for place in options.override_tensor]
+    if options.cpu_moe:
+        placed.append((EXPERTS_PATTERN, CPU))
+    elif options.n_cpu_moe:
+        layers = "|".join(map(str, range(min(options.n_cpu_moe, _MOST_LAYERS))))
+        placed.append((rf"^blk\.({layers}){EXPERTS_PATTERN}", CPU))
+    if not placed:
+        return None
+    found = [TensorOverride(pattern.encode(), devices.buffer_type(buffer)) for pattern, buffer in placed]
+    return (TensorOverride * (len(found) + 1))(*found, TensorOverride(None, None))
 
 
 def context_parameters(options: ModelOptions, n_ctx: int, n_slots: int) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import llama_cpp
 
 from shared.errors import ConfigError, ModelLoadError
-from shared.llama import devices, library
+from shared.llama import library
 from shared.llama.unbound import function
 
 HOW_TO_BUILD = "this llama.cpp was built without RPC; build it with: CMAKE_ARGS=-DGGML_RPC=ON make setup"
@@ -51,14 +51,6 @@ def add_workers(addresses: Sequence[str]) -> None:
 def has_workers() -> bool:
     """Whether models of this process have layers on workers unless they are told not to."""
     return bool(_added)
-
-
-def find_devices(names: Sequence[str]) -> list[int]:
-    """The devices of these names, each a ggml_backend_dev_t; raises ConfigError."""
-    known = dict(zip(devices.names(), devices.pointers(), strict=True))
-    if unknown := [name for name in names if name not in known]:
-        raise ConfigError(f"--device {','.join(unknown)}: there are {', '.join(known)}")
-    return [known[name] for name in names]
 
 
 def serve(address: str, offered: Sequence[int], n_threads: int, cache: Path | None) -> None:

@@ -30,6 +30,32 @@ class ComputePlan(ctypes.Structure):
     )
 
 
+class DeviceProperties(ctypes.Structure):
+    """`ggml_backend_dev_props`, without the flags at its end, which are given as bytes."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("description", ctypes.c_char_p),
+        ("memory_free", ctypes.c_size_t),
+        ("memory_total", ctypes.c_size_t),
+        ("type", ctypes.c_int),
+        ("device_id", ctypes.c_char_p),
+        ("flags", ctypes.c_bool * 8),
+    )
+
+
+class TensorOverride(ctypes.Structure):
+    """`llama_model_tensor_buft_override`."""
+
+    _fields_ = (("pattern", ctypes.c_char_p), ("buft", ctypes.c_void_p))
+
+
+class GgmlInitParameters(ctypes.Structure):
+    """`ggml_init_params`."""
+
+    _fields_ = (("mem_size", ctypes.c_size_t), ("mem_buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool))
+
+
 _POINTER, _TEXT, _SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
 _INT, _BOOL, _UINT32 = ctypes.c_int, ctypes.c_bool, ctypes.c_uint32
 
@@ -41,19 +67,26 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     "gguf_write_to_file": ([_POINTER, _TEXT, _BOOL], _BOOL),
     "gguf_get_n_tensors": ([_POINTER], ctypes.c_int64),
     "gguf_get_tensor_name": ([_POINTER, ctypes.c_int64], _TEXT),
+    "gguf_get_tensor_size": ([_POINTER, ctypes.c_int64], _SIZE),
     "gguf_free": ([_POINTER], None),
     # ggml-backend.h
     "ggml_backend_dev_count": ([], _SIZE),
     "ggml_backend_dev_get": ([_SIZE], _POINTER),
     "ggml_backend_dev_name": ([_POINTER], _TEXT),
-    "ggml_backend_dev_description": ([_POINTER], _TEXT),
     "ggml_backend_dev_type": ([_POINTER], _INT),
+    "ggml_backend_dev_get_props": ([_POINTER, ctypes.POINTER(DeviceProperties)], None),
+    "ggml_backend_dev_buffer_type": ([_POINTER], _POINTER),
+    "ggml_backend_dev_supports_op": ([_POINTER, _POINTER], _BOOL),
+    "ggml_backend_buft_name": ([_POINTER], _TEXT),
     "ggml_backend_dev_backend_reg": ([_POINTER], _POINTER),
     "ggml_backend_reg_name": ([_POINTER], _TEXT),
     "ggml_backend_reg_by_name": ([_TEXT], _POINTER),
     "ggml_backend_reg_get_proc_address": ([_POINTER, _TEXT], _POINTER),
     "ggml_backend_register": ([_POINTER], None),
     # ggml-cpu.h, ggml.h
+    "ggml_init": ([GgmlInitParameters], _POINTER),
+    "ggml_new_tensor_1d": ([_POINTER, _INT, ctypes.c_int64], _POINTER),
+    "ggml_free": ([_POINTER], None),
     "ggml_graph_plan": ([_POINTER, _INT, _POINTER], ComputePlan),
     "ggml_graph_size": ([_POINTER], _INT),
     "ggml_graph_overhead_custom": ([_SIZE, _BOOL], _SIZE),

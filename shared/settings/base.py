@@ -145,6 +145,9 @@ class FileSettings(ProgramSettings):
         description="report what would be run and whether this machine can run it, then exit with status 0 "
         "or 1",
     )
+    list_devices: CliToggleFlag[bool] = Field(
+        False, description="list the devices that models can be offloaded to, and their memory, then exit"
+    )
     config: Path | None = Field(
         None,
         description="TOML file with options, as in ctx-size = 8192; the command line and environment "

@@ -15,7 +15,9 @@ def _reading(words: dict[str, int]) -> BeforeValidator:
     return BeforeValidator(lambda value: words.get(str(value), value))
 
 
-GpuLayers = Annotated[int, _reading({"auto": -1, "all": -1, "-2": -1})]
+AUTO_LAYERS: Final = -1
+ALL_LAYERS: Final = -2
+GpuLayers = Annotated[int, _reading({"auto": AUTO_LAYERS, "all": ALL_LAYERS})]
 SlotCount = Annotated[int, _reading({"-1": 4})]
 ThreadCount = Annotated[int, _reading({"-1": 0})]
 """Numbers for which llama-server also accepts words, or another number for "automatic"."""
@@ -36,14 +38,19 @@ _SPELLINGS: Final = {
     "chat_template": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE",)),
     "chat_template_file": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE_FILE",)),
     "chat_template_kwargs": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE_KWARGS",)),
+    "cpu_moe": Spelling(("-cmoe",), ("LLAMA_ARG_CPU_MOE",)),
     "context_shift": Spelling(variables=("LLAMA_ARG_CONTEXT_SHIFT",)),
     "cors_origins": Spelling(variables=("LLAMA_ARG_CORS_ORIGINS",)),
     "ctx_size": Spelling(("-c",), ("LLAMA_ARG_CTX_SIZE",)),
     "ctx_size_draft": Spelling(("-cd",)),
+    "device": Spelling(("-dev",), ("LLAMA_ARG_DEVICE",)),
+    "device_draft": Spelling(("-devd", "--spec-draft-device")),
     "draft_max": Spelling(("--draft", "--draft-n", "--spec-draft-n-max")),
     "draft_model": Spelling(("-md", "--model-draft", "--spec-draft-model"), ("LLAMA_ARG_SPEC_DRAFT_MODEL",)),
     "dry_sequence_breakers": Spelling(("--dry-sequence-breaker",)),
     "dynatemp_exponent": Spelling(("--dynatemp-exp",)),
+    "fit": Spelling(("-fit",), ("LLAMA_ARG_FIT",)),
+    "fit_target": Spelling(("-fitt",), ("LLAMA_ARG_FIT_TARGET",)),
     "flash_attn": Spelling(("-fa",), ("LLAMA_ARG_FLASH_ATTN",)),
     "frequency_penalty": Spelling(variables=("LLAMA_ARG_FREQUENCY_PENALTY",)),
     "hf_file": Spelling(("-hff",), ("LLAMA_ARG_HF_FILE",)),
@@ -67,12 +74,14 @@ _SPELLINGS: Final = {
     "metrics": Spelling(variables=("LLAMA_ARG_ENDPOINT_METRICS",)),
     "min_p": Spelling(variables=("LLAMA_ARG_MIN_P",)),
     "model": Spelling(("-m",), ("LLAMA_ARG_MODEL",)),
+    "n_cpu_moe": Spelling(("-ncmoe",), ("LLAMA_ARG_N_CPU_MOE",)),
     "n_gpu_layers": Spelling(("-ngl", "--gpu-layers"), ("LLAMA_ARG_N_GPU_LAYERS",)),
     "n_gpu_layers_draft": Spelling(
         ("-ngld", "--gpu-layers-draft", "--spec-draft-ngl"), ("LLAMA_ARG_N_GPU_LAYERS_DRAFT",)
     ),
     "n_predict": Spelling(("-n", "--predict"), ("LLAMA_ARG_N_PREDICT",)),
     "offline": Spelling(variables=("LLAMA_ARG_OFFLINE",)),
+    "override_tensor": Spelling(("-ot",), ("LLAMA_ARG_OVERRIDE_TENSOR",)),
     "parallel": Spelling(("-np",), ("LLAMA_ARG_N_PARALLEL",)),
     "port": Spelling(variables=("LLAMA_ARG_PORT",), default=8080),
     "presence_penalty": Spelling(variables=("LLAMA_ARG_PRESENCE_PENALTY",)),
@@ -115,8 +124,7 @@ _IGNORED: Final = {
     ),
     # they do not change answers
     1: (
-        "--threads-http --prio --prio-batch --poll --poll-batch --log-colors -fit --fit -fitt "
-        "--fit-target -fitc --fit-ctx -sps "
+        "--threads-http --prio --prio-batch --poll --poll-batch --log-colors -fitc --fit-ctx -sps "
         "--slot-prompt-similarity -cms --checkpoint-min-step -dt --defrag-thold"
     ),
 }
@@ -146,19 +154,15 @@ _REFUSED: Final = {
         "--spec-draft-cpu-strict --cpu-strict-draft --spec-draft-cpu-mask-batch -Cbd --cpu-mask-batch-draft "
         "--spec-draft-cpu-strict-batch --cpu-strict-batch-draft"
     ),
-    "start a back on another device separately: back --model FILE": (
-        "-devd --device-draft --spec-draft-device"
-    ),
     "use --cpus for the cores, as in --cpus 0-7": (
         "-C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch -Crb --cpu-range-batch "
         "--cpu-strict-batch --numa"
     ),
-    "only whole layers can be placed: --n-gpu-layers": (
-        "-ot --override-tensor -cmoe --cpu-moe -ncmoe --n-cpu-moe -ncffn --n-cpu-ffn "
+    "use --override-tensor, as in 'blk.[0-7].ffn_=CPU'": "-ncffn --n-cpu-ffn",
+    "of a draft model only whole layers can be placed: --n-gpu-layers-draft, --device-draft": (
         "--spec-draft-override-tensor -otd --override-tensor-draft --spec-draft-cpu-moe -cmoed "
         "--cpu-moe-draft --spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft"
     ),
-    "use CUDA_VISIBLE_DEVICES or its equivalents to choose GPUs": "-dev --device",
     "a lead serves one model: start one lead per model": (
         "--models-dir --models-preset --models-max --models-autoload"
     ),
@@ -189,7 +193,7 @@ _REFUSED: Final = {
     "/completion returns the text as the model writes it": (
         "--skip-chat-parsing --no-skip-chat-parsing -sp --special"
     ),
-    "--check reports what would be run, and where": "--list-devices -cl --cache-list",
+    "--check reports what would be run, and where": "-cl --cache-list",
     "this sampler is not supported": (
         "--mirostat --mirostat-lr --mirostat-ent --adaptive-target --adaptive-decay"
     ),

@@ -1,12 +1,13 @@
 """How to load a model and compute with it: options of lead and back, named as in llama-server."""
 
+import re
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_settings import NoDecode
 
-from shared.settings.base import OptionError, OptionGroup
-from shared.settings.llama_server_options import GpuLayers, SlotCount, ThreadCount
+from shared.settings.base import CommaList, OptionError, OptionGroup
+from shared.settings.llama_server_options import AUTO_LAYERS, GpuLayers, SlotCount, ThreadCount
 
 _SWITCH: Final = {"1": "on", "true": "on", "enabled": "on", "0": "off", "false": "off", "disabled": "off"}
 
@@ -23,8 +24,25 @@ FlashAttention = Annotated[Literal["on", "off", "auto"], BeforeValidator(_read_s
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 LoadMode = Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"]
 SplitMode = Literal["none", "layer", "row"]
+Fit = Annotated[Literal["on", "off"], BeforeValidator(_read_switch)]
 Exact = Annotated[Literal["off", "on", "auto"], BeforeValidator(_read_switch)]
 Shares = Annotated[tuple[Annotated[float, Field(ge=0)], ...], NoDecode, BeforeValidator(_split_numbers)]
+
+
+def _check_places(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Raises ValueError."""
+    for place in value:
+        pattern, _, buffer = place.partition("=")
+        if not (pattern and buffer):
+            raise ValueError(f"PATTERN=BUFFER is needed, as in exps=CPU, not {place!r}")
+        try:
+            re.compile(pattern)  # llama.cpp ends the process for a wrong one
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+    return value
+
+
+TensorPlaces = Annotated[CommaList, AfterValidator(_check_places)]
 
 UNQUANTIZED: Final = frozenset({"f32", "f16", "bf16"})
 """The types that the V cache may have without flash attention."""
@@ -42,7 +60,13 @@ MAX_THREADS: Final = 1024
 class ComputeOptions(OptionGroup):
     """The options that both lead and back have."""
 
-    n_gpu_layers: GpuLayers = Field(-1, ge=-1, description="number of layers to store in VRAM; -1: all")
+    n_gpu_layers: GpuLayers = Field(
+        AUTO_LAYERS,
+        ge=-2,
+        description="number of layers to store in VRAM, counted from the last one; -2 or all: all; -1 or "
+        "auto: as many as fit into the free memory of the devices, with context, draft model and "
+        "--fit-target; of a mixture, rather layers without their experts than fewer layers",
+    )
     ctx_size: int = Field(
         0,
         ge=0,
@@ -105,12 +129,39 @@ class ComputeOptions(OptionGroup):
         description="repack weights for the CPU's matrix instructions while loading; with --no-repack more "
         "weights can be computed in one way for batches of any size, see --exact",
     )
+    device: CommaList = Field(
+        (),
+        description="devices to offload to, comma-separated, by the names that --list-devices shows; none: "
+        "only the CPU. Without this option: all GPUs; integrated ones only if there are no others",
+    )
     split_mode: SplitMode = Field(
         "layer", description="how to split the model across multiple GPUs: none, layer or row"
     )
-    main_gpu: int = Field(0, ge=0, description="the GPU to use with --split-mode none")
+    main_gpu: int = Field(
+        0, ge=0, description="the GPU to use with --split-mode none: its place among the devices, from 0"
+    )
     tensor_split: Shares = Field(
         (), description="fraction of the model to offload to each GPU, as a list of proportions such as 3,1"
+    )
+    cpu_moe: bool = Field(False, description="keep the experts of all layers of a mixture in RAM")
+    n_cpu_moe: int = Field(
+        0, ge=0, description="keep the experts of a mixture's first N layers in RAM, and the rest in VRAM"
+    )
+    override_tensor: TensorPlaces = Field(
+        (),
+        description="where to store tensors, as in PATTERN=BUFFER,…: a regular expression, and a device of "
+        "--list-devices or CPU. The first pattern that is found in a tensor's name decides, before --cpu-moe",
+    )
+    fit: Fit = Field(
+        "on",
+        description="on: see --n-gpu-layers auto; a model that cannot fit into VRAM as it was asked for is "
+        "refused before it is loaded. off: auto means all, and llama.cpp tries",
+    )
+    fit_target: int = Field(
+        1024,
+        ge=0,
+        description="MiB of each device's memory that --n-gpu-layers auto leaves free, at most an eighth of "
+        "it: what drivers take while they compute cannot be foreseen",
     )
 
     @model_validator(mode="after")

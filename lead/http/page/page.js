@@ -86,6 +86,7 @@ async function poll() {
     panels.show(told, performance.now());
     speculation.show(told.planner);
     tell(byId("promise"), told.lead.promise ? `Texts: ${told.lead.promise}.` : "");
+    tell(byId("devices"), told.lead.devices ? `Devices: ${told.lead.devices}.` : "");
     showState("good", "ready");
   } catch (error) {
     if (number !== asked) return;

@@ -108,6 +108,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "promise": promise(ready.exactness),
         "draft_model": ready.draft_model,
         "mtp": ready.mtp,
+        "devices": ready.devices,
     }
 
 

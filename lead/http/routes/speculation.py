@@ -69,6 +69,7 @@ def _about(services: Services) -> dict[str, Any]:
         "speculates": ready.speculates if ready else None,
         "exact": ready.exactness.is_on if ready else None,
         "promise": promise(ready.exactness) if ready else "",
+        "devices": ready.devices if ready else "",
         "cores": sorted(cpus.usable()),
         "n_threads": services.settings.n_threads,
     }

@@ -1,5 +1,6 @@
 """Real draft models in the engine: what they draft, how they are loaded, which are refused."""
 
+import ctypes
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,7 @@ from lead.engine.draft_loading import (
     choose_threads,
     heads_file,
     load_draft_model,
+    place_draft_model,
     wants_heads,
 )
 from lead.engine.engine import Engine
@@ -24,8 +26,10 @@ from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.step_cost import StepCost
 from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError, TranslationError
+from shared.llama import devices
 from shared.llama.hidden_states import MtpSpan
 from shared.llama.model import Model
+from shared.llama.placement import Device
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.sampling.constrained import GrammarBudget
@@ -375,3 +379,60 @@ def test_an_eagle_drafter_named_as_draft_model_needs_no_heads_of_the_target(eagl
     given = Load(model=builtin_target(), options=OPTIONS, depth=4, draft=load(eagle))
     assert heads_file(given) == eagle
     assert not wants_heads(given)
+
+
+# Its place, which is chosen before the target's
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """One with so many bytes free, on which llama.cpp computes nothing."""
+
+    def have(n_free):
+        device = Device("GPU0", "a GPU", free=n_free, total=n_free)
+        monkeypatch.setattr(devices, "has_gpu", lambda: True)
+        monkeypatch.setattr(devices, "chosen", lambda options: [] if options.n_gpu_layers == 0 else [1])
+        monkeypatch.setattr(devices, "array", lambda _: (ctypes.c_void_p * 1)(None))
+        monkeypatch.setattr(devices, "describe", lambda found: [device] if found else [])
+        monkeypatch.setattr(devices, "buffer_names", lambda _: {})
+
+    return have
+
+
+def place(draft=None, **options):
+    draft = draft or load(builtin_draft(), ctx_size=0, **options)
+    return place_draft_model(Load(model=builtin_target(), options=OPTIONS, draft=draft))
+
+
+def test_the_target_is_told_what_the_draft_model_takes(gpu):
+    gpu(1 << 30)
+    placed = place()
+    assert placed.draft.options.n_gpu_layers == 3
+    size = builtin_draft().stat().st_size
+    assert size / 2 < placed.taken["GPU0"] < 4 * size
+    assert placed.taken["CPU"] > 0
+
+
+def test_the_draft_model_has_the_context_that_it_was_asked_to_have(gpu):
+    gpu(1 << 30)
+    assert place().draft.options.ctx_size == 0
+
+
+def test_on_the_cpu_it_takes_nothing_of_the_gpu(gpu):
+    gpu(1 << 30)
+    placed = place(n_gpu_layers=0)
+    assert placed.taken.keys() == {"CPU"}
+
+
+def test_without_a_gpu_or_a_draft_model_nothing_is_placed(gpu):
+    load_only = Load(model=builtin_target(), options=OPTIONS, draft=load(builtin_draft()))
+    assert place_draft_model(load_only) is load_only
+    gpu(1 << 30)
+    alone = Load(model=builtin_target(), options=OPTIONS)
+    assert place_draft_model(alone) is alone
+
+
+def test_heads_in_a_file_of_their_own_are_counted_by_its_size(gpu, tmp_path):
+    gpu(1 << 30)
+    eagle = write_tiny_eagle(tmp_path / "eagle.gguf")
+    assert place(load(eagle)).taken == {"GPU0": eagle.stat().st_size}

@@ -99,9 +99,16 @@ def test_steps_are_planned_by_the_rules_of_the_model(tiny_model, kv_unified):
 
 def test_no_later_process_takes_it_over_with_layers_on_a_gpu(measured, monkeypatch):
     measured(None)
-    monkeypatch.setattr(devices, "has_gpu", lambda: True)
+    monkeypatch.setattr(exact_model, "_why_never", lambda _: "with layers on a GPU")
     with pytest.raises(ModelLoadError, match="no --exact any more: with layers on a GPU"):
         load("on", exactness=FOUND)
+
+
+def test_what_an_earlier_start_has_measured_is_measured_again_once_layers_are_on_a_gpu(measured, monkeypatch):
+    monkeypatch.setattr(exact_model, "recall", lambda *_, **__: FOUND)
+    monkeypatch.setattr(exact_model, "_why_never", lambda _: "with layers on a GPU")
+    measured(Exactness(reason="measured again"))
+    assert load("auto")[1].reason == "measured again"
 
 
 # What an earlier start has measured serves a start like it, and no other

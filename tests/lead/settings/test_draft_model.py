@@ -32,6 +32,24 @@ def test_it_is_loaded_as_its_options_say():
     assert (options.cache_type_k, options.cache_type_v, options.tensor_split) == ("q8_0", "f16", ())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("--device A,B --main-gpu 1 -sm row", (("A", "B"), "layer", 0)),
+        ("--device A,B --main-gpu 1 -sm none", (("A", "B"), "none", 1)),
+        ("--device A,B --main-gpu 1 -sm none -devd C", (("C",), "layer", 0)),
+        ("--device A -devd none", (("none",), "layer", 0)),
+        ("--cpu-moe --n-cpu-moe 3 -ot exps=CPU", ((), "layer", 0)),
+    ],
+)
+def test_it_has_devices_of_its_own_or_the_targets(arguments, expected):
+    load = settings("-md", "d.gguf", *arguments.split()).load_draft()
+    assert load
+    options = load.options
+    assert (options.device, options.split_mode, options.main_gpu) == expected
+    assert (options.cpu_moe, options.n_cpu_moe, options.override_tensor) == (False, 0, ())
+
+
 def test_it_has_the_targets_threads_and_slots_if_nothing_else_is_said():
     load = settings("-md", "d.gguf", "-t", "4", "-np", "2").load_draft()
     assert load

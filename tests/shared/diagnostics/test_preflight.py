@@ -12,8 +12,10 @@ from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.diagnostics.preflight import PreflightReport, check_memory
 from shared.errors import ConfigError
+from shared.llama import devices
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.model import Model
+from shared.llama.placement import Device
 from shared.llama.vocabulary import Vocabulary
 from shared.models import builtin
 from shared.models.builtin import builtin_target
@@ -200,3 +202,45 @@ def test_a_draft_model_that_must_translate_is_no_problem(checkpoint, gpt2_folder
     report = check(settings)
     assert report.problems == []
     assert "translating: gpt2 has another tokenizer than stories" in str(report)
+
+
+@pytest.fixture(name="gpu")
+def _gpu(monkeypatch):
+    """One with 4.2 MB free."""
+    device = Device("GPU0", "a GPU", free=4_200_000, total=8_000_000)
+    monkeypatch.setattr(devices, "chosen", lambda _: [])
+    monkeypatch.setattr(devices, "describe", lambda _: [device])
+    monkeypatch.setattr(devices, "all_devices", lambda: [device])
+
+
+@pytest.mark.usefixtures("gpu")
+def test_each_group_of_tensors_is_stated_with_its_place():
+    text = str(report("-c", "512"))
+    for fact in (
+        "2 of 7 layers: GPU0 (a GPU)",
+        "  feed-forward          3.14 MB on CPU, 0.628 MB on GPU0",
+        "  embeddings            1.11 MB on CPU",
+        "  GPU0                  4.2 MB free, ",
+        "This machine can run it.",
+    ):
+        assert fact in text
+
+
+@pytest.mark.usefixtures("gpu")
+def test_what_does_not_fit_on_a_gpu_is_a_problem():
+    found = report("-ngl", "99", "-c", "3000000")
+    assert found.status == 1
+    assert found.problems[0].endswith("lower --ctx-size")
+
+
+@pytest.mark.usefixtures("gpu")
+def test_it_is_not_checked_where_fitting_is_off():
+    assert report("-ngl", "99", "-c", "8192", "--fit", "off").status == 0
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize(("program", "name"), [(lead, "lead"), (back, "back")])
+def test_devices_are_listed(monkeypatch, capsys, program, name):
+    monkeypatch.setattr("sys.argv", [name, "--list-devices"])
+    program()
+    assert capsys.readouterr().out == "Available devices:\n  GPU0: a GPU (7 MiB, 4 MiB free)\n"

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from bench.tiny_models import WINDOW
+from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
+from shared.llama import devices
 from shared.llama.memory_plan import (
     choose_traits,
     describe_checkpoints,
@@ -16,6 +17,8 @@ from shared.llama.memory_plan import (
 )
 from shared.llama.memory_probe import MemoryProbe
 from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.llama.model import Model
+from shared.llama.placement import Device
 from shared.prompt_cache import PromptCacheSize
 from shared.settings.model_options import ModelOptions
 
@@ -136,3 +139,62 @@ def test_texts_are_stored_unless_cells_outside_of_windows_may_be_needed(
 ):
     plan = plan_memory(tiny_model(architecture), OPTIONS.model_copy(update={"swa_full": swa_full}))
     assert (plan.prompt_cache.n_bytes > 0) == stores
+
+
+# With a GPU: a fake, on which llama.cpp computes nothing
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """One with so many bytes free, beside a host with a GB."""
+
+    def have(n_free):
+        monkeypatch.setattr(devices, "chosen", lambda _: [])
+        device = Device("GPU0", "a GPU", free=n_free, total=n_free)
+        monkeypatch.setattr(devices, "describe", lambda _: [device])
+        monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10**9))
+
+    return have
+
+
+def test_what_is_in_vram_takes_no_host_memory(gpu, tiny_model):
+    path = tiny_model("llama")
+    gpu(10**9)
+    on_gpu, on_cpu = (plan_memory(path, OPTIONS.model_copy(update={"n_gpu_layers": n})) for n in (-1, 0))
+    assert on_gpu.options.n_gpu_layers == 5
+    assert on_cpu.options.n_gpu_layers == 0
+    taken = on_gpu.placement.used("GPU0")
+    assert taken > on_gpu.size.full_attention > 0
+    more = on_gpu.prompt_cache.n_bytes - on_cpu.prompt_cache.n_bytes
+    # Where all is on the CPU the fake GPU computes nothing there either.
+    assert abs(more - (taken + on_cpu.size.computing - on_gpu.size.computing) / 4) <= 1
+
+
+def test_what_others_take_is_not_free(gpu, tiny_model):
+    gpu(10**9)
+    plan = plan_memory(tiny_model("llama"), OPTIONS, taken={"GPU0": 10**9, "CPU": 6 * 10**8})
+    assert plan.options.n_gpu_layers == 0
+    assert plan.prompt_cache.n_bytes < 10**8
+
+
+def test_states_are_kept_where_the_weights_leave_room(gpu, tiny_model):
+    path = tiny_model("qwen35")
+    gpu(10**9)
+    assert plan_memory(path, OPTIONS).traits.n_rollback == 8
+    gpu(path.stat().st_size)
+    assert plan_memory(path, OPTIONS).traits.n_rollback < 8
+
+
+def test_layers_that_cannot_be_there_are_a_problem_before_they_are_loaded(gpu, tiny_model):
+    gpu(100_000)
+    path, options = tiny_model("llama"), OPTIONS.model_copy(update={"n_gpu_layers": 99})
+    assert "needed on GPU0" in plan_memory(path, options).placement.problem
+    with pytest.raises(ModelLoadError, match="needed on GPU0"):
+        Model(path, options)
+
+
+def test_heads_that_are_not_loaded_take_nothing(tmp_path):
+    settings = {"nextn_predict_layers": 1}
+    path = write_tiny_model(TinyModel("qwen35", settings=settings), tmp_path / "heads.gguf")
+    without, loaded = (plan_memory(path, OPTIONS, with_heads=heads).placement for heads in (False, True))
+    assert loaded.host_weights > without.host_weights

@@ -6,7 +6,7 @@ import llama_cpp
 import pytest
 
 from bench.tiny_models import N_CTX, WINDOW
-from shared.llama import devices, library, unbound
+from shared.llama import library, unbound
 from shared.llama.memory_probe import MemoryProbe, ModelOutline, graph_bytes, read_sizes
 from shared.llama.model import Model
 from shared.llama.native_parameters import context_parameters, model_parameters
@@ -109,10 +109,4 @@ def test_a_build_that_does_not_tell_has_none(opened, monkeypatch):
     found = opened()
     monkeypatch.setitem(unbound._MANGLED, "llama_graph_reserve", ("no_such_function",))
     unbound.function.cache_clear()
-    assert graph_bytes(found.context, found.parameters) == 0
-
-
-def test_beside_a_gpu_nothing_is_added(opened, monkeypatch):
-    found = opened()
-    monkeypatch.setattr(devices, "has_gpu", lambda: True)
     assert graph_bytes(found.context, found.parameters) == 0

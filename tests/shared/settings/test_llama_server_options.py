@@ -19,8 +19,17 @@ OPTIONS = [
     ("-v", "log_level", "debug"),
     ("--log-jsonl", "log_json", True),
     ("-to 30", "write_seconds", 30.0),
-    ("-ngl all", "n_gpu_layers", -1),
+    ("-ngl all", "n_gpu_layers", -2),
+    ("-ngl -2", "n_gpu_layers", -2),
     ("-ngl auto", "n_gpu_layers", -1),
+    ("-dev CUDA1,CUDA0", "device", ("CUDA1", "CUDA0")),
+    ("-devd CUDA1", "device_draft", ("CUDA1",)),
+    ("-cmoe", "cpu_moe", True),
+    ("-ncmoe 4", "n_cpu_moe", 4),
+    ("-ot exps=CPU,attn=CUDA0", "override_tensor", ("exps=CPU", "attn=CUDA0")),
+    ("-fit off", "fit", "off"),
+    ("-fitt 512", "fit_target", 512),
+    ("--list-devices", "list_devices", True),
     ("-np -1", "parallel", 4),
     ("-t -1", "threads", 0),
     ("-tb 2", "threads_batch", 2),
@@ -50,6 +59,9 @@ VARIABLES = [
     ("LLAMA_ARG_MODEL", "a.gguf", "model", "a.gguf"),
     ("LLAMA_ARG_ALIAS", "toy", "alias", "toy"),
     ("LLAMA_ARG_N_GPU_LAYERS", "99", "n_gpu_layers", 99),
+    ("LLAMA_ARG_DEVICE", "CUDA1", "device", ("CUDA1",)),
+    ("LLAMA_ARG_CPU_MOE", "1", "cpu_moe", True),
+    ("LLAMA_ARG_OVERRIDE_TENSOR", "exps=CPU", "override_tensor", ("exps=CPU",)),
     ("LLAMA_ARG_CTX_SIZE", "4096", "ctx_size", 4096),
     ("LLAMA_ARG_N_PARALLEL", "2", "parallel", 2),
     ("LLAMA_ARG_BATCH", "256", "batch_size", 256),
@@ -98,7 +110,12 @@ def test_options_without_effect_are_ignored(option):
 
 @pytest.mark.parametrize(
     ("option", "reason"),
-    [("--mmproj", "only text"), ("-nocb", "always continuous"), ("-tbd", "--threads-draft")],
+    [
+        ("--mmproj", "only text"),
+        ("-nocb", "always continuous"),
+        ("-tbd", "--threads-draft"),
+        ("-otd", "--device-draft"),
+    ],
 )
 def test_unsupported_options_are_refused_with_the_reason(option, reason, capsys):
     with pytest.raises(SystemExit) as ended:

@@ -71,6 +71,12 @@ async def test_props_tell_what_is_promised_of_texts(lead, client):
     assert props["promise"] == promise(Exactness(cost=1.5))
 
 
+async def test_props_tell_where_the_layers_are(lead, client):
+    lead.engine.ready = lead.engine.ready.model_copy(update={"devices": "3 of 7 layers: GPU0"})
+    assert (await client.get("/props")).json()["devices"] == "3 of 7 layers: GPU0"
+    assert (await client.get("/v1/speculation")).json()["lead"]["devices"] == "3 of 7 layers: GPU0"
+
+
 async def test_the_model_is_also_listed_for_clients_made_for_ollama(client):
     (model,) = (await client.get("/models")).json()["models"]
     assert (model["name"], model["capabilities"]) == ("toy", ["completion"])

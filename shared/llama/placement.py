@@ -1,0 +1,321 @@
+"""Which device gets which weights and which part of the KV cache: decided from sizes alone.
+
+llama.cpp counts `n_gpu_layers` from the last layer, with the output as one more layer after it, and gives
+each device a run of consecutive layers. What a graph needs for intermediate results it says only once it has
+planned a placement (`settle`).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+
+from shared.settings.llama_server_options import ALL_LAYERS, AUTO_LAYERS
+from shared.settings.model_options import ModelOptions
+
+CPU = "CPU"
+"""Where everything is that is on no device."""
+CACHE, COMPUTING = "KV cache and states", "intermediate results"
+_OF_TEXTS = {CACHE, COMPUTING}
+EMBEDDINGS, EXPERTS = "embeddings", "experts"
+EXPERTS_PATTERN = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+"""The tensors that --cpu-moe places (llama.cpp's LLM_FFN_EXPS_REGEX)."""
+_GROUPS = (
+    (EMBEDDINGS, re.compile(r"^token_embd|^per_layer|^position_embd|^token_types")),
+    (EXPERTS, re.compile(EXPERTS_PATTERN)),
+    ("feed-forward", re.compile(r"^blk\.\d+\.ffn_")),
+    ("attention", re.compile(r"^blk\.\d+\.")),
+)
+_OUTPUT = "output"
+_LAYER = re.compile(r"^blk\.(\d+)\.")
+_MIB = 1 << 20
+_MARGIN_SHARE = 8
+"""--fit-target is at most this part of a device, or nothing would fit on a small one."""
+_ALL_ON_CPU = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One that layers can be on. Sizes in bytes.
+
+    is_shared: its memory is the host's. max_tensor: the largest tensor that it can hold.
+    """
+
+    name: str
+    description: str
+    free: int
+    total: int
+    is_shared: bool = False
+    max_tensor: int = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSizes:
+    """What there is to place, in bytes.
+
+    tensors: by name. n_layers: without the output. caches: what each layer keeps of texts.
+    """
+
+    tensors: Mapping[str, int]
+    n_layers: int
+    caches: Sequence[int]
+
+    @property
+    def is_mixture(self) -> bool:
+        return any(group_of(name) == EXPERTS for name in self.tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Options of llama.cpp that place everything, and what then is where: bytes by (group, device or CPU).
+
+    n_layers: all that there are, with the output. problem: why it cannot be loaded so; empty: it can.
+    """
+
+    devices: Sequence[Device]
+    n_layers: int
+    n_gpu_layers: int = 0
+    n_cpu_moe: int = 0
+    tensor_split: tuple[float, ...] = ()
+    parts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    problem: str = ""
+
+    def used(self, place: str) -> int:
+        """Bytes on a device, or on the CPU without what shared devices take from it."""
+        return sum(n_bytes for (_, where), n_bytes in self.parts.items() if where == place)
+
+    @property
+    def host_bytes(self) -> int:
+        """Of host memory, with that of devices that share it."""
+        return self.used(CPU) + sum(self.used(device.name) for device in self.devices if device.is_shared)
+
+    @property
+    def host_weights(self) -> int:
+        """Of the CPU alone: they may be mapped, and then the system counts them as free."""
+        return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in _OF_TEXTS)
+
+    def with_computing(self, computing: Mapping[str, int]) -> "Placement":
+        """The same, with these bytes for intermediate results."""
+        weights = {key: n_bytes for key, n_bytes in self.parts.items() if key[0] != COMPUTING}
+        found = {(COMPUTING, where): n_bytes for where, n_bytes in computing.items()}
+        return replace(self, parts=weights | found)
+
+    def options(self, asked: ModelOptions) -> ModelOptions:
+        """`asked`, without anything that is left to be chosen."""
+        return asked.model_copy(
+            update={
+                "n_gpu_layers": self.n_gpu_layers,
+                "n_cpu_moe": self.n_cpu_moe,
+                "tensor_split": self.tensor_split,
+            }
+        )
+
+    def __str__(self) -> str:
+        """For the log: where the layers are, and what that leaves."""
+        if not self.n_gpu_layers:
+            free = ", ".join(f"{each.name} has {each.free / _MIB:.0f} MiB free" for each in self.devices)
+            return f"none, all layers are on the CPU{free and f' ({free})'}"
+        experts = f", the experts of {self.n_cpu_moe} layers on the CPU" if self.n_cpu_moe else ""
+        used = (
+            f"{device.name} ({device.description}) {self.used(device.name) / _MIB:.0f} MiB of "
+            f"{device.free / _MIB:.0f} free"
+            for device in self.devices
+        )
+        return f"{self.n_gpu_layers} of {self.n_layers} layers{experts}: {', '.join(used)}"
+
+
+def group_of(tensor: str) -> str:
+    """Under what a tensor is shown: embeddings, experts, feed-forward, attention or output."""
+    return next((group for group, pattern in _GROUPS if pattern.search(tensor)), _OUTPUT)
+
+
+def settle(
+    sizes: ModelSizes,
+    devices: Sequence[Device],
+    options: ModelOptions,
+    measure: Callable[[Placement], Mapping[str, int]],
+) -> Placement:
+    """`place` with the memory for intermediate results that `measure` finds for what was chosen.
+
+    That changes with the choice, so it may have to choose again; what it has found is never taken for less.
+    """
+    computing: Counter[str] = Counter()
+    measured: ModelOptions | None = None
+    found: Mapping[str, int] = {}
+    while True:
+        chosen = place(sizes, devices, options, computing)
+        if chosen.problem:
+            return chosen
+        if chosen.options(options) == measured:
+            return chosen.with_computing(found)
+        measured, found = chosen.options(options), measure(chosen)
+        computing |= Counter(found)
+
+
+def place(
+    sizes: ModelSizes, devices: Sequence[Device], options: ModelOptions, computing: Mapping[str, int]
+) -> Placement:
+    """Where a model goes with these options on these devices, which need `computing` bytes each besides.
+
+    With --n-gpu-layers auto: all layers if they fit; else of a mixture the experts of as few layers as
+    possible go to the CPU, and after those whole layers. Else as asked for, and `problem` says if that
+    cannot be.
+    """
+    search = _Search(sizes, devices, options, computing)
+    is_auto = options.n_gpu_layers == AUTO_LAYERS and options.fit == "on" and options.split_mode != "row"
+    if not devices:
+        return search.at(0)
+    if not is_auto:
+        asked = options.n_gpu_layers
+        found = search.at(search.n_most if asked in {AUTO_LAYERS, ALL_LAYERS} else asked)
+        is_checked = options.fit == "on" and options.split_mode != "row"
+        return replace(found, problem=search.problem(found)) if is_checked else found
+    return next(filter(None, search.candidates()))
+
+
+class _Search:
+    """Tries placements of one model."""
+
+    def __init__(
+        self,
+        sizes: ModelSizes,
+        devices: Sequence[Device],
+        options: ModelOptions,
+        computing: Mapping[str, int],
+    ) -> None:
+        self._sizes = sizes
+        self._devices = devices
+        self._options = options
+        self._computing = computing
+        self._weights = _grouped(sizes, [place.partition("=")[::2] for place in options.override_tensor])
+        self.n_most = sizes.n_layers + 1
+        margins = [min(options.fit_target * _MIB, device.total // _MARGIN_SHARE) for device in devices]
+        self._rooms = [device.free - margin for device, margin in zip(devices, margins, strict=True)]
+
+    def candidates(self) -> Iterator[Placement | None]:
+        """From the best one on; None: it does not fit. The last one fits."""
+        n_asked = self._options.n_cpu_moe
+        yield self._fitting(self.n_most, n_asked)
+        can_move = self._sizes.is_mixture and not self._options.cpu_moe
+        n_moved = self._sizes.n_layers if can_move else n_asked
+        yield from (self._fitting(self.n_most, n) for n in range(n_asked + 1, n_moved + 1))
+        yield from (self._fitting(n, n_moved) for n in range(self.n_most - 1, 0, -1))
+        yield self.at(0)
+
+    def at(
+        self, n_gpu_layers: int, n_cpu_moe: int | None = None, tensor_split: tuple[float, ...] = ()
+    ) -> Placement:
+        """With so many layers on the devices, in these shares, or as asked, or by free memory."""
+        n_gpu_layers = min(n_gpu_layers, self.n_most) if self._devices else 0
+        n_cpu_moe = self._options.n_cpu_moe if n_cpu_moe is None else n_cpu_moe
+        shares = tensor_split or self._options.tensor_split
+        places = self._places(n_gpu_layers, shares)
+        parts = self._parts(places, n_cpu_moe)
+        if n_gpu_layers:
+            parts += Counter({(COMPUTING, place): n for place, n in self._computing.items()})
+        return Placement(self._devices, self.n_most, n_gpu_layers, n_cpu_moe, shares, parts)
+
+    def problem(self, found: Placement) -> str:
+        """Why llama.cpp cannot load it; empty: it can."""
+        for device in found.devices:
+            n_used = found.used(device.name)
+            if n_used > device.free:
+                cache = found.parts.get((CACHE, device.name), 0)
+                lower = "--ctx-size" if cache > n_used / 2 else "--n-gpu-layers"
+                return (
+                    f"{n_used / _MIB:.0f} MiB are needed on {device.name}, {cache / _MIB:.0f} MiB of them for"
+                    f" the KV cache, and {device.free / _MIB:.0f} MiB are free: lower {lower}"
+                )
+        if unheld := self._unheld(found):
+            return (
+                f"the KV cache of a layer is too large for {unheld.name}, whose largest tensor has "
+                f"{unheld.max_tensor / _MIB:.0f} MiB: lower --ctx-size"
+            )
+        return ""
+
+    def _fitting(self, n_gpu_layers: int, n_cpu_moe: int) -> Placement | None:
+        """As llama.cpp would divide it by itself; else as many layers on each device as it holds."""
+        by_default = self.at(n_gpu_layers, n_cpu_moe)
+        if self._fits(by_default):
+            return by_default
+        if self._options.tensor_split or len(self._devices) == 1:
+            return None
+        filled = self.at(n_gpu_layers, n_cpu_moe, self._filled(n_gpu_layers, n_cpu_moe))
+        return filled if self._fits(filled) else None
+
+    def _fits(self, found: Placement) -> bool:
+        rooms = zip(self._devices, self._rooms, strict=True)
+        return all(found.used(device.name) <= room for device, room in rooms) and not self._unheld(found)
+
+    def _unheld(self, found: Placement) -> Device | None:
+        """A device with a cache that has larger tensors than it can hold."""
+        if not self._options.kv_offload:
+            return None
+        places = self._places(found.n_gpu_layers, found.tensor_split)
+        by_name = {device.name: device for device in self._devices}
+        for place, cache in zip(places, self._sizes.caches, strict=False):
+            if (device := by_name.get(place)) and cache > 2 * device.max_tensor:  # K and V
+                return device
+        return None
+
+    def _filled(self, n_gpu_layers: int, n_cpu_moe: int) -> tuple[float, ...]:
+        """Layers on each device if the first ones are filled first."""
+        first = self.n_most - n_gpu_layers
+        places = [str(i) for i in range(self.n_most)]  # each layer on a device of its own
+        alone = Counter[str]()
+        for (_, place), n_bytes in self._parts(places, n_cpu_moe).items():
+            alone[place] += n_bytes
+        counts = [0] * len(self._devices)
+        index, room = 0, self._room(0)
+        for i in range(first, self.n_most):
+            while alone[str(i)] > room and index < len(counts) - 1:
+                index += 1
+                room = self._room(index)
+            room -= alone[str(i)]
+            counts[index] += 1
+        return tuple(map(float, counts))
+
+    def _room(self, index: int) -> int:
+        return self._rooms[index] - self._computing.get(self._devices[index].name, 0)
+
+    def _places(self, n_gpu_layers: int, shares: Sequence[float]) -> list[str]:
+        """Of each layer and of the output, as llama.cpp divides them (`load_tensors`)."""
+        on_cpu = [CPU] * (self.n_most - n_gpu_layers)
+        if not n_gpu_layers:
+            return on_cpu
+        given = [*shares, *[0.0] * (len(self._devices) - len(shares))]
+        weights = given if any(given) else [float(device.free) for device in self._devices]
+        total = sum(weights) or 1.0
+        bounds = [round(bound * n_gpu_layers / total, 6) for bound in accumulate(weights)]
+        bounds[-1] = n_gpu_layers
+        return [*on_cpu, *(self._devices[_first_above(bounds, i)].name for i in range(n_gpu_layers))]
+
+    def _parts(self, places: Sequence[str], n_cpu_moe: int) -> Counter[tuple[str, str]]:
+        """Weights and caches, without intermediate results."""
+        parts: Counter[tuple[str, str]] = Counter()
+        n_moved = _ALL_ON_CPU if self._options.cpu_moe else n_cpu_moe
+        for (group, layer, buffer), n_bytes in self._weights.items():
+            is_moved = group == EXPERTS and layer < n_moved
+            place = buffer or (CPU if is_moved or layer < 0 else places[layer])
+            parts[group, place] += n_bytes
+        if "output.weight" not in self._sizes.tensors:  # the embeddings are loaded again, as output
+            parts[_OUTPUT, places[-1]] += self._sizes.tensors.get("token_embd.weight", 0)
+        for i, cache in enumerate(self._sizes.caches):
+            parts[CACHE, places[i] if self._options.kv_offload else CPU] += cache
+        return parts
+
+
+def _grouped(sizes: ModelSizes, overrides: Sequence[tuple[str, str]]) -> Counter[tuple[str, int, str]]:
+    """Bytes by group, layer (-1: the input, `n_layers`: the output) and the buffer that an option names."""
+    found: Counter[tuple[str, int, str]] = Counter()
+    for name, n_bytes in sizes.tensors.items():
+        group, layer = group_of(name), _LAYER.search(name)
+        number = int(layer[1]) if layer else -1 if group == EMBEDDINGS else sizes.n_layers
+        buffer = next((buffer for pattern, buffer in overrides if re.search(pattern, name)), "")
+        found[group, number, buffer] += n_bytes
+    return found
+
+
+def _first_above(bounds: Sequence[float], value: float) -> int:
+    return next(i for i, bound in enumerate(bounds) if bound > value)

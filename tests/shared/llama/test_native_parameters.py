@@ -1,0 +1,50 @@
+"""What llama.cpp is told about devices and tensors."""
+
+import ctypes
+
+import pytest
+
+from shared.errors import ModelLoadError
+from shared.llama import devices, library
+from shared.llama.native_parameters import model_parameters
+from shared.llama.unbound import TensorOverride
+from shared.settings.model_options import ModelOptions
+
+
+def overrides(**options):
+    """(pattern, buffer type) of each."""
+    library.start()
+    parameters = model_parameters(ModelOptions(**{"n_gpu_layers": 3} | options))
+    if not parameters.tensor_buft_overrides:
+        return []
+    found = ctypes.cast(parameters.tensor_buft_overrides, ctypes.POINTER(TensorOverride))
+    n = next(i for i in range(100) if not found[i].pattern)
+    return [(found[i].pattern.decode(), found[i].buft) for i in range(n)]
+
+
+def test_tensors_are_placed_in_the_order_of_the_options():
+    cpu = devices.buffer_type("CPU")
+    assert overrides(override_tensor=("attn=CPU", "exps=CPU"), n_cpu_moe=2) == [
+        ("attn", cpu),
+        ("exps", cpu),
+        (r"^blk\.(0|1)\.ffn_(up|down|gate|gate_up)_(ch|)exps", cpu),
+    ]
+    assert overrides(cpu_moe=True, n_cpu_moe=2) == [(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps", cpu)]
+
+
+def test_without_layers_in_vram_there_is_nothing_to_place():
+    assert overrides() == overrides(n_gpu_layers=0, cpu_moe=True) == []
+
+
+def test_a_buffer_that_is_not_there_is_refused():
+    with pytest.raises(ModelLoadError, match="--override-tensor CUDA7: there are"):
+        overrides(override_tensor=("attn=CUDA7",))
+
+
+def test_without_layers_in_vram_no_device_is_opened():
+    parameters = model_parameters(ModelOptions(n_gpu_layers=0))
+    assert ctypes.cast(parameters.devices, ctypes.POINTER(ctypes.c_void_p))[0] is None
+
+
+def test_beside_rpc_workers_llama_cpp_chooses():
+    assert model_parameters(ModelOptions(), with_workers=True).devices is None

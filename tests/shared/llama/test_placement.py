@@ -1,0 +1,238 @@
+"""Where a model goes, decided from sizes, for machines of many kinds."""
+
+from collections import Counter
+
+import pytest
+
+from shared.llama.placement import CACHE, COMPUTING, CPU, EXPERTS, Device, ModelSizes, group_of, place, settle
+from shared.settings.model_options import ModelOptions
+
+MIB = 1 << 20
+N_LAYERS = 10
+
+
+def gpu(name, free_mib, **facts):
+    return Device(name, "a GPU", free=free_mib * MIB, total=free_mib * MIB, **facts)
+
+
+def model(experts_mib=0, cache_mib=10):
+    """Ten layers of 100 MiB, with experts or without; embeddings and output of 50 MiB."""
+    tensors = {"token_embd.weight": 50 * MIB, "output.weight": 50 * MIB}
+    for layer in range(N_LAYERS):
+        tensors[f"blk.{layer}.attn_q.weight"] = 40 * MIB
+        tensors[f"blk.{layer}.ffn_up.weight"] = 60 * MIB
+        if experts_mib:
+            tensors[f"blk.{layer}.ffn_up_exps.weight"] = experts_mib * MIB
+    return ModelSizes(tensors, N_LAYERS, [cache_mib * MIB] * N_LAYERS)
+
+
+def placed(*devices, sizes=None, computing=None, **options):
+    asked = ModelOptions(**{"fit_target": 0} | options)
+    found = {each: n * MIB for each, n in (computing or {}).items()}
+    return place(sizes or model(), devices, asked, found)
+
+
+def used(placement, *places):
+    return [placement.used(each) / MIB for each in places]
+
+
+def test_without_a_device_all_is_on_the_cpu():
+    found = placed()
+    assert (found.n_gpu_layers, found.host_bytes / MIB, found.problem) == (0, 1200, "")
+
+
+def test_all_layers_go_to_a_device_that_holds_them():
+    found = placed(gpu("A", 1150))
+    assert found.n_gpu_layers == 11
+    assert used(found, "A", CPU) == [1150, 50]  # the embeddings are read on the CPU
+
+
+@pytest.mark.parametrize(
+    ("free_mib", "n_layers"), [(1149, 10), (1039, 9), (160, 2), (159, 1), (50, 1), (49, 0)]
+)
+def test_else_as_many_as_it_holds_counted_from_the_output(free_mib, n_layers):
+    found = placed(gpu("A", free_mib))
+    assert found.n_gpu_layers == n_layers
+    assert found.used("A") <= free_mib * MIB
+    assert sum(found.parts.values()) == 1200 * MIB
+
+
+def test_intermediate_results_take_their_part():
+    assert placed(gpu("A", 1150), computing={"A": 1}).n_gpu_layers == 10
+
+
+@pytest.mark.parametrize(
+    ("target", "free_mib", "n_layers"), [(100, 1250, 11), (100, 1249, 10), (9000, 1600, 11)]
+)
+def test_a_margin_stays_free_at_most_an_eighth(target, free_mib, n_layers):
+    assert placed(gpu("A", free_mib), fit_target=target).n_gpu_layers == n_layers
+
+
+def test_a_cache_that_stays_on_the_host_takes_none_of_a_device():
+    found = placed(gpu("A", 1050), kv_offload=False)
+    assert (found.n_gpu_layers, found.parts[CACHE, CPU]) == (11, 100 * MIB)
+
+
+def test_embeddings_that_are_the_output_too_are_loaded_twice():
+    sizes = model()
+    del sizes.tensors["output.weight"]
+    found = placed(gpu("A", 2000), sizes=sizes)
+    assert used(found, "A", CPU) == [1150, 50]
+
+
+def test_two_devices_share_by_what_is_free_as_llama_cpp_does():
+    found = placed(gpu("A", 3000), gpu("B", 1000))
+    assert found.tensor_split == ()
+    # 11 layers in shares of 3 to 1: the first 9 (llama.cpp compares i/11 with .75)
+    assert used(found, "A", "B") == [9 * 110, 110 + 50]
+
+
+def test_unequal_devices_are_filled_one_after_the_other_if_that_does_not_fit():
+    devices = gpu("A", 890), gpu("B", 275)
+    found = placed(*devices)
+    assert (found.n_gpu_layers, found.tensor_split) == (11, (8, 3))
+    assert used(found, "A", "B") == [880, 270]
+
+
+def test_two_devices_that_do_not_hold_all_hold_what_they_can():
+    found = placed(gpu("A", 340), gpu("B", 230))
+    assert found.n_gpu_layers == 5
+    assert all(found.used(name) <= free * MIB for name, free in (("A", 340), ("B", 230)))
+
+
+def test_shares_that_were_asked_for_are_kept():
+    found = placed(gpu("A", 600), gpu("B", 600), tensor_split=(1, 3))
+    assert found.tensor_split == (1, 3)
+    assert found.n_gpu_layers == 9
+    assert used(found, "A", "B") == [330, 600]
+
+
+def test_of_a_mixture_the_experts_of_the_first_layers_stay_on_the_cpu():
+    found = placed(gpu("A", 2000), sizes=model(experts_mib=300))
+    assert (found.n_gpu_layers, found.n_cpu_moe) == (11, 8)
+    assert used(found, "A", CPU) == [1750, 8 * 300 + 50]
+
+
+def test_and_whole_layers_only_once_all_experts_are_there():
+    found = placed(gpu("A", 1000), sizes=model(experts_mib=300))
+    assert (found.n_gpu_layers, found.n_cpu_moe) == (9, 10)
+    assert used(found, "A") == [50 + 8 * 110]
+
+
+def test_a_mixture_that_fits_is_not_divided():
+    assert placed(gpu("A", 5000), sizes=model(experts_mib=300)).n_cpu_moe == 0
+
+
+def test_experts_that_were_asked_for_on_the_cpu_are_there():
+    sizes = model(experts_mib=300)
+    assert placed(gpu("A", 9000), sizes=sizes, n_cpu_moe=4).parts[EXPERTS, CPU] == 1200 * MIB
+    assert placed(gpu("A", 9000), sizes=sizes, cpu_moe=True).parts[EXPERTS, CPU] == 3000 * MIB
+
+
+def test_the_first_pattern_that_is_found_in_a_name_decides():
+    found = placed(
+        *(gpu("A", 9000), gpu("B", 9000)),
+        sizes=model(experts_mib=300),
+        override_tensor=(r"blk\.[0-3]\..*exps=B", "exps=CPU"),
+        cpu_moe=True,
+    )
+    assert (found.parts[EXPERTS, "B"], found.parts[EXPERTS, CPU]) == (1200 * MIB, 1800 * MIB)
+
+
+def test_what_shares_the_hosts_memory_counts_there():
+    found = placed(gpu("A", 640, is_shared=True))
+    assert found.host_bytes == 1200 * MIB
+
+
+@pytest.mark.parametrize("asked", [{"n_gpu_layers": 99}, {"n_gpu_layers": -2}])
+def test_layers_that_were_asked_for_are_not_lowered_but_refused(asked):
+    found = placed(gpu("A", 1000), **asked)
+    assert found.n_gpu_layers == 11
+    assert found.problem == (
+        "1150 MiB are needed on A, 100 MiB of them for the KV cache, and 1000 MiB are free: "
+        "lower --n-gpu-layers"
+    )
+
+
+def test_where_the_cache_is_what_does_not_fit_the_context_is_named():
+    found = placed(gpu("A", 1000), sizes=model(cache_mib=200), n_gpu_layers=99)
+    assert found.problem.endswith("lower --ctx-size")
+
+
+def test_what_was_asked_for_needs_no_margin():
+    assert placed(gpu("A", 1150), n_gpu_layers=99, fit_target=1024).problem == ""
+
+
+def test_a_cache_that_a_device_cannot_hold_in_one_piece_is_refused_before_llama_cpp_aborts():
+    device = gpu("A", 9000, max_tensor=99 * MIB)
+    sizes = model(cache_mib=200)
+    assert "largest tensor has 99 MiB" in placed(device, sizes=sizes, n_gpu_layers=99).problem
+    assert placed(device, sizes=sizes).n_gpu_layers == 1  # the output keeps nothing
+    assert placed(device, sizes=sizes, kv_offload=False).n_gpu_layers == 11
+
+
+@pytest.mark.parametrize("options", [{"fit": "off"}, {"split_mode": "row"}])
+def test_all_layers_are_tried_where_fitting_is_off_or_not_known(options):
+    found = placed(gpu("A", 100), **options)
+    assert (found.n_gpu_layers, found.problem) == (11, "")
+
+
+def test_what_was_chosen_are_options_again():
+    asked = ModelOptions(threads=3)
+    found = placed(gpu("A", 2000), sizes=model(experts_mib=300))
+    chosen = found.options(asked)
+    assert (chosen.threads, chosen.n_gpu_layers, chosen.n_cpu_moe) == (3, 11, 8)
+
+
+def test_it_is_chosen_again_until_what_it_needs_to_compute_fits():
+    tried = []
+
+    def measure(found):
+        tried.append(found.n_gpu_layers)
+        return Counter({"A": (30 * found.n_gpu_layers) * MIB, CPU: 7 * MIB})
+
+    found = settle(model(), [gpu("A", 1200)], ModelOptions(fit_target=0), measure)
+    assert tried == [11, 8]  # 330 MiB were found for 11 layers: those of 8 are less
+    assert found.parts[COMPUTING, "A"] == 240 * MIB
+    assert found.parts[COMPUTING, CPU] == 7 * MIB
+
+
+@pytest.mark.parametrize("n_gpu_layers", [-1, 5, 0])
+def test_a_choice_is_measured_once(n_gpu_layers):
+    tried = []
+
+    def measure(found):
+        tried.append(found.n_gpu_layers)
+        return {"A": MIB}
+
+    settle(model(), [gpu("A", 2000)], ModelOptions(n_gpu_layers=n_gpu_layers), measure)
+    assert len(tried) == 1
+
+
+def test_what_cannot_be_is_not_measured():
+    found = settle(model(), [gpu("A", 100)], ModelOptions(n_gpu_layers=99), lambda _: pytest.fail("measured"))
+    assert found.problem
+
+
+@pytest.mark.parametrize(
+    ("tensor", "group"),
+    [
+        ("token_embd.weight", "embeddings"),
+        ("blk.3.attn_output.weight", "attention"),
+        ("blk.3.ffn_gate_inp.weight", "feed-forward"),
+        ("blk.3.ffn_gate_up_exps.weight", "experts"),
+        ("blk.3.ffn_down_shexp.weight", "feed-forward"),
+        ("output_norm.weight", "output"),
+    ],
+)
+def test_tensors_are_shown_in_groups(tensor, group):
+    assert group_of(tensor) == group
+
+
+def test_the_log_says_which_layers_are_where():
+    found = placed(gpu("A", 2000), sizes=model(experts_mib=300))
+    assert (
+        str(found) == "11 of 11 layers, the experts of 8 layers on the CPU: A (a GPU) 1750 MiB of 2000 free"
+    )
+    assert str(placed()) == "none, all layers are on the CPU"
+    assert str(placed(gpu("A", 40))) == "none, all layers are on the CPU (A has 40 MiB free)"
