@@ -31,7 +31,7 @@ class MemoryPlan:
     parameters: llama_context_params. n_window: tokens that see each other in a sliding window; 0: there are
     none. is_guarded: a `WindowGuard` keeps the cells that leave the window. checks_windows: a slot that was
     cut back may have lost some of them (of recurrent models llama.cpp does not tell). kv_unified: see
-    `ModelOptions`; recurrent models with windows always have cells of their own for each slot.
+    `ModelOptions`; a recurrent target with windows has cells of its own for each slot, whatever was asked.
     """
 
     traits: MemoryTraits
