@@ -163,7 +163,8 @@ class Loop:
         if self._progress.has_stalled(now):  # also one that spins, although it gives signs of life
             self._fail(f"for {MOST_SECONDS:g} s nothing was decoded, admitted or ended")
         action = self._engine.next(now)
-        overlaps = isinstance(action, StepPlan) and self._target.overlaps
+        # With a prompt in it the front has to know whose step this is, should the process die of it.
+        overlaps = isinstance(action, StepPlan) and not action.n_prompt and self._target.overlaps
         if not overlaps:
             self._send()
         if carry_out(action, self._engine, self._target, self._clock, self._use_time_of_step):
