@@ -149,6 +149,10 @@ class Engine:
         )
         self._events += self.speculation.pop_events()
 
+    def edited(self, edits: Sequence[CacheEdit], seconds: float) -> None:
+        """What `pop_edits` gave was applied, which took `seconds`."""
+        self._scheduler.edited(edits, seconds)
+
     def failed(self, error: KvCacheFullError | WindowLostError) -> None:
         """A plan was not decoded."""
         if isinstance(error, KvCacheFullError):

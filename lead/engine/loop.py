@@ -69,7 +69,10 @@ def carry_out(action: Action | None, engine: Engine, target: Target, clock: Call
 
     Raises DecodeFatalError: `target` is of no use any more.
     """
-    apply_edits(engine.pop_edits(), target)
+    if edits := engine.pop_edits():
+        began = clock()
+        apply_edits(edits, target)
+        engine.edited(edits, clock() - began)
     match action:
         case StepPlan():
             return _decode(action, engine, target, clock)

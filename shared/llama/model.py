@@ -82,6 +82,8 @@ class Model:
         if self.placement and self.placement.problem:
             raise ModelLoadError(f"{path}: {self.placement.problem}")
         self.traits, self.memory_size = plan.traits, plan.size
+        self.step_bytes = plan.step_bytes
+        """Weights that a step of one token reads."""
         self._prompt_cache = NO_PROMPT_CACHE if with_workers else plan.prompt_cache
         self.kv_unified = plan.kv_unified
         self._options, self._with_workers = options, with_workers

@@ -8,6 +8,7 @@ import pytest
 from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
 from shared.llama import devices
+from shared.llama.gguf_metadata import tensor_sizes
 from shared.llama.memory_plan import (
     choose_traits,
     describe_checkpoints,
@@ -19,6 +20,7 @@ from shared.llama.memory_probe import MemoryProbe
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.model import Model
 from shared.llama.placement import Device
+from shared.models.builtin import builtin_target
 from shared.prompt_cache import PromptCacheSize
 from shared.settings.model_options import ModelOptions
 
@@ -198,3 +200,20 @@ def test_heads_that_are_not_loaded_take_nothing(tmp_path):
     path = write_tiny_model(TinyModel("qwen35", settings=settings), tmp_path / "heads.gguf")
     without, loaded = (plan_memory(path, OPTIONS, with_heads=heads).placement for heads in (False, True))
     assert loaded.host_weights > without.host_weights
+
+
+def test_a_token_reads_all_weights_but_embeddings_and_other_experts(tiny_model):
+    dense, mixture = tiny_model("llama"), tiny_model("qwen3moe")
+    sizes = tensor_sizes(dense)
+    assert plan_memory(dense, OPTIONS).step_bytes == sum(sizes.values()) - sizes["token_embd.weight"]
+    sizes = tensor_sizes(mixture)
+    n_experts = sum(size for name, size in sizes.items() if "_exps" in name)
+    read = plan_memory(mixture, OPTIONS).step_bytes
+    others = sum(sizes.values()) - n_experts - sizes["token_embd.weight"]
+    assert others < read < others + n_experts
+
+
+def test_embeddings_that_are_the_output_too_are_read():
+    sizes = tensor_sizes(builtin_target())
+    assert "output.weight" not in sizes
+    assert plan_memory(builtin_target(), OPTIONS).step_bytes == sum(sizes.values())
