@@ -172,6 +172,25 @@ def test_what_is_in_vram_takes_no_host_memory(gpu, tiny_model):
     assert abs(more - (taken + on_cpu.size.computing - on_gpu.size.computing) / 4) <= 1
 
 
+def batches_of(path, **options):
+    plan = plan_memory(path, OPTIONS.model_copy(update=options))
+    return plan.parameters.n_batch, plan.parameters.n_ubatch, plan.size
+
+
+def test_larger_batches_take_no_more_memory_as_they_are_computed_in_parts(gpu, tiny_model):
+    gpu(10**9)
+    path = tiny_model("llama")
+    by_default, as_before = batches_of(path), batches_of(path, batch_size=512)
+    assert by_default[:2] == (2048, 512)
+    assert as_before[:2] == (512, 512)
+    assert by_default[2] == as_before[2]
+
+
+def test_a_memory_that_needs_a_batch_in_one_part_keeps_it(gpu, tiny_model):
+    gpu(10**9)
+    assert batches_of(tiny_model("gemma3"))[:2] == batches_of(tiny_model("qwen35"))[:2] == (512, 512)
+
+
 def test_what_others_take_is_not_free(gpu, tiny_model):
     gpu(10**9)
     plan = plan_memory(tiny_model("llama"), OPTIONS, taken={"GPU0": 10**9, "CPU": 6 * 10**8})
