@@ -11,7 +11,7 @@ class EngineLimits(LayoutRules):
     """The rules of the model, and how much there is: `n_ctx` counts the cells of all slots together.
 
     While some sequence is generating, the prompts of others are processed in chunks of `n_prompt_chunk`
-    tokens a step, so that it does not stall; of more where that is quick (`prompt_chunk`). n_checkpoints:
+    tokens a step, so that it does not stall; of more where that is quick (`PromptChunk`). n_checkpoints:
     stored states of each slot. step_bytes: see `MovePrice`.
     """
 

@@ -35,9 +35,9 @@ class MemoryPlan:
     options: as asked for, with a number of layers in VRAM that was chosen. parameters: llama_context_params.
     n_window: tokens that see each other in a sliding window; 0: there are none. is_guarded: a `WindowGuard`
     keeps the cells that leave the window. checks_windows: a slot that was cut back may have lost some of them
-    (of recurrent models llama.cpp does not tell). kv_unified: see `ModelOptions`; recurrent models with
-    windows always have cells of their own for each slot. placement: None if llama.cpp chooses the devices.
-    step_bytes: weights that are read to decode one token.
+    (of recurrent models llama.cpp does not tell). kv_unified: see `ModelOptions`; a recurrent target with
+    windows has cells of its own for each slot, whatever was asked. placement: None if llama.cpp chooses the
+    devices. step_bytes: weights that are read to decode one token.
     """
 
     options: ModelOptions

@@ -5,6 +5,7 @@
 """
 
 import ctypes
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +46,9 @@ class Model:
     """What MTP heads read, or an EAGLE-3 drafter; None: nothing is kept."""
     batch_sizes: InvariantSizes | None = None
     """In which sizes to decode, so that logits depend on nothing but the tokens; None: in any."""
+
+    overlaps = False
+    """Whether the last step left this thread free most of the time between `launch` and its end."""
 
     def __init__(
         self,
@@ -210,6 +214,7 @@ class Model:
 
         Until that was called, nothing else may be done with this model. On a CPU nothing is left to wait for.
         """
+        began = time.perf_counter()
         planned = spans if isinstance(spans, Layout) else layout(spans, self.layout_rules)
         self._cut_all_padding()
         if self._windows:
@@ -224,10 +229,13 @@ class Model:
                 lost = self._take_back([part.span for done in planned.passes[:n_done] for part in done])
                 raise KvCacheFullError(str(error), lost) from error
 
+        launched = time.perf_counter()
+
         def finish() -> list[Rows]:
             if not any(part.n_rows for part in planned.passes[-1]):  # logits would be waited for
                 llama_cpp.llama_synchronize(self._context)
             self._collect(planned.passes[-1], rows, is_last=True)
+            self.overlaps = time.perf_counter() - launched > launched - began
             return [np.concatenate(each) if len(each) > 1 else each[0] for each in rows]
 
         return finish

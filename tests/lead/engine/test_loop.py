@@ -107,6 +107,56 @@ def test_a_draft_is_verified_in_the_step_it_arrives_in():
     )
 
 
+# A device computes while this thread goes on
+
+
+class Device(FakeTarget):
+    """Notes what the pipe has sent when a step is launched, and when it is waited for."""
+
+    overlaps = True
+
+    def __init__(self, *batches):
+        super().__init__(LIMITS.n_slots)
+        self.pipe = ScriptedPipe(*batches)
+        self.before, self.during = [], []
+
+    def launch(self, spans):
+        self.before.append(len(self.pipe.sent))
+        logits = self.decode(spans)
+
+        def wait():
+            self.during.append(len(self.pipe.sent))
+            return logits
+
+        return wait
+
+    def run(self, policy="fixed"):
+        Loop(self, make_engine(LIMITS, policy=policy), self.pipe, clock=self.pipe.clock).run()
+        return self.pipe.sent
+
+
+def test_what_a_step_committed_is_sent_while_the_next_one_is_computed():
+    device = Device([submit(tokens=LONG, max_tokens=4)], *[[]] * 7)
+    events = device.run()
+    assert [event.type for event in events] == ["started", *["committed"] * 4, "finished"]
+    assert device.before == [1, 2, 2, 3]
+    assert device.during == [1, 2, 3, 4]
+
+
+def test_a_draft_that_arrives_during_a_step_is_verified_in_the_next_one():
+    draft = PostDraft(sequence="s", source="a", base=3, tokens=TEXT[3:7])
+    device = Device([submit(tokens=LONG, max_tokens=9)], [], [], [draft], [], [])
+    device.run()
+    assert device.steps == [[2], [1], [4]]
+
+
+def test_other_commands_wait_for_the_end_of_the_step():
+    device = Device([submit(tokens=LONG, max_tokens=9)], [], [], [Cancel(sequence="s")], [], [])
+    device.run()
+    assert device.steps == [[2], [1]]
+    assert [event.type for event in device.pipe.sent] == ["started", "committed", "committed"]
+
+
 # Waiting for drafts: `sync` does so wherever it may
 
 
