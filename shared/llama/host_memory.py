@@ -1,7 +1,7 @@
 """Memory for what is stored outside of devices: pinned where a device offers it (`ggml-backend.h`).
 
-A device copies to and from pinned memory at the full speed of its link, and from other memory at a third of
-it. But to pin memory takes longer than to copy it. So what is given back is kept for what comes next.
+A device reads and writes pinned memory itself; with other memory its driver copies everything once more. But
+each page has to be pinned first, so what is given back is kept for what comes next.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ _LEAST_BYTES = 4 << 20
 _MOST_BLOCKS = 2048
 """Some Vulkan drivers allow 4096 allocations in all."""
 _SLACK = 8
-"""A block may be larger than what is put there by this part of it."""
+"""A block is used again for what is smaller by at most this part: an eighth."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +38,8 @@ class HostBlock:
 
 
 class HostMemory:
+    """Gives out blocks, and takes them back."""
+
     def __init__(self, pinned: int | None, n_most: int) -> None:
         """pinned: a ggml_backend_buffer_type_t; None: there is none.
 
