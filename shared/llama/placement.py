@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from shared.settings.llama_server_options import ALL_LAYERS, AUTO_LAYERS
-from shared.settings.model_options import ModelOptions
+from shared.settings.model_options import DEFAULT_BATCH, GPU_BATCH, ModelOptions
 
 CPU = "CPU"
 """Where everything is that is on no device."""
@@ -95,6 +95,11 @@ class Placement:
         """Of the CPU alone: they may be mapped, and then the system counts them as free."""
         return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in _OF_TEXTS)
 
+    @property
+    def _computes_on_cpu(self) -> bool:
+        """Whether the CPU has weights, other than embeddings, of which it only looks up rows."""
+        return any(where == CPU and group not in {*_OF_TEXTS, EMBEDDINGS} for group, where in self.parts)
+
     def with_computing(self, computing: Mapping[str, int]) -> "Placement":
         """The same, with these bytes for intermediate results."""
         weights = {key: n_bytes for key, n_bytes in self.parts.items() if key[0] != COMPUTING}
@@ -105,6 +110,7 @@ class Placement:
         """`asked`, without anything that is left to be chosen."""
         return asked.model_copy(
             update={
+                "batch_size": asked.batch_size or (DEFAULT_BATCH if self._computes_on_cpu else GPU_BATCH),
                 "n_gpu_layers": self.n_gpu_layers,
                 "n_cpu_moe": self.n_cpu_moe,
                 "tensor_split": self.tensor_split,

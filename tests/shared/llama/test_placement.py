@@ -57,6 +57,29 @@ def test_else_as_many_as_it_holds_counted_from_the_output(free_mib, n_layers):
     assert sum(found.parts.values()) == 1200 * MIB
 
 
+@pytest.mark.parametrize(
+    ("free_mib", "options", "batch_size"),
+    [
+        (1150, {}, 2048),
+        (1149, {}, 512),
+        (4000, {"n_cpu_moe": 1}, 512),
+        (4000, {"override_tensor": ("ffn=CPU",)}, 512),
+        (1150, {"batch_size": 300}, 300),
+        (1149, {"batch_size": 300}, 300),
+    ],
+    ids=str,
+)
+def test_batches_are_larger_where_devices_compute_all(free_mib, options, batch_size):
+    sizes = model(experts_mib=20) if "n_cpu_moe" in options else model()
+    asked = ModelOptions(**{"fit_target": 0, "n_gpu_layers": 99 if free_mib > 1150 else -1} | options)
+    found = place(sizes, [gpu("A", free_mib)], asked, {})
+    assert found.options(asked).batch_size == batch_size
+
+
+def test_without_a_device_batches_are_as_before():
+    assert placed().options(ModelOptions()).batch_size == 512
+
+
 def test_intermediate_results_take_their_part():
     assert placed(gpu("A", 1150), computing={"A": 1}).n_gpu_layers == 10
 
