@@ -173,12 +173,14 @@ def place_draft_model(load: Load) -> Load:
     The target gets what the draft model leaves: that is smaller, and read more often. Raises ModelLoadError.
     """
     draft = load.draft
-    if not draft or load.rpc or not devices.has_gpu():
+    if not draft or load.rpc:
         return load
-    if heads_file(load):  # on the device of the target's last layer, which reads it
-        gpus = devices.describe(devices.chosen(load.options) or [])[-1:]
+    if (
+        heads_file(load) or not devices.has_gpu()
+    ):  # heads are on the device of the last layer, which they read
+        gpus = devices.describe(devices.chosen(load.options) or [])
         n_bytes = sum(part.stat().st_size for part in parts_of(draft.model))
-        return load.model_copy(update={"taken": {gpu.name: n_bytes for gpu in gpus}})
+        return load.model_copy(update={"taken": {gpus[-1].name if gpus else CPU: n_bytes}})
     options = draft.options.model_copy(
         update={"ctx_size": draft.options.ctx_size or load.options.ctx_size or DEFAULT_CTX}
     )

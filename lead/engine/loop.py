@@ -197,11 +197,12 @@ class Loop:
     def _use_time_of_step(self) -> None:
         """While a device computes, do what the next step would have to wait for.
 
-        Drafts change nothing of the step under way; other commands could end one of its sequences.
+        Drafts change nothing of the step under way; other commands could end one of its sequences. Those stay
+        in order: a draft may be for a sequence, or from a back, of which a command before it tells.
         """
         self._send()
         for command in self._pipe.drain(0.0):
-            if isinstance(command, PostDraft):
+            if isinstance(command, PostDraft) and not self._early:
                 self._engine.apply(command, self._clock())
             else:
                 self._early.append(command)

@@ -106,40 +106,36 @@ def plan_memory(
             )
             return parameters
 
-        def measure(placed: ModelOptions) -> MemorySize:
-            parameters = parameters_for(placed)
-            if placed.n_gpu_layers == 0:
-                return outline.size(parameters)
-            with ModelOutline.load(path, placed, with_heads=with_heads) as other:
-                return other.size(parameters)
-
-        placement = None
-        if found is None:
-            size = outline.size(parameters_for(on_cpu(used)))
-        else:
-            texts = outline.texts_size(parameters_for(on_cpu(used)))
-            caches = texts.caches(outline.n_layers)
+        placement, on_host = None, parameters_for(on_cpu(used))
+        measured = [outline.texts_size(on_host) if gpus else outline.size(on_host)]
+        if found is not None:
+            caches = measured[0].caches(outline.n_layers)
             if with_heads:  # they have a context of their own, with a cache and a graph
                 caches[-outline.n_heads :] = [max(caches)] * outline.n_heads
             sizes = ModelSizes(weights, outline.n_layers, caches)
-            names, measured = devices.buffer_names(found), [texts]
+            names = devices.buffer_names(found)
 
             def computing(tried: Placement) -> Mapping[str, int]:
-                measured.append(measure(tried.options(used)))
+                if tried.n_gpu_layers:
+                    placed = tried.options(used)
+                    with ModelOutline.load(path, placed, with_heads=with_heads) as other:
+                        measured.append(other.size(parameters_for(placed)))
+                elif gpus:
+                    measured.append(outline.size(on_host))
                 by_place = measured[-1].computing_by(names)
                 return {place: (1 + with_heads) * n_bytes for place, n_bytes in by_place.items()}
 
             placement = settle(sizes, gpus, used, computing)
-            used, size = placement.options(used), measured[-1]
+            used = placement.options(used)
     # With all cells of windows a text can be cut anywhere, but llama.cpp stores none outside of windows.
     can_store = not (traits.can_trim and has_windows)
     # Mapped weights are in the page cache, which the system counts as free.
-    n_left = host_free - (placement.host_bytes if placement else n_weights + size.total)
+    n_left = host_free - (placement.host_bytes if placement else n_weights + measured[-1].total)
     return MemoryPlan(
         used,
         traits,
         parameters_for(used),
-        size,
+        measured[-1],
         probe.n_window,
         is_guarded=is_guarded,
         kv_unified=used.kv_unified,

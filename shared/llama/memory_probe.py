@@ -253,4 +253,4 @@ def _metadata_bytes(graph: int) -> int:
 
 def size_text(n_bytes: float) -> str:
     """Three digits, in GB or MB."""
-    return f"{n_bytes / 1e9:.2f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.3g} MB"  # noqa: PLR2004 - one GB
+    return f"{n_bytes / 1e9:.2f} GB" if abs(n_bytes) >= 1e9 else f"{n_bytes / 1e6:.3g} MB"  # noqa: PLR2004 - one GB

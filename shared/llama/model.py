@@ -48,7 +48,10 @@ class Model:
     """In which sizes to decode, so that logits depend on nothing but the tokens; None: in any."""
 
     overlaps = False
-    """Whether the last step left this thread free most of the time between `launch` and its end."""
+    """Whether the last step left this thread free most of the time between `launch` and its end.
+
+    Never on a CPU, which may only have been taken away for a while.
+    """
 
     def __init__(
         self,
@@ -235,7 +238,8 @@ class Model:
             if not any(part.n_rows for part in planned.passes[-1]):  # logits would be waited for
                 llama_cpp.llama_synchronize(self._context)
             self._collect(planned.passes[-1], rows, is_last=True)
-            self.overlaps = time.perf_counter() - launched > launched - began
+            waited = time.perf_counter() - launched
+            self.overlaps = self.is_offloaded and waited > launched - began
             return [np.concatenate(each) if len(each) > 1 else each[0] for each in rows]
 
         return finish

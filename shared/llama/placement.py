@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from shared.settings.llama_server_options import ALL_LAYERS, AUTO_LAYERS
+from shared.settings.llama_server_options import AUTO_LAYERS
 from shared.settings.model_options import DEFAULT_BATCH, GPU_BATCH, ModelOptions
 
 CPU = "CPU"
@@ -32,7 +32,6 @@ _LAYER = re.compile(r"^blk\.(\d+)\.")
 _MIB = 1 << 20
 _MARGIN_SHARE = 8
 """--fit-target is at most this part of a device, or nothing would fit on a small one."""
-_ALL_ON_CPU = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +168,11 @@ def place(
     cannot be.
     """
     search = _Search(sizes, devices, options, computing)
-    is_auto = options.n_gpu_layers == AUTO_LAYERS and options.fit == "on" and options.split_mode != "row"
-    if not devices:
-        return search.at(0)
-    if not is_auto:
-        asked = options.n_gpu_layers
-        found = search.at(search.n_most if asked in {AUTO_LAYERS, ALL_LAYERS} else asked)
-        is_checked = options.fit == "on" and options.split_mode != "row"
-        return replace(found, problem=search.problem(found)) if is_checked else found
-    return next(filter(None, search.candidates()))
+    asked, is_fitted = options.n_gpu_layers, options.fit == "on" and options.split_mode != "row"
+    if asked == AUTO_LAYERS and is_fitted:
+        return next(filter(None, search.candidates()))
+    found = search.at(search.n_most if asked < 0 else asked)
+    return replace(found, problem=search.problem(found)) if is_fitted else found
 
 
 class _Search:
@@ -197,25 +192,28 @@ class _Search:
         self._weights = _grouped(sizes, [place.partition("=")[::2] for place in options.override_tensor])
         self.n_most = sizes.n_layers + 1
         margins = [min(options.fit_target * _MIB, device.total // _MARGIN_SHARE) for device in devices]
-        self._rooms = [device.free - margin for device, margin in zip(devices, margins, strict=True)]
+        self._rooms = [max(0, device.free - margin) for device, margin in zip(devices, margins, strict=True)]
+        is_split = len(devices) > 1 and options.split_mode == "layer"
+        # What is free is given as shares: llama.cpp would ask again, and not know what others will take.
+        free = tuple(device.free / _MIB for device in devices) if is_split else ()
+        self._shares = options.tensor_split or free
 
     def candidates(self) -> Iterator[Placement | None]:
         """From the best one on; None: it does not fit. The last one fits."""
         n_asked = self._options.n_cpu_moe
-        yield self._fitting(self.n_most, n_asked)
         can_move = self._sizes.is_mixture and not self._options.cpu_moe
-        n_moved = self._sizes.n_layers if can_move else n_asked
-        yield from (self._fitting(self.n_most, n) for n in range(n_asked + 1, n_moved + 1))
+        n_moved = max(n_asked, self._sizes.n_layers) if can_move else n_asked
+        yield from (self._fitting(self.n_most, n) for n in range(n_asked, n_moved + 1))
         yield from (self._fitting(n, n_moved) for n in range(self.n_most - 1, 0, -1))
         yield self.at(0)
 
     def at(
         self, n_gpu_layers: int, n_cpu_moe: int | None = None, tensor_split: tuple[float, ...] = ()
     ) -> Placement:
-        """With so many layers on the devices, in these shares, or as asked, or by free memory."""
+        """With this number of layers on the devices, in these shares, or as asked, or by free memory."""
         n_gpu_layers = min(n_gpu_layers, self.n_most) if self._devices else 0
         n_cpu_moe = self._options.n_cpu_moe if n_cpu_moe is None else n_cpu_moe
-        shares = tensor_split or self._options.tensor_split
+        shares = tensor_split or self._shares
         places = self._places(n_gpu_layers, shares)
         parts = self._parts(places, n_cpu_moe)
         if n_gpu_layers:
@@ -300,12 +298,13 @@ class _Search:
     def _parts(self, places: Sequence[str], n_cpu_moe: int) -> Counter[tuple[str, str]]:
         """Weights and caches, without intermediate results."""
         parts: Counter[tuple[str, str]] = Counter()
-        n_moved = _ALL_ON_CPU if self._options.cpu_moe else n_cpu_moe
+        n_moved = self._sizes.n_layers if self._options.cpu_moe else n_cpu_moe
         for (group, layer, buffer), n_bytes in self._weights.items():
             is_moved = group == EXPERTS and layer < n_moved
             place = buffer or (CPU if is_moved or layer < 0 else places[layer])
             parts[group, place] += n_bytes
-        if "output.weight" not in self._sizes.tensors:  # the embeddings are loaded again, as output
+        # Without an output of its own the embeddings are loaded again on the device that has the last layer.
+        if "output.weight" not in self._sizes.tensors and places[-1] != CPU:
             parts[_OUTPUT, places[-1]] += self._sizes.tensors.get("token_embd.weight", 0)
         for i, cache in enumerate(self._sizes.caches):
             parts[CACHE, places[i] if self._options.kv_offload else CPU] += cache

@@ -150,6 +150,14 @@ def test_a_draft_that_arrives_during_a_step_is_verified_in_the_next_one():
     assert device.steps == [[2], [1], [4]]
 
 
+def test_commands_that_arrive_during_a_step_are_carried_out_in_their_order():
+    late = [submit(sequence="t", tokens=LONG), PostDraft(sequence="t", source="a", base=2, tokens=TEXT[2:4])]
+    device = Device([submit(tokens=LONG, max_tokens=9)], [], [], late, *[[]] * 4)
+    device.run()
+    (first,) = [each for each in device.pipe.sent if each.type == "committed" and each.sequence == "t"][:1]
+    assert first.sources == ["a"] * 2
+
+
 def test_other_commands_wait_for_the_end_of_the_step():
     device = Device([submit(tokens=LONG, max_tokens=9)], [], [], [Cancel(sequence="s")], [], [])
     device.run()

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import llama_cpp
 import psutil
 import pytest
 
@@ -141,6 +142,13 @@ def test_texts_are_stored_unless_cells_outside_of_windows_may_be_needed(
 ):
     plan = plan_memory(tiny_model(architecture), OPTIONS.model_copy(update={"swa_full": swa_full}))
     assert (plan.prompt_cache.n_bytes > 0) == stores
+
+
+def test_without_a_gpu_a_model_is_measured_once_after_its_probe(tiny_model, monkeypatch):
+    made, make = [], llama_cpp.llama_init_from_model
+    monkeypatch.setattr(llama_cpp, "llama_init_from_model", lambda *given: made.append(1) or make(*given))
+    plan_memory(tiny_model("llama"), OPTIONS)
+    assert len(made) == 2
 
 
 # With a GPU: a fake, on which llama.cpp computes nothing
