@@ -38,7 +38,6 @@ def taken(monkeypatch):
         ("llama", {"n_gpu_layers": 99}),
         ("llama", {"n_gpu_layers": 2}),
         ("qwen35", {"n_gpu_layers": 99}),
-        ("gemma3", {"n_gpu_layers": 99}),
     ],
     ids=str,
 )
