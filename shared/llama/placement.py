@@ -32,7 +32,6 @@ _LAYER = re.compile(r"^blk\.(\d+)\.")
 _MIB = 1 << 20
 _MARGIN_SHARE = 8
 """--fit-target is at most this part of a device, or nothing would fit on a small one."""
-_ALL_ON_CPU = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,16 +189,15 @@ class _Search:
         self._computing = computing
         self._weights = _grouped(sizes, [place.partition("=")[::2] for place in options.override_tensor])
         self.n_most = sizes.n_layers + 1
+        self._n_with_experts = sizes.n_layers if sizes.is_mixture else 0
+        self._n_cpu_moe = min(self.n_most if options.cpu_moe else options.n_cpu_moe, self._n_with_experts)
         margins = [min(options.fit_target * _MIB, device.total // _MARGIN_SHARE) for device in devices]
         self._rooms = [device.free - margin for device, margin in zip(devices, margins, strict=True)]
 
     def candidates(self) -> Iterator[Placement | None]:
         """From the best one on; None: it does not fit. The last one fits."""
-        n_asked = self._options.n_cpu_moe
-        yield self._fitting(self.n_most, n_asked)
-        can_move = self._sizes.is_mixture and not self._options.cpu_moe
-        n_moved = self._sizes.n_layers if can_move else n_asked
-        yield from (self._fitting(self.n_most, n) for n in range(n_asked + 1, n_moved + 1))
+        n_moved = self._n_with_experts
+        yield from (self._fitting(self.n_most, n) for n in range(self._n_cpu_moe, n_moved + 1))
         yield from (self._fitting(n, n_moved) for n in range(self.n_most - 1, 0, -1))
         yield self.at(0)
 
@@ -208,7 +206,7 @@ class _Search:
     ) -> Placement:
         """With so many layers on the devices, in these shares, or as asked, or by free memory."""
         n_gpu_layers = min(n_gpu_layers, self.n_most) if self._devices else 0
-        n_cpu_moe = self._options.n_cpu_moe if n_cpu_moe is None else n_cpu_moe
+        n_cpu_moe = self._n_cpu_moe if n_cpu_moe is None else n_cpu_moe
         shares = tensor_split or self._options.tensor_split
         places = self._places(n_gpu_layers, shares)
         parts = self._parts(places, n_cpu_moe)
@@ -223,6 +221,8 @@ class _Search:
             if n_used > device.free:
                 cache = found.parts.get((CACHE, device.name), 0)
                 lower = "--ctx-size" if cache > n_used / 2 else "--n-gpu-layers"
+                if found.parts.get((EXPERTS, device.name)):
+                    lower += " or raise --n-cpu-moe"
                 return (
                     f"{n_used / _MIB:.0f} MiB are needed on {device.name}, {cache / _MIB:.0f} MiB of them for"
                     f" the KV cache, and {device.free / _MIB:.0f} MiB are free: lower {lower}"
@@ -294,9 +294,8 @@ class _Search:
     def _parts(self, places: Sequence[str], n_cpu_moe: int) -> Counter[tuple[str, str]]:
         """Weights and caches, without intermediate results."""
         parts: Counter[tuple[str, str]] = Counter()
-        n_moved = _ALL_ON_CPU if self._options.cpu_moe else n_cpu_moe
         for (group, layer, buffer), n_bytes in self._weights.items():
-            is_moved = group == EXPERTS and layer < n_moved
+            is_moved = group == EXPERTS and layer < n_cpu_moe
             place = buffer or (CPU if is_moved or layer < 0 else places[layer])
             parts[group, place] += n_bytes
         if "output.weight" not in self._sizes.tensors:  # the embeddings are loaded again, as output
