@@ -117,8 +117,8 @@ class Placement:
             return f"none, all layers are on the CPU{free and f' ({free})'}"
         experts = f", the experts of {self.n_cpu_moe} layers on the CPU" if self.n_cpu_moe else ""
         used = (
-            f"{device.name} ({device.description}) {self.used(device.name) / _MIB:.0f} MiB of "
-            f"{device.free / _MIB:.0f} free"
+            f"{self.used(device.name) / _MIB:.0f} of {device.free / _MIB:.0f} free MiB on {device.name} "
+            f"({device.description})"
             for device in self.devices
         )
         return f"{self.n_gpu_layers} of {self.n_layers} layers{experts}: {', '.join(used)}"

@@ -217,7 +217,8 @@ def _gpu(monkeypatch):
 def test_each_group_of_tensors_is_stated_with_its_place():
     text = str(report("-c", "512"))
     for fact in (
-        "2 of 7 layers: GPU0 (a GPU)",
+        "2 of 7 layers: ",
+        "free MiB on GPU0 (a GPU)",
         "  feed-forward          3.0 MiB on CPU, 0.6 MiB on GPU0",
         "  embeddings            1.1 MiB on CPU",
         "  GPU0                  4.0 MiB free, ",

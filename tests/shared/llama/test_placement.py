@@ -239,10 +239,11 @@ def test_tensors_are_shown_in_groups(tensor, group):
 def test_the_log_says_which_layers_are_where():
     found = placed(gpu("A", 2000), sizes=model(experts_mib=300))
     assert (
-        str(found) == "11 of 11 layers, the experts of 8 layers on the CPU: A (a GPU) 1750 MiB of 2000 free"
+        str(found)
+        == "11 of 11 layers, the experts of 8 layers on the CPU: 1750 of 2000 free MiB on A (a GPU)"
     )
     found = placed(gpu("A", 9000), sizes=model(experts_mib=300), cpu_moe=True)
-    assert str(found).startswith("11 of 11 layers, the experts of 10 layers on the CPU: A")
-    assert str(placed(gpu("A", 9000), cpu_moe=True)).startswith("11 of 11 layers: A")
+    assert str(found).startswith("11 of 11 layers, the experts of 10 layers on the CPU: ")
+    assert str(placed(gpu("A", 9000), cpu_moe=True)).startswith("11 of 11 layers: 1150 of 9000 free MiB on A")
     assert str(placed()) == "none, all layers are on the CPU"
     assert str(placed(gpu("A", 40))) == "none, all layers are on the CPU (A has 40 MiB free)"
