@@ -83,7 +83,9 @@ class MemorySize:
         if self.states:
             each = size_text(self.states / self.n_states)
             parts.append(f"{size_text(self.states)} for {self.n_states} recurrent states of {each}")
-        return ", ".join([*parts, f"{size_text(self.computing)} for intermediate results"])
+        if self.computing:  # it was measured
+            parts.append(f"{size_text(self.computing)} for intermediate results")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,6 +185,13 @@ def test_layers_that_were_asked_for_are_not_lowered_but_refused(asked):
     )
 
 
+def test_of_a_mixture_the_experts_may_go_to_the_cpu_instead():
+    found = placed(gpu("A", 1000), sizes=model(experts_mib=300), n_gpu_layers=99)
+    assert found.problem.endswith("lower --n-gpu-layers or raise --n-cpu-moe")
+    found = placed(gpu("A", 1000), sizes=model(experts_mib=300), n_gpu_layers=99, cpu_moe=True)
+    assert found.problem.endswith("lower --n-gpu-layers")
+
+
 def test_where_the_cache_is_what_does_not_fit_the_context_is_named():
     found = placed(gpu("A", 1000), sizes=model(cache_mib=200), n_gpu_layers=99)
     assert found.problem.endswith("lower --ctx-size")
@@ -263,7 +270,11 @@ def test_tensors_are_shown_in_groups(tensor, group):
 def test_the_log_says_which_layers_are_where():
     found = placed(gpu("A", 2000), sizes=model(experts_mib=300))
     assert (
-        str(found) == "11 of 11 layers, the experts of 8 layers on the CPU: A (a GPU) 1750 MiB of 2000 free"
+        str(found)
+        == "11 of 11 layers, the experts of 8 layers on the CPU: 1750 of 2000 free MiB on A (a GPU)"
     )
+    found = placed(gpu("A", 9000), sizes=model(experts_mib=300), cpu_moe=True)
+    assert str(found).startswith("11 of 11 layers, the experts of 10 layers on the CPU: ")
+    assert str(placed(gpu("A", 9000), cpu_moe=True)).startswith("11 of 11 layers: 1150 of 9000 free MiB on A")
     assert str(placed()) == "none, all layers are on the CPU"
     assert str(placed(gpu("A", 40))) == "none, all layers are on the CPU (A has 40 MiB free)"
