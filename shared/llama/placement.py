@@ -6,6 +6,7 @@ planned a placement (`settle`).
 """
 
 import re
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -217,7 +218,10 @@ class _Search:
         places = self._places(n_gpu_layers, shares)
         parts = self._parts(places, n_cpu_moe)
         if n_gpu_layers:
-            parts += Counter({(COMPUTING, place): n for place, n in self._computing.items()})
+            computing = {
+                place: self._computing.get(place, 0) for place in {CPU, *(place for _, place in parts)}
+            }
+            parts += Counter({(COMPUTING, place): n_bytes for place, n_bytes in computing.items()})
         return Placement(self._devices, self.n_most, n_gpu_layers, n_cpu_moe, shares, parts)
 
     def problem(self, found: Placement) -> str:
@@ -241,7 +245,7 @@ class _Search:
         return ""
 
     def _fitting(self, n_gpu_layers: int, n_cpu_moe: int) -> Placement | None:
-        """As llama.cpp would divide it by itself; else as many layers on each device as it holds."""
+        """Divided as asked for, or by free memory; else as many layers on each device as it holds."""
         by_default = self.at(n_gpu_layers, n_cpu_moe)
         if self._fits(by_default):
             return by_default
@@ -295,7 +299,7 @@ class _Search:
         total = sum(weights) or 1.0
         bounds = [round(bound * n_gpu_layers / total, 6) for bound in accumulate(weights)]
         bounds[-1] = n_gpu_layers
-        return [*on_cpu, *(self._devices[_first_above(bounds, i)].name for i in range(n_gpu_layers))]
+        return [*on_cpu, *(self._devices[bisect(bounds, i)].name for i in range(n_gpu_layers))]
 
     def _parts(self, places: Sequence[str], n_cpu_moe: int) -> Counter[tuple[str, str]]:
         """Weights and caches, without intermediate results."""
@@ -321,7 +325,3 @@ def _grouped(sizes: ModelSizes, overrides: Sequence[tuple[str, str]]) -> Counter
         buffer = next((buffer for pattern, buffer in overrides if re.search(pattern, name)), "")
         found[group, number, buffer] += n_bytes
     return found
-
-
-def _first_above(bounds: Sequence[float], value: float) -> int:
-    return next(i for i, bound in enumerate(bounds) if bound > value)

@@ -124,6 +124,11 @@ def test_two_devices_that_do_not_hold_all_hold_what_they_can():
     assert all(found.used(name) <= free * MIB for name, free in (("A", 340), ("B", 230)))
 
 
+def test_what_a_device_needed_to_compute_is_not_needed_without_layers():
+    found = placed(gpu("A", 1400), gpu("B", 300), computing={"B": 500, CPU: 7})
+    assert (found.n_gpu_layers, used(found, "A", "B", CPU)) == (11, [1150, 0, 57])
+
+
 @pytest.mark.parametrize("free_mib", [0, 100])
 def test_a_device_that_others_have_filled_does_not_keep_layers_from_the_rest(free_mib):
     full = Device("B", "a GPU", free=free_mib * MIB, total=2000 * MIB)
