@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from lead.engine.target import Target
 from shared.cache_edits import Snapshot
 from shared.errors import WindowLostError
 from shared.llama.model import Model
@@ -31,13 +32,11 @@ class Comparison:
         return sum(not difference <= bound for difference in self.differences)
 
 
-class CheckedModel:
+class CheckedModel(Target):
     """Decodes, trims and copies as `model` does, and remembers which tokens each slot ought to hold.
 
     `fresh` has one slot: a row that is checked is compared with what it computes from an empty cache.
     """
-
-    is_offloaded = False
 
     def __init__(self, model: Model, fresh: Model, rng: random.Random) -> None:
         self.n_batch = model.n_batch

@@ -6,7 +6,7 @@ The engine between them is the real one: loop, engine, speculation, sampler, and
 import random
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lead.engine.commands import Command, PostDraft
 from lead.engine.events import Committed, Event, encode_line
 from lead.engine.pipe import EnginePipe
-from shared.cache_edits import SlotMemory
+from lead.engine.target import Logits, Target
 from shared.llama.span import Span
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Filters, Sampler
@@ -79,10 +79,8 @@ class TimedSampler(Sampler):
         self._shares.sampling += time.perf_counter() - started
 
 
-class ReplayTarget(SlotMemory):
+class ReplayTarget(Target):
     """Copies prepared logits to where the engine reads them, as llama.cpp does at the end of a decode."""
-
-    is_offloaded = False
 
     def __init__(self, rows: Rows, n_vocab: int, n_batch: int, shares: Shares) -> None:
         self._rows = rows
@@ -109,8 +107,36 @@ class ReplayTarget(SlotMemory):
         """There is no cache."""
 
 
+class ScriptedDevice(ReplayTarget):
+    """A GPU whose steps take `seconds`, while this thread is free. `gaps`: seconds between two steps."""
+
+    overlaps = True
+
+    def __init__(self, rows: Rows, n_vocab: int, n_batch: int, shares: Shares, seconds: float) -> None:
+        super().__init__(rows, n_vocab, n_batch, shares)
+        self.gaps: list[float] = []
+        self._seconds = seconds
+        self._ended: float | None = None
+
+    def launch(self, spans: Sequence[Span]) -> Callable[[], Logits]:
+        """The logits are there when the step is over."""
+        began = time.perf_counter()
+        if self._ended is not None:
+            self.gaps.append(began - self._ended - self._shares.outside)
+        logits = self.decode(spans)
+        end = began + self._seconds
+
+        def wait() -> Logits:
+            while time.perf_counter() < end:  # CUDA waits like this, too
+                pass
+            self._ended, self._shares.outside = time.perf_counter(), 0.0
+            return logits
+
+        return wait
+
+
 class ReplayFront:
-    """The engine's own pipe, and at its other end a front that posts a draft before every step.
+    """The engine's own pipe, and at its other end a front that posts a draft after every step.
 
     Of the drafted tokens a share of `accuracy` is right; with None there are no drafts.
     """
@@ -123,6 +149,7 @@ class ReplayFront:
         self._rng = random.Random(0)  # noqa: S311 - the same drafts each time are wanted
         self.open = True
         self.n_committed = 0
+        self._n_answered = 0
 
     def command(self, command: Command) -> None:
         """Hand a command to the engine."""
@@ -131,7 +158,8 @@ class ReplayFront:
     def drain(self, wait: float | None) -> list[Command]:
         """The engine reads its commands."""
         started = time.perf_counter()
-        if self._accuracy is not None and self.n_committed:
+        if self._accuracy is not None and self.n_committed > self._n_answered:
+            self._n_answered = self.n_committed
             self.command(self._draft(self._accuracy))
         asked = time.perf_counter()
         commands = self._pipe.drain(wait)

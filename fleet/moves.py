@@ -35,7 +35,7 @@ class Move(NamedTuple):
 
 
 def gain_of(backs: Iterable[Mapping[str, Any]], before: float) -> float:
-    """What a draft token of the best of a lead's backs is worth to it, as `Assignment.value` has it.
+    """What a draft token of the best of a lead's backs is worth to it, as `Back.value` has it.
 
     `backs` as in `GET /v1/speculation`; `before`, if none of them is asked for a sequence.
     """

@@ -24,6 +24,7 @@ from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from lead.engine.speculation.sequence_speculation import SequenceSpeculation
+from lead.engine.target import Target
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
@@ -75,7 +76,7 @@ def as_answer(token: int) -> int:
     return token + N_VOCAB
 
 
-class FakeTarget:
+class FakeTarget(Target):
     """A deterministic model that keeps its own records, and raises AssertionError if a caller's differ.
 
     `blur` makes it differ from the model without: as a draft model it is then only sometimes right. What its
@@ -83,8 +84,6 @@ class FakeTarget:
     error, it notices: see `_is_wrong`. own_cells: slots do not share a pool of cells. batch_sizes: as it
     decodes; a generated token that was read as part of a prompt is then another one.
     """
-
-    is_offloaded = False
 
     def __init__(
         self,

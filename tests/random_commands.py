@@ -4,6 +4,7 @@ One seed is one run: a model's memory and limits, a policy with its drafters, an
 send depends on what the engine has said, above all who leaves: those that have just started, or wait.
 """
 
+import copy
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -113,11 +114,30 @@ def draw_prompt_cache(traits: MemoryTraits, rng: random.Random, *, has_parts: bo
 
 
 class RestlessTarget(FailingTarget):
-    """Also loses windows now and then, or has no room when prompts have been decoded."""
+    """Also loses windows now and then, or has no room when prompts have been decoded.
 
-    def __init__(self, *args, lost_rate=0.0, **kwargs):
+    device_rate: how often a step is computed while the loop goes on. What a launched step needs must not
+    change before its end.
+    """
+
+    def __init__(self, *args, lost_rate=0.0, device_rate=0.0, **kwargs):
         super().__init__(*args, **kwargs)
-        self._lost_rate = lost_rate
+        self._lost_rate, self._device_rate = lost_rate, device_rate
+        self.n_overlapped = 0
+
+    def launch(self, spans):
+        planned = [(span.slot, span.start, list(span.tokens), span.n_logits) for span in spans]
+        logits = self.decode(spans)
+        held = copy.deepcopy(self.slots)
+
+        def wait():
+            self.n_overlapped += self.overlaps
+            self.overlaps = self._rng.random() < self._device_rate
+            assert [(span.slot, span.start, span.tokens, span.n_logits) for span in spans] == planned
+            assert self.slots == held, "the cache was changed under a step"
+            return logits
+
+        return wait
 
     def decode(self, spans):
         if self._rng.random() < self._lost_rate:
@@ -187,6 +207,9 @@ class RestlessFront(FakeFront):
         self._prompts: list[list[int]] = []
         self._fresh: set[str] = set()  # those that nothing was generated for
         self._n_cached: dict[str, int] = {}
+        self._n_drained, self._left_at = 0, {}
+        self.n_late = 0
+        """Until how many drains after a sequence has left something may be said of it: see `Loop`."""
         self._script[0] = [SetBacks(names=rng.sample(BACKS, rng.randint(1, 5)))]
 
     def _draw_drafter(self, rng: random.Random):
@@ -206,11 +229,15 @@ class RestlessFront(FakeFront):
 
     def drain(self, wait):
         self._script.setdefault(self._n_steps + 1, []).extend(self._commands(wait))
+        self._n_drained += 1
         commands = super().drain(wait)
         self.open = bool(self.running or self._n_left)
         return commands
 
     def send(self, event):
+        left_at = self._left_at.get(getattr(event, "sequence", None))
+        if left_at is not None and self._n_drained < left_at + self.n_late:
+            return
         super().send(event)
         match event:
             case Started():
@@ -233,6 +260,11 @@ class RestlessFront(FakeFront):
             update = {"tokens": list(text), "n_prompt": n_prompt, "n_cached": n_cached}
             again.append(request.model_copy(update=update))
         self._script.setdefault(self._n_steps + 1, []).extend(again)
+
+    def _note(self, command):
+        if isinstance(command, Cancel):
+            self._left_at[command.sequence] = self._n_drained
+        super()._note(command)
 
     def check_texts(self):
         """After the run: whoever stayed has its whole text, the others a beginning of theirs."""
@@ -330,10 +362,13 @@ class RandomRun:
 
     def __init__(self, seed: int, room: str):
         self._rng = rng = random.Random(f"{room} {seed}")
-        self.limits = limits = draw_limits(room, rng)
+        self._prices = random.Random(seed)  # of texts that move
+        step_bytes = self._prices.choice([0, 1, 1000])
+        self.limits = limits = replace(draw_limits(room, rng), step_bytes=step_bytes)
         self.policy, self._depth = rng.choice(POLICIES), rng.choice([1, 4, 9])
         self.front = RestlessFront(limits, rng, n_requests=rng.choice([10, 30]))
-        self._rates = {"rate": rng.choice([0, 0, 0.1])}
+        self._rates = {"rate": rng.choice([0, 0, 0.1]), "device_rate": rng.choice([0, 0.5, 1])}
+        self.front.n_late = 2 if self._rates["device_rate"] else 0
         if limits.traits.n_rollback and not limits.traits.equal_lengths:
             self._rates["lost_rate"] = rng.choice([0, 0.05])
         self._death_rate = rng.choice([0, 0, 0, 0.01])
@@ -392,6 +427,8 @@ class RandomRun:
             rng=rng,
             **self._rates,
         )
+        told = self._engine.edited
+        self._engine.edited = lambda edits, _: told(edits, self._prices.choice([0.0, 1e-5, 1e-3, 1.0]))
         self._loop = Loop(
             self.target,
             self._engine,

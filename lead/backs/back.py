@@ -24,7 +24,7 @@ _N_TRUSTED = 8.0
 """Right tokens that a new back is taken to have sent in time: what it is late with at first is forgiven."""
 _LATENESS_DECAY = 0.99
 """Per right token, of how many came in time and how many late: the last 100 count most."""
-_VALUE_CHANGE = 0.15
+_MIN_VALUE_CHANGE = 0.15
 """Smaller changes of what its drafts are worth are not sent to a back, which would divide its time anew."""
 
 
@@ -197,7 +197,7 @@ class Back:
         if tune is None:
             return []
         told, value = self.tune_sent.value if self.tune_sent else None, self.value
-        if value is not None and (told is None or abs(value - told) > _VALUE_CHANGE):
+        if value is not None and (told is None or abs(value - told) > _MIN_VALUE_CHANGE):
             told = round(value, 2)
         tune = tune.model_copy(update={"value": told})
         if tune == self.tune_sent:

@@ -4,7 +4,7 @@ import contextlib
 from pathlib import Path
 
 from lead.engine.commands import Load
-from lead.engine.draft_loading import place_draft_model
+from lead.engine.draft_loading import place_draft_model, wants_heads
 from lead.server.listening import listen
 from lead.settings.cache_shares import cache_shares
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
@@ -57,7 +57,7 @@ def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
         vocabulary.info,
         load.options,
         with_workers=bool(load.rpc),
-        with_heads=has_heads(load.model) and load.mtp != "off" and load.draft is None,
+        with_heads=has_heads(load.model) and wants_heads(load),
         taken=load.taken,
     )
     if plan and (checkpoints := describe_checkpoints(plan.traits, load.options)):

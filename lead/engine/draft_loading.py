@@ -172,12 +172,14 @@ def place_draft_model(load: Load) -> Load:
     The target gets what the draft model leaves: that is smaller, and read more often. Raises ModelLoadError.
     """
     draft = load.draft
-    if not draft or load.rpc or not devices.has_gpu():
+    if not draft or load.rpc:
         return load
-    if heads_file(load):  # on the device of the target's last layer, which reads it
-        gpus = devices.describe(devices.chosen(load.options) or [])[-1:]
+    if (
+        heads_file(load) or not devices.has_gpu()
+    ):  # heads are on the device of the last layer, which they read
+        gpus = devices.describe(devices.chosen(load.options) or [])
         n_bytes = sum(part.stat().st_size for part in parts_of(draft.model))
-        return load.model_copy(update={"taken": {gpu.name: n_bytes for gpu in gpus}})
+        return load.model_copy(update={"taken": {gpus[-1].name if gpus else CPU: n_bytes}})
     with ModelOutline.load(load.model, on_cpu(load.options)) as target:
         n_ctx = draft.options.ctx_size or choose_n_ctx(load.options, target.n_ctx_train)
     options = draft.options.model_copy(update={"ctx_size": n_ctx})

@@ -71,6 +71,7 @@ class Engine:
         self._scheduler = Scheduler(limits, self._slots, speculation)
         self._events: list[Event] = []
         self._edits: list[CacheEdit] = []
+        self._report: StepReport | None = None  # of the last step, if nothing was learned from it yet
         self._waiting_since: float | None = None
         self._n_windows_lost = 0
 
@@ -144,10 +145,13 @@ class Engine:
                 is_usual = False
                 verification.rows = verification.rows.copy()  # the model reuses their memory
         n_expected = plan.n_expected if is_usual else None
-        self.speculation.on_step(
-            StepReport(plan.n_tokens, seconds, depths, n_committed, n_expected, plan.layout.n_ubatches)
+        self._report = StepReport(
+            plan.n_tokens, seconds, depths, n_committed, n_expected, plan.layout.n_ubatches
         )
-        self._events += self.speculation.pop_events()
+
+    def edited(self, edits: Sequence[CacheEdit], seconds: float) -> None:
+        """What `pop_edits` gave was applied, which took `seconds`."""
+        self._scheduler.edited(edits, seconds)
 
     def failed(self, error: KvCacheFullError | WindowLostError) -> None:
         """A plan was not decoded."""
@@ -169,7 +173,14 @@ class Engine:
         self.speculation.on_drafted(done, seconds)
 
     def pop_events(self) -> list[Event]:
-        """What has happened since the last call."""
+        """What has happened since the last call; to be called between two steps, or during the second.
+
+        What speculation learns from a step is learned here, so that a step on a device need not wait for it.
+        """
+        if report := self._report:
+            self._report = None
+            self.speculation.on_step(report)
+            self._events += self.speculation.pop_events()
         events, self._events = self._events, []
         return events
 

@@ -69,6 +69,7 @@ def limits_of(
         traits=model.traits,
         n_checkpoints=n_checkpoints,
         prompt_cache=prompt_cache,
+        step_bytes=model.step_bytes,
         own_cells=not model.kv_unified,
         batch_sizes=model.batch_sizes,
         tiles_attention=model.tiles_attention,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn, Protocol
 
 from lead.engine.calibration import Recalibration
-from lead.engine.commands import Command
+from lead.engine.commands import Command, PostDraft
 from lead.engine.engine import Engine
 from lead.engine.events import Event, Failed, Finished, Started
 from lead.engine.speculation.policy import DraftOrder, Wait
@@ -64,25 +64,41 @@ class Pipe(Protocol):
         """All commands that have arrived; if none have, wait `wait` seconds for one (None: for ever)."""
 
 
-def carry_out(action: Action | None, engine: Engine, target: Target, clock: Callable[[], float]) -> bool:
+def carry_out(
+    action: Action | None,
+    engine: Engine,
+    target: Target,
+    clock: Callable[[], float],
+    meanwhile: Callable[[], None] = lambda: None,
+) -> bool:
     """Do what `engine` asks for, and tell it what came of it; returns whether anything was decoded.
 
-    Raises DecodeFatalError: `target` is of no use any more.
+    meanwhile: is called while a step is computed, if `target` computes on a device and leaves this thread
+    free. Raises DecodeFatalError: `target` is of no use any more.
     """
-    apply_edits(engine.pop_edits(), target)
+    if edits := engine.pop_edits():
+        began = clock()
+        apply_edits(edits, target)
+        engine.edited(edits, clock() - began)
     match action:
         case StepPlan():
-            return _decode(action, engine, target, clock)
+            return _decode(action, engine, target, clock, meanwhile)
         case DraftOrder():
             return _draft(action, engine, clock)
         case _:
             return False
 
 
-def _decode(plan: StepPlan, engine: Engine, target: Target, clock: Callable[[], float]) -> bool:
+def _decode(
+    plan: StepPlan, engine: Engine, target: Target, clock: Callable[[], float], meanwhile: Callable[[], None]
+) -> bool:
+    overlaps = target.overlaps
     began = clock()
     try:
-        logits = target.decode(plan.layout)
+        wait = target.launch(plan.layout)
+        if overlaps:
+            meanwhile()
+        logits = wait()
     except (KvCacheFullError, WindowLostError) as error:
         engine.failed(error)
         return False
@@ -130,6 +146,7 @@ class Loop:
         self._recalibration = recalibration
         self._forget_old = forget_old
         self._wait = 0.0
+        self._early: list[Command] = []  # that arrived during the last step
         self._unchecked = False
         self._checked_at = -math.inf
         self._progress = ProgressWatch(clock())
@@ -149,10 +166,14 @@ class Loop:
         if self._progress.has_stalled(now):  # also one that spins, although it gives signs of life
             self._fail(f"for {MOST_SECONDS:g} s nothing was decoded, admitted or ended")
         action = self._engine.next(now)
-        self._send()
-        if carry_out(action, self._engine, self._target, self._clock):
+        # With a prompt in it the front has to know whose step this is, should the process die of it.
+        overlaps = isinstance(action, StepPlan) and not action.n_prompt and self._target.overlaps
+        if not overlaps:
+            self._send()
+        if carry_out(action, self._engine, self._target, self._clock, self._use_time_of_step):
             self._progress.made()
-        self._send()
+        if not overlaps or self._engine.idle:
+            self._send()
         if isinstance(action, Wait):
             self._wait = action.seconds
         elif action is None:
@@ -166,11 +187,25 @@ class Loop:
         until_old = self._forget_old()
         wait = self._idle_wait(self._clock(), until_old) if self._engine.idle else self._wait
         self._wait = 0.0
-        commands = self._pipe.drain(wait)
+        early, self._early = self._early, []
+        commands = early + self._pipe.drain(0.0 if early else wait)
         now = self._clock()
         for command in commands:
             self._engine.apply(command, now)
             self._unchecked = True
+
+    def _use_time_of_step(self) -> None:
+        """While a device computes, do what the next step would have to wait for.
+
+        Drafts change nothing of the step under way; other commands could end one of its sequences. Those stay
+        in order: a draft may be for a sequence, or from a back, of which a command before it tells.
+        """
+        self._send()
+        for command in self._pipe.drain(0.0):
+            if isinstance(command, PostDraft) and not self._early:
+                self._engine.apply(command, self._clock())
+            else:
+                self._early.append(command)
 
     def _send(self) -> None:
         for event in self._engine.pop_events():

@@ -1,9 +1,12 @@
 """How much of earlier texts each model that one lead starts may keep in host memory."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 from lead.settings.lead_settings import LeadSettings
+from shared.errors import ModelLoadError
 from shared.llama.memory_plan import MEMORY_SHARE
+from shared.models.file_kind import parts_of
 
 _DRAFTING_SHARE = 1 / 8
 """The share of each small model: its tokens take less memory, and are soon read again."""
@@ -21,12 +24,23 @@ def cache_shares(settings: LeadSettings, free_bytes: int) -> CacheShares:
     """Together a part of `free_bytes`, and at most --cache-ram.
 
     What the weights leave of it is not known before they are placed: who loads them keeps to that
-    (`plan_memory`).
+    (`plan_memory`). Only a back does not know the target's, and supposes that they are on the CPU.
     """
     drafting, own_back = settings.drafting, settings.own_back
-    n_mib = max(0, int(MEMORY_SHARE * free_bytes)) >> 20
-    if settings.compute.cache_ram >= 0:
-        n_mib = min(n_mib, settings.compute.cache_ram)
+    n_mib = _share(settings, free_bytes)
     n_small = int(_DRAFTING_SHARE * n_mib)
     n_draft, n_back = n_small * drafting.is_wanted, n_small * own_back.is_wanted
-    return CacheShares(n_mib - n_draft - n_back, n_draft, n_back)
+    n_for_back = int(_DRAFTING_SHARE * _share(settings, free_bytes - _size(settings.source.model)))
+    return CacheShares(n_mib - n_draft - n_back, n_draft, min(n_back, n_for_back))
+
+
+def _share(settings: LeadSettings, free_bytes: int) -> int:
+    n_mib = max(0, int(MEMORY_SHARE * free_bytes)) >> 20
+    return n_mib if settings.compute.cache_ram < 0 else min(n_mib, settings.compute.cache_ram)
+
+
+def _size(model: Path | None) -> int:
+    try:
+        return sum(part.stat().st_size for part in parts_of(model)) if model else 0
+    except (ModelLoadError, OSError):  # whoever loads it says so
+        return 0

@@ -164,11 +164,15 @@ def layers_text(n_gpu_layers: int) -> str:
 
 def list_devices() -> str:
     """As llama-server shows them."""
-    lines = (
+    try:
+        found = devices.all_devices()
+    except ModelLoadError as error:
+        return str(error)
+    lines = [
         f"  {device.name}: {device.description} ({device.total >> 20} MiB, {device.free >> 20} MiB free)"
-        for device in devices.all_devices()
-    )
-    return "\n".join(["Available devices:", *lines])
+        for device in found
+    ]
+    return "\n".join(["Available devices:", *(lines or ["  (none)"])])
 
 
 def _add_placement(report: PreflightReport, placement: Placement, taken: Mapping[str, int]) -> None:

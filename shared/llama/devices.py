@@ -26,12 +26,6 @@ _TENSOR_BYTES = 1 << 12
 """More than a ggml_context with one tensor takes."""
 
 
-def names() -> list[str]:
-    """CPU, CUDA0, …: in llama.cpp's order."""
-    library.start()
-    return [function("ggml_backend_dev_name")(device).decode() for device in pointers()]
-
-
 def descriptions() -> list[str]:
     """Name and model of each, which tell whether two processes compute on the same devices."""
     library.start()
@@ -47,7 +41,7 @@ def hide_gpus() -> None:
     before = {name: os.environ.get(name) for name in NO_GPU}
     os.environ.update(NO_GPU)
     try:
-        names()  # llama.cpp opens the drivers when it is first asked for its devices
+        has_gpu()  # llama.cpp opens the drivers when it is first asked for its devices
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
@@ -72,11 +66,17 @@ def array(found: Sequence[int]) -> Any:
     return (ctypes.c_void_p * (len(found) + 1))(*found, None)
 
 
-def named(wanted: Sequence[str], option: str) -> list[int]:
+def named(wanted: Sequence[str], option: str, *, only_gpus: bool = False) -> list[int]:
     """The devices of these names, in this order; raises ModelLoadError."""
-    known = dict(zip(names(), pointers(), strict=True))
+    library.start()
+    try:
+        found = [device for device in pointers() if not only_gpus or _is_gpu(device)]
+        known = {function("ggml_backend_dev_name")(device).decode(): device for device in found}
+    except AttributeError as error:  # as in `has_gpu`
+        raise ModelLoadError(f"{option}: this build of llama.cpp does not name its devices") from error
     if unknown := [name for name in wanted if name not in known]:
-        raise ModelLoadError(f"{option} {','.join(unknown)}: there are {', '.join(known)}")
+        there_are = f"there are {', '.join(known)}" if known else "there is none"
+        raise ModelLoadError(f"{option} {','.join(unknown)}: {there_are}")
     return [known[name] for name in wanted]
 
 
@@ -90,7 +90,7 @@ def chosen(options: ModelOptions) -> list[int] | None:
     if options.n_gpu_layers == 0 or options.device == _NONE:
         return []
     try:
-        found = named(options.device, "--device") if options.device else _own_gpus()
+        found = named(options.device, "--device", only_gpus=True) if options.device else _own_gpus()
     except AttributeError:  # as in `has_gpu`
         return None
     if not found:  # options for GPUs do nothing without one, as --n-gpu-layers
@@ -105,22 +105,35 @@ def describe(found: Sequence[int]) -> list[Device]:
 
 
 def all_devices() -> list[Device]:
-    """Those that a model can be offloaded to."""
+    """Those that a model can be offloaded to; raises ModelLoadError."""
     library.start()
-    return describe([device for device in pointers() if _type(device) in {_GPU, _INTEGRATED_GPU}])
+    try:
+        return describe([device for device in pointers() if _is_gpu(device)])
+    except AttributeError as error:  # as in `has_gpu`
+        raise ModelLoadError("this build of llama.cpp does not name its devices") from error
 
 
 def buffer_names(found: Sequence[int]) -> dict[str, str]:
     """The name of each device by that of its buffers, as llama.cpp logs them."""
     kinds = {device: function("ggml_backend_dev_buffer_type")(device) for device in found}
-    names = function("ggml_backend_buft_name")
-    return {names(kind).decode(): _properties(device).name.decode() for device, kind in kinds.items() if kind}
+    return {
+        function("ggml_backend_buft_name")(kind).decode(): _properties(device).name.decode()
+        for device, kind in kinds.items()
+        if kind
+    }
 
 
 def buffer_type(name: str) -> int:
     """The ggml_backend_buffer_type_t of a device or of CPU; raises ModelLoadError."""
     (device,) = named([name], "--override-tensor")
     kind: int = function("ggml_backend_dev_buffer_type")(device)
+    return kind
+
+
+def pinned_buffer_type(name: str) -> int | None:
+    """The ggml_backend_buffer_type_t of host memory that this device copies quickly; None: it has none."""
+    (device,) = named([name], "--device")
+    kind: int | None = function("ggml_backend_dev_host_buffer_type")(device)
     return kind
 
 
@@ -219,5 +232,9 @@ def _backend(device: int) -> str:
     return name.decode()
 
 
+def _is_gpu(device: int) -> bool:
+    return _type(device) in {_GPU, _INTEGRATED_GPU}
+
+
 def _is_own_gpu(device: int) -> bool:
-    return _type(device) in {_GPU, _INTEGRATED_GPU} and _backend(device) != _RPC
+    return _is_gpu(device) and _backend(device) != _RPC

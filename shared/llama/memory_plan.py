@@ -12,7 +12,7 @@ from shared.llama.gguf_metadata import tensor_sizes
 from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, size_text
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.native_parameters import context_parameters, make_room
-from shared.llama.placement import CPU, Device, ModelSizes, Placement, settle
+from shared.llama.placement import CPU, EMBEDDINGS, EXPERTS, Device, ModelSizes, Placement, group_of, settle
 from shared.models.file_kind import parts_of, read_beginning
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
@@ -35,8 +35,9 @@ class MemoryPlan:
     options: as asked for, with a number of layers in VRAM that was chosen. parameters: llama_context_params.
     n_window: tokens that see each other in a sliding window; 0: there are none. is_guarded: a `WindowGuard`
     keeps the cells that leave the window. checks_windows: a slot that was cut back may have lost some of them
-    (of recurrent models llama.cpp does not tell). kv_unified: see `ModelOptions`; recurrent models with
-    windows always have cells of their own for each slot. placement: None if llama.cpp chooses the devices.
+    (of recurrent models llama.cpp does not tell). kv_unified: see `ModelOptions`; a recurrent target with
+    windows has cells of its own for each slot, whatever was asked. placement: None if llama.cpp chooses the
+    devices. step_bytes: weights that are read to decode one token.
     """
 
     options: ModelOptions
@@ -49,6 +50,7 @@ class MemoryPlan:
     checks_windows: bool
     prompt_cache: PromptCacheSize
     placement: Placement | None
+    step_bytes: int
 
 
 def plan_memory(
@@ -104,40 +106,36 @@ def plan_memory(
             )
             return parameters
 
-        def measure(placed: ModelOptions) -> MemorySize:
-            parameters = parameters_for(placed)
-            if placed.n_gpu_layers == 0:
-                return outline.size(parameters)
-            with ModelOutline.load(path, placed, with_heads=with_heads) as other:
-                return other.size(parameters)
-
-        placement = None
-        if found is None:
-            size = outline.size(parameters_for(on_cpu(used)))
-        else:
-            texts = outline.texts_size(parameters_for(on_cpu(used)))
-            caches = texts.caches(outline.n_layers)
+        placement, on_host = None, parameters_for(on_cpu(used))
+        measured = [outline.texts_size(on_host) if gpus else outline.size(on_host)]
+        if found is not None:
+            caches = measured[0].caches(outline.n_layers)
             if with_heads:  # they have a context of their own, with a cache and a graph
                 caches[-outline.n_heads :] = [max(caches)] * outline.n_heads
             sizes = ModelSizes(weights, outline.n_layers, caches)
-            names, measured = devices.buffer_names(found), [texts]
+            names = devices.buffer_names(found)
 
             def computing(tried: Placement) -> Mapping[str, int]:
-                measured.append(measure(tried.options(used)))
+                if tried.n_gpu_layers:
+                    placed = tried.options(used)
+                    with ModelOutline.load(path, placed, with_heads=with_heads) as other:
+                        measured.append(other.size(parameters_for(placed)))
+                elif gpus:
+                    measured.append(outline.size(on_host))
                 by_place = measured[-1].computing_by(names)
                 return {place: (1 + with_heads) * n_bytes for place, n_bytes in by_place.items()}
 
             placement = settle(sizes, gpus, used, computing)
-            used, size = placement.options(used), measured[-1]
+            used = placement.options(used)
     # With all cells of windows a text can be cut anywhere, but llama.cpp stores none outside of windows.
     can_store = not (traits.can_trim and has_windows)
     # Mapped weights are in the page cache, which the system counts as free.
-    n_left = host_free - (placement.host_bytes if placement else n_weights + size.total)
+    n_left = host_free - (placement.host_bytes if placement else n_weights + measured[-1].total)
     return MemoryPlan(
         used,
         traits,
         parameters_for(used),
-        size,
+        measured[-1],
         probe.n_window,
         is_guarded=is_guarded,
         kv_unified=used.kv_unified,
@@ -146,6 +144,7 @@ def plan_memory(
         if can_store
         else NO_PROMPT_CACHE,
         placement=placement,
+        step_bytes=_step_bytes(weights, outline.used_experts),
     )
 
 
@@ -161,6 +160,15 @@ def _weights(path: Path, outline: ModelOutline, *, with_heads: bool) -> dict[str
         return sizes
     heads = tuple(f"blk.{layer}." for layer in range(outline.n_layers - outline.n_heads, outline.n_layers))
     return {name: size for name, size in sizes.items() if not name.startswith(heads)}
+
+
+def _step_bytes(weights: Mapping[str, int], used_experts: float) -> int:
+    """Weights that are read for one token: of the experts this share, and embeddings only as the output."""
+    n_read = 0.0 if "output.weight" in weights else weights.get("token_embd.weight", 0)
+    for name, n_bytes in weights.items():
+        group = group_of(name)
+        n_read += 0 if group == EMBEDDINGS else n_bytes * (used_experts if group == EXPERTS else 1)
+    return int(n_read)
 
 
 def _free_for_states(n_weights: int, gpus: Sequence[Device], host_free: int) -> int:

@@ -120,6 +120,8 @@ class ModelOutline:
         self.n_layers = self._metadata("block_count")
         """All, with those of MTP heads, and without the output."""
         self.n_heads = self._metadata("nextn_predict_layers")
+        self.used_experts = self._metadata("expert_used_count") / (self._metadata("expert_count") or 1)
+        """Which share of a mixture's experts computes a token."""
 
     def _metadata(self, key: str) -> int:
         architecture = metadata(self._model, "general.architecture")
@@ -253,4 +255,4 @@ def _metadata_bytes(graph: int) -> int:
 
 def size_text(n_bytes: float) -> str:
     """Three digits, in GB or MB."""
-    return f"{n_bytes / 1e9:.2f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.3g} MB"  # noqa: PLR2004 - one GB
+    return f"{n_bytes / 1e9:.2f} GB" if abs(n_bytes) >= 1e9 else f"{n_bytes / 1e6:.3g} MB"  # noqa: PLR2004 - one GB

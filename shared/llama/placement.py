@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from shared.settings.llama_server_options import ALL_LAYERS, AUTO_LAYERS
-from shared.settings.model_options import ModelOptions
+from shared.settings.llama_server_options import AUTO_LAYERS
+from shared.settings.model_options import DEFAULT_BATCH, GPU_BATCH, ModelOptions
 
 CPU = "CPU"
 """Where everything is that is on no device."""
@@ -94,6 +94,11 @@ class Placement:
         """Of the CPU alone: they may be mapped, and then the system counts them as free."""
         return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in _OF_TEXTS)
 
+    @property
+    def _computes_on_cpu(self) -> bool:
+        """Whether the CPU has weights, other than embeddings, of which it only looks up rows."""
+        return any(where == CPU and group not in {*_OF_TEXTS, EMBEDDINGS} for group, where in self.parts)
+
     def with_computing(self, computing: Mapping[str, int]) -> "Placement":
         """The same, with these bytes for intermediate results."""
         weights = {key: n_bytes for key, n_bytes in self.parts.items() if key[0] != COMPUTING}
@@ -104,6 +109,7 @@ class Placement:
         """`asked`, without anything that is left to be chosen."""
         return asked.model_copy(
             update={
+                "batch_size": asked.batch_size or (DEFAULT_BATCH if self._computes_on_cpu else GPU_BATCH),
                 "n_gpu_layers": self.n_gpu_layers,
                 "n_cpu_moe": self.n_cpu_moe,
                 "tensor_split": self.tensor_split,
@@ -162,15 +168,11 @@ def place(
     cannot be.
     """
     search = _Search(sizes, devices, options, computing)
-    is_auto = options.n_gpu_layers == AUTO_LAYERS and options.fit == "on" and options.split_mode != "row"
-    if not devices:
-        return search.at(0)
-    if not is_auto:
-        asked = options.n_gpu_layers
-        found = search.at(search.n_most if asked in {AUTO_LAYERS, ALL_LAYERS} else asked)
-        is_checked = options.fit == "on" and options.split_mode != "row"
-        return replace(found, problem=search.problem(found)) if is_checked else found
-    return next(filter(None, search.candidates()))
+    asked, is_fitted = options.n_gpu_layers, options.fit == "on" and options.split_mode != "row"
+    if asked == AUTO_LAYERS and is_fitted:
+        return next(filter(None, search.candidates()))
+    found = search.at(search.n_most if asked < 0 else asked)
+    return replace(found, problem=search.problem(found)) if is_fitted else found
 
 
 class _Search:
@@ -192,7 +194,11 @@ class _Search:
         self._n_with_experts = sizes.n_layers if sizes.is_mixture else 0
         self._n_cpu_moe = min(self.n_most if options.cpu_moe else options.n_cpu_moe, self._n_with_experts)
         margins = [min(options.fit_target * _MIB, device.total // _MARGIN_SHARE) for device in devices]
-        self._rooms = [device.free - margin for device, margin in zip(devices, margins, strict=True)]
+        self._rooms = [max(0, device.free - margin) for device, margin in zip(devices, margins, strict=True)]
+        is_split = len(devices) > 1 and options.split_mode == "layer"
+        # What is free is given as shares: llama.cpp would ask again, and not know what others will take.
+        free = tuple(device.free / _MIB for device in devices) if is_split else ()
+        self._shares = options.tensor_split or free
 
     def candidates(self) -> Iterator[Placement | None]:
         """From the best one on; None: it does not fit. The last one fits."""
@@ -204,10 +210,10 @@ class _Search:
     def at(
         self, n_gpu_layers: int, n_cpu_moe: int | None = None, tensor_split: tuple[float, ...] = ()
     ) -> Placement:
-        """With so many layers on the devices, in these shares, or as asked, or by free memory."""
+        """With this number of layers on the devices, in these shares, or as asked, or by free memory."""
         n_gpu_layers = min(n_gpu_layers, self.n_most) if self._devices else 0
         n_cpu_moe = self._n_cpu_moe if n_cpu_moe is None else n_cpu_moe
-        shares = tensor_split or self._options.tensor_split
+        shares = tensor_split or self._shares
         places = self._places(n_gpu_layers, shares)
         parts = self._parts(places, n_cpu_moe)
         if n_gpu_layers:
@@ -298,7 +304,8 @@ class _Search:
             is_moved = group == EXPERTS and layer < n_cpu_moe
             place = buffer or (CPU if is_moved or layer < 0 else places[layer])
             parts[group, place] += n_bytes
-        if "output.weight" not in self._sizes.tensors:  # the embeddings are loaded again, as output
+        # Without an output of its own the embeddings are loaded again on the device that has the last layer.
+        if "output.weight" not in self._sizes.tensors and places[-1] != CPU:
             parts[_OUTPUT, places[-1]] += self._sizes.tensors.get("token_embd.weight", 0)
         for i, cache in enumerate(self._sizes.caches):
             parts[CACHE, places[i] if self._options.kv_offload else CPU] += cache

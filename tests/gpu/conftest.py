@@ -11,7 +11,7 @@ from shared.llama import devices
 @pytest.fixture(scope="session")
 def n_gpus():
     """How many this build of llama.cpp sees."""
-    return sum(not name.startswith("CPU") for name in devices.names())
+    return len(devices.all_devices())
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ class SpeculationConstants:
     max_pace_change: float = 0.3
     """The largest change, as a logarithm, by one step: a single n may not reflect the whole machine."""
 
-    # The probability that a draft token is accepted: `acceptance`
+    # The probability that a draft token is accepted: `forecast`
 
     confidence_edges: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.96, 0.99)
     """Edges of the bins of confidence, narrow at the top, where most tokens are: precise against quick."""
@@ -64,7 +64,7 @@ class SpeculationConstants:
     speedup_min_steps: int = 8
     """Steps before the long-run rate counts."""
     explore_every: int = 32
-    """Every n-th choice may deviate from the best to measure a T(n): lost tokens against outdated values."""
+    """Every n-th choice to verify may deviate to measure a T(n): lost tokens against outdated values."""
     stale_after: int = 128
     """Steps after which T(n) is measured again that is next to the best choice, or looks too large."""
     max_awaited: int = 10

@@ -431,9 +431,13 @@ def test_on_the_cpu_it_takes_nothing_of_the_gpu(gpu):
     assert placed.taken.keys() == {"CPU"}
 
 
-def test_without_a_gpu_or_a_draft_model_nothing_is_placed(gpu):
-    load_only = Load(model=builtin_target(), options=OPTIONS, draft=load(builtin_draft()))
-    assert place_draft_model(load_only) is load_only
+def test_without_a_gpu_its_weights_are_on_the_cpu():
+    placed = place()
+    assert placed.taken == {"CPU": builtin_draft().stat().st_size}
+    assert placed.draft.options.n_gpu_layers == -1
+
+
+def test_without_a_draft_model_nothing_is_placed(gpu):
     gpu(1 << 30)
     alone = Load(model=builtin_target(), options=OPTIONS)
     assert place_draft_model(alone) is alone

@@ -12,7 +12,9 @@ from lead.engine.loop import Loop, ProgressWatch
 from lead.engine.speculation.manager import DraftRound
 from lead.engine.speculation.policy import SYNC_PATIENCE_S, DraftOrder
 from lead.engine.step_plan import Wait
+from shared.cache_edits import moved_texts
 from shared.errors import DecodeFatalError, IntegrityError, KvCacheFullError, WindowLostError
+from shared.prompt_cache import PromptCacheSize
 from shared.settings.model_options import ModelOptions
 from tests.fakes import (
     FakeFront,
@@ -105,6 +107,64 @@ def test_a_draft_is_verified_in_the_step_it_arrives_in():
     )
 
 
+# A device computes while this thread goes on
+
+
+class Device(FakeTarget):
+    """Notes what the pipe has sent when a step is launched, and when it is waited for."""
+
+    overlaps = True
+
+    def __init__(self, *batches):
+        super().__init__(LIMITS.n_slots)
+        self.pipe = ScriptedPipe(*batches)
+        self.before, self.during = [], []
+
+    def launch(self, spans):
+        self.before.append(len(self.pipe.sent))
+        logits = self.decode(spans)
+
+        def wait():
+            self.during.append(len(self.pipe.sent))
+            return logits
+
+        return wait
+
+    def run(self, policy="fixed"):
+        Loop(self, make_engine(LIMITS, policy=policy), self.pipe, clock=self.pipe.clock).run()
+        return self.pipe.sent
+
+
+def test_what_a_step_committed_is_sent_while_the_next_one_is_computed():
+    device = Device([submit(tokens=LONG, max_tokens=4)], *[[]] * 7)
+    events = device.run()
+    assert [event.type for event in events] == ["started", *["committed"] * 4, "finished"]
+    assert device.before == [1, 2, 2, 3]
+    assert device.during == [1, 2, 3, 4]
+
+
+def test_a_draft_that_arrives_during_a_step_is_verified_in_the_next_one():
+    draft = PostDraft(sequence="s", source="a", base=3, tokens=TEXT[3:7])
+    device = Device([submit(tokens=LONG, max_tokens=9)], [], [], [draft], [], [])
+    device.run()
+    assert device.steps == [[2], [1], [4]]
+
+
+def test_commands_that_arrive_during_a_step_are_carried_out_in_their_order():
+    late = [submit(sequence="t", tokens=LONG), PostDraft(sequence="t", source="a", base=2, tokens=TEXT[2:4])]
+    device = Device([submit(tokens=LONG, max_tokens=9)], [], [], late, *[[]] * 4)
+    device.run()
+    (first,) = [each for each in device.pipe.sent if each.type == "committed" and each.sequence == "t"][:1]
+    assert first.sources == ["a"] * 2
+
+
+def test_other_commands_wait_for_the_end_of_the_step():
+    device = Device([submit(tokens=LONG, max_tokens=9)], [], [], [Cancel(sequence="s")], [], [])
+    device.run()
+    assert device.steps == [[2], [1]]
+    assert [event.type for event in device.pipe.sent] == ["started", "committed", "committed"]
+
+
 # Waiting for drafts: `sync` does so wherever it may
 
 
@@ -190,6 +250,39 @@ def test_commands_are_looked_at_while_it_drafts():
     pipe, target = drafting([submit(tokens=LONG, max_tokens=9)], [], [Cancel(sequence="s")], [], tick=0.002)
     assert target.steps == [[2]]
     assert pipe.waits[1:3] == [0.0, 0.0]
+
+
+class SlowMemory(FakeTarget):
+    """To store or load a text takes it a quarter of a second."""
+
+    def __init__(self, pipe):
+        super().__init__(2)
+        self._pipe = pipe
+
+    def store(self, slot, snapshot):
+        super().store(slot, snapshot)
+        self._pipe.now += 0.25
+
+    def restore(self, slot, snapshot, n_keep):
+        super().restore(slot, snapshot, n_keep)
+        self._pipe.now += 0.25
+
+
+def test_the_engine_hears_how_long_texts_took_to_move():
+    """Three texts in one slot, of which the third is the first again."""
+    limits = make_limits(1, 200, 200, prompt_cache=PromptCacheSize(500, 1))
+    asked = (submit(name, tokens=[n] * 40, max_tokens=1) for name, n in zip("abc", (4, 5, 4), strict=True))
+    batches = itertools.chain.from_iterable([[each], [], [], []] for each in asked)
+    pipe, engine = ScriptedPipe(*batches), make_engine(limits)
+    told, edited = [], engine.edited
+
+    def note(edits, seconds):
+        edited(edits, seconds)
+        told.append((len(moved_texts(edits)), seconds))
+
+    engine.edited = note
+    Loop(SlowMemory(pipe), engine, pipe, clock=pipe.clock).run()
+    assert [each for each in told if each[0]] == [(1, 0.25), (2, 0.5)]
 
 
 # The check of the records

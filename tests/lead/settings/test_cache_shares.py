@@ -1,5 +1,7 @@
 """What a lead and the models that it starts may keep of earlier texts, together."""
 
+import pytest
+
 from lead.settings.cache_shares import cache_shares
 from lead.settings.lead_settings import LeadSettings
 
@@ -18,6 +20,16 @@ def test_a_target_alone_gets_a_quarter():
 
 def test_a_draft_model_and_a_back_share_that_quarter():
     assert shares(800, "--draft-model", "draft.gguf", "--back", "back.gguf") == (150, 25, 25)
+
+
+@pytest.mark.parametrize(("n_free_mib", "n_back_mib"), [(1000, 6), (700, 0)])
+def test_a_back_gets_its_share_of_what_the_targets_weights_leave(tmp_path, n_free_mib, n_back_mib):
+    target = tmp_path / "target.gguf"
+    with target.open("wb") as file:
+        file.truncate(800 * MIB)
+    found = shares(n_free_mib, "--model", str(target), "--back", "back.gguf")
+    assert (found.back, found.draft) == (n_back_mib, 0)
+    assert found.target > n_free_mib / 5
 
 
 def test_the_option_bounds_all_together():

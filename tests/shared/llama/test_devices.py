@@ -3,6 +3,7 @@ import os
 import llama_cpp
 import pytest
 
+from shared.diagnostics.preflight import list_devices
 from shared.errors import ModelLoadError
 from shared.llama import devices
 from shared.llama.placement import Device
@@ -48,6 +49,16 @@ def machine(monkeypatch):
     return have
 
 
+@pytest.fixture
+def silent_build(monkeypatch):
+    """Exports none of the functions for devices, as on Windows."""
+
+    def missing(*_):
+        raise AttributeError
+
+    monkeypatch.setattr(devices, "function", missing)
+
+
 @pytest.mark.parametrize("kind", [GPU, INTEGRATED])
 def test_a_gpu_is_found(machine, kind):
     machine(("CPU", CPU, "CPU"), ("CUDA0", kind, "CUDA"))
@@ -59,12 +70,9 @@ def test_a_gpu_behind_rpc_is_not_this_machines(machine):
     assert not devices.has_gpu()
 
 
+@pytest.mark.usefixtures("silent_build")
 @pytest.mark.parametrize("says", [True, False])
 def test_where_ggml_cannot_be_asked_llama_cpp_says_whether_there_is_a_gpu(monkeypatch, says):
-    def missing(*_):
-        raise AttributeError
-
-    monkeypatch.setattr(devices, "function", missing)
     monkeypatch.setattr(llama_cpp, "llama_supports_gpu_offload", lambda: says)
     assert devices.has_gpu() is says
 
@@ -124,7 +132,8 @@ def test_devices_are_chosen_by_name_and_in_that_order(machine):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"device": ("CUDA9",)}, "--device CUDA9: there are CUDA0, CPU, CUDA1"),
+        ({"device": ("CUDA9",)}, "--device CUDA9: there are CUDA0, CUDA1"),
+        ({"device": ("CPU",)}, "--device CPU: there are CUDA0, CUDA1"),
         ({"main_gpu": 2}, "--main-gpu 2: devices are counted from 0, and there are CUDA0, CUDA1"),
         ({"tensor_split": (1, 1, 1)}, "--tensor-split has 3 shares for 2 devices: CUDA0, CUDA1"),
     ],
@@ -135,6 +144,13 @@ def test_what_contradicts_the_devices_is_refused_with_their_names(machine, optio
         chosen(**options)
 
 
+def test_without_a_device_none_can_be_named(machine):
+    machine(("CPU", CPU, "CPU"))
+    with pytest.raises(ModelLoadError, match="--device CUDA0: there is none"):
+        chosen(device=("CUDA0",))
+    assert list_devices() == "Available devices:\n  (none)"
+
+
 def test_rows_are_split_only_where_the_backend_can(machine):
     machine(*PAIR)
     assert chosen(split_mode="row") == ["CUDA0", "CUDA1"]
@@ -143,12 +159,19 @@ def test_rows_are_split_only_where_the_backend_can(machine):
         chosen(split_mode="row")
 
 
-def test_a_build_that_does_not_tell_leaves_the_choice_to_llama_cpp(monkeypatch):
-    def missing(*_):
-        raise AttributeError
-
-    monkeypatch.setattr(devices, "function", missing)
+@pytest.mark.usefixtures("silent_build")
+def test_a_build_that_does_not_tell_leaves_the_choice_to_llama_cpp():
     assert devices.chosen(ModelOptions()) is None
+    assert devices.buffer_names(devices.chosen(ModelOptions(n_gpu_layers=0))) == {}
+    devices.hide_gpus()
+
+
+@pytest.mark.usefixtures("silent_build")
+@pytest.mark.parametrize("ask", [devices.all_devices, lambda: devices.buffer_type("CPU")])
+def test_what_needs_names_says_that_there_are_none(ask):
+    with pytest.raises(ModelLoadError, match="does not name its devices"):
+        ask()
+    assert "does not name its devices" in list_devices()
 
 
 def test_a_device_is_described_with_its_memory(machine):
@@ -192,7 +215,7 @@ def test_while_llama_cpp_looks_for_devices_no_driver_can_be_found_but_by_childre
     seen = {}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     monkeypatch.delenv("VK_DRIVER_FILES", raising=False)
-    monkeypatch.setattr(devices, "names", lambda: seen.update(os.environ))
+    monkeypatch.setattr(devices, "has_gpu", lambda: seen.update(os.environ))
     devices.hide_gpus()
     assert (seen["CUDA_VISIBLE_DEVICES"], seen["VK_DRIVER_FILES"]) == ("", os.devnull)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"

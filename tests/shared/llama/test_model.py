@@ -1,3 +1,5 @@
+import time
+
 import llama_cpp
 import numpy as np
 import pytest
@@ -28,6 +30,15 @@ def test_a_decode_can_be_launched_and_awaited_apart(model):
     wait = model.launch(spans)
     for one, other in zip(at_once, wait(), strict=True):
         assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("is_offloaded", [True, False])
+def test_only_a_device_computes_while_this_thread_goes_on(model, monkeypatch, is_offloaded):
+    monkeypatch.setattr(model, "is_offloaded", is_offloaded)
+    wait = model.launch([Span(0, 0, TEXT, 1)])
+    time.sleep(1)
+    wait()
+    assert model.overlaps == is_offloaded
 
 
 def test_drafts_of_quantized_weights_get_the_bits_of_single_tokens(model):

@@ -57,6 +57,29 @@ def test_else_as_many_as_it_holds_counted_from_the_output(free_mib, n_layers):
     assert sum(found.parts.values()) == 1200 * MIB
 
 
+@pytest.mark.parametrize(
+    ("free_mib", "options", "batch_size"),
+    [
+        (1150, {}, 2048),
+        (1149, {}, 512),
+        (4000, {"n_cpu_moe": 1}, 512),
+        (4000, {"override_tensor": ("ffn=CPU",)}, 512),
+        (1150, {"batch_size": 300}, 300),
+        (1149, {"batch_size": 300}, 300),
+    ],
+    ids=str,
+)
+def test_batches_are_larger_where_devices_compute_all(free_mib, options, batch_size):
+    sizes = model(experts_mib=20) if "n_cpu_moe" in options else model()
+    asked = ModelOptions(**{"fit_target": 0, "n_gpu_layers": 99 if free_mib > 1150 else -1} | options)
+    found = place(sizes, [gpu("A", free_mib)], asked, {})
+    assert found.options(asked).batch_size == batch_size
+
+
+def test_without_a_device_batches_are_as_before():
+    assert placed().options(ModelOptions()).batch_size == 512
+
+
 def test_intermediate_results_take_their_part():
     assert placed(gpu("A", 1150), computing={"A": 1}).n_gpu_layers == 10
 
@@ -78,11 +101,12 @@ def test_embeddings_that_are_the_output_too_are_loaded_twice():
     del sizes.tensors["output.weight"]
     found = placed(gpu("A", 2000), sizes=sizes)
     assert used(found, "A", CPU) == [1150, 50]
+    assert placed(sizes=sizes).host_bytes == 1150 * MIB  # on the CPU they are the same
 
 
 def test_two_devices_share_by_what_is_free_as_llama_cpp_does():
     found = placed(gpu("A", 3000), gpu("B", 1000))
-    assert found.tensor_split == ()
+    assert found.tensor_split == (3000, 1000)  # llama.cpp does not know what others will take of it
     # 11 layers in shares of 3 to 1: the first 9 (llama.cpp compares i/11 with .75)
     assert used(found, "A", "B") == [9 * 110, 110 + 50]
 
@@ -98,6 +122,13 @@ def test_two_devices_that_do_not_hold_all_hold_what_they_can():
     found = placed(gpu("A", 340), gpu("B", 230))
     assert found.n_gpu_layers == 5
     assert all(found.used(name) <= free * MIB for name, free in (("A", 340), ("B", 230)))
+
+
+@pytest.mark.parametrize("free_mib", [0, 100])
+def test_a_device_that_others_have_filled_does_not_keep_layers_from_the_rest(free_mib):
+    full = Device("B", "a GPU", free=free_mib * MIB, total=2000 * MIB)
+    found = placed(gpu("A", 1400), full, fit_target=1024)
+    assert (found.n_gpu_layers, used(found, "A", "B")) == (11, [1150, 0])
 
 
 def test_shares_that_were_asked_for_are_kept():
