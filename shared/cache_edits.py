@@ -123,6 +123,12 @@ def loads_last(edits: Iterable[CacheEdit]) -> list[CacheEdit]:
     return [*others, *itertools.chain.from_iterable(ordered), *forgets]
 
 
+def moved_texts(edits: Iterable[CacheEdit]) -> list[Snapshot]:
+    """The texts, or parts of them, that `edits` store and load."""
+    moves = (edit.snapshot for edit in edits if isinstance(edit, Store | Restore))
+    return [snapshot for snapshot in moves if snapshot.kind == "text"]
+
+
 def apply_edits(edits: Iterable[CacheEdit], memory: SlotMemory) -> None:
     """Apply the edits in order: a slot may be copied and then emptied."""
     for edit in edits:

@@ -22,7 +22,8 @@ class SlotTable:
         self._keys = itertools.count(1)
         self.caches = [SlotCache(index, traits) for index in range(n_slots)]
         self.texts = PromptCache(prompt_cache, self._keys)
-        self._n_part = prompt_cache.n_part or UNLIMITED
+        self.n_step = prompt_cache.n_part or UNLIMITED
+        """Tokens of texts that may be stored and loaded in a step beside others; at least a part."""
         self._n_movable = UNLIMITED  # tokens that may still be stored and loaded before the next step
         self._filled: set[int] = set()  # slots that hold their text only when `_edits` are applied
         self._edits: list[CacheEdit] = []  # not counting what the caches themselves ask for
@@ -36,18 +37,18 @@ class SlotTable:
     @property
     def has_moved(self) -> bool:
         """Whether parts were stored or loaded in this step: there may be more for the next one."""
-        return self._n_movable < self._n_part < UNLIMITED
+        return self._n_movable < self.n_step < UNLIMITED
 
     def begin_step(self, *, alone: bool = False) -> None:
-        """Go on with what is being loaded. Beside others one part moves in a step; alone: all."""
-        self._n_movable = UNLIMITED if alone else self._n_part
+        """Go on with what is being loaded. Beside others `n_step` tokens move in a step; alone: all."""
+        self._n_movable = UNLIMITED if alone else self.n_step
         for cache in self.caches:
             if cache.loading:
                 self._load(cache, cache.loading)
 
     def limit_moves(self) -> None:
-        """No more than a part moves in this step from now on."""
-        self._n_movable = min(self._n_movable, self._n_part)
+        """No more than `n_step` tokens move in this step from now on."""
+        self._n_movable = min(self._n_movable, self.n_step)
 
     def store(self, cache: SlotCache, n_keep: int = 0) -> int | None:
         """Store the text of a slot, which is to keep `n_keep` tokens of it; returns how much is left.

@@ -362,7 +362,9 @@ class RandomRun:
 
     def __init__(self, seed: int, room: str):
         self._rng = rng = random.Random(f"{room} {seed}")
-        self.limits = limits = draw_limits(room, rng)
+        self._prices = random.Random(seed)  # of texts that move
+        step_bytes = self._prices.choice([0, 1, 1000])
+        self.limits = limits = replace(draw_limits(room, rng), step_bytes=step_bytes)
         self.policy, self._depth = rng.choice(POLICIES), rng.choice([1, 4, 9])
         self.front = RestlessFront(limits, rng, n_requests=rng.choice([10, 30]))
         self._rates = {"rate": rng.choice([0, 0, 0.1]), "device_rate": rng.choice([0, 0.5, 1])}
@@ -425,6 +427,8 @@ class RandomRun:
             rng=rng,
             **self._rates,
         )
+        told = self._engine.edited
+        self._engine.edited = lambda edits, _: told(edits, self._prices.choice([0.0, 1e-5, 1e-3, 1.0]))
         self._loop = Loop(
             self.target,
             self._engine,

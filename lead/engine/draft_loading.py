@@ -19,8 +19,8 @@ from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ModelLoadError, TranslationError
 from shared.llama import devices
 from shared.llama.hidden_states import MtpSpan
-from shared.llama.memory_plan import describe_prompt_cache, plan_memory
-from shared.llama.memory_probe import size_text
+from shared.llama.memory_plan import choose_n_ctx, describe_prompt_cache, on_cpu, plan_memory
+from shared.llama.memory_probe import ModelOutline, size_text
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads, has_heads, is_heads_file
 from shared.llama.placement import CPU
@@ -29,7 +29,6 @@ from shared.models.file_kind import is_eagle_file, parts_of
 from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
-from shared.settings.model_options import DEFAULT_CTX
 from shared.translation.drafter_maker import N_FURTHER_STATES, DrafterMaker, most_ahead
 
 log = logging.getLogger("engine")
@@ -175,15 +174,13 @@ def place_draft_model(load: Load) -> Load:
     draft = load.draft
     if not draft or load.rpc:
         return load
-    if (
-        heads_file(load) or not devices.has_gpu()
-    ):  # heads are on the device of the last layer, which they read
+    if heads_file(load) or not devices.has_gpu():  # heads are where the last layer is, which they read
         gpus = devices.describe(devices.chosen(load.options) or [])
         n_bytes = sum(part.stat().st_size for part in parts_of(draft.model))
         return load.model_copy(update={"taken": {gpus[-1].name if gpus else CPU: n_bytes}})
-    options = draft.options.model_copy(
-        update={"ctx_size": draft.options.ctx_size or load.options.ctx_size or DEFAULT_CTX}
-    )
+    with ModelOutline.load(load.model, on_cpu(load.options)) as target:
+        n_ctx = draft.options.ctx_size or choose_n_ctx(load.options, target.n_ctx_train)
+    options = draft.options.model_copy(update={"ctx_size": n_ctx})
     plan = plan_memory(draft.model, options, n_step_checkpoints=draft.n_most + N_FURTHER_STATES)
     placement = plan.placement
     if placement is None:

@@ -149,6 +149,10 @@ class Engine:
             plan.n_tokens, seconds, depths, n_committed, n_expected, plan.layout.n_ubatches
         )
 
+    def edited(self, edits: Sequence[CacheEdit], seconds: float) -> None:
+        """What `pop_edits` gave was applied, which took `seconds`."""
+        self._scheduler.edited(edits, seconds)
+
     def failed(self, error: KvCacheFullError | WindowLostError) -> None:
         """A plan was not decoded."""
         if isinstance(error, KvCacheFullError):

@@ -12,7 +12,7 @@ class EngineLimits(LayoutRules):
 
     While some sequence is generating, the prompts of others are processed in chunks of `n_prompt_chunk`
     tokens a step, so that it does not stall; of more where that is quick (`PromptChunk`). n_checkpoints:
-    stored states of each slot.
+    stored states of each slot. step_bytes: see `MovePrice`.
     """
 
     n_slots: int
@@ -20,3 +20,4 @@ class EngineLimits(LayoutRules):
     n_prompt_chunk: int = 128
     n_checkpoints: int = 0
     prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
+    step_bytes: int = 0

@@ -21,6 +21,7 @@ from shared.errors import ModelLoadError
 from shared.llama import devices, library
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.invariance_probe import NEEDED_CONTEXT, estimate_sizes, measure_sizes, rehearse
+from shared.llama.memory_plan import on_cpu
 from shared.llama.model import Model
 from shared.models.file_kind import parts_of
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
@@ -39,15 +40,14 @@ _VERSION = 2
 
 def load_target(load: Load, *, with_heads: bool = False) -> tuple[Model, Exactness]:
     """Raises ModelLoadError, also where --exact is required and cannot be had."""
+    if load.exactness and load.exactness.is_on:  # a GPU that has room by now would compute other bits
+        load = load.model_copy(update={"options": on_cpu(load.options)})
     if known := _known(load, with_heads=with_heads):
         model = _load(load, exact=known.is_on, with_heads=with_heads)
-        reason = _why_never(model) if known.is_on else ""
-        if not reason:
+        if not known.is_on or not _why_never(model):
             model.batch_sizes = known.batch_sizes
             return model, known
         model.close()  # a GPU has room for its layers now
-        if load.exactness:
-            raise ModelLoadError(f"{load.model}: no --exact any more: {reason}")
     if load.options.exact == "off":
         model = _load(load, exact=False, with_heads=with_heads)
         return model, _price(model)
@@ -69,6 +69,7 @@ def limits_of(
         traits=model.traits,
         n_checkpoints=n_checkpoints,
         prompt_cache=prompt_cache,
+        step_bytes=model.step_bytes,
         own_cells=not model.kv_unified,
         batch_sizes=model.batch_sizes,
         tiles_attention=model.tiles_attention,

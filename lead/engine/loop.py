@@ -76,7 +76,10 @@ def carry_out(
     meanwhile: is called while a step is computed, if `target` computes on a device and leaves this thread
     free. Raises DecodeFatalError: `target` is of no use any more.
     """
-    apply_edits(engine.pop_edits(), target)
+    if edits := engine.pop_edits():
+        began = clock()
+        apply_edits(edits, target)
+        engine.edited(edits, clock() - began)
     match action:
         case StepPlan():
             return _decode(action, engine, target, clock, meanwhile)

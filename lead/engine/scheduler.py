@@ -13,6 +13,7 @@ from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.policy import Choice, Verify, Wait
 from lead.engine.step_plan import Action, PlanEntry, StepPlan
+from shared.cache_edits import CacheEdit, moved_texts
 from shared.llama.batch_layout import TILE, Layout, layout
 
 STEP_SECONDS = 0.5
@@ -34,14 +35,15 @@ class PromptChunk:
     def __init__(self, n_least: int, n_most: int, step_seconds: float = STEP_SECONDS) -> None:
         self._n_least, self._n_most = min(n_least, n_most), n_most
         self._step_seconds = step_seconds
-        self._seconds: float | None = None  # for each token
+        self.seconds: float | None = None
+        """For each token of a prompt; None: unknown."""
 
     @property
     def n_tokens(self) -> int:
         """How many tokens of prompts the next step may take."""
-        if self._seconds is None:
+        if self.seconds is None:
             return self._n_least
-        n = int(self._step_seconds / self._seconds) // TILE * TILE
+        n = int(self._step_seconds / self.seconds) // TILE * TILE
         return min(self._n_most, max(self._n_least, n))
 
     def learn(self, n_tokens: int, seconds: float) -> None:
@@ -49,7 +51,7 @@ class PromptChunk:
         if n_tokens < self._n_least or seconds <= 0:
             return
         each = seconds / n_tokens
-        self._seconds = each if self._seconds is None else (1 - _WEIGHT) * self._seconds + _WEIGHT * each
+        self.seconds = each if self.seconds is None else (1 - _WEIGHT) * self.seconds + _WEIGHT * each
 
 
 class Scheduler:
@@ -83,7 +85,14 @@ class Scheduler:
     def learn(self, plan: StepPlan, seconds: float) -> None:
         """A plan was decoded, which took `seconds`."""
         self.is_minimal = False
-        self._prompt_chunk.learn(plan.n_prompt, seconds)
+        if plan.n_prompt:
+            self._prompt_chunk.learn(plan.n_prompt, seconds)
+            self._slots.learn_reading(self._prompt_chunk.seconds)
+
+    def edited(self, edits: Sequence[CacheEdit], seconds: float) -> None:
+        """`edits` were applied, which took `seconds`."""
+        if texts := moved_texts(edits):
+            self._slots.learn_moves(texts, seconds, self._speculation.cost.seconds(1))
 
     def _generating_slots(self, running: list[Slot]) -> list[Slot]:
         """Those whose next token is due, as far as all that they replay fits into the step."""

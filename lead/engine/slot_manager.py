@@ -5,16 +5,17 @@ from typing import Any
 
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Started
+from lead.engine.move_price import MovePrice
 from lead.engine.prefixes import MIN_TOKENS_SAVED, Prefixes, may_reuse
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from lead.engine.step_plan import TrialPlace
-from shared.cache_edits import CacheEdit
+from shared.cache_edits import CacheEdit, Snapshot
 from shared.slot_cache import Loading, SlotCache, StoredText
 from shared.slot_table import SlotTable
 
-_IDLE_STEPS = 4
-"""After this many steps of others, an idle text has cost them about as much as storing and loading it."""
+_STEPS_OF_ANSWER = 64
+"""What starts beside an idle text is expected to take at least so many steps."""
 
 
 class SlotManager:
@@ -34,6 +35,7 @@ class SlotManager:
         self._n_checkpoints = limits.n_checkpoints
         self._stores_idle = not limits.own_cells and limits.prompt_cache.n_bytes > 0
         self._table = SlotTable(limits.n_slots, limits.traits, limits.prompt_cache)
+        self._price = MovePrice(limits.prompt_cache, limits.step_bytes)
         self._slots = [Slot(cache) for cache in self._table.caches]
         self._prefixes = Prefixes(self._slots, self._table.texts, limits)
         self.sequences: dict[str, EngineSequence] = {}
@@ -91,7 +93,7 @@ class SlotManager:
             started.append(self._started(sequence, n_reused, slot))
         if started:
             for slot in self._idle():
-                slot.n_steps_idle += _IDLE_STEPS
+                slot.n_steps_idle += _STEPS_OF_ANSWER
         return started
 
     def _started(self, sequence: EngineSequence, n_reused: int, slot: Slot) -> Started:
@@ -177,7 +179,7 @@ class SlotManager:
         """
         for slot in self._idle():
             if len(slot.cache):
-                if self._table.store(slot.cache) and waits:
+                if self._store_before_loss(slot.cache) and waits:
                     return False
                 slot.cache.keep(0)
                 return True
@@ -300,13 +302,20 @@ class SlotManager:
 
     def _make_way(self, slot: Slot, n_keep: int) -> bool:
         """Cut the text of an idle slot, and free cells; False: not yet, texts are being stored before."""
-        if 2 * n_keep < len(slot.cache) and self._table.store(slot.cache, n_keep):
+        if 2 * n_keep < len(slot.cache) and self._store_before_loss(slot.cache, n_keep):
             return False
         if n_keep:
             slot.cache.keep(n_keep)
         else:
             self._table.empty(slot.cache)
         return not slot.cache.loading or self.free_up_to(0) >= 0
+
+    def _store_before_loss(self, cache: SlotCache, n_keep: int = 0) -> int | None:
+        """`SlotTable.store`, unless the text is read again more quickly."""
+        if self._price.pays(len(cache)):
+            return self._table.store(cache, n_keep)
+        self._price.forget()
+        return None
 
     def store_idle(self) -> None:
         """Empty idle slots while others run, before a step: attention reads all cells of the pool."""
@@ -315,8 +324,18 @@ class SlotManager:
         self._table.limit_moves()
         for slot in self._idle():
             slot.n_steps_idle += 1
-            if slot.n_steps_idle > _IDLE_STEPS and self._table.store(slot.cache) == 0:
+            is_due = slot.n_steps_idle > self._price.idle_steps and self._price.pays(len(slot.cache))
+            if is_due and self._table.store(slot.cache) == 0:
                 slot.cache.keep(0)
+
+    def learn_moves(self, texts: Sequence[Snapshot], seconds: float, step_seconds: float) -> None:
+        """They were stored or loaded in so many seconds; a step of one token takes `step_seconds`."""
+        self._price.learn(texts, seconds, step_seconds)
+        self._table.n_step = self._price.n_step
+
+    def learn_reading(self, token_seconds: float | None) -> None:
+        """A token of a prompt is read in so many seconds."""
+        self._price.token_seconds = token_seconds
 
     def _store(self, cache: SlotCache) -> None:
         """Make a checkpoint; if there are too many, the second one goes: the first is a system prompt."""

@@ -15,7 +15,6 @@ from shared.free_memory import free_memory
 from shared.llama import devices
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.memory_plan import MemoryPlan, plan_memory
-from shared.llama.memory_probe import size_text
 from shared.llama.placement import CPU, Placement
 from shared.llama.vocabulary import ModelInfo, Vocabulary
 from shared.models.file_kind import parts_of
@@ -145,7 +144,7 @@ def check_memory(
         where = "on RPC workers" if with_workers else "in VRAM"
         report.add("memory", f"{layers_text(options.n_gpu_layers)} {where}, which is not checked")
         return plan
-    _add_placement(report, plan.placement)
+    _add_placement(report, plan.placement, taken or {})
     if plan.placement.problem:
         report.problems.append(plan.placement.problem)
     n_free = free_memory() - sum((taken or {}).get(place, 0) for place in _host_places(plan.placement))
@@ -176,20 +175,33 @@ def list_devices() -> str:
     return "\n".join(["Available devices:", *(lines or ["  (none)"])])
 
 
-def _add_placement(report: PreflightReport, placement: Placement) -> None:
+def _add_placement(report: PreflightReport, placement: Placement, taken: Mapping[str, int]) -> None:
     """A table of what is where, and what that leaves free."""
     report.add("devices", str(placement))
     for group in dict.fromkeys(group for group, _ in placement.parts):
-        sizes = {place: n for (each, place), n in placement.parts.items() if each == group and n}
-        report.add(
-            f"  {group}", ", ".join(f"{size_text(n)} on {place}" for place, n in sizes.items()) or "none"
-        )
+        _add_sizes(report, group, {place: n for (each, place), n in placement.parts.items() if each == group})
+    if any(taken.values()):
+        _add_sizes(report, "draft model", taken)
     for device in placement.devices:
-        left = device.free - placement.used(device.name)
-        report.add(f"  {device.name}", f"{size_text(device.free)} free, {size_text(left)} after loading")
-    n_free = free_memory()
-    left = n_free - placement.host_bytes
-    report.add(f"  {CPU}", f"{size_text(n_free)} free, {size_text(left)} after loading")
+        n_taken = taken.get(device.name, 0)
+        _add_free(report, device.name, device.free + n_taken, n_taken + placement.used(device.name))
+    n_taken = sum(taken.get(place, 0) for place in _host_places(placement))
+    _add_free(report, CPU, free_memory(), n_taken + placement.host_bytes)
+
+
+def _add_sizes(report: PreflightReport, topic: str, sizes: Mapping[str, int]) -> None:
+    parts = (f"{_mebibytes(n_bytes)} on {place}" for place, n_bytes in sizes.items() if n_bytes)
+    report.add(f"  {topic}", ", ".join(parts) or "none")
+
+
+def _add_free(report: PreflightReport, place: str, n_free: int, n_used: int) -> None:
+    left = f"{_mebibytes(n_free - n_used)} after loading" if n_used <= n_free else "which is not enough"
+    report.add(f"  {place}", f"{_mebibytes(n_free)} free, {left}")
+
+
+def _mebibytes(n_bytes: int) -> str:
+    """As in llama.cpp's log."""
+    return f"{n_bytes / (1 << 20):.1f} MiB"
 
 
 def _host_places(placement: Placement) -> list[str]:

@@ -130,6 +130,13 @@ def buffer_type(name: str) -> int:
     return kind
 
 
+def pinned_buffer_type(name: str) -> int | None:
+    """The ggml_backend_buffer_type_t of host memory that this device copies quickly; None: it has none."""
+    (device,) = named([name], "--device")
+    kind: int | None = function("ggml_backend_dev_host_buffer_type")(device)
+    return kind
+
+
 def _check_split(options: ModelOptions, found: Sequence[int]) -> None:
     all_names = ", ".join(device.name for device in describe(found))
     if options.main_gpu >= len(found):

@@ -12,7 +12,7 @@ from shared.llama.gguf_metadata import tensor_sizes
 from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, size_text
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.native_parameters import context_parameters, make_room
-from shared.llama.placement import CPU, Device, ModelSizes, Placement, settle
+from shared.llama.placement import CPU, EMBEDDINGS, EXPERTS, Device, ModelSizes, Placement, group_of, settle
 from shared.models.file_kind import parts_of, read_beginning
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
@@ -37,7 +37,7 @@ class MemoryPlan:
     keeps the cells that leave the window. checks_windows: a slot that was cut back may have lost some of them
     (of recurrent models llama.cpp does not tell). kv_unified: see `ModelOptions`; a recurrent target with
     windows has cells of its own for each slot, whatever was asked. placement: None if llama.cpp chooses the
-    devices.
+    devices. step_bytes: weights that are read to decode one token.
     """
 
     options: ModelOptions
@@ -50,6 +50,7 @@ class MemoryPlan:
     checks_windows: bool
     prompt_cache: PromptCacheSize
     placement: Placement | None
+    step_bytes: int
 
 
 def plan_memory(
@@ -143,6 +144,7 @@ def plan_memory(
         if can_store
         else NO_PROMPT_CACHE,
         placement=placement,
+        step_bytes=_step_bytes(weights, outline.used_experts),
     )
 
 
@@ -158,6 +160,15 @@ def _weights(path: Path, outline: ModelOutline, *, with_heads: bool) -> dict[str
         return sizes
     heads = tuple(f"blk.{layer}." for layer in range(outline.n_layers - outline.n_heads, outline.n_layers))
     return {name: size for name, size in sizes.items() if not name.startswith(heads)}
+
+
+def _step_bytes(weights: Mapping[str, int], used_experts: float) -> int:
+    """Weights that are read for one token: of the experts this share, and embeddings only as the output."""
+    n_read = 0.0 if "output.weight" in weights else weights.get("token_embd.weight", 0)
+    for name, n_bytes in weights.items():
+        group = group_of(name)
+        n_read += 0 if group == EMBEDDINGS else n_bytes * (used_experts if group == EXPERTS else 1)
+    return int(n_read)
 
 
 def _free_for_states(n_weights: int, gpus: Sequence[Device], host_free: int) -> int:

@@ -83,7 +83,9 @@ class MemorySize:
         if self.states:
             each = size_text(self.states / self.n_states)
             parts.append(f"{size_text(self.states)} for {self.n_states} recurrent states of {each}")
-        return ", ".join([*parts, f"{size_text(self.computing)} for intermediate results"])
+        if self.computing:  # it was measured
+            parts.append(f"{size_text(self.computing)} for intermediate results")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,8 @@ class ModelOutline:
         self.n_layers = self._metadata("block_count")
         """All, with those of MTP heads, and without the output."""
         self.n_heads = self._metadata("nextn_predict_layers")
+        self.used_experts = self._metadata("expert_used_count") / (self._metadata("expert_count") or 1)
+        """Which share of a mixture's experts computes a token."""
 
     def _metadata(self, key: str) -> int:
         architecture = metadata(self._model, "general.architecture")

@@ -23,10 +23,12 @@ from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.eagle_heads import EagleHeads, load_eagle
 from shared.llama.hidden_sources import LayerInputs, NextnStates
 from shared.llama.hidden_states import HiddenStates
+from shared.llama.host_memory import HostMemory
 from shared.llama.memory_plan import plan_memory
 from shared.llama.memory_traits import PLAIN, SlotPart
 from shared.llama.mtp_heads import MtpHeads, has_heads, load_heads
 from shared.llama.native_parameters import context_parameters, model_parameters
+from shared.llama.placement import CACHE, Placement
 from shared.llama.slot_parts import Padding, StepCheckpoints, WindowCheck, WindowGuard
 from shared.llama.span import Pass, Rows, Span
 from shared.llama.step_progress import StepProgress
@@ -89,6 +91,8 @@ class Model:
         if self.placement and self.placement.problem:
             raise ModelLoadError(f"{path}: {self.placement.problem}")
         self.traits, self.memory_size = plan.traits, plan.size
+        self.step_bytes = plan.step_bytes
+        """Weights that a step of one token reads."""
         self._prompt_cache = NO_PROMPT_CACHE if with_workers else plan.prompt_cache
         self.kv_unified = plan.kv_unified
         self._options, self._with_workers = options, with_workers
@@ -98,7 +102,8 @@ class Model:
         self.vocabulary = Vocabulary(self._model, path)
         self._context, self._memory = self._open_context(path, plan.parameters)
         has_parts = plan.prompt_cache.n_part > 0
-        self._stored = StoredStates(self._context, spare=self.n_slots if has_parts else None)
+        memory = HostMemory(_pinned(self.placement), self._prompt_cache.n_bytes)
+        self._stored = StoredStates(self._context, self.n_slots if has_parts else None, memory)
         self._padding = Padding()
         self._parts: list[SlotPart] = [self._stored, self._padding]
         if plan.is_guarded:
@@ -364,6 +369,7 @@ class Model:
 
     def close(self) -> None:
         """Free the native objects; this object must not be used afterwards."""
+        self._stored.clear()
         llama_cpp.llama_free(self._context)
         llama_cpp.llama_model_free(self._model)
 
@@ -385,6 +391,16 @@ class Model:
         pointer = ctypes.cast(llama_cpp.llama_get_logits(self._context), ctypes.POINTER(ctypes.c_float))
         table = np.ctypeslib.as_array(pointer, shape=(sum(n_outputs), self.n_vocab))
         return np.split(table, np.cumsum(n_outputs)[:-1])
+
+
+def _pinned(placement: Placement | None) -> int | None:
+    """The type of host memory that the first device with a part of the cache copies quickly."""
+    on = (
+        [each.name for each in placement.devices if (CACHE, each.name) in placement.parts]
+        if placement
+        else []
+    )
+    return devices.pinned_buffer_type(on[0]) if on else None
 
 
 def _tiles(parameters: Any) -> bool:

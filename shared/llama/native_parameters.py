@@ -8,7 +8,14 @@ import llama_cpp
 from shared.llama import devices, rpc_backend
 from shared.llama.placement import CPU, EXPERTS_PATTERN
 from shared.llama.unbound import TensorOverride
-from shared.settings.model_options import DEFAULT_SLOTS, MIN_BATCH, UNQUANTIZED, CacheType, ModelOptions
+from shared.settings.model_options import (
+    DEFAULT_BATCH,
+    DEFAULT_SLOTS,
+    MIN_BATCH,
+    UNQUANTIZED,
+    CacheType,
+    ModelOptions,
+)
 
 _GGML_TYPE_BF16 = 30
 """ggml.h; llama_cpp has no name for it."""
@@ -61,7 +68,8 @@ def context_parameters(options: ModelOptions, n_ctx: int, n_slots: int) -> Any:
     """A llama_context_params for `n_ctx` cells and `n_slots` sequences."""
     parameters = llama_cpp.llama_context_default_params()
     parameters.n_ctx = n_ctx
-    parameters.n_batch = max(options.batch_size, n_slots)  # at least one token of each slot
+    n_batch = options.batch_size or DEFAULT_BATCH
+    parameters.n_batch = max(n_batch, n_slots)  # at least one token of each slot
     parameters.n_ubatch = min(parameters.n_batch, options.ubatch_size)
     parameters.n_seq_max = n_slots
     parameters.n_threads = options.threads

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from shared.settings.llama_server_options import AUTO_LAYERS
-from shared.settings.model_options import ModelOptions
+from shared.settings.model_options import DEFAULT_BATCH, GPU_BATCH, ModelOptions
 
 CPU = "CPU"
 """Where everything is that is on no device."""
@@ -95,6 +95,11 @@ class Placement:
         """Of the CPU alone: they may be mapped, and then the system counts them as free."""
         return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in _OF_TEXTS)
 
+    @property
+    def _computes_on_cpu(self) -> bool:
+        """Whether the CPU has weights, other than embeddings, of which it only looks up rows."""
+        return any(where == CPU and group not in {*_OF_TEXTS, EMBEDDINGS} for group, where in self.parts)
+
     def with_computing(self, computing: Mapping[str, int]) -> "Placement":
         """The same, with these bytes for intermediate results."""
         weights = {key: n_bytes for key, n_bytes in self.parts.items() if key[0] != COMPUTING}
@@ -105,6 +110,7 @@ class Placement:
         """`asked`, without anything that is left to be chosen."""
         return asked.model_copy(
             update={
+                "batch_size": asked.batch_size or (DEFAULT_BATCH if self._computes_on_cpu else GPU_BATCH),
                 "n_gpu_layers": self.n_gpu_layers,
                 "n_cpu_moe": self.n_cpu_moe,
                 "tensor_split": self.tensor_split,
@@ -118,8 +124,8 @@ class Placement:
             return f"none, all layers are on the CPU{free and f' ({free})'}"
         experts = f", the experts of {self.n_cpu_moe} layers on the CPU" if self.n_cpu_moe else ""
         used = (
-            f"{device.name} ({device.description}) {self.used(device.name) / _MIB:.0f} MiB of "
-            f"{device.free / _MIB:.0f} free"
+            f"{self.used(device.name) / _MIB:.0f} of {device.free / _MIB:.0f} free MiB on {device.name} "
+            f"({device.description})"
             for device in self.devices
         )
         return f"{self.n_gpu_layers} of {self.n_layers} layers{experts}: {', '.join(used)}"
@@ -186,6 +192,8 @@ class _Search:
         self._computing = computing
         self._weights = _grouped(sizes, [place.partition("=")[::2] for place in options.override_tensor])
         self.n_most = sizes.n_layers + 1
+        self._n_with_experts = sizes.n_layers if sizes.is_mixture else 0
+        self._n_cpu_moe = min(self.n_most if options.cpu_moe else options.n_cpu_moe, self._n_with_experts)
         margins = [min(options.fit_target * _MIB, device.total // _MARGIN_SHARE) for device in devices]
         self._rooms = [max(0, device.free - margin) for device, margin in zip(devices, margins, strict=True)]
         is_split = len(devices) > 1 and options.split_mode == "layer"
@@ -195,10 +203,8 @@ class _Search:
 
     def candidates(self) -> Iterator[Placement | None]:
         """From the best one on; None: it does not fit. The last one fits."""
-        n_asked = self._options.n_cpu_moe
-        can_move = self._sizes.is_mixture and not self._options.cpu_moe
-        n_moved = max(n_asked, self._sizes.n_layers) if can_move else n_asked
-        yield from (self._fitting(self.n_most, n) for n in range(n_asked, n_moved + 1))
+        n_moved = self._n_with_experts
+        yield from (self._fitting(self.n_most, n) for n in range(self._n_cpu_moe, n_moved + 1))
         yield from (self._fitting(n, n_moved) for n in range(self.n_most - 1, 0, -1))
         yield self.at(0)
 
@@ -207,7 +213,7 @@ class _Search:
     ) -> Placement:
         """With this number of layers on the devices, in these shares, or as asked, or by free memory."""
         n_gpu_layers = min(n_gpu_layers, self.n_most) if self._devices else 0
-        n_cpu_moe = self._options.n_cpu_moe if n_cpu_moe is None else n_cpu_moe
+        n_cpu_moe = self._n_cpu_moe if n_cpu_moe is None else n_cpu_moe
         shares = tensor_split or self._shares
         places = self._places(n_gpu_layers, shares)
         parts = self._parts(places, n_cpu_moe)
@@ -225,6 +231,8 @@ class _Search:
             if n_used > device.free:
                 cache = found.parts.get((CACHE, device.name), 0)
                 lower = "--ctx-size" if cache > n_used / 2 else "--n-gpu-layers"
+                if found.parts.get((EXPERTS, device.name)):
+                    lower += " or raise --n-cpu-moe"
                 return (
                     f"{n_used / _MIB:.0f} MiB are needed on {device.name}, {cache / _MIB:.0f} MiB of them for"
                     f" the KV cache, and {device.free / _MIB:.0f} MiB are free: lower {lower}"
@@ -296,9 +304,8 @@ class _Search:
     def _parts(self, places: Sequence[str], n_cpu_moe: int) -> Counter[tuple[str, str]]:
         """Weights and caches, without intermediate results."""
         parts: Counter[tuple[str, str]] = Counter()
-        n_moved = self._sizes.n_layers if self._options.cpu_moe else n_cpu_moe
         for (group, layer, buffer), n_bytes in self._weights.items():
-            is_moved = group == EXPERTS and layer < n_moved
+            is_moved = group == EXPERTS and layer < n_cpu_moe
             place = buffer or (CPU if is_moved or layer < 0 else places[layer])
             parts[group, place] += n_bytes
         # Without an output of its own the embeddings are loaded again on the device that has the last layer.

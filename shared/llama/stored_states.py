@@ -6,15 +6,13 @@ beginning of its text a state is of no use. A text is all that a slot holds, a p
 spare sequence shares their cells while they are written or read.
 """
 
-import ctypes
 from typing import Any
 
 import llama_cpp
-import numpy as np
-from numpy.typing import NDArray
 
 from shared.cache_edits import Snapshot
 from shared.errors import DecodeFatalError
+from shared.llama.host_memory import HostBlock, HostMemory
 from shared.llama.memory_traits import SlotPart
 
 _PARTIAL = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
@@ -24,12 +22,13 @@ _COPY = -1
 
 
 class StoredStates(SlotPart):
-    def __init__(self, context: Any, spare: int | None) -> None:
+    def __init__(self, context: Any, spare: int | None, memory: HostMemory) -> None:
         """`context` is a llama_context. spare: a sequence to store parts with; None: texts are whole."""
         self._context = context
+        self._host = memory
         self._memory = llama_cpp.llama_get_memory(context)
         self._spare = spare
-        self._states: dict[int, NDArray[np.uint8]] = {}
+        self._states: dict[int, HostBlock] = {}
 
     def store(self, slot: int, snapshot: Snapshot) -> None:
         """Store a state or a text of a slot; raises DecodeFatalError."""
@@ -61,26 +60,23 @@ class StoredStates(SlotPart):
         self.forget(_COPY)
 
     def forget(self, key: int) -> None:
-        del self._states[key]
+        self._host.give_back(self._states.pop(key))
 
     def clear(self) -> None:
-        self._states.clear()
+        for key in list(self._states):
+            self.forget(key)
+        self._host.clear()
 
     def _store(self, slot: int, key: int, flags: int) -> None:
         size = llama_cpp.llama_state_seq_get_size_ext(self._context, slot, flags)
-        buffer = np.empty(size, np.uint8)
-        if llama_cpp.llama_state_seq_get_data_ext(self._context, _pointer(buffer), size, slot, flags) != size:
+        block = self._states[key] = self._host.take(size)
+        if llama_cpp.llama_state_seq_get_data_ext(self._context, block.pointer, size, slot, flags) != size:
             raise DecodeFatalError(f"the state of slot {slot} cannot be stored")
-        self._states[key] = buffer
 
     def _load(self, slot: int, key: int, n_keep: int, flags: int) -> None:
-        buffer = self._states[key]
-        size = len(buffer)
-        if llama_cpp.llama_state_seq_set_data_ext(self._context, _pointer(buffer), size, slot, flags) != size:
+        block = self._states[key]
+        size = block.size
+        if llama_cpp.llama_state_seq_set_data_ext(self._context, block.pointer, size, slot, flags) != size:
             raise DecodeFatalError(f"the state of slot {slot} cannot be restored")
         if not llama_cpp.llama_memory_seq_rm(self._memory, slot, n_keep, -1):
             raise DecodeFatalError(f"slot {slot} cannot be cut back to {n_keep} tokens")
-
-
-def _pointer(buffer: NDArray[np.uint8]) -> Any:
-    return buffer.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))

@@ -54,6 +54,9 @@ DEFAULT_CTX: Final = 16_384
 MAX_CTX: Final = 1 << 24
 MIN_BATCH: Final = 32
 """The least tokens that a batch can hold: measurements and drafts need some."""
+DEFAULT_BATCH: Final = 512
+GPU_BATCH: Final = 2048
+"""Several times `ubatch_size`: llama.cpp computes these parts on several devices at the same time."""
 MAX_THREADS: Final = 1024
 
 
@@ -196,8 +199,13 @@ class ModelOptions(ComputeOptions):
         "that cannot be had; auto: on where it costs at most 5 %. The first start measures that, in about "
         "ten seconds; later ones find it in the cache folder",
     )
-    batch_size: int = Field(
-        512, ge=MIN_BATCH, le=1 << 16, description="logical maximum batch size: tokens in one decoding step"
+    batch_size: int | None = Field(
+        None,
+        ge=MIN_BATCH,
+        le=1 << 16,
+        description="logical maximum batch size: tokens in one decoding step. Without this option: "
+        f"{GPU_BATCH} where all layers are in VRAM, so that several devices work at the same time, else "
+        f"{DEFAULT_BATCH}",
     )
     swa_full: bool = Field(
         False,

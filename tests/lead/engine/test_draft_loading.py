@@ -399,9 +399,9 @@ def gpu(monkeypatch):
     return have
 
 
-def place(draft=None, **options):
+def place(draft=None, target=OPTIONS, **options):
     draft = draft or load(builtin_draft(), ctx_size=0, **options)
-    return place_draft_model(Load(model=builtin_target(), options=OPTIONS, draft=draft))
+    return place_draft_model(Load(model=builtin_target(), options=target, draft=draft))
 
 
 def test_the_target_is_told_what_the_draft_model_takes(gpu):
@@ -416,6 +416,13 @@ def test_the_target_is_told_what_the_draft_model_takes(gpu):
 def test_the_draft_model_has_the_context_that_it_was_asked_to_have(gpu):
     gpu(1 << 30)
     assert place().draft.options.ctx_size == 0
+
+
+def test_it_takes_as_much_as_the_context_that_the_target_will_have(gpu, vocabulary):
+    gpu(1 << 30)
+    by_default = OPTIONS.model_copy(update={"ctx_size": 0})
+    stated = OPTIONS.model_copy(update={"ctx_size": vocabulary.info.n_ctx_train * OPTIONS.parallel})
+    assert place(target=by_default).taken == place(target=stated).taken
 
 
 def test_on_the_cpu_it_takes_nothing_of_the_gpu(gpu):

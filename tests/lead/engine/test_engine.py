@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from lead.engine.commands import PostDraft, SetBacks, SetPolicy
 from lead.engine.events import Committed, Failed, Finished, Started
 from lead.engine.step_plan import StepPlan
-from shared.cache_edits import Restore, Store
+from shared.cache_edits import Restore, Snapshot, Store
 from shared.errors import KvCacheFullError, PendingAnswerError, RequestError
 from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import MemoryTraits
@@ -448,10 +448,12 @@ def test_what_a_slot_got_of_another_is_there_before_a_wait():
 # Texts that move to host memory and back in parts, while others generate
 
 
-def in_parts(n_slots=3, n_part=10, n_ctx=400, n_steps=1):
+def in_parts(n_slots=3, n_part=10, n_ctx=400, n_steps=1, step_bytes=0):
     """A harness whose slots hold texts of 60 tokens, but one, whose sequence has begun to generate."""
     size = PromptCacheSize(1000, 1, n_part=n_part)
-    harness = EngineHarness(n_slots=n_slots, n_ctx=n_ctx, n_ctx_sequence=200, prompt_cache=size)
+    harness = EngineHarness(
+        n_slots=n_slots, n_ctx=n_ctx, n_ctx_sequence=200, prompt_cache=size, step_bytes=step_bytes
+    )
     for token in range(4, 4 + n_slots - 1):
         harness.submit(str(token), [token] * 60, max_tokens=1)
     harness.drain()
@@ -474,6 +476,12 @@ def test_idle_texts_are_stored_a_part_a_step():
         assert n_moved(harness, Store) <= 10
         harness.step()
     assert [len(slot) for slot in harness.target.slots if slot[:1] != [LONG[0]]] == [0, 0]
+
+
+def test_where_the_link_is_quick_several_parts_a_step():
+    harness = in_parts(step_bytes=1)
+    harness.engine.edited([Store(1, Snapshot("text", 9, 10))], STEP_SECONDS / 20)
+    assert n_moved(harness, Store) > 10
 
 
 def test_a_text_is_loaded_a_part_a_step_while_others_generate():

@@ -97,11 +97,17 @@ def test_steps_are_planned_by_the_rules_of_the_model(tiny_model, kv_unified):
     model.close()
 
 
-def test_no_later_process_takes_it_over_with_layers_on_a_gpu(measured, monkeypatch):
-    measured(None)
-    monkeypatch.setattr(exact_model, "_why_never", lambda _: "with layers on a GPU")
-    with pytest.raises(ModelLoadError, match="no --exact any more: with layers on a GPU"):
-        load("on", exactness=FOUND)
+def test_a_later_process_stays_on_the_cpu(monkeypatch):
+    """By then a GPU may have room for layers; the lead has promised the CPU's bits."""
+    asked = []
+
+    def load_model(path, options, **more):
+        asked.append(options.n_gpu_layers)
+        return Model(path, options, **more)
+
+    monkeypatch.setattr(exact_model, "Model", load_model)
+    assert load("on", exactness=FOUND)[1] == FOUND
+    assert asked == [0]
 
 
 def test_what_an_earlier_start_has_measured_is_measured_again_once_layers_are_on_a_gpu(measured, monkeypatch):

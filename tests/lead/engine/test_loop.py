@@ -12,7 +12,9 @@ from lead.engine.loop import Loop, ProgressWatch
 from lead.engine.speculation.manager import DraftRound
 from lead.engine.speculation.policy import SYNC_PATIENCE_S, DraftOrder
 from lead.engine.step_plan import Wait
+from shared.cache_edits import moved_texts
 from shared.errors import DecodeFatalError, IntegrityError, KvCacheFullError, WindowLostError
+from shared.prompt_cache import PromptCacheSize
 from shared.settings.model_options import ModelOptions
 from tests.fakes import (
     FakeFront,
@@ -248,6 +250,39 @@ def test_commands_are_looked_at_while_it_drafts():
     pipe, target = drafting([submit(tokens=LONG, max_tokens=9)], [], [Cancel(sequence="s")], [], tick=0.002)
     assert target.steps == [[2]]
     assert pipe.waits[1:3] == [0.0, 0.0]
+
+
+class SlowMemory(FakeTarget):
+    """To store or load a text takes it a quarter of a second."""
+
+    def __init__(self, pipe):
+        super().__init__(2)
+        self._pipe = pipe
+
+    def store(self, slot, snapshot):
+        super().store(slot, snapshot)
+        self._pipe.now += 0.25
+
+    def restore(self, slot, snapshot, n_keep):
+        super().restore(slot, snapshot, n_keep)
+        self._pipe.now += 0.25
+
+
+def test_the_engine_hears_how_long_texts_took_to_move():
+    """Three texts in one slot, of which the third is the first again."""
+    limits = make_limits(1, 200, 200, prompt_cache=PromptCacheSize(500, 1))
+    asked = (submit(name, tokens=[n] * 40, max_tokens=1) for name, n in zip("abc", (4, 5, 4), strict=True))
+    batches = itertools.chain.from_iterable([[each], [], [], []] for each in asked)
+    pipe, engine = ScriptedPipe(*batches), make_engine(limits)
+    told, edited = [], engine.edited
+
+    def note(edits, seconds):
+        edited(edits, seconds)
+        told.append((len(moved_texts(edits)), seconds))
+
+    engine.edited = note
+    Loop(SlowMemory(pipe), engine, pipe, clock=pipe.clock).run()
+    assert [each for each in told if each[0]] == [(1, 0.25), (2, 0.5)]
 
 
 # The check of the records

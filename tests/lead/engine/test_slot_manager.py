@@ -224,8 +224,9 @@ def text(key, n_tokens=40):
 class TestPromptCache:
     """What a slot loses to another text is kept in host memory; with one pool also what idle slots hold."""
 
-    def room(self, n_slots=2, n_ctx=1000, n_stored=500, *, stores_idle=True):
-        return Room(n_slots, n_ctx, prompt_cache=PromptCacheSize(n_stored, 1), own_cells=not stores_idle)
+    def room(self, n_slots=2, n_ctx=1000, n_stored=500, *, stores_idle=True, step_bytes=0):
+        size = PromptCacheSize(n_stored, 1)
+        return Room(n_slots, n_ctx, prompt_cache=size, own_cells=not stores_idle, step_bytes=step_bytes)
 
     def read(self, room, name, tokens):
         """One that starts, is decoded, and leaves; its edits."""
@@ -264,6 +265,36 @@ class TestPromptCache:
             room.slots.admit(only_if_idle=False)
             moved.append(Store(1, text(1)) in self.edits(room))
         assert moved == [False, False, False, False, True, False]
+
+    def test_where_moving_takes_long_idle_texts_stay_longer(self):
+        room = self.room(step_bytes=20)
+        room.enter("s", LONG)
+        room.enter("t", OTHER)
+        room.decode()
+        room.leave("t")
+        room.slots.learn_moves(
+            [text(9)], seconds=40.0, step_seconds=4.0
+        )  # a byte a second, a step reads five
+        n_steps = 0
+        while Store(1, text(1)) not in self.edits(room):
+            n_steps += 1
+        assert n_steps == 10
+
+    def test_what_is_read_again_more_quickly_is_not_stored(self):
+        room = self.room(n_slots=1, stores_idle=False)
+        self.read(room, "s", LONG)
+        room.slots.learn_moves([text(9)], seconds=40.0, step_seconds=1.0)
+        room.slots.learn_reading(1.9)
+        assert self.read(room, "t", OTHER) == [Trim(0, 0)]
+        room.slots.learn_reading(2.1)
+        assert self.read(room, "u", LONG) == [Store(0, text(1)), Trim(0, 0)]
+
+    def test_idle_texts_that_are_read_again_more_quickly_stay(self):
+        room = self.room()
+        self.read(room, "s", LONG)
+        room.slots.learn_moves([text(9)], seconds=40.0, step_seconds=1.0)
+        room.slots.learn_reading(1.9)
+        assert self.read(room, "t", OTHER) == []
 
     def test_where_slots_have_cells_of_their_own_idle_texts_stay(self):
         room = self.room(stores_idle=False)

@@ -16,7 +16,7 @@ from shared.errors import ConfigError
 from shared.llama import devices
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.model import Model
-from shared.llama.placement import Device
+from shared.llama.placement import CPU, Device
 from shared.llama.vocabulary import Vocabulary
 from shared.models import builtin
 from shared.models.builtin import builtin_target
@@ -228,10 +228,11 @@ def _gpu(monkeypatch):
 def test_each_group_of_tensors_is_stated_with_its_place():
     text = str(report("-c", "512"))
     for fact in (
-        "2 of 7 layers: GPU0 (a GPU)",
-        "  feed-forward          3.14 MB on CPU, 0.628 MB on GPU0",
-        "  embeddings            1.11 MB on CPU",
-        "  GPU0                  4.2 MB free, ",
+        "2 of 7 layers: ",
+        "free MiB on GPU0 (a GPU)",
+        "  feed-forward          3.0 MiB on CPU, 0.6 MiB on GPU0",
+        "  embeddings            1.1 MiB on CPU",
+        "  GPU0                  4.0 MiB free, ",
         "This machine can run it.",
     ):
         assert fact in text
@@ -242,7 +243,17 @@ def test_what_does_not_fit_on_a_gpu_is_a_problem():
     found = report("-ngl", "99", "-c", "3000000")
     assert found.status == 1
     assert found.problems[0].endswith("lower --ctx-size")
-    assert "4.2 MB free, -9.22 GB after loading" in str(found)
+    assert "4.0 MiB free, which is not enough" in str(found)
+    assert "for intermediate results" not in str(found)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_what_a_draft_model_takes_is_in_the_table(vocabulary):
+    found = PreflightReport()
+    taken = {"GPU0": 1 << 20, CPU: 3 << 20}
+    check_memory(found, vocabulary.info, ModelOptions(threads=1, ctx_size=512), taken=taken)
+    assert ("  draft model", "1.0 MiB on GPU0, 3.0 MiB on CPU") in found.lines
+    assert "4.0 MiB free" in dict(found.lines)["  GPU0"]
 
 
 @pytest.mark.usefixtures("gpu")

@@ -9,6 +9,7 @@ import pytest
 from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
 from shared.llama import devices
+from shared.llama.gguf_metadata import tensor_sizes
 from shared.llama.memory_plan import (
     choose_traits,
     describe_checkpoints,
@@ -20,6 +21,7 @@ from shared.llama.memory_probe import MemoryProbe
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.model import Model
 from shared.llama.placement import Device
+from shared.models.builtin import builtin_target
 from shared.prompt_cache import PromptCacheSize
 from shared.settings.model_options import ModelOptions
 
@@ -178,6 +180,25 @@ def test_what_is_in_vram_takes_no_host_memory(gpu, tiny_model):
     assert abs(more - (taken + on_cpu.size.computing - on_gpu.size.computing) / 4) <= 1
 
 
+def batches_of(path, **options):
+    plan = plan_memory(path, OPTIONS.model_copy(update=options))
+    return plan.parameters.n_batch, plan.parameters.n_ubatch, plan.size
+
+
+def test_larger_batches_take_no_more_memory_as_they_are_computed_in_parts(gpu, tiny_model):
+    gpu(10**9)
+    path = tiny_model("llama")
+    by_default, as_before = batches_of(path), batches_of(path, batch_size=512)
+    assert by_default[:2] == (2048, 512)
+    assert as_before[:2] == (512, 512)
+    assert by_default[2] == as_before[2]
+
+
+def test_a_memory_that_needs_a_batch_in_one_part_keeps_it(gpu, tiny_model):
+    gpu(10**9)
+    assert batches_of(tiny_model("gemma3"))[:2] == batches_of(tiny_model("qwen35"))[:2] == (512, 512)
+
+
 def test_what_others_take_is_not_free(gpu, tiny_model):
     gpu(10**9)
     plan = plan_memory(tiny_model("llama"), OPTIONS, taken={"GPU0": 10**9, "CPU": 6 * 10**8})
@@ -206,3 +227,20 @@ def test_heads_that_are_not_loaded_take_nothing(tmp_path):
     path = write_tiny_model(TinyModel("qwen35", settings=settings), tmp_path / "heads.gguf")
     without, loaded = (plan_memory(path, OPTIONS, with_heads=heads).placement for heads in (False, True))
     assert loaded.host_weights > without.host_weights
+
+
+def test_a_token_reads_all_weights_but_embeddings_and_other_experts(tiny_model):
+    dense, mixture = tiny_model("llama"), tiny_model("qwen3moe")
+    sizes = tensor_sizes(dense)
+    assert plan_memory(dense, OPTIONS).step_bytes == sum(sizes.values()) - sizes["token_embd.weight"]
+    sizes = tensor_sizes(mixture)
+    n_experts = sum(size for name, size in sizes.items() if "_exps" in name)
+    read = plan_memory(mixture, OPTIONS).step_bytes
+    others = sum(sizes.values()) - n_experts - sizes["token_embd.weight"]
+    assert others < read < others + n_experts
+
+
+def test_embeddings_that_are_the_output_too_are_read():
+    sizes = tensor_sizes(builtin_target())
+    assert "output.weight" not in sizes
+    assert plan_memory(builtin_target(), OPTIONS).step_bytes == sum(sizes.values())

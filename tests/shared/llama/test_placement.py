@@ -57,6 +57,29 @@ def test_else_as_many_as_it_holds_counted_from_the_output(free_mib, n_layers):
     assert sum(found.parts.values()) == 1200 * MIB
 
 
+@pytest.mark.parametrize(
+    ("free_mib", "options", "batch_size"),
+    [
+        (1150, {}, 2048),
+        (1149, {}, 512),
+        (4000, {"n_cpu_moe": 1}, 512),
+        (4000, {"override_tensor": ("ffn=CPU",)}, 512),
+        (1150, {"batch_size": 300}, 300),
+        (1149, {"batch_size": 300}, 300),
+    ],
+    ids=str,
+)
+def test_batches_are_larger_where_devices_compute_all(free_mib, options, batch_size):
+    sizes = model(experts_mib=20) if "n_cpu_moe" in options else model()
+    asked = ModelOptions(**{"fit_target": 0, "n_gpu_layers": 99 if free_mib > 1150 else -1} | options)
+    found = place(sizes, [gpu("A", free_mib)], asked, {})
+    assert found.options(asked).batch_size == batch_size
+
+
+def test_without_a_device_batches_are_as_before():
+    assert placed().options(ModelOptions()).batch_size == 512
+
+
 def test_intermediate_results_take_their_part():
     assert placed(gpu("A", 1150), computing={"A": 1}).n_gpu_layers == 10
 
@@ -167,6 +190,13 @@ def test_layers_that_were_asked_for_are_not_lowered_but_refused(asked):
     )
 
 
+def test_of_a_mixture_the_experts_may_go_to_the_cpu_instead():
+    found = placed(gpu("A", 1000), sizes=model(experts_mib=300), n_gpu_layers=99)
+    assert found.problem.endswith("lower --n-gpu-layers or raise --n-cpu-moe")
+    found = placed(gpu("A", 1000), sizes=model(experts_mib=300), n_gpu_layers=99, cpu_moe=True)
+    assert found.problem.endswith("lower --n-gpu-layers")
+
+
 def test_where_the_cache_is_what_does_not_fit_the_context_is_named():
     found = placed(gpu("A", 1000), sizes=model(cache_mib=200), n_gpu_layers=99)
     assert found.problem.endswith("lower --ctx-size")
@@ -245,7 +275,11 @@ def test_tensors_are_shown_in_groups(tensor, group):
 def test_the_log_says_which_layers_are_where():
     found = placed(gpu("A", 2000), sizes=model(experts_mib=300))
     assert (
-        str(found) == "11 of 11 layers, the experts of 8 layers on the CPU: A (a GPU) 1750 MiB of 2000 free"
+        str(found)
+        == "11 of 11 layers, the experts of 8 layers on the CPU: 1750 of 2000 free MiB on A (a GPU)"
     )
+    found = placed(gpu("A", 9000), sizes=model(experts_mib=300), cpu_moe=True)
+    assert str(found).startswith("11 of 11 layers, the experts of 10 layers on the CPU: ")
+    assert str(placed(gpu("A", 9000), cpu_moe=True)).startswith("11 of 11 layers: 1150 of 9000 free MiB on A")
     assert str(placed()) == "none, all layers are on the CPU"
     assert str(placed(gpu("A", 40))) == "none, all layers are on the CPU (A has 40 MiB free)"

@@ -1,0 +1,105 @@
+"""Memory for what is stored outside of devices: pinned where a device offers it (`ggml-backend.h`).
+
+A device reads and writes pinned memory itself; with other memory its driver copies everything once more. But
+each page has to be pinned first, so what is given back is kept for what comes next.
+"""
+
+import ctypes
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shared.llama.unbound import function
+
+log = logging.getLogger("llama")
+
+_LEAST_BYTES = 4 << 20
+"""Less is copied quickly from anywhere."""
+_MOST_BLOCKS = 2048
+"""Some Vulkan drivers allow 4096 allocations in all."""
+_SLACK = 8
+"""A block is used again for what is smaller by at most this part: an eighth."""
+
+
+@dataclass(slots=True, eq=False)
+class HostBlock:
+    """`pointer` to `size` bytes, of `n_allocated`. owner: an array; a ggml_backend_buffer_t if pinned."""
+
+    pointer: Any
+    size: int
+    n_allocated: int
+    owner: Any
+
+    @property
+    def is_pinned(self) -> bool:
+        return isinstance(self.owner, int)
+
+
+class HostMemory:
+    """Gives out blocks, and takes them back."""
+
+    def __init__(self, pinned: int | None, n_most: int) -> None:
+        """pinned: a ggml_backend_buffer_type_t; None: there is none.
+
+        n_most: bytes; what is kept for later is freed if all would be more.
+        """
+        self._pinned = pinned
+        self._n_most = n_most
+        self._n_bytes = self._n_blocks = 0  # pinned
+        self._spare: list[HostBlock] = []  # the longest unused first
+
+    def take(self, size: int) -> HostBlock:
+        """A block with undefined content."""
+        if self._pinned and size >= _LEAST_BYTES and (block := self._reused(size) or self._allocated(size)):
+            return block
+        array = np.empty(size, np.uint8)
+        return HostBlock(array.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)), size, size, array)
+
+    def give_back(self, block: HostBlock) -> None:
+        """Its content is lost."""
+        if block.is_pinned:
+            self._spare.append(block)
+            self._free_spare(0)
+
+    def clear(self) -> None:
+        """Free what was given back."""
+        while self._spare:
+            self._free()
+
+    def _reused(self, size: int) -> HostBlock | None:
+        fitting = [each for each in self._spare if size <= each.n_allocated <= size + size // _SLACK]
+        if not fitting:
+            return None
+        block = min(fitting, key=lambda each: each.n_allocated)
+        self._spare.remove(block)
+        block.size = size
+        return block
+
+    def _allocated(self, size: int) -> HostBlock | None:
+        """None: the device refuses, or there are too many blocks."""
+        self._free_spare(size)
+        if self._n_blocks == _MOST_BLOCKS:
+            return None
+        buffer: int | None = function("ggml_backend_buft_alloc_buffer")(self._pinned, size)
+        if not buffer:
+            log.debug("no pinned memory for %d bytes", size)
+            return None
+        self._n_bytes += size
+        self._n_blocks += 1
+        address = function("ggml_backend_buffer_get_base")(buffer)
+        return HostBlock(ctypes.cast(address, ctypes.POINTER(ctypes.c_uint8)), size, size, buffer)
+
+    def _free_spare(self, n_more: int) -> None:
+        """As far as `n_more` bytes in another block need it."""
+        while self._spare and (
+            self._n_bytes + n_more > self._n_most or self._n_blocks + (n_more > 0) > _MOST_BLOCKS
+        ):
+            self._free()
+
+    def _free(self) -> None:
+        block = self._spare.pop(0)
+        self._n_bytes -= block.n_allocated
+        self._n_blocks -= 1
+        function("ggml_backend_buffer_free")(block.owner)

@@ -1,0 +1,85 @@
+"""What moving a text costs decides when it is moved, whether at all, and how much of it in a step."""
+
+import pytest
+
+from lead.engine.move_price import MovePrice
+from shared.cache_edits import Snapshot
+from shared.prompt_cache import UNLIMITED, PromptCacheSize
+
+PART = 32 << 20
+GB = 10**9
+
+
+def unlearned(token_bytes, step_bytes):
+    return MovePrice(PromptCacheSize(100 * GB, token_bytes, n_part=PART // token_bytes), step_bytes)
+
+
+def price(token_bytes, step_bytes, step_seconds, part_seconds):
+    """That of a link which takes `part_seconds` for a part."""
+    made = unlearned(token_bytes, step_bytes)
+    made.learn([Snapshot("text", 1, PART // token_bytes)], part_seconds, step_seconds)
+    return made
+
+
+def test_until_something_has_moved_it_is_as_on_a_cpu():
+    made = unlearned(25_000, GB)
+    assert (made.idle_steps, made.n_step, made.pays(1000)) == (4, PART // 25_000, True)
+
+
+def test_where_texts_are_stored_as_a_whole_any_of_them_moves_in_a_step():
+    made = MovePrice(PromptCacheSize(GB, 25_000), GB)
+    made.learn([Snapshot("text", 1, 1000)], 0.01, 0.03)
+    assert made.n_step == UNLIMITED
+
+
+@pytest.mark.parametrize(
+    ("measured", "idle_steps", "n_parts"),
+    [
+        pytest.param((25_000, 770_000_000, 0.027, 0.003), 5.1, 2, id="0.4G on two cores"),
+        pytest.param((327_680, 40 * GB, 0.025, 0.0014), 134, 4, id="70B on two GPUs, pinned memory"),
+        pytest.param((327_680, 40 * GB, 0.025, 0.006), 572, 1, id="70B on two GPUs, other memory"),
+        pytest.param((32_768, 2 * GB, 0.003, 0.0014), 56, 1, id="1B on a GPU"),
+    ],
+)
+def test_a_text_stays_until_it_has_cost_others_as_much_as_moving_it(measured, idle_steps, n_parts):
+    made = price(*measured)
+    assert made.idle_steps == pytest.approx(idle_steps, rel=0.02)
+    assert made.n_step == n_parts * (PART // measured[0])
+
+
+def test_a_price_of_nothing_is_no_error():
+    assert price(25_000, GB, 0.03, 0.0).idle_steps == 4
+
+
+def test_one_small_slow_text_changes_little():
+    made = price(25_000, 40 * GB, 0.025, 0.002)
+    before = made.idle_steps
+    made.learn([Snapshot("text", 1, 1000)], 0.0015 + 0.002, 0.025)
+    assert made.idle_steps < 2 * before
+
+
+def test_what_is_read_again_as_quickly_is_not_moved():
+    made = price(131_072, 8 * GB, 0.01, 0.3)  # thousands of small copies: V without flash attention
+    assert made.pays(1000), "how fast prompts are read is not known"
+    made.token_seconds = 0.0002
+    assert not made.pays(1000)
+    made.token_seconds = 0.02
+    assert made.pays(1000)
+
+
+def test_the_state_of_a_short_text_costs_more_than_its_tokens():
+    made = MovePrice(PromptCacheSize(100 * GB, 1000, 50_000_000), 0)
+    made.learn([Snapshot("text", 1, 1000)], 0.02, 0.03)
+    made.token_seconds = 0.0002
+    assert not made.pays(100)
+    assert made.pays(1000)
+
+
+def test_a_slow_moment_does_not_decide_for_ever():
+    made = price(131_072, 8 * GB, 0.01, 0.3)
+    made.token_seconds = 0.0015
+    n_lost = 0
+    while not made.pays(1000):
+        made.forget()
+        n_lost += 1
+    assert 1 <= n_lost <= 10
