@@ -29,7 +29,7 @@ _N_GRAPHS = 3
 _CREATING = re.compile(r"creating +(.*) KV cache")
 _ATTENTION = re.compile(r"llama_kv_cache: size = +([\d.]+) MiB")
 _STATES = re.compile(r"llama_memory_recurrent: size = +([\d.]+) MiB \( *(\d+) cells.* (\d+) rs_seq\)")
-_COMPUTING = re.compile(r"(\S+) +compute buffer size = +([\d.]+) MiB")
+_COMPUTING = re.compile(r": +(\S+) +compute buffer size = +([\d.]+) MiB")
 _LAYER = re.compile(r"(llama_kv_cache|llama_memory_recurrent)\w*[:,] layer +(\d+): dev = ")
 
 
