@@ -94,7 +94,8 @@ fleet: $(READY) $(ROUTER)
 test: $(READY)
 	env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# On one and on two GPUs, which Mesa's Vulkan driver makes of the CPU. The first run compiles shaders for some minutes.
+# On one and on two GPUs, which Mesa's Vulkan driver makes of the CPU. On two idle cores about 5 minutes each, and the
+# first run 10 minutes more: it compiles shaders, which Mesa keeps in the home directory.
 gpu-test: $(GPU)
 	@for devices in 0 0,0; do \
 		echo "--- GGML_VK_VISIBLE_DEVICES=$$devices"; \
