@@ -94,7 +94,7 @@ fleet: $(READY) $(ROUTER)
 test: $(READY)
 	env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# On one and on two GPUs, which Mesa's Vulkan driver makes of the CPU. On two idle cores about 5 minutes each, and the
+# On one and on two GPUs, which Mesa's Vulkan driver makes of the CPU. 13 minutes of CPU time on one; the
 # first run 10 minutes more: it compiles shaders, which Mesa keeps in the home directory.
 gpu-test: $(GPU)
 	@for devices in 0 0,0; do \
