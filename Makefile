@@ -106,7 +106,7 @@ gpu-test: $(GPU)
 $(GPU): constraints.txt | $(READY)
 	$(call layer,$(VENV)/gpu)
 	wheel="$$($(BUILD) tests/gpu/wheel.sh $(BIN)/pip)" && \
-	$(VENV)/gpu/bin/pip install --quiet --disable-pip-version-check --no-deps "$$wheel"
+	$(VENV)/gpu/bin/pip install --quiet --disable-pip-version-check --no-deps --ignore-installed "$$wheel"
 	@touch $(GPU)
 
 check: $(READY)

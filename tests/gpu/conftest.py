@@ -8,10 +8,13 @@ import pytest
 from shared.llama import devices
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def n_gpus():
     """How many this build of llama.cpp sees."""
-    return len(devices.all_devices())
+    n = len(devices.all_devices())
+    if n == 0:
+        pytest.exit("this build of llama.cpp sees no GPU: make gpu-test", returncode=1)
+    return n
 
 
 @pytest.fixture
