@@ -50,7 +50,7 @@ class _AskedBacks:
 
 
 class Assignment:
-    """Keeps for each sequence whom it asks; what a back has of its sequences is in its `Back.followed`."""
+    """Knows for each sequence whom it asks; what a back has of its sequences is in its `Back.followed`."""
 
     def __init__(self, now: float) -> None:
         self.backs: dict[str, Back] = {}
@@ -80,8 +80,11 @@ class Assignment:
 
     def close(self, sequence: str, now: float) -> None:
         """A sequence has ended; one that was not opened is ignored."""
-        if self._sequences.pop(sequence, None) is None:
+        asked_backs = self._sequences.pop(sequence, None)
+        if asked_backs is None:
             return
+        for back in asked_backs.asked:
+            back.n_asked -= 1
         for back in self.backs.values():
             back.end(sequence)
         self._review_wanting(now)
@@ -118,7 +121,7 @@ class Assignment:
         """Raise AssertionError unless sequences and backs agree."""
         for back in self.backs.values():
             asked = {name for name, each in self._sequences.items() if back in each.asked}
-            assert asked == {name for name, each in back.followed.items() if each.asked}, back
+            assert asked <= back.followed.keys(), back
             assert len(asked) == back.n_asked, back
             assert self._n_followed(back) <= back.hello.n_sequences, back
 
@@ -150,9 +153,9 @@ class Assignment:
         if asked_backs.trial is None or asked_backs.n_left <= 0 or asked_backs.trial in asked_backs.chosen:
             self._begin_trial(asked_backs, ready, now)
         for back in before:
-            back.ask(sequence, asked=False)
+            back.n_asked -= 1
         for back in asked_backs.asked:
-            back.ask(sequence, asked=True)
+            back.ask(sequence)
 
     def _may_follow(self, back: Back, sequence: str) -> bool:
         followed, most = back.followed, back.hello.n_sequences

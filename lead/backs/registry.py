@@ -159,7 +159,7 @@ class Backs:
 
     def updates(self, back: Back) -> list[LeadMessage]:
         """All messages for `back` since the last call; empty if nothing has changed."""
-        return back.updates(self._sequences, self._tune)
+        return back.updates(self._sequences, self._assignment.asked, self._tune)
 
     def tune(self, tune: Tune) -> None:
         """How all backs should draft from now on."""
@@ -178,13 +178,10 @@ class Backs:
         """Check a draft and pass it on; raises ProtocolError after too many invalid ones."""
         back.last_seen = now = self._clock()
         sequence = self._sequences.get(draft.sequence)
-        following = back.followed.get(draft.sequence)
-        is_open = following is not None and following.n_sent > 0
+        is_open = back.has_opened(draft.sequence)
         is_accepted = back.draft_limits.accept(draft, sequence, is_open=is_open, now=now)
-        if is_accepted and following and following.asked:
-            self._post_draft(
-                PostDraft.model_construct(source=back.name, received_at=now, **dict(draft))  # the same fields
-            )
+        if is_accepted and back in self._assignment.asked(draft.sequence):
+            self._post_draft(PostDraft.model_construct(source=back.name, received_at=now, **dict(draft)))
 
     def count_stale(self, name: str, n: int) -> None:
         """The engine found `n` drafts of a back stale."""

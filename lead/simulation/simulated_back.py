@@ -166,13 +166,4 @@ class SimulatedBack:
 
     def _send(self, drafts: Iterable[tuple[int, Draft]]) -> None:
         for _, draft in drafts:
-            self._post(
-                PostDraft(
-                    sequence=draft.sequence,
-                    source=self._name,
-                    base=draft.base,
-                    tokens=draft.tokens,
-                    parents=draft.parents,
-                    confidences=draft.confidences,
-                )
-            )
+            self._post(PostDraft.model_construct(source=self._name, **dict(draft)))

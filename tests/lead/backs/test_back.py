@@ -36,11 +36,12 @@ def test_a_slow_back_gets_missed_tokens_in_one_message(harness):
 def test_a_back_that_is_not_asked_any_more_gets_no_tokens_and_is_not_listened_to(harness):
     sequence, back = harness.sequence(), harness.join()
     harness.backs.updates(back)
-    back.ask(sequence.id, asked=False)
     harness.commit(sequence, [4])
+    asked_backs = harness.backs._assignment._sequences[sequence.id]
+    asked_backs.chosen = []
     harness.backs.take_draft(back, Draft(sequence=sequence.id, base=4, tokens=[8]))
     assert (harness.backs.updates(back), harness.posted) == ([], [])
-    back.ask(sequence.id, asked=True)
+    asked_backs.chosen = [back]
     assert harness.backs.updates(back) == [Extend(sequence=sequence.id, start=3, tokens=[4])]
 
 
