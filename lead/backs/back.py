@@ -74,7 +74,6 @@ class Back:
     connected_at: float
     last_seen: float
     draft_limits: DraftLimits
-    stats: BackStats
     changed: Broadcast = field(default_factory=Broadcast)
     n_updates: float = 1.0
     n_right: float = 1.0
@@ -90,6 +89,10 @@ class Back:
 
     def __str__(self) -> str:
         return f"{self.name} ({one_line(self.hello.vocabulary.model)}, {self.transport})"
+
+    @property
+    def stats(self) -> BackStats:
+        return self.draft_limits.stats
 
     @property
     def gain(self) -> float:

@@ -101,7 +101,6 @@ class Backs:
 
     def _register(self, hello: Hello, transport: Transport, peer: str) -> Back:
         now = self._clock()
-        stats = BackStats()
         back = Back(
             id=secrets.token_hex(16),
             name=self._unique_name(hello.name),
@@ -110,8 +109,7 @@ class Backs:
             peer=peer,
             connected_at=now,
             last_seen=now,
-            draft_limits=DraftLimits(self._limits, self._n_vocab, stats, now),
-            stats=stats,
+            draft_limits=DraftLimits(self._limits, self._n_vocab, now),
         )
         self._assignment.join(back, now)
         log.info("back %s joined", back)
