@@ -6,13 +6,6 @@ from tests.fakes import submit
 from tests.lead.backs.harness import SAMPLING
 
 
-def test_running_sequences_are_opened_with_their_sampling_parameters(harness):
-    sequence = harness.sequence()
-    assert harness.backs.updates(harness.join()) == [
-        Open(sequence=sequence.id, sampling=SAMPLING, tokens=[1, 2, 3])
-    ]
-
-
 def test_private_sequences_are_not_sent_to_backs(harness):
     back = harness.join()
     secret = harness.sequences.create(submit(tokens=[1, 2, 3]), private=True)

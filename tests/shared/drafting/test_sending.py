@@ -90,11 +90,6 @@ def sending():
     return harness
 
 
-def test_what_is_immediate_is_sent_at_once_each_time():
-    harness = sending()
-    assert [harness.due(0.001, s="immediate") for _ in range(3)] == ["s"] * 3
-
-
 def test_what_the_lead_may_wait_for_is_sent_a_little_after_the_last_message():
     harness = sending()
     times = [SOON_SECONDS * n for n in (0.7, 0.9, 1.1, 2, 2.2)]
