@@ -44,6 +44,7 @@ def test_an_ended_sequence_is_closed_once(harness):
     harness.sequences.apply(Finished(sequence=sequence.id, reason="stop"), 0.0)
     assert harness.backs.updates(back) == [Close(sequence=sequence.id, reason="ended")]
     assert harness.backs.updates(back) == []
+    assert back.n_asked == 0
 
 
 def test_a_back_gets_at_most_as_many_sequences_as_it_asked_for(harness):
