@@ -31,10 +31,10 @@ def test_a_back_that_is_not_asked_any_more_gets_no_tokens_and_is_not_listened_to
     harness.backs.updates(back)
     harness.commit(sequence, [4])
     asked_backs = harness.backs._assignment._sequences[sequence.id]
-    asked_backs.chosen = []
+    asked_backs.asked = []
     harness.backs.take_draft(back, Draft(sequence=sequence.id, base=4, tokens=[8]))
     assert (harness.backs.updates(back), harness.posted) == ([], [])
-    asked_backs.chosen = [back]
+    asked_backs.asked = [back]
     assert harness.backs.updates(back) == [Extend(sequence=sequence.id, start=3, tokens=[4])]
 
 
