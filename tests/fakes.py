@@ -758,8 +758,8 @@ class Crowd:
         self._told = {sequence: list(tokens) for sequence, tokens in committed.items()}
 
     def _drafts_of(self, name: str, committed: Texts) -> Drafts:
-        followed = self._assignment.backs[name].followed
-        asked = {sequence: committed[sequence] for sequence in sorted(followed) if followed[sequence].asked}
+        back = self._assignment.backs[name]
+        asked = {each: committed[each] for each in sorted(committed) if back in self._assignment.asked(each)}
         drafts = [draft.model_copy(update={"source": name}) for draft in self._inner[name].drafts(asked)]
         return [draft for draft in drafts if draft.sequence in asked]
 
