@@ -215,7 +215,10 @@ class Drafts:
 
     def of(self, source: str) -> SourceDraft:
         """Its record, from now on."""
-        return self.by_source.setdefault(source, SourceDraft(self.opened_at))
+        record = self.by_source.get(source)
+        if record is None:
+            record = self.by_source[source] = SourceDraft(self.opened_at)
+        return record
 
     def post(self, tree: DraftTree, received_at: float | None = None) -> tuple[bool, list[TokenOutcome]]:
         """Store a draft if it is alive; returns whether it is, and the outcomes of tokens that are settled.
@@ -252,10 +255,7 @@ class Drafts:
     # What is committed
 
     def extend(self, start: int, tokens: Sequence[int], now: float) -> list[TokenOutcome]:
-        """tokens[start : start + len(tokens)] = tokens, of which backs hear now.
-
-        Drafts that conflict with them are removed.
-        """
+        """`tokens` were committed from position `start` on, which backs hear now. Dead drafts are removed."""
         outcomes: list[TokenOutcome] = []
         trees = [each.tree for each in self.by_source.values() if each.tree]
         for place, token in enumerate(tokens):
