@@ -1,4 +1,4 @@
-"""The `back` program: reads its settings, connects its parts and sets its exit status."""
+"""The `back` program: reads its settings, makes a drafter for a lead, connects its parts, sets the status."""
 
 import asyncio
 import contextlib
