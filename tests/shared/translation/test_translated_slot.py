@@ -41,7 +41,7 @@ def decode(text, *rows, unfinished=False):
     if tokens:
         text.add(tokens, np.array(rows or [logits(_of=1.0)] * feed.n_logits)[-max(1, feed.n_logits) :])
     text.check_integrity()
-    return [DRAFT.pieces[each] for each in tokens]
+    return [DRAFT.pieces[each] for each, _ in tokens]
 
 
 def test_the_prefix_comes_first():
@@ -90,7 +90,7 @@ def test_a_look_ahead_goes_on_where_a_longer_token_begins_so():
     text = slot()
     append(text, b"a")
     decode(text, logits(_the=0.9, _of=0.1))
-    assert text.look_ahead(token(TARGET, b" the"), ROOM).tokens == [token(DRAFT, b" the")]
+    assert text.look_ahead(token(TARGET, b" the"), ROOM).tokens == [(token(DRAFT, b" the"), b" the")]
 
 
 def test_a_look_ahead_ends_where_no_longer_token_begins_so():
