@@ -61,8 +61,8 @@ def _path(draft: Vocabulary, target: Vocabulary) -> Path:
             f"\0{vocabulary.identify().fingerprint}\0{vocabulary.n_tokens}\0{vocabulary.bos}\0{vocabulary.adds_bos}"
             f"\0{vocabulary.turn_end}\0{sorted(vocabulary.end_tokens)}".encode()
         )
-        for probe in _PROBES:
-            digest.update(vocabulary.encode(probe, add_special=False, parse_special=True).tobytes())
+        tokenize = tokenizer_inside_text(vocabulary)
+        digest.update(repr([list(tokenize(probe)) for probe in _PROBES]).encode())
     return user_cache_path("llama-duo") / "translations" / f"{digest.hexdigest()[:24]}.pair"
 
 

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.llama.vocabulary import Vocabulary
-from shared.translation.vocabulary_pair import added_bos, match_control_tokens, prefix_of, vocabulary_pair
+from shared.translation.vocabulary_pair import (
+    added_bos,
+    byte_vocabulary,
+    match_control_tokens,
+    prefix_of,
+    vocabulary_pair,
+)
 
 PAIRS = list(permutations(("shipped", "gpt2", "llama2c"), 2))
 TEXT = "Once upon a time, the hen\n\n\tand the wolf: 12 + 345. Hé! 世界 😀 it's  x{}\r\n"
@@ -103,3 +109,11 @@ def test_a_vocabulary_without_some_bytes_translates(vocabularies, monkeypatch):
         read = vocabulary.read(b"in 12 days")
         assert b"".join(data for _, data in read) == b"in 12 days"
         assert {data for token, data in read if vocabulary.pieces[token] != data} <= {b"12", b" 12"}
+
+
+def test_a_tokenizer_that_llama_cpp_would_abort_in_is_not_asked(vocabularies, monkeypatch):
+    vocabulary = vocabularies["llama2c"]
+    monkeypatch.setattr(vocabulary, "reads_any_text", False)
+    monkeypatch.delattr(Vocabulary, "encode")
+    hen = byte_vocabulary(vocabulary, {}, {}).encode(b"the hen")
+    assert b"".join(vocabulary.piece(token) for token in hen) == b"the hen"
