@@ -77,7 +77,8 @@ def plan_memory(
         replace(device, free=max(0, device.free - taken.get(device.name, 0)))
         for device in devices.describe(found or [])
     ]
-    host_free = free_memory() - taken.get(CPU, 0)
+    on_host = [CPU, *(device.name for device in gpus if device.is_shared)]
+    host_free = free_memory() - sum(taken.get(name, 0) for name in on_host)
     with ModelOutline.load(path, on_cpu(options), with_heads=with_heads) as outline:
         probe = outline.probe()
         used = options if n_step_checkpoints else _without_a_wrong_pool(options, probe)
@@ -89,8 +90,9 @@ def plan_memory(
         context = _Context(n_ctx, n_slots, traits, used.kv_unified, probe.n_window)
         if context.is_guarded:
             _refuse_unguarded_slots(path, n_slots)
-        on_host = context.parameters(on_cpu(used))
-        size, placement = outline.texts_size(on_host) if gpus else outline.size(on_host), None
+        without_devices = context.parameters(on_cpu(used))
+        size = outline.texts_size(without_devices) if gpus else outline.size(without_devices)
+        placement = None
         if found is not None:
             placement, size = _place(
                 path,
