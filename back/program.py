@@ -89,7 +89,7 @@ class DraftingSetup:
 def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | None = None) -> DraftingSetup:
     """To draft for a lead with `vocabulary`; None: with that of the draft model.
 
-    Takes seconds for another vocabulary. Raises TranslationError if that is not possible.
+    Takes seconds for another vocabulary.
     """
     maker = DrafterMaker(model, vocabulary or model.vocabulary, log)
     budget = TimeBudget()
