@@ -13,7 +13,7 @@ from lead.diagnostics.check import check
 from lead.generate.generate_settings import GenerateSettings
 from lead.generate.generated_text import GeneratedText, TextOutput, compare, report
 from lead.generation.assembler import TextToken
-from lead.http.answers import AnswerEnd, AnswerStream
+from lead.http.answers import AnswerEnd, answer_updates
 from lead.http.generation_request import GenerationRequest, generation_request
 from lead.http.schema import GenerationFields
 from lead.server.server import Lead
@@ -165,7 +165,7 @@ async def _continue(
 ) -> GeneratedText:
     """Generate once; shown while it comes if there is an `output`."""
     text, end = "", None
-    async for update in AnswerStream(request, services).updates():
+    async for update in answer_updates(request, services):
         text += update.text
         end = update.end or end
         if output:

@@ -21,9 +21,8 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed
 from lead.engine.loop import Loop
-from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.step_cost import StepCost
+from lead.engine.speculation.step_cost import StepCost, batching_for
 from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError, TranslationError
 from shared.llama import devices
