@@ -1,4 +1,4 @@
-"""The `back` program: reads its settings, connects its parts and sets its exit status."""
+"""The `back` program: reads its settings, makes a drafter for a lead, connects its parts, sets the status."""
 
 import asyncio
 import contextlib
@@ -89,7 +89,7 @@ class DraftingSetup:
 def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | None = None) -> DraftingSetup:
     """To draft for a lead with `vocabulary`; None: with that of the draft model.
 
-    Takes seconds for another vocabulary. Raises TranslationError if that is not possible.
+    Takes seconds for another vocabulary.
     """
     maker = DrafterMaker(model, vocabulary or model.vocabulary, log)
     budget = TimeBudget()

@@ -28,7 +28,7 @@ from lead.engine.target import Target
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
-from shared.errors import KvCacheFullError, PendingAnswerError, TranslationError
+from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.llama.batch_invariance import RESERVE, InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.memory_traits import PLAIN
@@ -857,10 +857,9 @@ class SpellingModel(SlotMemory):
     def _read(self, data):
         """Target tokens, and what is only the beginning of one."""
         for end in range(len(data), -1, -1):
-            try:
-                return self._target.encode(data[:end]), data[end:]
-            except TranslationError:
-                pass
+            read = self._target.read(data[:end])
+            if all(self._target.pieces[token] == part for token, part in read):
+                return [token for token, _ in read], data[end:]
         raise AssertionError(data)
 
     def _likenesses(self, begun):

@@ -6,7 +6,6 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("lead", "back", "chat", "fleet", "shared")
 COVERED_BY: dict[str, tuple[str, ...]] = {
-    "tests/back/test_drafting_setup.py": ("shared/translation/drafter_maker.py",),
     "tests/real/test_rpc.py": ("shared/llama/rpc_backend.py",),
     "tests/real/test_ray_fleet.py": (
         "fleet/app.py",

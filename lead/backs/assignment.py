@@ -161,6 +161,7 @@ class Assignment:
         for back in before:
             back.n_asked -= 1
         for back in asked_backs.asked:
+            back.n_asked += 1
             back.ask(sequence)
 
     def _may_follow(self, back: Back, sequence: str) -> bool:

@@ -82,7 +82,7 @@ class Back:
     n_answered: int = 0
     tried_at: int = 0  # the number of its last trial
     followed: dict[str, Following] = field(default_factory=dict)
-    n_asked: int = 0  # of the followed sequences, as `Assignment` counts them
+    n_asked: int = 0  # for how many sequences; counted by `Assignment`
     tune_sent: Tune | None = None
     tune_arrived: Tune | None = None
     n_replies: int = 0
@@ -132,7 +132,6 @@ class Back:
 
     def ask(self, sequence: str) -> None:
         """From now on it gets the tokens of a sequence."""
-        self.n_asked += 1
         self.followed.setdefault(sequence, Following())
 
     def has_opened(self, sequence: str) -> bool:
@@ -148,7 +147,7 @@ class Back:
     def updates(
         self, sequences: Sequences, asked: Callable[[str], Collection["Back"]], tune: Tune | None
     ) -> list[LeadMessage]:
-        """All messages since the last call; empty if nothing has changed. `asked`: for a sequence.
+        """All messages since the last call; empty if nothing has changed. asked: who is, for a sequence.
 
         The tokens of sequences that it is not asked for are sent when it is again.
         """

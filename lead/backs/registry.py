@@ -179,7 +179,7 @@ class Backs:
         is_open = back.has_opened(draft.sequence)
         is_accepted = back.draft_limits.accept(draft, sequence, is_open=is_open, now=now)
         if is_accepted and back in self._assignment.asked(draft.sequence):
-            self._post_draft(PostDraft.model_construct(source=back.name, received_at=now, **dict(draft)))
+            self._post_draft(PostDraft.of_back(back.name, draft, now))
 
     def count_stale(self, name: str, n: int) -> None:
         """The engine found `n` drafts of a back stale."""

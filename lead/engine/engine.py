@@ -113,7 +113,7 @@ class Engine:
         action = None if self.idle else self._scheduler.plan(now)
         self._edits += self._slots.pop_edits()
         if isinstance(action, StepPlan):
-            drafting = (entry.owner for entry in action.entries if entry.draft)
+            drafting = (entry.slot_state for entry in action.entries if entry.draft)
             self._edits += self._slots.save_before_drafts(drafting)
         elif isinstance(action, Wait) and action.seconds > 0:
             self._waiting_since = now
@@ -131,7 +131,7 @@ class Engine:
         can_roll_back, n_committed = plan.layout.can_roll_back, 0
         for entry, rows in zip(plan.entries, logits, strict=True):
             n_committed += self._commit_entry(entry, rows, now, can_roll_back=entry.slot in can_roll_back)
-        slots = [entry.owner for entry in plan.entries]
+        slots = [entry.slot_state for entry in plan.entries]
         n_committed += self._verify_waiting(slots, max(_LEAST_GRAMMAR_SECONDS, _GRAMMAR_SHARE * seconds), now)
         depths = [len(entry.draft) for entry in plan.entries if entry.n_logits]
         is_usual = True
@@ -247,7 +247,7 @@ class Engine:
         self, entry: PlanEntry, rows: NDArray[np.float32], now: float, *, can_roll_back: bool
     ) -> int:
         """Returns how many tokens it committed."""
-        slot, sequence = entry.owner, entry.owner.sequence
+        slot, sequence = entry.slot_state, entry.slot_state.sequence
         assert sequence
         self._slots.add_decoded(slot, entry.tokens, has_draft=bool(entry.draft), can_roll_back=can_roll_back)
         if sequence.n_generated == 0:

@@ -27,12 +27,12 @@ _WEIGHT = 0.3
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry(Span):
-    """The span of a slot (`owner`): committed tokens that are not yet in the cache, then the `draft`.
+    """The span of a slot (`slot_state`): committed tokens that are not yet in the cache, then the `draft`.
 
     There are logits only where the committed tokens are fed to their end.
     """
 
-    owner: Slot = field(kw_only=True)
+    slot_state: Slot = field(kw_only=True)
     draft: DraftChain = field(default=(), kw_only=True)
 
     @classmethod
@@ -43,7 +43,7 @@ class PlanEntry(Span):
         tokens = context[n_cached : n_cached + n_fed]
         n_logits = 1 + len(draft) if n_cached + n_fed == len(context) else 0
         tokens += [each.token for each in draft]
-        return cls(slot.index, n_cached, tokens, n_logits, slot.is_in_prompt, owner=slot, draft=draft)
+        return cls(slot.index, n_cached, tokens, n_logits, slot.is_in_prompt, slot_state=slot, draft=draft)
 
     @property
     def n_fed(self) -> int:
@@ -168,7 +168,7 @@ class Scheduler:
         planned = layout(entries, self._limits)
         if not self._limits.rolls_states_back or self._is_safe(entries, planned):
             return entries, planned
-        entries = [PlanEntry.of(entry.owner, entry.n_fed) for entry in entries]
+        entries = [PlanEntry.of(entry.slot_state, entry.n_fed) for entry in entries]
         return entries, layout(entries, self._limits)
 
     def _is_safe(self, entries: list[PlanEntry], planned: Layout) -> bool:

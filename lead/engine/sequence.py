@@ -55,15 +55,15 @@ def _finite(value: Any) -> float:
 def verify(
     draft: Sequence[int], choose: Callable[[int], int], end_tokens: Container[int], tokens: list[int]
 ) -> int:
-    """Append to `tokens` what the target chooses, which follows `draft` as long as the target agrees.
+    """Append to `tokens` what the target chooses, following `draft` as long as the target agrees.
 
-    Returns how many tokens of the draft were accepted; it never influences what the target chooses.
+    Returns how many tokens of the draft were accepted. The draft never influences what the target chooses.
 
     `choose(i)` is the target's token after the committed ones and draft[:i]; it is called for i = 0, 1, … in
     order, and only while draft[:i] has been accepted. The last token is the recovered one (the target's own
     at the first mismatch) or the bonus after a fully accepted draft; nothing follows an end token.
 
-    With what was chosen before `choose` raised an error it goes on from there.
+    `tokens` may hold what was chosen before `choose` raised an error: it goes on from there.
     """
     for i in range(len(tokens), len(draft) + 1):
         token = choose(i)

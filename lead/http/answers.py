@@ -121,7 +121,7 @@ async def answer_updates(request: GenerationRequest, services: Services) -> Asyn
 
 
 async def whole_answers(request: GenerationRequest, services: Services) -> list[WholeAnswer]:
-    """All answers, once they have ended; raises as `answer_updates`, and the error of any that fails."""
+    """All answers, once they have ended; raises what `answer_updates` raises."""
     updates: list[list[AnswerUpdate]] = [[] for _ in request.submissions]
     ends: dict[int, AnswerEnd] = {}
     async for update in answer_updates(request, services):

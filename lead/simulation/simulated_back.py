@@ -166,4 +166,4 @@ class SimulatedBack:
 
     def _send(self, drafts: Iterable[tuple[int, Draft]]) -> None:
         for _, draft in drafts:
-            self._post(PostDraft.model_construct(source=self._name, **dict(draft)))
+            self._post(PostDraft.of_back(self._name, draft))

@@ -133,7 +133,7 @@ class Drafter:
         """
         at_once = at_once or self.idle
         due = [state for state in self.sequences.values() if at_once or state.is_due(now)]
-        return [(state.group, draft) for state in due if (draft := state.send(now))]
+        return [(state.group, draft) for state in due if (draft := state.take_draft(now))]
 
     def _decode(self, work: Work, n_most: int | None) -> list[SequenceState]:
         n_most = self._model.n_batch if n_most is None else min(n_most, self._model.n_batch)

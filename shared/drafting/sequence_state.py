@@ -97,7 +97,7 @@ class SequenceState:
     `options`: as the lead has tuned them; `group`: the same for all sequences of a lead. `release` takes back
     the slots of paths that are dropped. `branches`: by their start and their first token. `grown_from`: the
     length of the main path when the draft began to grow after it was sent last; None: it has not grown.
-    `sent_at`: when it last was, or had not grown; in seconds.
+    `sent_at`: when `take_draft` was called last, in seconds.
     """
 
     id: str
@@ -270,8 +270,8 @@ class SequenceState:
                 if runner_up.token not in self.end_tokens and (start, runner_up.token) not in self.branches:
                     yield probability, start, runner_up
 
-    def send(self, now: float) -> Draft | None:
-        """The draft as it is sent now; None if it has not grown since it was sent last."""
+    def take_draft(self, now: float) -> Draft | None:
+        """The draft, which is sent at `now`; None if it has not grown since it was sent last."""
         has_grown, self.grown_from, self.sent_at = self.grown_from is not None, None, now
         return self.draft() if has_grown else None
 

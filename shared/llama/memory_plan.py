@@ -101,7 +101,7 @@ def plan_memory(
                 context,
                 weights=weights,
                 on_host=size,
-                found=found,
+                handles=found,
                 gpus=gpus,
                 with_heads=with_heads,
             )
@@ -178,15 +178,15 @@ def _place(
     *,
     weights: Mapping[str, int],
     on_host: MemorySize,
-    found: Sequence[int],
+    handles: Sequence[int],
     gpus: Sequence[Device],
     with_heads: bool,
 ) -> tuple[Placement, MemorySize]:
-    """What goes where, and what it takes there. found: handles of the devices `gpus`."""
+    """What goes where, and what it takes there. handles: of the devices `gpus`."""
     caches = on_host.caches(outline.n_layers)
     if with_heads:  # they have a context of their own, with a cache and a graph
         caches[-outline.n_heads :] = [max(caches)] * outline.n_heads
-    size, names = on_host, devices.buffer_names(found)
+    size, names = on_host, devices.buffer_names(handles)
 
     def computing(tried: Placement) -> Mapping[str, int]:
         nonlocal size

@@ -67,8 +67,8 @@ class InlineDrafter(Protocol[D]):
     def draft(self, drafts: Sequence[D], n_most: int) -> tuple[int, Sequence[D]]:
         """Go on with `drafts`, which it has opened, in one decode of about `n_most` tokens.
 
-        Returns how many tokens it had, and the drafts that have grown: one with many pending tokens may need
-        several calls.
+        Returns the number of tokens in the decode, and the drafts that have grown. A draft with many pending
+        tokens may need several calls until it grows.
         """
 
     def on_round(self, n_tokens: int, seconds: float) -> bool:

@@ -130,7 +130,8 @@ class Arrivals:
 
     def is_drafting(self, drafts: Drafts, now: float, patience: float) -> bool:
         """Whether a source is to answer for a sequence and was silent for at most `patience` seconds."""
-        return any(now - drafts.of(source).silent_since <= patience for source in self._sources)
+        records = (drafts.by_source.get(source) for source in self._sources)
+        return any(now - (each.silent_since if each else drafts.opened_at) <= patience for each in records)
 
     def describe(self, source: str) -> dict[str, float | None]:
         """For `GET /v1/speculation`, in milliseconds."""

@@ -2,7 +2,7 @@
 
 A draft stays while it agrees with the committed tokens: after a step that accepted its first tokens the rest
 is still a draft; after a rejection a side branch may be. Every source is scored by what is committed, whether
-its draft was verified or not. Knows nothing of models or networks; `forecast` says what drafts are worth.
+its draft was verified or not. What drafts are worth, `forecast` says.
 """
 
 from collections import deque
@@ -135,8 +135,8 @@ class SourceDraft:
     n_right: how many were right, in time and too late, since they were last asked for.
 
     Its last draft followed `base` tokens and reached to position `end`; that it grew was heard at `grown_at`.
-    dead_since: how many tokens were committed when its draft died; None: it is alive.
-    unseen_since: when tokens were committed beyond those it had seen; None: it has seen all.
+    `Arrivals` keeps these, of backs only: dead_since: how many tokens were committed when that draft died;
+    None: it is alive. unseen_since: when tokens were committed that it had not seen; None: it has seen all.
     """
 
     grown_at: float  # at first, when the sequence began
@@ -164,12 +164,12 @@ class SourceDraft:
 
 
 class Drafts:
-    """The drafts of a sequence, which begin and end with it, and when it had how many tokens."""
+    """The drafts of one sequence, from its beginning to its end, and the times of its commits."""
 
     def __init__(
         self, name: str, tokens: Sequence[int], lookups: Mapping[str, LookupDrafter], now: float
     ) -> None:
-        """`tokens` are the committed ones, a list that its owner extends. The sources receive it now.
+        """`tokens` are the committed ones, a list that the engine extends. The sources receive it now.
 
         lookups: the drafters that need no model, by the names of their sources.
         """
@@ -214,7 +214,7 @@ class Drafts:
     # What arrives
 
     def of(self, source: str) -> SourceDraft:
-        """Its record, from now on."""
+        """The record of a source; a new one if it has none yet."""
         record = self.by_source.get(source)
         if record is None:
             record = self.by_source[source] = SourceDraft(self.opened_at)
@@ -225,7 +225,8 @@ class Drafts:
 
         With m = len(tokens) ≥ base it is alive iff tokens[base : m] is a path in the tree that goes on below.
         It does not replace a draft of its source that knew more committed tokens, or as many and is longer:
-        messages may overtake each other. received_at: in time for what was committed later; None: for all.
+        messages may overtake each other. received_at: what was committed before then was drafted too late;
+        None: nothing was.
         """
         record = self.of(tree.source)
         if tree.base > len(self.tokens):
@@ -280,15 +281,15 @@ class Drafts:
 
     @property
     def last_commit(self) -> float:
-        """When that was."""
+        """When tokens were last committed."""
         return self._commits[-1][1]
 
     def reached(self, n_committed: int) -> float | None:
-        """When it had exactly `n_committed` tokens; None if it never had, or too long ago."""
+        """When the sequence had exactly `n_committed` tokens; None if it never had, or too long ago."""
         return next((time for n, time in reversed(self._commits) if n == n_committed), None)
 
     def passed(self, n_committed: int) -> float | None:
-        """When it first had more, as far as is remembered; None if it has no more."""
+        """When the sequence first had more tokens, as far as is remembered; None if it has no more."""
         return next((time for n, time in self._commits if n > n_committed), None)
 
     # Who comes and goes
@@ -302,7 +303,7 @@ class Drafts:
                 )
 
     def close(self) -> None:
-        """It has ended with its `tokens`."""
+        """The sequence has ended with its `tokens`."""
         for drafter in self.lookups.values():
             drafter.close(self.tokens)
 

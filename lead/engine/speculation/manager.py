@@ -1,7 +1,7 @@
 """Speculation, for the scheduler and the loop: drafts go in, chains to verify come out.
 
-The manager is the only writer of its parts: the drafts of each sequence, T(n), the forecast, the tuning of
-backs, and the statistics. Its policy chooses; the scheduler verifies.
+The manager owns the drafts of each sequence, T(n), the forecast, the tuning of backs, and the statistics:
+they change only when it calls. Its policy chooses; the scheduler verifies.
 """
 
 import math

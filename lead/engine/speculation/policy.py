@@ -39,7 +39,8 @@ class DraftOrder(NamedTuple):
     """Draft up to `n_rounds` more tokens of these sequences in the engine, then choose again.
 
     A sequence drops out when the probability that all of its draft is accepted falls below `min_probability`.
-    at_once: what the drafter has missed of a text it reads in one round, however long that takes.
+    at_once: what the drafter has missed of a text it reads in one round, however long that takes. A sequence
+    is named by its `Drafts`.
     """
 
     sequences: tuple[Drafts, ...]
@@ -183,7 +184,7 @@ class _NextStep:
     worths: list[float]
 
     def with_size(self, n: int) -> Verify:
-        """A step of size n."""
+        """A step with sizes[n] tokens."""
         depths = self.batching.depths(self.drafts, n)
         return Verify([each.chain[:depth] for each, depth in zip(self.candidates, depths, strict=True)])
 

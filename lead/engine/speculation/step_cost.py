@@ -138,11 +138,11 @@ class Batching(ABC):
 
     @abstractmethod
     def expected(self, drafts: Sequence[Probabilities], n: int) -> list[float]:
-        """Expected tokens of a step of the sizes 0 to `n`, or with as many as there are drafts for."""
+        """Expected tokens of steps with sizes[0] to sizes[n] tokens, as far as there are drafts for these."""
 
     @abstractmethod
     def depths(self, drafts: Sequence[Probabilities], n: int) -> tuple[int, ...]:
-        """How many draft tokens of each sequence are in a batch of size `n`."""
+        """How many draft tokens of each sequence are in a batch of sizes[n] tokens."""
 
 
 class LikeliestFirst(Batching):

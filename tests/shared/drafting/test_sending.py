@@ -55,7 +55,7 @@ def delay(state):
     """Seconds after the last message until the draft is sent, as it is now."""
     state.sent_at = 0.0
     seconds = next(seconds for seconds in (0.0, SOON_SECONDS, SEND_SECONDS) if state.is_due(seconds))
-    state.send(seconds)
+    state.take_draft(seconds)
     return seconds
 
 
