@@ -2,14 +2,12 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 
 from bench.processes import start_lead
 from tests.real.client import backs, connect, planner
-from tests.real.processes import back_of
+from tests.real.processes import back_of, run_to_end
 
 pytestmark = [pytest.mark.real, pytest.mark.models]
 
@@ -52,17 +50,9 @@ def test_a_back_with_another_vocabulary_changes_not_a_bit(exact, smollm2):
         assert backs(url)[0]["n_accepted_tokens"] > 0
 
 
-def run(*command):
-    done = subprocess.run(
-        [sys.executable, "-m", *command], capture_output=True, text=True, timeout=280, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done
-
-
 def test_generate_says_the_same_with_a_back(gemma3, smollm2):
     models = ("--model", str(gemma3), "--back", str(smollm2), "--threads", "1", "-c", "512")
-    ended = run("lead", "generate", *models, "--exact", "-n", "24", "-i", STORY, "--compare")
+    ended = run_to_end("lead", "generate", *models, "--exact", "-n", "24", "-i", STORY, "--compare")
     assert "same text  yes, every character" in ended.stderr
     assert re.search(r"drafts  \d+ of \d+ tokens accepted", ended.stderr)
     assert ended.stdout.startswith(STORY)
@@ -70,7 +60,7 @@ def test_generate_says_the_same_with_a_back(gemma3, smollm2):
 
 def test_plan_predicts_each_arrangement(gemma3, smollm2):
     models = ("--model", str(gemma3), "--draft-model", str(smollm2), "-c", "512")
-    plan = json.loads(run("lead", "plan", *models, "--json").stdout)
+    plan = json.loads(run_to_end("lead", "plan", *models, "--json").stdout)
     assert {"none", "engine"} <= {each["kind"] for each in plan["arrangements"]}
     assert all(each["tokens_per_second"] > 0 for each in plan["arrangements"])
     assert plan["engine"]["drafters"]["draft_model"]["acceptance"]["n_right"] > 0

@@ -1,14 +1,12 @@
 """A public model that people chat with, 4 bits a weight, in real programs."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from bench.processes import start_lead
 from tests.real.client import backs, planner, post
-from tests.real.processes import back_of
+from tests.real.processes import back_of, run_to_end
 from tests.real.test_exact import (
     PROMPTS,
     check_shifts_beside_drafts,
@@ -55,15 +53,6 @@ def usual(smollm2):
         yield lead, url
 
 
-def run(*command, status=0):
-    """What a program says, which has to end with this status."""
-    done = subprocess.run(
-        [sys.executable, "-m", *command], capture_output=True, text=True, timeout=280, check=False
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout
-
-
 def message(url, prompt, **fields):
     request = {"messages": [{"role": "user", "content": prompt}], "temperature": 0, "max_tokens": 100}
     (choice,) = post(url, request | fields).json()["choices"]
@@ -103,7 +92,8 @@ def test_more_conversations_than_slots_go_on_without_being_read_again(usual):
 
 
 def test_chat_prints_the_answer_alone(usual):
-    said = run("chat", "--lead", usual[1], "--temperature", "0", "--max-tokens", "40", QUESTION)
+    fields = ("--temperature", "0", "--max-tokens", "40")
+    said = run_to_end("chat", "--lead", usual[1], *fields, QUESTION).stdout
     assert said.strip() == message(usual[1], QUESTION, max_tokens=40)["content"]
 
 
@@ -124,7 +114,8 @@ def test_the_page_shows_the_answer(usual, browser):
 
 
 def test_doctor_says_that_a_back_may_join_and_that_none_has(usual, smollm2):
-    said = run("back", "doctor", "--lead", usual[1], "--model", str(smollm2), "--threads", "1", status=1)
+    options = ("--lead", usual[1], "--model", str(smollm2), "--threads", "1")
+    said = run_to_end("back", "doctor", *options, status=1).stdout
     assert "the lead accepts this back" in said
     assert "is not connected, nor is any other" in said
 
