@@ -28,6 +28,7 @@ def say(value: object) -> None:
 
 
 def main() -> None:
+    litellm.suppress_debug_info = True  # it goes to stdout
     url = sys.argv[1]
     openai = ASK | {"model": "openai/any", "api_base": f"{url}/v1"}
     say(litellm.completion(**openai).usage.completion_tokens)
