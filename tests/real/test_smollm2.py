@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bench.processes import start_lead
-from tests.real.client import backs, planner, post
+from tests.real.client import planner, post
 from tests.real.processes import back_of, run_to_end
 from tests.real.test_exact import (
     PROMPTS,
@@ -142,7 +142,7 @@ def test_its_own_back_changes_not_a_bit(exact, smollm2):
     lead, url, alone = exact
     with back_of(lead, url, "own", "--model", str(smollm2)):
         assert say_all_at_once(url, **SHORT) == alone
-        assert backs(url)[0]["n_accepted_tokens"] > 0
+        assert planner(url)["sources"]["own"]["n_right"] > 0
 
 
 def test_a_back_with_another_vocabulary_changes_not_a_bit(exact, gemma3):
@@ -150,7 +150,7 @@ def test_a_back_with_another_vocabulary_changes_not_a_bit(exact, gemma3):
     with back_of(lead, url, "foreign", "--model", str(gemma3)) as back:
         back.wait_for("translating: .* has another tokenizer")
         assert say_all_at_once(url, **SHORT) == alone
-        assert backs(url)[0]["n_accepted_tokens"] > 0
+        assert planner(url)["sources"]["foreign"]["n_right"] > 0
 
 
 def test_the_death_of_the_engine_changes_not_a_bit(exact):
