@@ -143,8 +143,8 @@ def test_litellm_understands_all_apis(run, url):
     answer, streamed, calls, document, text, response, message, refused = map(json.loads, said)
     assert answer > 0
     assert streamed > 0
-    assert (calls, document, text, response) == (["get_weather"], ["city"], True, "completed")
-    assert (message > 0, refused) == (True, True)
+    assert set(calls) == {"get_weather"}
+    assert (document, text, response, message > 0, refused) == (["city"], True, True, True, True)
 
 
 @pytest.fixture
