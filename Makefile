@@ -17,6 +17,7 @@ READY  := $(VENV)/.ready
 SMOLLM := $(VENV)/.smollm2
 ROUTER := $(VENV)/router/.ready
 RAY    := $(VENV)/ray/.ready
+CLIENTS := $(VENV)/client-programs/.ready
 GPU    := $(VENV)/gpu/.ready
 
 # GCC 11 and 12 on x86-64 compile llama.cpp's AMX code into a crash: _tile_loadconfig names only 8 of the 64
@@ -39,7 +40,7 @@ endif
 INSTALL_LLAMA := $(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
 	--force-reinstall -c constraints.txt llama-cpp-python
 
-.PHONY: setup demo fleet router ray test gpu-test check bench docs clean
+.PHONY: setup demo fleet router ray clients test gpu-test check bench docs clean
 
 setup: $(READY)
 
@@ -89,6 +90,14 @@ $(RAY): pyproject.toml constraints.txt | $(READY)
 	$(VENV)/ray/bin/pip install --quiet --disable-pip-version-check --only-binary llama-cpp-python \
 		-c constraints.txt -e ".[ray]"
 	@touch $(RAY)
+
+# Programs that ask leads, in an environment of their own: they bring along half a gigabyte.
+clients: $(CLIENTS)
+
+$(CLIENTS): tests/clients/requirements.txt | $(READY)
+	$(PYTHON) -m venv $(VENV)/client-programs
+	$(VENV)/client-programs/bin/pip install --quiet --disable-pip-version-check -r tests/clients/requirements.txt
+	@touch $(CLIENTS)
 
 fleet: $(READY) $(ROUTER)
 	@$(BIN)/python -m bench fleet

@@ -14,7 +14,9 @@ import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
 
+from bench.real_models import GEMMA3, SMOLLM2, real_model
 from bench.tiny_models import TinyModel, write_tiny_model
+from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.models.grow import Shape, grow
@@ -94,6 +96,25 @@ def target(tmp_path_factory):
 def vocabulary():
     """That of the shipped models."""
     return Vocabulary.load(builtin_target())
+
+
+@pytest.fixture(scope="session")
+def smollm2():
+    """A public model that answers questions, 4 bits a weight."""
+    return downloaded(SMOLLM2)
+
+
+@pytest.fixture(scope="session")
+def gemma3():
+    """A public base model with sliding windows and a large vocabulary."""
+    return downloaded(GEMMA3)
+
+
+def downloaded(model):
+    try:
+        return real_model(model)
+    except ConfigError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

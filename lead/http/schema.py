@@ -65,6 +65,7 @@ class GenerationFields(BaseModel, strict=True, populate_by_name=True):
     timings_per_token: bool | None = None
     return_progress: bool | None = None
     return_speculation: bool | None = None
+    return_token_ids: bool | None = None
     n: int | None = None
     n_cmpl: int | None = None
     max_tokens: int | None = None

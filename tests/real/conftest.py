@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 
 from bench.processes import start_lead
@@ -25,3 +27,19 @@ def own_lead(target):
     yield start
     for lead in leads:
         lead.stop()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    chromium = next(filter(None, map(shutil.which, names)), None)
+    if chromium is None:
+        pytest.skip("no chromium (Debian: apt install chromium)")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium,
+            args=["--no-sandbox"],  # it needs more than a container's root has
+        )
+        yield browser
+        browser.close()

@@ -3,6 +3,8 @@
 import os
 import select
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,3 +83,12 @@ def kill(program: Program) -> None:
     """Send SIGKILL and wait until it has ended."""
     program.signal(signal.SIGKILL)
     program.process.wait()
+
+
+def run_to_end(*command: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run `python -m command`, which has to end with this status."""
+    done = subprocess.run(
+        [sys.executable, "-m", *command], capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done

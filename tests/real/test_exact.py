@@ -9,7 +9,7 @@ import pytest
 from bench.processes import start_lead
 from bench.tiny_models import with_heads as with_mtp_heads
 from bench.tiny_models import write_tiny_model
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.models.builtin import builtin_target
 from tests.real.client import chat, get, planner, post
 from tests.real.processes import LEAD, back_of, engine_of
 
@@ -70,21 +70,16 @@ def test_not_on_the_death_of_the_engine(exact):
     assert say_all_while_the_engine_dies(lead, url) == alone
 
 
-def with_a_draft_model(_folder):
-    return builtin_target(), "--draft-model", str(builtin_draft())
-
-
-def with_heads(folder):
-    return write_tiny_model(with_mtp_heads("glm4moe"), folder / "heads.gguf"), "--mtp", "on"
-
-
-@pytest.mark.parametrize(("drafting", "source"), [(with_a_draft_model, "draft_model"), (with_heads, "mtp")])
-def test_nor_on_drafts_of_the_engine_nor_on_shifts_of_the_context(tmp_path, monkeypatch, drafting, source):
+def test_nor_on_drafts_of_the_engine_nor_on_shifts_of_the_context(tmp_path, monkeypatch):
+    """Of the model's heads; a draft model is tested with a public one."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    model, *arguments = drafting(tmp_path)
-    arguments += ["--exact", "--policy", "fixed", "--depth", "3", "--context-shift"]
-    slots = ("--parallel", "2", "-c", "352")
-    lead, url = start_lead("--model", str(model), *LEAD, *arguments, *slots)
+    model = write_tiny_model(with_mtp_heads("glm4moe"), tmp_path / "heads.gguf")
+    check_shifts_beside_drafts(model, "mtp", "--mtp", "on")
+
+
+def check_shifts_beside_drafts(model, source, *drafter):
+    arguments = (*drafter, "--exact", "--policy", "fixed", "--depth", "3", "--context-shift")
+    lead, url = start_lead("--model", str(model), *LEAD, *arguments, "--parallel", "2", "-c", "352")
     long = {"max_tokens": 200}  # with the prompt more than the 192 that a sequence has room for
     prompts = PROMPTS[:2]
     with lead:

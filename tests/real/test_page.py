@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from contextlib import contextmanager
 
 import httpx
@@ -14,11 +13,7 @@ from shared.models.builtin import builtin_target
 from tests.real.processes import BACK, LEAD, back_of, kill
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium (Debian: apt install chromium)"),
-]
+pytestmark = pytest.mark.real
 expect = sync_api.expect
 _PATIENCE_MS = 120_000
 expect.set_options(timeout=_PATIENCE_MS)  # a machine that runs other tests, too, is slow
@@ -41,17 +36,6 @@ def lead(target):
 @pytest.fixture(scope="module")
 def url(lead):
     return lead[1]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM,
-            args=["--no-sandbox"],  # it needs more than a container's root has
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -58,6 +58,11 @@ def speculation(updates: Sequence[AnswerUpdate]) -> dict[str, Any]:
     }
 
 
+def token_ids(tokens: Sequence[TextToken]) -> list[int]:
+    """Without the rest of a character that was never completed, which has no token of its own."""
+    return [token.token for token in tokens if token.token >= 0]
+
+
 def _ms(seconds: float) -> float:
     return seconds * 1000  # not rounded: clients divide by it
 

@@ -14,6 +14,7 @@ from lead.http.render.answer_parts import (
     prompt_progress,
     timings,
     timings_of_prompt,
+    token_ids,
     token_probabilities,
 )
 from lead.http.sse import JsonObject, SseEvent
@@ -75,7 +76,7 @@ class LlamaServerRenderer(AnswerRenderer):
         return shown
 
     def _partial(self, update: AnswerUpdate) -> JsonObject:
-        ids, streamed = _ids(update.tokens), self._streamed[update.index]
+        ids, streamed = token_ids(update.tokens), self._streamed[update.index]
         streamed.n_tokens += len(ids)
         streamed.has_new_line = streamed.has_new_line or "\n" in update.text
         partial = self._part(update.index, update.text, ids)
@@ -103,7 +104,7 @@ class LlamaServerRenderer(AnswerRenderer):
     def _whole(self, index: int, answer: WholeAnswer) -> JsonObject:
         content = {
             "content": answer.text,
-            "tokens": _ids(answer.tokens) if self._return_tokens else [],
+            "tokens": token_ids(answer.tokens) if self._return_tokens else [],
             **self._probabilities(answer.tokens),
         }
         return self._last(index, answer.end, content, streamed=False, has_new_line="\n" in answer.text)
@@ -141,11 +142,6 @@ class LlamaServerRenderer(AnswerRenderer):
             "timings": timings(stats),
         } | (content or {})
         return _select(last, self._response_fields) if self._response_fields else last
-
-
-def _ids(tokens: Sequence[TextToken]) -> list[int]:
-    """Without the rest of a character that was never completed, which has no token of its own."""
-    return [token.token for token in tokens if token.token >= 0]
 
 
 def _select(whole: JsonObject, paths: Iterable[str]) -> JsonObject:

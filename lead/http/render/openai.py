@@ -1,4 +1,7 @@
-"""Answers in the shapes of OpenAI's chat completions and text completions, with llama-server's additions."""
+"""Answers in the shapes of OpenAI's chat completions and text completions.
+
+With llama-server's additions, and vLLM's `return_token_ids`.
+"""
 
 import secrets
 import time
@@ -21,6 +24,7 @@ from lead.http.render.answer_parts import (
     spec_decode_metrics,
     speculation,
     timings,
+    token_ids,
 )
 from lead.http.schema import GenerationFields
 from lead.http.sse import JsonObject, SseEvent
@@ -90,6 +94,7 @@ class _OpenAIRenderer(AnswerRenderer):
                     "index": index,
                     **self._whole_body(index, answer),
                     "logprobs": self._logprobs(index, answer.tokens),
+                    **self._token_ids(answer.tokens),
                     "finish_reason": answer.end.reason,
                 }
                 for index, answer in enumerate(answers)
@@ -107,7 +112,13 @@ class _OpenAIRenderer(AnswerRenderer):
         updates = self._unshown[index]
         tokens = [token for update in updates for token in update.tokens]
         logprobs = self._logprobs(index, tokens) if updates else None
-        choice = {"index": index, **body, "logprobs": logprobs, "finish_reason": reason}
+        choice = {
+            "index": index,
+            **body,
+            "logprobs": logprobs,
+            **self._token_ids(tokens),
+            "finish_reason": reason,
+        }
         chunk = self._frame | {"choices": [choice]}
         if updates and (stats := updates[-1].stats):
             chunk["timings"] = timings(stats)
@@ -115,6 +126,15 @@ class _OpenAIRenderer(AnswerRenderer):
             chunk["speculation"] = speculation(updates)
         self._unshown[index] = []
         return chunk
+
+    def _token_ids(self, tokens: Sequence[TextToken]) -> Body:
+        """A field of choices, if it was asked for."""
+        return {"token_ids": token_ids(tokens)} if self._body.return_token_ids else {}
+
+    def _prompt_token_ids(self, index: int) -> Body:
+        """A field of the first chunk of an answer, if it was asked for."""
+        prompt = self._request.submissions[index].tokens
+        return {"prompt_token_ids": prompt} if self._body.return_token_ids else {}
 
     def _begin(self, index: int) -> Iterator[SseEvent]:  # noqa: ARG002 - for those that begin with a chunk
         yield from ()
@@ -143,7 +163,7 @@ class ChatRenderer(_OpenAIRenderer):
         self._verbose = services.settings.log_level == "debug" if body.verbose is None else body.verbose
 
     def whole(self, answers: list[WholeAnswer]) -> Body:
-        whole = super().whole(answers)
+        whole = super().whole(answers) | self._prompt_token_ids(0)
         if self._verbose:
             whole["__verbose"] = {
                 "prompt": self._services.vocabulary.detokenize(self._request.first.tokens),
@@ -152,7 +172,8 @@ class ChatRenderer(_OpenAIRenderer):
         return whole
 
     def _begin(self, index: int) -> Iterator[SseEvent]:
-        yield self._chunk(index, {"delta": {"role": "assistant", "content": None}})
+        chunk = self._chunk(index, {"delta": {"role": "assistant", "content": None}})
+        yield chunk | self._prompt_token_ids(index)
 
     def _delta_body(self, delta: Delta) -> Body:
         return {"delta": _delta(delta)}
@@ -176,6 +197,12 @@ class CompletionRenderer(_OpenAIRenderer):
         super().__init__(body, request, services, frame)
         self._echo = echo
         self._text_logprobs = defaultdict[int, TextLogprobs](lambda: TextLogprobs(services.vocabulary))
+        self._begun: set[int] = set()
+
+    def _chunk(self, index: int, body: Body, reason: str | None = None) -> Body:
+        first = {} if index in self._begun else self._prompt_token_ids(index)
+        self._begun.add(index)
+        return super()._chunk(index, body | first, reason)
 
     def _delta_body(self, delta: Delta) -> Body:
         assert isinstance(delta, Content)  # nothing is parsed
@@ -183,7 +210,8 @@ class CompletionRenderer(_OpenAIRenderer):
 
     def _whole_body(self, index: int, answer: WholeAnswer) -> Body:
         prompt = self._request.submissions[index].tokens
-        return {"text": (self._services.vocabulary.detokenize(prompt) if self._echo else "") + answer.text}
+        echoed = self._services.vocabulary.detokenize(prompt) if self._echo else ""
+        return {"text": echoed + answer.text, **self._prompt_token_ids(index)}
 
     def _logprobs(self, index: int, tokens: Sequence[TextToken]) -> Body | None:
         return self._text_logprobs[index].add(tokens)

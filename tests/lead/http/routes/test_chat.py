@@ -145,6 +145,26 @@ async def test_chunks_say_which_tokens_were_drafted_and_by_whom(lead, client):
     assert sum(chunk["speculation"]["n_accepted"] for chunk in chunks) == 2
 
 
+async def test_token_ids_are_told_to_who_asks(lead, client):
+    lead.will_say("ab 👋 cd")
+    plain = (await client.post(URL, json=ASK)).json()
+    told = (await client.post(URL, json=ASK | {"return_token_ids": True})).json()
+    assert told["prompt_token_ids"] == lead.engine.submitted[1].tokens
+    assert told["choices"][0]["token_ids"] == lead.tokens("ab 👋 cd")
+    assert not {"prompt_token_ids", "token_ids"} & {*plain, *plain["choices"][0]}
+
+
+async def test_chunks_carry_the_ids_of_their_tokens_and_the_first_one_those_of_the_prompt(lead, client):
+    lead.will_say("Hello", (" there my friend", DRAFTED))
+    chunks = [chunk for chunk in await stream(client, return_token_ids=True) if chunk != "[DONE]"]
+    assert chunks[0]["prompt_token_ids"] == lead.engine.submitted[0].tokens
+    assert not any("prompt_token_ids" in chunk for chunk in chunks[1:])
+    choices = [chunk["choices"][0] for chunk in chunks]
+    ids = [token for choice in choices for token in choice["token_ids"]]
+    assert ids == lead.tokens("Hello") + lead.tokens(" there my friend")
+    assert all(choice["token_ids"] for choice in choices if choice["delta"].get("content"))
+
+
 async def test_the_limit_is_the_engines_business(lead, client):
     lead.will_say("one")
     lead.engine.reason = "length"

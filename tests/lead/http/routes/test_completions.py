@@ -44,3 +44,15 @@ async def test_speculation_is_reported_on_request(lead, client):
     lead.will_say(("a b", {"sources": ["desk"], "n_accepted": 1}))
     body = (await client.post(URL, json={"prompt": "Once", "return_speculation": True})).json()
     assert [token["source"] for token in body["speculation"]["tokens"]] == ["desk", None]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_token_ids_are_told_of_each_prompt_and_answer(lead, client, streamed):
+    lead.will_say("a b")
+    body = {"prompt": [[5, 6], [7]], "return_token_ids": True, "stream": streamed}
+    response = await client.post(URL, json=body)
+    chunks = events(response)[:-1] if streamed else [response.json()]
+    for index, prompt in enumerate([[5, 6], [7]]):
+        own = [each for chunk in chunks for each in chunk["choices"] if each["index"] == index]
+        assert [each["prompt_token_ids"] for each in own if "prompt_token_ids" in each] == [prompt]
+        assert [token for each in own for token in each["token_ids"]] == lead.tokens("a b")

@@ -1,0 +1,164 @@
+"""Programs that other people wrote, unchanged from the index, each on its usual run against a real lead."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from gguf import GGUFReader
+
+from bench.processes import start_lead
+
+BIN = Path(sys.prefix) / "client-programs/bin"
+ROOT = Path(__file__).parents[2]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.clients,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not (BIN / "python").is_file(), reason="the clients are not installed: make clients"),
+]
+GRILL = """
+name: lead
+backends: [{{name: lead, url: "{url}", type: llamacpp}}]
+models: [{{name: any, max_tokens: 16}}]
+conversations:
+  - name: two turns
+    turns:
+      - {{role: system, content: Be brief.}}
+      - {{role: user, content: Hello!}}
+      - {{role: user, content: Bye!}}
+targets: [{{backend: lead, model: any, conversation: two turns}}]
+load: {{concurrent_users: 2}}
+"""
+LLM_MODELS = """
+- {{model_id: chat, model_name: any, api_base: "{url}/v1", supports_schema: true, supports_tools: true}}
+- {{model_id: text, model_name: any, api_base: "{url}/v1", completion: true}}
+"""
+
+
+@pytest.fixture(scope="module")
+def url(smollm2):
+    slots = ("--parallel", "2", "--ctx-size", "16384")
+    lead, url = start_lead("--model", str(smollm2), "--threads", "1", "--no-calibrate", "--metrics", *slots)
+    with lead:
+        yield url
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs a program to its end, with a home of its own; returns what it prints."""
+    environment = os.environ | {
+        "HOME": str(tmp_path),
+        "LLM_USER_PATH": str(tmp_path),
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # it would ask the network for prices
+        "NO_PROXY": "127.0.0.1",
+    }
+    environment.pop("PYTHONPATH", None)
+
+    def run(program, *arguments):
+        done = subprocess.run(
+            [BIN / program, *map(str, arguments)],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=800,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_lucebench_measures_without_an_error(run, url, tmp_path):
+    """A question of each kind: chats, long prompts, tools by both APIs."""
+    limits = ("--questions", "1", "--max-tokens", "16", "--parallel", "2")
+    run("lucebench", "--url", url, "--areas", "all", *limits, "--out-dir", tmp_path, "--name", "lead")
+    areas = [path for path in (tmp_path / "lead").glob("*.json") if path.stem != "_summary"]
+    rows = [row for path in areas for row in json.loads(path.read_text())["rows"]]
+    assert len(rows) == len(areas) == 9
+    assert {(row.get("error"), row["http_status"]) for row in rows} == {(None, 200)}
+    assert all(row["completion_tokens"] for row in rows)
+
+
+@pytest.fixture
+def book():
+    """The URL of a long text."""
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=ROOT / "docs")
+    handler.log_message = lambda *_: None
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    with server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/structure.md"
+        server.shutdown()
+
+
+@pytest.fixture
+def tokenizer(smollm2, tmp_path):
+    """The model's tokenizer as Hugging Face's library reads it."""
+    fields = GGUFReader(smollm2).fields
+    tokens, merges = (fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "merges"))
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    model = {"type": "BPE", "vocab": {token: n for n, token in enumerate(tokens)}, "merges": merges}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({"model": model, "pre_tokenizer": byte_level, "decoder": byte_level}))
+    return path
+
+
+def test_llama_benchy_counts_tokens_by_their_ids(run, url, book, tokenizer, tmp_path):
+    sizes = ("--pp", "64", "--tg", "16", "--depth", "32", "--runs", "1", "--concurrency", "1", "2")
+    result = tmp_path / "result.json"
+    said = run(
+        *("llama-benchy", "--base-url", f"{url}/v1", "--model", "smollm2/instruct", *sizes, "--exact-tg"),
+        *("--tokenizer", tokenizer, "--book-url", book, "--exit-on-first-fail"),
+        *(
+            "--skip-coherence",
+            "--save-result",
+            result,
+            "--format",
+            "json",
+        ),  # it asks so small a model for facts
+    )
+    assert "No complete token_ids" not in said
+    assert [each["tg_throughput"]["mean"] > 0 for each in json.loads(result.read_text())["benchmarks"]]
+
+
+def test_llm_grill_has_no_failed_requests(run, url, tmp_path):
+    (tmp_path / "scenario.yaml").write_text(GRILL.format(url=url))
+    assert "✓" in run("llm-grill", "ping", "scenario.yaml")
+    run("llm-grill", "run", "scenario.yaml", "--output", "results.jsonl")
+    (summary,) = json.loads(run("llm-grill", "report", "results.jsonl", "--format", "json"))["summary"]
+    assert (summary["success_count"], summary["error_count"]) == (4, 0)
+
+
+def test_litellm_understands_all_apis(run, url):
+    said = run("python", ROOT / "tests/clients/ask_with_litellm.py", url).splitlines()
+    answer, streamed, calls, document, text, response, message, refused = map(json.loads, said)
+    assert answer > 0
+    assert streamed > 0
+    assert set(calls) == {"get_weather"}
+    assert (document, text, response, message > 0, refused) == (["city"], True, True, True, True)
+
+
+@pytest.fixture
+def ask_llm(run, url, tmp_path):
+    (tmp_path / "extra-openai-models.yaml").write_text(LLM_MODELS.format(url=url))
+    return functools.partial(run, "llm", "-o", "max_tokens", "100")
+
+
+def test_llm_goes_on_with_a_conversation(ask_llm):
+    assert ask_llm("-m", "chat", "--system", "Be brief.", "Hello!").strip()
+    assert ask_llm("-m", "chat", "--no-stream", "--continue", "Bye!").strip()
+    assert ask_llm("-m", "text", "The capital of France is").strip()
+
+
+def test_llm_gets_documents(ask_llm):
+    document = json.loads(ask_llm("-m", "chat", "--schema", "name, age int", "Invent a dog."))
+    assert document.keys() == {"name", "age"}

@@ -1,0 +1,66 @@
+"""A public base model with sliding windows and 262,144 tokens, 4 bits a weight, in real programs."""
+
+import json
+import re
+
+import pytest
+
+from bench.processes import start_lead
+from tests.real.client import connect, planner
+from tests.real.processes import back_of, run_to_end
+
+pytestmark = [pytest.mark.real, pytest.mark.models]
+
+STORY = "Once upon a time there was a lighthouse keeper who"
+LONG = "The lighthouse stood on a rock, and the keeper counted the ships that passed it. " * 45
+"""Longer than a window."""
+
+
+@pytest.fixture(scope="module")
+def exact(gemma3, smollm2):
+    """(lead, url, both texts' continuations without drafts); what drafts in its engine translates."""
+    drafting = ("--draft-model", str(smollm2), "--policy", "sync", "--depth", "2")
+    options = ("--threads", "1", "--no-calibrate", "--parallel", "2", "--ctx-size", "4096")
+    lead, url = start_lead("--model", str(gemma3), *options, "--exact", *drafting)
+    with lead:
+        plain = {"cache_prompt": False, "speculative.n_max": 0}
+        yield lead, url, [go_on(url, text, **plain) for text in (STORY, LONG)]
+
+
+def go_on(url, text, **fields):
+    """The text and the probabilities of its tokens."""
+    request = {"prompt": text, "max_tokens": 24, "temperature": 0.8, "seed": 1, "logprobs": 1} | fields
+    with connect(url) as client:
+        (choice,) = client.post("/v1/completions", json=request).json()["choices"]
+    return choice["text"], choice["logprobs"]["token_logprobs"]
+
+
+def test_drafts_of_its_engine_and_windows_change_not_a_bit(exact):
+    _, url, alone = exact
+    assert [go_on(url, text) for text in (STORY, LONG)] == alone
+    assert planner(url)["draft_model"]["n_tokens"] > 0
+    assert [go_on(url, text) for text in (STORY, LONG)] == alone  # prompts are reused
+
+
+def test_a_back_with_another_vocabulary_changes_not_a_bit(exact, smollm2):
+    lead, url, alone = exact
+    with back_of(lead, url, "foreign", "--model", str(smollm2)) as back:
+        back.wait_for("translating: .* has another tokenizer")
+        assert [go_on(url, text) for text in (STORY, LONG)] == alone
+        assert planner(url)["sources"]["foreign"]["n_right"] > 0
+
+
+def test_generate_says_the_same_with_a_back(gemma3, smollm2):
+    models = ("--model", str(gemma3), "--back", str(smollm2), "--threads", "1", "-c", "512")
+    ended = run_to_end("lead", "generate", *models, "--exact", "-n", "24", "-i", STORY, "--compare")
+    assert "same text  yes, every character" in ended.stderr
+    assert re.search(r"drafts  \d+ of \d+ tokens accepted", ended.stderr)
+    assert ended.stdout.startswith(STORY)
+
+
+def test_plan_predicts_each_arrangement(gemma3, smollm2):
+    models = ("--model", str(gemma3), "--draft-model", str(smollm2), "-c", "512")
+    plan = json.loads(run_to_end("lead", "plan", *models, "--json").stdout)
+    assert {"none", "engine"} <= {each["kind"] for each in plan["arrangements"]}
+    assert all(each["tokens_per_second"] > 0 for each in plan["arrangements"])
+    assert plan["engine"]["drafters"]["draft_model"]["acceptance"]["n_right"] > 0
