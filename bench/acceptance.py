@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import report, table
+from bench import report
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> None:
     rows = [
         _measure(target, draft, temperature, options.seeds, options.tokens) for temperature in _TEMPERATURES
     ]
-    table.show("Accepted fraction along the target's own samples, no truncation", rows, _COLUMNS)
+    report.show("Accepted fraction along the target's own samples, no truncation", rows, _COLUMNS)
     report.finish("acceptance", rows, options)
 
 

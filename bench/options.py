@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from bench.cluster import Cores
 from bench.processes import split_cores
-from bench.prompts import KINDS
+from lead.benchmark.builtin_questions import KINDS
 from shared import cpus
 
 Item = TypeVar("Item")
