@@ -1,4 +1,4 @@
-"""The `back` program: reads its settings, connects its parts and sets its exit status."""
+"""The `back` program: reads its settings, makes a drafter for a lead, connects its parts, sets the status."""
 
 import asyncio
 import contextlib
@@ -10,10 +10,11 @@ import random
 import signal
 import sys
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from back import leads
 from back.dial import OtherVocabularyError, RefusedError
-from back.drafting_setup import DraftingSetup, setup_for
 from back.link import LeadLink
 from back.settings import BackSettings
 from back.vocabulary_download import lead_vocabulary
@@ -25,11 +26,13 @@ from shared.errors import ConfigError, DuoError
 from shared.exits import exit_with_stdin, print_text
 from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
+from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
 from shared.pace import jittered_delays
-from shared.protocol import PROTOCOL_VERSION, Hello
-from shared.translation.drafter_maker import most_ahead
+from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
+from shared.sampling.remote_grammar import GrammarServer, TimeBudget
+from shared.translation.drafter_maker import DrafterMaker, most_ahead
 
 log = logging.getLogger("back")
 
@@ -69,6 +72,40 @@ def main() -> None:
     except Exception:
         log.exception("drafting failed")
         sys.exit(_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftingSetup:
+    """The vocabulary to name in the hello, and the drafter for it. `make` empties the model's cache.
+
+    `close` it when its drafter is not used any more: it has a process for grammars.
+    """
+
+    vocabulary: VocabularyId
+    make: Callable[[], Drafter]
+    close: Callable[[], None]
+
+
+def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | None = None) -> DraftingSetup:
+    """To draft for a lead with `vocabulary`; None: with that of the draft model.
+
+    Takes seconds for another vocabulary.
+    """
+    maker = DrafterMaker(model, vocabulary or model.vocabulary, log)
+    budget = TimeBudget()
+    grammars = GrammarServer(maker.vocabulary.info.path, budget)
+
+    def make() -> Drafter:
+        model.clear()
+        return maker.make(
+            grammars,
+            budget,
+            n_slots=settings.n_parallel,
+            n_ahead=settings.n_ahead,
+            n_branches=settings.n_branches_each,
+        )
+
+    return DraftingSetup(maker.vocabulary.identify(), make, grammars.close)
 
 
 def _load(settings: BackSettings) -> Model:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from back.lead_shares import LeadShares
 from shared.drafting.drafter import Drafter, DrafterMessage
-from shared.drafting.send_scheduler import SendScheduler
 from shared.protocol import MAX_SEQUENCES, Close, Draft, Extend, Open, Tune
 
 _Change = DrafterMessage | Callable[[], Drafter] | None
@@ -50,7 +49,6 @@ class DraftWorker:
         They and `on_failure` are called in the worker's thread, which ends after `on_failure`.
         """
         self._drafter = drafter
-        self._scheduler = SendScheduler()
         self._clock = clock
         self._posts = posts
         self._on_failure = on_failure
@@ -73,14 +71,12 @@ class DraftWorker:
     def step(self) -> None:
         """Handle all messages, waiting for one if there is nothing else to do; then one decode."""
         if self._handle_messages():
-            # The lead is about to choose the draft that it verifies: it may need what is still unsent.
-            self._send(self._scheduler.flush(self._drafter.sequences.values(), self._clock()))
+            self._send(self._drafter.take_due(self._clock(), at_once=True))
         if len(self._posts) == 1:
             self._drafter.step()
         else:
             self._step_for_some()
-        drafter = self._drafter
-        self._send(self._scheduler.due(drafter.sequences.values(), self._clock(), idle=drafter.idle))
+        self._send(self._drafter.take_due(self._clock()))
 
     def _step_for_some(self) -> None:
         waiting = self._drafter.waiting
@@ -90,7 +86,7 @@ class DraftWorker:
         self._shares.charge(self._drafter.n_decoded, self._clock() - began)
 
     def _handle_messages(self) -> bool:
-        """Whether there were any. Nothing is unsent while it waits: `due` sends everything when idle."""
+        """Whether there were any. Nothing is unsent while it waits: when idle, everything is due."""
         received = False
         while not received or not self._inbox.empty():
             try:

@@ -30,9 +30,8 @@ from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
 from lead.engine.exact_model import limits_of
 from lead.engine.loop import carry_out
-from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.step_cost import StepCost
+from lead.engine.speculation.step_cost import StepCost, batching_for
 from shared import cpus
 from shared.llama.model import Model
 from shared.sampling.sampler import Sampler
@@ -75,9 +74,7 @@ class KnownTexts:
         self._model = model
         self._random = random.Random(seed)  # noqa: S311 - seeded on purpose
         limits = limits_of(model)
-        self._speculation = SpeculationManager(
-            "off", 0, frozenset(), batching=batching_for(limits), cost=cost
-        )
+        self._speculation = SpeculationManager("off", 0, frozenset(), batching=batching_for(limits, cost))
         self._engine = Engine(limits, self._speculation, self._sampler, frozenset())
         self._engine.apply(SetBacks(names=[_SOURCE]), time.perf_counter())
         self._texts: dict[str, list[int]] = {}

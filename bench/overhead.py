@@ -22,7 +22,7 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.loop import Loop
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.step_cost import StepCost
+from lead.engine.speculation.step_cost import LikeliestFirst, StepCost
 from shared.sampling.filters import NativeFilters
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler, needs_filters
@@ -173,7 +173,11 @@ class _Cost(StepCost):
 
 def _speculation(depth: int) -> SpeculationManager:
     return SpeculationManager(
-        "adaptive" if depth else "off", depth, frozenset(), lambda _: {"ngram": NgramDrafter()}, cost=_Cost()
+        "adaptive" if depth else "off",
+        depth,
+        frozenset(),
+        lambda _: {"ngram": NgramDrafter()},
+        batching=LikeliestFirst(_Cost()),
     )
 
 

@@ -58,10 +58,6 @@ class PendingAnswerError(DuoError):
     """Another process has not answered yet; the same question may be asked again later."""
 
 
-class TranslationError(DuoError):
-    """A text of the lead cannot be said in the draft model's vocabulary, or the other way round."""
-
-
 class ServerError(DuoError):
     """The request is valid, but failed in the server: HTTP 500."""
 

@@ -193,7 +193,7 @@ class SlotCache:
         return Restore(self.index, self.saved.get(n_keep) or self.checkpoints[n_keep], n_keep)
 
 
-def common_prefix_length(one: list[int], other: list[int]) -> int:
+def common_prefix_length(one: Sequence[object], other: Sequence[object]) -> int:
     """Length of the common prefix, by bisection: comparing slices is much faster than a loop."""
     n = min(len(one), len(other))
     if one[:n] == other[:n]:

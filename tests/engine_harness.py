@@ -2,10 +2,11 @@
 
 from lead.engine.commands import Cancel
 from lead.engine.loop import carry_out
+from lead.engine.scheduler import StepPlan
 from lead.engine.speculation.policy import Wait
-from lead.engine.step_plan import StepPlan
 from shared.cache_edits import apply_edits
 from shared.errors import KvCacheFullError
+from shared.llama.span import Span
 from tests.fakes import FakeTarget, make_engine, make_limits, submit
 
 NOW = 1.0
@@ -57,7 +58,10 @@ class EngineHarness:
         times = iter((self.now - STEP_SECONDS, self.now))
         carry_out(action, self.engine, self.target, times.__next__)
         if isinstance(action, StepPlan):
-            self.spans = action.layout.spans
+            self.spans = [
+                Span(each.slot, each.start, each.tokens, each.n_logits, each.is_prompt)
+                for each in action.entries
+            ]
             self.lengths += [len(span.tokens) for span in self.spans]
 
     def drain(self):

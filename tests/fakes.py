@@ -21,14 +21,14 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
 from lead.engine.loop import Loop
 from lead.engine.sequence import EngineSequence
-from lead.engine.speculation.batching import batching_for
+from lead.engine.speculation.drafts import Drafts as SequenceDrafts
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
-from lead.engine.speculation.sequence_speculation import SequenceSpeculation
+from lead.engine.speculation.step_cost import batching_for
 from lead.engine.target import Target
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
-from shared.errors import KvCacheFullError, PendingAnswerError, TranslationError
+from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.llama.batch_invariance import RESERVE, InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.memory_traits import PLAIN
@@ -497,7 +497,7 @@ def submit(sequence="s", tokens=(1, 2), sampling=GREEDY, max_tokens=None, **opti
 def engine_sequence(name="s", tokens=(1, 2), n_ctx=1000, checkpoints=(), **more) -> EngineSequence:
     request = submit(name, tokens, **more)
     sequence = EngineSequence(request, n_ctx, lambda _: toy_sampler(GREEDY, tokens), checkpoints)
-    sequence.speculation = SequenceSpeculation(name, sequence.tokens, {}, 0.0)
+    sequence.drafts = SequenceDrafts(name, sequence.tokens, {}, 0.0)
     return sequence
 
 
@@ -758,8 +758,8 @@ class Crowd:
         self._told = {sequence: list(tokens) for sequence, tokens in committed.items()}
 
     def _drafts_of(self, name: str, committed: Texts) -> Drafts:
-        followed = self._assignment.backs[name].followed
-        asked = {sequence: committed[sequence] for sequence in sorted(followed) if followed[sequence].asked}
+        back = self._assignment.backs[name]
+        asked = {each: committed[each] for each in sorted(committed) if back in self._assignment.asked(each)}
         drafts = [draft.model_copy(update={"source": name}) for draft in self._inner[name].drafts(asked)]
         return [draft for draft in drafts if draft.sequence in asked]
 
@@ -857,10 +857,9 @@ class SpellingModel(SlotMemory):
     def _read(self, data):
         """Target tokens, and what is only the beginning of one."""
         for end in range(len(data), -1, -1):
-            try:
-                return self._target.encode(data[:end]), data[end:]
-            except TranslationError:
-                pass
+            read = self._target.read(data[:end])
+            if all(self._target.pieces[token] == part for token, part in read):
+                return [token for token, _ in read], data[end:]
         raise AssertionError(data)
 
     def _likenesses(self, begun):

@@ -16,7 +16,7 @@ from lead.engine.drafters.seen_texts import SeenTexts
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Failed, PromptProgress, Started
 from lead.engine.loop import Loop
-from lead.engine.step_plan import TrialPlace
+from lead.engine.slot import TrialPlace
 from shared.cache_edits import Forget, Store, apply_edits
 from shared.errors import KvCacheFullError, WindowLostError
 from shared.llama.batch_invariance import InvariantSizes

@@ -6,7 +6,6 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("lead", "back", "chat", "fleet", "shared")
 COVERED_BY: dict[str, tuple[str, ...]] = {
-    "tests/back/test_drafting_setup.py": ("shared/translation/drafter_maker.py",),
     "tests/real/test_rpc.py": ("shared/llama/rpc_backend.py",),
     "tests/real/test_ray_fleet.py": (
         "fleet/app.py",
@@ -21,15 +20,11 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/chat/test_parser.py": ("lead/chat/deltas.py", "lead/chat/json_stream.py"),
     "tests/lead/chat/test_template.py": ("lead/chat/jinja.py", "shared/llama/builtin_templates.py"),
     "tests/lead/engine/drafters/test_model_drafter.py": ("lead/engine/drafters/draft_source.py",),
-    "tests/lead/engine/speculation/test_manager.py": (
-        "lead/engine/speculation/sequence_speculation.py",
-        "lead/engine/speculation/speculation_stats.py",
-    ),
+    "tests/lead/engine/speculation/test_manager.py": ("lead/engine/speculation/speculation_stats.py",),
     "tests/lead/engine/test_client.py": ("lead/engine/worker.py",),
     "tests/lead/engine/test_commands.py": ("lead/engine/events.py",),
     "tests/lead/engine/test_exact_model.py": ("lead/engine/engine_limits.py",),
     "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),
-    "tests/lead/engine/test_engine.py": ("lead/engine/step_plan.py",),
     "tests/lead/grammar/test_json_schema.py": ("lead/grammar/references.py",),
     "tests/lead/http/routes/test_chat.py": ("lead/http/render/openai.py",),
     "tests/lead/http/routes/test_messages.py": ("lead/http/render/anthropic.py",),

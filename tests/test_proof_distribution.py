@@ -144,15 +144,16 @@ def run_two_tokens(target, draft_model, seed, depth):
     while len(tokens) < 3:
         start, m = tokens[-1], len(tokens)
         draft = draft_model.drafted(theirs, tokens, depth)
-        verdict = verify(
+        chosen = []
+        n_accepted += verify(
             draft,
             lambda i, start=start, m=m, draft=draft: ours.choose(
                 target.logits[draft[i - 1] if i else start], m + i
             ),
             frozenset(),
+            chosen,
         )
-        tokens += verdict.tokens
-        n_accepted += verdict.n_accepted
+        tokens += chosen
     return tuple(tokens[1:3]), n_accepted
 
 

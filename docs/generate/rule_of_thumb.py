@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from docs.generate.blocks import table
-from lead.engine.speculation.adaptive import Adaptive
-from lead.engine.speculation.drafts import DraftChain
-from lead.engine.speculation.policy import Candidate, Verify
-from lead.engine.speculation.sequence_speculation import SequenceSpeculation
-from lead.engine.speculation.step_cost import StepCost
+from lead.engine.speculation.drafts import Drafts, DraftToken
+from lead.engine.speculation.forecast import Candidate
+from lead.engine.speculation.policy import Adaptive, Verify
+from lead.engine.speculation.step_cost import LikeliestFirst, StepCost
 
 CHANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
 DEPTHS = (1, 2, 3, 4, 6, 8)
@@ -34,7 +33,7 @@ MACHINES = (
 
 def expected_tokens(chance: float, depth: int) -> float:
     """1 + chance + chance² + … + chance^depth: what the planner expects of a step of depth + 1 tokens."""
-    return 1 + sum(_candidate(chance, depth).chain.probabilities)
+    return 1 + sum(_candidate(chance, depth).probabilities)
 
 
 def tokens_per_step() -> str:
@@ -56,9 +55,10 @@ def speed_ups() -> str:
 
 def best_depth(machine: Machine, chance: float) -> int:
     """How many draft tokens the adaptive policy has verified."""
-    choice = Adaptive().choose([_candidate(chance, len(machine.ratios) - 1)], 0, _cost(machine))
+    policy = Adaptive(LikeliestFirst(_cost(machine)))
+    choice = policy.choose([_candidate(chance, len(machine.ratios) - 1)], 0)
     assert isinstance(choice, Verify)
-    return len(choice.drafts[0].tokens)
+    return len(choice.drafts[0])
 
 
 def _best(machine: Machine, chance: float) -> str:
@@ -68,8 +68,7 @@ def _best(machine: Machine, chance: float) -> str:
 
 
 def _candidate(chance: float, n: int) -> Candidate:
-    chain = DraftChain((0,) * n, ("back",) * n, tuple(chance ** (i + 1) for i in range(n)))
-    return Candidate(SequenceSpeculation("", [], {}, 0.0), n, chain=chain)
+    return Candidate(Drafts("", [], {}, 0.0), n, chain=[DraftToken(0, "back", chance)] * n)
 
 
 def _cost(machine: Machine) -> StepCost:

@@ -32,17 +32,21 @@ _FIRST_STEP_SECONDS, _STEP_GAIN = 0.05, 0.1
 
 @dataclass(slots=True)
 class _AskedBacks:
-    """The backs that are asked for a sequence. The trial ends after `n_left` more updates."""
+    """The backs that are asked for a sequence. The trial of one of them ends after `n_left` more updates."""
 
-    chosen: list[Back] = field(default_factory=list)
+    asked: list[Back] = field(default_factory=list)
     trial: Back | None = None
     n_left: int = 0
     trial_right: float = 0.0
     n_steps: int = 0
 
     @property
-    def asked(self) -> list[Back]:
-        return [*self.chosen, self.trial] if self.trial else self.chosen
+    def n_chosen(self) -> int:
+        """Without the one on trial."""
+        return len(self.asked) - (self.trial is not None)
+
+    def has_chosen(self, back: Back) -> bool:
+        return back is not self.trial and back in self.asked
 
     @property
     def has_passed(self) -> bool:
@@ -50,7 +54,7 @@ class _AskedBacks:
 
 
 class Assignment:
-    """Keeps for each sequence whom it asks; what a back has of its sequences is in its `Back.followed`."""
+    """Knows for each sequence whom it asks; what a back has of its sequences is in its `Back.followed`."""
 
     def __init__(self, now: float) -> None:
         self.backs: dict[str, Back] = {}
@@ -69,7 +73,7 @@ class Assignment:
         """A back is not connected any more."""
         del self.backs[back.name]
         for asked_backs in self._sequences.values():
-            asked_backs.chosen = [each for each in asked_backs.chosen if each is not back]
+            asked_backs.asked = [each for each in asked_backs.asked if each is not back]
             asked_backs.trial = None if asked_backs.trial is back else asked_backs.trial
         self._review_wanting(now)
 
@@ -80,8 +84,11 @@ class Assignment:
 
     def close(self, sequence: str, now: float) -> None:
         """A sequence has ended; one that was not opened is ignored."""
-        if self._sequences.pop(sequence, None) is None:
+        asked_backs = self._sequences.pop(sequence, None)
+        if asked_backs is None:
             return
+        for back in asked_backs.asked:
+            back.n_asked -= 1
         for back in self.backs.values():
             back.end(sequence)
         self._review_wanting(now)
@@ -118,26 +125,27 @@ class Assignment:
         """Raise AssertionError unless sequences and backs agree."""
         for back in self.backs.values():
             asked = {name for name, each in self._sequences.items() if back in each.asked}
-            assert asked == {name for name, each in back.followed.items() if each.asked}, back
+            assert asked <= back.followed.keys(), back
             assert len(asked) == back.n_asked, back
             assert self._n_followed(back) <= back.hello.n_sequences, back
 
     def _credit(self, back: Back, asked_backs: _AskedBacks, n_in_time: int, n_late: int) -> None:
+        is_chosen = asked_backs.has_chosen(back)
         for i in range(n_in_time + n_late):
-            worth = back.credit(in_time=i < n_in_time, is_chosen=back in asked_backs.chosen)
+            worth = back.credit(in_time=i < n_in_time, is_chosen=is_chosen)
             if back is asked_backs.trial:
                 asked_backs.trial_right += worth
 
     def _is_review_due(self, asked_backs: _AskedBacks) -> bool:
         if asked_backs.trial is None:
             n = asked_backs.n_steps
-            return n % _REVIEW_STEPS == 0 or (not asked_backs.chosen and n.bit_count() == 1)
-        wanted = len(asked_backs.chosen) < self._n_places
+            return n % _REVIEW_STEPS == 0 or (not asked_backs.asked and n.bit_count() == 1)
+        wanted = asked_backs.n_chosen < self._n_places
         return asked_backs.n_left <= 0 or (wanted and asked_backs.has_passed)
 
     def _review_wanting(self, now: float) -> None:
         """The oldest sequences that have fewer backs than they might."""
-        wanting = (name for name, each in self._sequences.items() if len(each.chosen) < self._n_places)
+        wanting = (name for name, each in self._sequences.items() if each.n_chosen < self._n_places)
         for sequence in list(itertools.islice(wanting, _MOST_REVIEWED)):
             self._review(sequence, now)
 
@@ -146,13 +154,15 @@ class Assignment:
         asked_backs = self._sequences[sequence]
         before = asked_backs.asked
         ready = [back for back in self.backs.values() if self._may_follow(back, sequence)]
-        asked_backs.chosen = self._best(ready, asked_backs)
-        if asked_backs.trial is None or asked_backs.n_left <= 0 or asked_backs.trial in asked_backs.chosen:
-            self._begin_trial(asked_backs, ready, now)
+        chosen = self._best(ready, asked_backs)
+        if asked_backs.trial is None or asked_backs.n_left <= 0 or asked_backs.trial in chosen:
+            self._begin_trial(asked_backs, [back for back in ready if back not in chosen], now)
+        asked_backs.asked = [*chosen, asked_backs.trial] if asked_backs.trial else chosen
         for back in before:
-            back.ask(sequence, asked=False)
+            back.n_asked -= 1
         for back in asked_backs.asked:
-            back.ask(sequence, asked=True)
+            back.n_asked += 1
+            back.ask(sequence)
 
     def _may_follow(self, back: Back, sequence: str) -> bool:
         followed, most = back.followed, back.hello.n_sequences
@@ -174,8 +184,8 @@ class Assignment:
 
         def rank(back: Back) -> tuple[bool, float]:
             n_others = back.n_asked - (back in asked_backs.asked)
-            stays = back in asked_backs.chosen
-            return back.is_proven, back.gain * (_INCUMBENT if stays else 1) / (1 + n_others)
+            factor = _INCUMBENT if asked_backs.has_chosen(back) else 1
+            return back.is_proven, back.gain * factor / (1 + n_others)
 
         return sorted(good, key=rank, reverse=True)[: self._n_places]
 
@@ -183,12 +193,11 @@ class Assignment:
         """Whether it may be chosen without a trial: among few backs there is no choice to make."""
         if back is asked_backs.trial and asked_backs.has_passed:
             return True
-        return back.is_proven or back in asked_backs.chosen or len(self.backs) <= MOST_ASKED
+        return back.is_proven or asked_backs.has_chosen(back) or len(self.backs) <= MOST_ASKED
 
-    def _begin_trial(self, asked_backs: _AskedBacks, ready: Sequence[Back], now: float) -> None:
+    def _begin_trial(self, asked_backs: _AskedBacks, others: Sequence[Back], now: float) -> None:
         """Try the back whose last trial is the longest ago, or that has had none."""
         asked_backs.trial = None
-        others = [back for back in ready if back not in asked_backs.chosen]
         if others and self._trials.take(now, TRIAL_UPDATES):
             self._n_trials += 1
             back = min(others, key=lambda each: each.tried_at)

@@ -4,6 +4,7 @@ Updates are computed from cursors when they are sent: a back that is slow or dis
 gets what it has missed in few messages.
 """
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -32,11 +33,10 @@ _MIN_VALUE_CHANGE = 0.15
 class Following:
     """What a back has of a sequence that it has been asked for.
 
-    `asked`: it gets the tokens now. n_sent: the number of tokens it was sent; n_arrived: the same when the
-    last reply was sent that is known to have arrived. With 0 the sequence is not open for the back.
+    n_sent: the number of tokens it was sent; n_arrived: the same when the last reply was sent that is known
+    to have arrived. With 0 the sequence is not open for the back.
     """
 
-    asked: bool = False
     n_sent: int = 0
     n_arrived: int = 0
 
@@ -74,7 +74,6 @@ class Back:
     connected_at: float
     last_seen: float
     draft_limits: DraftLimits
-    stats: BackStats
     changed: Broadcast = field(default_factory=Broadcast)
     n_updates: float = 1.0
     n_right: float = 1.0
@@ -83,13 +82,17 @@ class Back:
     n_answered: int = 0
     tried_at: int = 0  # the number of its last trial
     followed: dict[str, Following] = field(default_factory=dict)
-    n_asked: int = 0  # of the followed sequences
+    n_asked: int = 0  # for how many sequences; counted by `Assignment`
     tune_sent: Tune | None = None
     tune_arrived: Tune | None = None
     n_replies: int = 0
 
     def __str__(self) -> str:
         return f"{self.name} ({one_line(self.hello.vocabulary.model)}, {self.transport})"
+
+    @property
+    def stats(self) -> BackStats:
+        return self.draft_limits.stats
 
     @property
     def gain(self) -> float:
@@ -127,23 +130,24 @@ class Back:
         self.n_right *= _DECAY
         self.n_answered += 1
 
-    def ask(self, sequence: str, *, asked: bool) -> None:
-        """From now on it gets the tokens of a sequence, or no more of them."""
+    def ask(self, sequence: str) -> None:
+        """From now on it gets the tokens of a sequence."""
+        self.followed.setdefault(sequence, Following())
+
+    def has_opened(self, sequence: str) -> bool:
+        """Whether it was sent any of a sequence."""
         following = self.followed.get(sequence)
-        if following is None:
-            following = self.followed[sequence] = Following()
-        self.n_asked += asked - following.asked
-        following.asked = asked
+        return following is not None and following.n_sent > 0
 
     def end(self, sequence: str) -> None:
         """A sequence has ended; if it was opened for the back, the next updates close it."""
-        if following := self.followed.get(sequence):
-            self.ask(sequence, asked=False)
-            if not following.n_sent:
-                del self.followed[sequence]
+        if not self.has_opened(sequence):
+            self.followed.pop(sequence, None)
 
-    def updates(self, sequences: Sequences, tune: Tune | None) -> list[LeadMessage]:
-        """All messages since the last call; empty if nothing has changed.
+    def updates(
+        self, sequences: Sequences, asked: Callable[[str], Collection["Back"]], tune: Tune | None
+    ) -> list[LeadMessage]:
+        """All messages since the last call; empty if nothing has changed. asked: who is, for a sequence.
 
         The tokens of sequences that it is not asked for are sent when it is again.
         """
@@ -153,7 +157,7 @@ class Back:
             sequence = sequences.get(sequence_id)
             if sequence is None:
                 ended += self._close(sequence_id, following)
-            elif following.asked:
+            elif self in asked(sequence_id):
                 grown += following.unsent(sequence)
         return [*self._tune(tune), *ended, *grown]
 

@@ -42,10 +42,10 @@ class BackStats:
 class DraftLimits:
     """Checks the drafts of one back, and counts them."""
 
-    def __init__(self, limits: RequestLimits, n_vocab: int, stats: BackStats, now: float) -> None:
-        """Counts in `stats`; `now` is in seconds."""
+    def __init__(self, limits: RequestLimits, n_vocab: int, now: float) -> None:
+        """`now` is in seconds."""
+        self.stats = BackStats()
         self._n_vocab = n_vocab
-        self._stats = stats
         self._max_draft = limits.max_draft
         self._drafts = _Allowance(limits.max_drafts_per_second, 1, "drafts", now)
         self._bytes = _Allowance(limits.max_draft_bytes_per_second, MAX_BACK_MESSAGE_BYTES, "bytes", now)
@@ -65,8 +65,8 @@ class DraftLimits:
                 f"away to be of use (1/{STALE_PART} of --max-drafts-per-second)"
             )
         if not (self._drafts.allow(1, now) and self._bytes.allow(n_bytes, now)):
-            self._stats.n_drafts += 1
-            self._stats.n_excess_drafts += 1
+            self.stats.n_drafts += 1
+            self.stats.n_excess_drafts += 1
             return False
         return not self._skims(now) or self._is_sampled()
 
@@ -83,19 +83,19 @@ class DraftLimits:
         `sequence` is the one that the draft names, if it is running; `is_open`: the back was told of it.
         """
         n_skimmed, self._n_skimmed = self._n_skimmed, 0
-        self._stats.n_drafts += 1 + n_skimmed
-        self._stats.n_draft_tokens += len(draft.tokens)
+        self.stats.n_drafts += 1 + n_skimmed
+        self.stats.n_draft_tokens += len(draft.tokens)
         if sequence is None or _is_too_old(draft, len(sequence.tokens)):
             self.count_stale(1 + n_skimmed, now)  # most likely those are too
             return False
-        self._stats.n_excess_drafts += n_skimmed
+        self.stats.n_excess_drafts += n_skimmed
         if not is_open or not self._is_valid(draft, len(sequence.tokens)):
             self._count_invalid()
             return False
         return True
 
     def count_stale(self, n: int, now: float) -> None:
-        self._stats.n_stale_drafts += n
+        self.stats.n_stale_drafts += n
         if not self._stale.take(now, n):
             self._is_stale = True
 
@@ -116,8 +116,8 @@ class DraftLimits:
         )
 
     def _count_invalid(self) -> None:
-        self._stats.n_invalid_drafts += 1
-        if self._stats.n_invalid_drafts > MAX_INVALID_DRAFTS:
+        self.stats.n_invalid_drafts += 1
+        if self.stats.n_invalid_drafts > MAX_INVALID_DRAFTS:
             raise ProtocolError(f"more than {MAX_INVALID_DRAFTS} drafts were not valid")
 
 

@@ -101,7 +101,6 @@ class Backs:
 
     def _register(self, hello: Hello, transport: Transport, peer: str) -> Back:
         now = self._clock()
-        stats = BackStats()
         back = Back(
             id=secrets.token_hex(16),
             name=self._unique_name(hello.name),
@@ -110,8 +109,7 @@ class Backs:
             peer=peer,
             connected_at=now,
             last_seen=now,
-            draft_limits=DraftLimits(self._limits, self._n_vocab, stats, now),
-            stats=stats,
+            draft_limits=DraftLimits(self._limits, self._n_vocab, now),
         )
         self._assignment.join(back, now)
         log.info("back %s joined", back)
@@ -159,7 +157,7 @@ class Backs:
 
     def updates(self, back: Back) -> list[LeadMessage]:
         """All messages for `back` since the last call; empty if nothing has changed."""
-        return back.updates(self._sequences, self._tune)
+        return back.updates(self._sequences, self._assignment.asked, self._tune)
 
     def tune(self, tune: Tune) -> None:
         """How all backs should draft from now on."""
@@ -178,13 +176,10 @@ class Backs:
         """Check a draft and pass it on; raises ProtocolError after too many invalid ones."""
         back.last_seen = now = self._clock()
         sequence = self._sequences.get(draft.sequence)
-        following = back.followed.get(draft.sequence)
-        is_open = following is not None and following.n_sent > 0
+        is_open = back.has_opened(draft.sequence)
         is_accepted = back.draft_limits.accept(draft, sequence, is_open=is_open, now=now)
-        if is_accepted and following and following.asked:
-            self._post_draft(
-                PostDraft.model_construct(source=back.name, received_at=now, **dict(draft))  # the same fields
-            )
+        if is_accepted and back in self._assignment.asked(draft.sequence):
+            self._post_draft(PostDraft.of_back(back.name, draft, now))
 
     def count_stale(self, name: str, n: int) -> None:
         """The engine found `n` drafts of a back stale."""

@@ -17,7 +17,7 @@ from shared.diagnostics.preflight import (
     locate,
     read_model,
 )
-from shared.errors import ConfigError, TranslationError
+from shared.errors import ConfigError
 from shared.free_memory import free_memory
 from shared.llama.eagle_heads import why_no_target
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache
@@ -150,22 +150,8 @@ def _draft(
         report.problems.append(f"{option}: {error}")
         return None
     if vocabulary and draft.identify().fingerprint != vocabulary.identify().fingerprint:
-        _check_translation(report, option, draft, vocabulary)
+        report.add("", describe_translation(draft, vocabulary, stored_pair(draft, vocabulary)))
     return draft
-
-
-def _check_translation(
-    report: PreflightReport, option: str, draft: Vocabulary, vocabulary: Vocabulary
-) -> None:
-    try:
-        projection = stored_pair(draft, vocabulary)
-    except TranslationError as error:
-        report.problems.append(
-            f"{option}: the draft model has another vocabulary, and {error}: use a smaller model of the same "
-            "family"
-        )
-    else:
-        report.add("", describe_translation(draft, vocabulary, projection))
 
 
 def _check_back(report: PreflightReport, settings: LeadSettings, vocabulary: Vocabulary | None) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import Self
 
+from lead.engine.slot import TrialPlace
 from lead.engine.speculation.step_cost import StepCost
-from lead.engine.step_plan import TrialPlace
 from lead.engine.target import Target
 from shared.cache_edits import apply_edits
 from shared.llama.span import Span

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field, TypeAdapter
 
 from lead.engine.events import Exactness
+from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.base import OptionGroup
 from shared.settings.model_options import ModelOptions
@@ -139,6 +140,11 @@ class PostDraft(BaseModel, frozen=True):
     parents: list[int] | None = None
     confidences: list[float] | None = None
     received_at: float = 0.0
+
+    @classmethod
+    def of_back(cls, name: str, draft: Draft, received_at: float = 0.0) -> "PostDraft":
+        """What a back has sent. It was validated then: a `Draft` has no fields that this has not."""
+        return cls.model_construct(source=name, received_at=received_at, **dict(draft))
 
 
 class SetBacks(BaseModel, frozen=True):

@@ -16,7 +16,7 @@ from lead.engine.drafters.model_drafter import ModelDrafter, ThreadChoice
 from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.speculation.step_cost import StepCost
 from shared.drafting.drafting_sampler import drafting_sampler
-from shared.errors import ModelLoadError, TranslationError
+from shared.errors import ModelLoadError
 from shared.llama import devices
 from shared.llama.hidden_states import MtpSpan
 from shared.llama.memory_plan import choose_n_ctx, describe_prompt_cache, on_cpu, plan_memory
@@ -191,29 +191,17 @@ def place_draft_model(load: Load) -> Load:
 
 
 def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
-    """Raises ModelLoadError, also for a model that cannot draft in the target's vocabulary."""
+    """Raises ModelLoadError."""
     options = load.options.model_copy(update={"ctx_size": load.options.ctx_size or target.n_ctx})
     taken = {CPU: target.placement.host_weights} if target.placement else {}
     model = Model(load.model, options, n_step_checkpoints=load.n_most + N_FURTHER_STATES, taken=taken)
-    maker = _maker(model, target)
+    maker = DrafterMaker(model, target.vocabulary, log)
     if most_ahead(model, load.n_most) < 1:
         raise ModelLoadError(
             f"{load.model} cannot draft: its recurrent states do not fit into memory often enough to take "
             "tokens back; try a smaller --parallel"
         )
     return InlineModel(load, maker, choose_threads(load, model))
-
-
-def _maker(model: Model, target: Model) -> DrafterMaker:
-    try:
-        return DrafterMaker(model, target.vocabulary, log)
-    except TranslationError as error:
-        draft, lead = model.vocabulary.identify(), target.vocabulary.identify()
-        raise ModelLoadError(
-            f"the vocabularies differ: the target is {lead.model!r} with {lead.n_tokens} tokens, the draft "
-            f"model {draft.model!r} with {draft.n_tokens}; and {error}. Use a smaller model of the "
-            f"family of {lead.model!r}"
-        ) from error
 
 
 def heads_file(load: Load) -> Path | None:

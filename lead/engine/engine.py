@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Event, Explained, Failed, Finished, FinishReason, PromptProgress
-from lead.engine.scheduler import Scheduler
+from lead.engine.scheduler import Action, PlanEntry, Scheduler, StepPlan
 from lead.engine.sequence import EngineSequence, Verification
-from lead.engine.slot import Slot
+from lead.engine.slot import Slot, TrialPlace
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.manager import DraftRound, SpeculationManager
 from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.speculation.speculation_stats import StepReport
-from lead.engine.step_plan import Action, PlanEntry, StepPlan, TrialPlace
 from shared.cache_edits import CacheEdit
 from shared.errors import KvCacheFullError, WindowLostError
 from shared.sampling.constrained import GrammarBudget
@@ -114,7 +113,7 @@ class Engine:
         action = None if self.idle else self._scheduler.plan(now)
         self._edits += self._slots.pop_edits()
         if isinstance(action, StepPlan):
-            drafting = (entry.slot for entry in action.entries if entry.draft.tokens)
+            drafting = (entry.slot_state for entry in action.entries if entry.draft)
             self._edits += self._slots.save_before_drafts(drafting)
         elif isinstance(action, Wait) and action.seconds > 0:
             self._waiting_since = now
@@ -131,14 +130,10 @@ class Engine:
         self._budget.set(0.0)  # choices that are ready come first
         can_roll_back, n_committed = plan.layout.can_roll_back, 0
         for entry, rows in zip(plan.entries, logits, strict=True):
-            n_committed += self._commit_entry(
-                entry, rows, now, can_roll_back=entry.slot.index in can_roll_back
-            )
-        slots = [entry.slot for entry in plan.entries]
+            n_committed += self._commit_entry(entry, rows, now, can_roll_back=entry.slot in can_roll_back)
+        slots = [entry.slot_state for entry in plan.entries]
         n_committed += self._verify_waiting(slots, max(_LEAST_GRAMMAR_SECONDS, _GRAMMAR_SHARE * seconds), now)
-        depths = [
-            len(entry.draft.tokens) for entry, rows in zip(plan.entries, logits, strict=True) if len(rows)
-        ]
+        depths = [len(entry.draft) for entry in plan.entries if entry.n_logits]
         is_usual = True
         for slot in slots:
             if slot.sequence and (verification := slot.sequence.verification):
@@ -201,7 +196,7 @@ class Engine:
         """Raise AssertionError unless the records of slots and of drafts are sound."""
         self._slots.check_integrity()
         for sequence in self._slots.sequences.values():
-            sequence.speculation.drafts.check_integrity()
+            sequence.drafts.check_integrity()
 
     # How a sequence begins
 
@@ -252,9 +247,9 @@ class Engine:
         self, entry: PlanEntry, rows: NDArray[np.float32], now: float, *, can_roll_back: bool
     ) -> int:
         """Returns how many tokens it committed."""
-        slot, sequence = entry.slot, entry.slot.sequence
+        slot, sequence = entry.slot_state, entry.slot_state.sequence
         assert sequence
-        self._slots.add_decoded(slot, entry.n_fed, entry.draft.tokens, can_roll_back=can_roll_back)
+        self._slots.add_decoded(slot, entry.tokens, has_draft=bool(entry.draft), can_roll_back=can_roll_back)
         if sequence.n_generated == 0:
             self._report_progress(sequence, len(slot.cache))
         if len(rows) == 0:  # a prompt chunk that does not reach the end

@@ -11,8 +11,8 @@ from lead.engine.calibration import Recalibration
 from lead.engine.commands import Command, PostDraft
 from lead.engine.engine import Engine
 from lead.engine.events import Event, Failed, Finished, Started
+from lead.engine.scheduler import Action, StepPlan
 from lead.engine.speculation.policy import DraftOrder, Wait
-from lead.engine.step_plan import Action, StepPlan
 from lead.engine.target import Target
 from shared.cache_edits import apply_edits
 from shared.errors import IntegrityError, KvCacheFullError, WindowLostError

@@ -1,20 +1,21 @@
-"""The scheduler: which tokens of which sequences go into the next step.
+"""The scheduler: which tokens of which sequences go into the next step, unless something comes before it.
 
 Continuous batching: every step is one decode over all running sequences, prompt chunks with generation.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
+from typing import Self
 
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.slot import Slot
 from lead.engine.slot_manager import SlotManager
-from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
+from lead.engine.speculation.drafts import DraftChain, survival
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.policy import Choice, Verify, Wait
-from lead.engine.step_plan import Action, PlanEntry, StepPlan
+from lead.engine.speculation.policy import Choice, DraftOrder, Verify, Wait
 from shared.cache_edits import CacheEdit, moved_texts
 from shared.llama.batch_layout import TILE, Layout, layout
+from shared.llama.span import Span
 
 STEP_SECONDS = 0.5
 """About how long a step may take because of prompts, where that is enough for more than the least chunk."""
@@ -22,6 +23,55 @@ STEP_SECONDS_OF_OWN_CELLS = 2.0
 """The same where slots have cells of their own: prompts are read a tenth faster than with 0.5 s."""
 _WEIGHT = 0.3
 """The weight of the latest step in the average."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEntry(Span):
+    """The span of a slot (`slot_state`): committed tokens that are not yet in the cache, then the `draft`.
+
+    There are logits only where the committed tokens are fed to their end.
+    """
+
+    slot_state: Slot = field(kw_only=True)
+    draft: DraftChain = field(default=(), kw_only=True)
+
+    @classmethod
+    def of(cls, slot: Slot, n_fed: int, draft: DraftChain = ()) -> Self:
+        """With the next `n_fed` committed tokens of the slot's sequence."""
+        n_cached = len(slot.cache)
+        context = slot.sequence.context if slot.sequence else []
+        tokens = context[n_cached : n_cached + n_fed]
+        n_logits = 1 + len(draft) if n_cached + n_fed == len(context) else 0
+        tokens += [each.token for each in draft]
+        return cls(slot.index, n_cached, tokens, n_logits, slot.is_in_prompt, slot_state=slot, draft=draft)
+
+    @property
+    def n_fed(self) -> int:
+        """How many of its tokens are committed ones."""
+        return len(self.tokens) - len(self.draft)
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """Decode `layout`, whose spans are the `entries`. n_prompt: tokens of prompts among them."""
+
+    entries: Sequence[PlanEntry]
+    layout: Layout
+    n_prompt: int = 0
+
+    @property
+    def n_expected(self) -> float | None:
+        """How many tokens the step should commit; None with prompts in the batch."""
+        return None if self.n_prompt else sum(1 + sum(survival(entry.draft)) for entry in self.entries)
+
+    @property
+    def n_tokens(self) -> int:
+        """In its batch, padding included."""
+        return self.layout.n_tokens
+
+
+Action = StepPlan | DraftOrder | Wait
+"""What an engine is to do next."""
 
 
 class PromptChunk:
@@ -115,21 +165,21 @@ class Scheduler:
 
     def _lay_out(self, entries: list[PlanEntry]) -> tuple[list[PlanEntry], Layout]:
         """Without drafts, if one could not be rolled back or there is no room for their padding."""
-        planned = layout([entry.span for entry in entries], self._limits)
+        planned = layout(entries, self._limits)
         if not self._limits.rolls_states_back or self._is_safe(entries, planned):
             return entries, planned
-        entries = [replace(entry, draft=EMPTY_CHAIN) for entry in entries]
-        return entries, layout([entry.span for entry in entries], self._limits)
+        entries = [PlanEntry.of(entry.slot_state, entry.n_fed) for entry in entries]
+        return entries, layout(entries, self._limits)
 
     def _is_safe(self, entries: list[PlanEntry], planned: Layout) -> bool:
-        if any(entry.draft.tokens and entry.slot.index not in planned.can_roll_back for entry in entries):
+        if any(entry.draft and entry.slot not in planned.can_roll_back for entry in entries):
             return False
         n_cells = planned.n_tokens
         return self._limits.own_cells or self._slots.free_up_to(n_cells) >= n_cells
 
     def _choose(self, generating: list[Slot], n_prompt: int, now: float) -> Choice:
         if not self._limits.traits.can_speculate or self.is_minimal:
-            return Verify((EMPTY_CHAIN,) * len(generating))
+            return Verify([()] * len(generating))
         return self._speculation.plan(generating, n_prompt, now)
 
     def _entries(
@@ -139,14 +189,14 @@ class Scheduler:
         n_required = sum(slot.n_to_decode for slot in generating)
         n_wanted = n_required + self._n_prompt(generating, prompts)
         if not self.is_minimal:
-            n_wanted += sum(len(draft.tokens) for draft in drafts)
+            n_wanted += sum(map(len, drafts))
         n_spare = min(self._limits.n_batch, self._slots.free_up_to(n_wanted), n_wanted) - n_required
         n_kept = min(n_spare, 1) if prompts else 0
         entries = []
         for slot, draft in zip(generating, drafts, strict=True):
-            verified = draft.cut(n_spare - n_kept)
-            n_spare -= len(verified.tokens)
-            entries.append(PlanEntry(slot, slot.n_to_decode, verified))
+            verified = draft[: n_spare - n_kept]
+            n_spare -= len(verified)
+            entries.append(PlanEntry.of(slot, slot.n_to_decode, verified))
         return entries + self._prompt_entries(prompts, min(n_spare, self._n_prompt(generating, prompts)))
 
     def _prompt_entries(self, prompts: list[Slot], n_spare: int) -> list[PlanEntry]:
@@ -155,6 +205,6 @@ class Scheduler:
         for slot in prompts:
             n_fed = min(slot.n_to_next_checkpoint, n_spare)
             if n_fed:
-                entries.append(PlanEntry(slot, n_fed))
+                entries.append(PlanEntry.of(slot, n_fed))
             n_spare -= n_fed
         return entries

@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from lead.engine.commands import Submit
 from lead.engine.context_shift import MAX_TOKENS, ContextShift
 from lead.engine.events import Committed, Failed, TokenProbabilities
-from lead.engine.speculation.drafts import DraftChain
-from lead.engine.speculation.sequence_speculation import SequenceSpeculation
+from lead.engine.speculation.drafts import DraftChain, Drafts
 from shared.errors import PendingAnswerError, RequestError
 from shared.sampling.sampler import Sampler
 from shared.sampling.top_k import top_k
@@ -53,37 +52,28 @@ def _finite(value: Any) -> float:
     return max(float(value), _LEAST)
 
 
-class VerifiedTokens(NamedTuple):
-    """tokens[:n_accepted] equal the draft; one more follows unless the sequence ended inside the draft."""
-
-    tokens: list[int]
-    n_accepted: int
-
-
 def verify(
-    draft: Sequence[int],
-    choose: Callable[[int], int],
-    end_tokens: Container[int],
-    tokens: list[int] | None = None,
-) -> VerifiedTokens:
-    """Follow `draft` as long as the target agrees; it never influences what the target chooses.
+    draft: Sequence[int], choose: Callable[[int], int], end_tokens: Container[int], tokens: list[int]
+) -> int:
+    """Append to `tokens` what the target chooses, following `draft` as long as the target agrees.
+
+    Returns how many tokens of the draft were accepted. The draft never influences what the target chooses.
 
     `choose(i)` is the target's token after the committed ones and draft[:i]; it is called for i = 0, 1, … in
     order, and only while draft[:i] has been accepted. The last token is the recovered one (the target's own
     at the first mismatch) or the bonus after a fully accepted draft; nothing follows an end token.
 
-    tokens: what was chosen before `choose` raised an error; it goes on from there, in the same list.
+    `tokens` may hold what was chosen before `choose` raised an error: it goes on from there.
     """
-    tokens = [] if tokens is None else tokens
     for i in range(len(tokens), len(draft) + 1):
         token = choose(i)
         tokens.append(token)
         accepted = i < len(draft) and token == draft[i]
         if not accepted:
-            return VerifiedTokens(tokens, i)
+            return i
         if token in end_tokens:
             break
-    return VerifiedTokens(tokens, len(tokens))
+    return len(tokens)
 
 
 @dataclass(slots=True)
@@ -109,7 +99,7 @@ class EngineSequence:
     another list. Without one the sequence ends when its context of `n_ctx` tokens is full.
     """
 
-    speculation: SequenceSpeculation  # from `SpeculationManager.open` on
+    drafts: Drafts  # from `SpeculationManager.open` on
 
     def __init__(
         self,
@@ -174,13 +164,10 @@ class EngineSequence:
         """
         verification = self.verification
         assert verification
+        draft = [each.token for each in verification.draft]
+        chosen = verification.chosen
         try:
-            verified = verify(
-                verification.draft.tokens,
-                lambda i: self._choose(verification, i),
-                end_tokens,
-                verification.chosen,
-            )
+            n_accepted = verify(draft, lambda i: self._choose(verification, i), end_tokens, chosen)
         except PendingAnswerError:
             return None
         except RequestError as error:  # its grammar has become too complex
@@ -195,10 +182,10 @@ class EngineSequence:
         return Committed(
             sequence=self.id,
             start=len(self.tokens),
-            tokens=verified.tokens,
-            n_accepted=verified.n_accepted,
-            rejected=list(verification.draft.tokens[verified.n_accepted :]),
-            sources=list(verification.draft.sources),
+            tokens=chosen,
+            n_accepted=n_accepted,
+            rejected=draft[n_accepted:],
+            sources=[each.source for each in verification.draft],
             probabilities=verification.probabilities,
         )
 
@@ -252,5 +239,5 @@ class EngineSequence:
             "sequence": self.id,
             "n_tokens": len(self.tokens),
             "n_context": len(self.context),
-            "drafts": self.speculation.drafts.sources,
+            "drafts": self.drafts.sources,
         }

@@ -1,9 +1,11 @@
 """A slot: one sequence's place in the KV cache, and what is left there when the sequence has ended."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.drafts import MAX_DEPTH
+from shared.cache_edits import CacheEdit
 from shared.llama.batch_invariance import InvariantSizes
 from shared.slot_cache import SlotCache
 
@@ -87,3 +89,15 @@ class Slot:
         n_cached, n_tokens = len(self.cache), len(self.sequence.context)
         ends = (n for n in (*self.sequence.checkpoints, self.sequence.n_prefill) if n > n_cached)
         return min(ends, default=n_tokens) - n_cached
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPlace:
+    """Where an idle engine can decode some tokens and remove them again: after `n_cached` tokens of a slot.
+
+    Apply `edits` to the cache first.
+    """
+
+    slot: int = 0
+    n_cached: int = 0
+    edits: Sequence[CacheEdit] = ()

@@ -8,8 +8,7 @@ from lead.engine.events import Started
 from lead.engine.move_price import MovePrice
 from lead.engine.prefixes import MIN_TOKENS_SAVED, Prefixes, may_reuse
 from lead.engine.sequence import EngineSequence
-from lead.engine.slot import Slot
-from lead.engine.step_plan import TrialPlace
+from lead.engine.slot import Slot, TrialPlace
 from shared.cache_edits import CacheEdit, Snapshot
 from shared.slot_cache import Loading, SlotCache, StoredText
 from shared.slot_table import SlotTable
@@ -107,14 +106,12 @@ class SlotManager:
         return Started(sequence=sequence.id, n_cached=n_reused, slot=slot.index, again=again)
 
     def add_decoded(
-        self, slot: Slot, n_fed: int, draft: Sequence[int], *, can_roll_back: bool = True
+        self, slot: Slot, tokens: Sequence[int], *, has_draft: bool = False, can_roll_back: bool = True
     ) -> None:
-        """The next `n_fed` committed tokens and a draft were decoded; can_roll_back: see `SlotCache.add`."""
+        """`tokens`, maybe with a draft at their end, were decoded; can_roll_back: see `SlotCache.add`."""
         assert slot.sequence
-        n_cached = len(slot.cache)
-        fed = slot.sequence.context[n_cached : n_cached + n_fed]
-        slot.cache.add([*fed, *draft], can_roll_back=can_roll_back)
-        if len(slot.cache) in slot.sequence.checkpoints and not draft:
+        slot.cache.add(tokens, can_roll_back=can_roll_back)
+        if len(slot.cache) in slot.sequence.checkpoints and not has_draft:
             self._store(slot.cache)
 
     def commit(self, slot: Slot, tokens: Sequence[int]) -> None:
@@ -146,7 +143,7 @@ class SlotManager:
 
     def _release(self, slot: Slot) -> None:
         assert slot.sequence
-        if inline := slot.sequence.speculation.inline:
+        if inline := slot.sequence.drafts.inline:
             inline.leave()
         slot.sequence = slot.cache.loading = None
         slot.n_steps_idle = 0
@@ -238,7 +235,7 @@ class SlotManager:
             assert slot.sequence in self.sequences.values(), "a sequence that has ended has a slot"
             tokens = slot.sequence.context
             if verification := slot.sequence.verification:
-                tokens = [*tokens, *verification.draft.tokens]
+                tokens = [*tokens, *(each.token for each in verification.draft)]
                 assert len(slot.cache) == len(tokens), "what is verified is not in the cache"
             else:
                 assert len(slot.cache) < len(tokens), "nothing left to decode"

@@ -23,10 +23,9 @@ from lead.engine.heartbeat import Computing, Heartbeat
 from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe, low_numbered
 from lead.engine.rpc_workers import wait_for_workers
-from lead.engine.speculation.batching import batching_for
+from lead.engine.slot import TrialPlace
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.step_cost import StepCost
-from lead.engine.step_plan import TrialPlace
+from lead.engine.speculation.step_cost import StepCost, batching_for
 from shared.errors import ModelLoadError
 from shared.llama import rpc_backend
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints

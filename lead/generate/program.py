@@ -13,7 +13,7 @@ from lead.diagnostics.check import check
 from lead.generate.generate_settings import GenerateSettings
 from lead.generate.generated_text import GeneratedText, TextOutput, compare, report
 from lead.generation.assembler import TextToken
-from lead.http.answers import AnswerEnd, AnswerStream
+from lead.http.answers import AnswerEnd, answer_updates
 from lead.http.generation_request import GenerationRequest, generation_request
 from lead.http.schema import GenerationFields
 from lead.server.server import Lead
@@ -23,11 +23,9 @@ from lead.tokenizer.jobs import Prompt
 from lead.tokenizer.preparation import Preparation
 from shared import cpus
 from shared.diagnostics.findings import exit_with
-from shared.errors import ConfigError, DuoError, TranslationError, UnavailableError
+from shared.errors import DuoError, UnavailableError
 from shared.exits import INTERRUPTED, end_unread, say
-from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
-from shared.translation.stored_pair import stored_pair
 
 _N_WARM_UP = 8
 _LOOK_SECONDS = 0.02
@@ -94,25 +92,10 @@ async def _work(
     lead: Lead, settings: GenerateSettings, work: Callable[[Services], Awaitable[_Result]]
 ) -> _Result:
     services = await lead.ready()
-    draft_model = settings.own_back.source(settings.source).model
-    if draft_model is not None:
-        draft = await asyncio.to_thread(Vocabulary.load, draft_model)
-        if draft.identify().fingerprint != services.backs.vocabulary.fingerprint:
-            await asyncio.to_thread(_check_pair, draft, services.vocabulary)
+    if settings.own_back.source(settings.source).model is not None:
         while not any(services.backs) and not lead.has_given_up_back:  # noqa: ASYNC110 - nobody else waits
             await asyncio.sleep(_LOOK_SECONDS)
     return await work(services)
-
-
-def _check_pair(draft: Vocabulary, target: Vocabulary) -> None:
-    """Raises ConfigError if the back cannot translate."""
-    try:
-        stored_pair(draft, target)
-    except TranslationError as error:
-        raise ConfigError(
-            f"{draft.info.name} cannot draft for {target.info.name}: it has another vocabulary, and {error}; "
-            "use a smaller model of the same family"
-        ) from error
 
 
 async def _generate(settings: GenerateSettings, prompt: str, services: Services) -> None:
@@ -165,7 +148,7 @@ async def _continue(
 ) -> GeneratedText:
     """Generate once; shown while it comes if there is an `output`."""
     text, end = "", None
-    async for update in AnswerStream(request, services).updates():
+    async for update in answer_updates(request, services):
         text += update.text
         end = update.end or end
         if output:

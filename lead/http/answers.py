@@ -92,47 +92,43 @@ class AnswerRenderer(Renderer[AnswerUpdate]):
         """The body of a response that is not streamed."""
 
 
-class AnswerStream:
-    """All answers to one request. Nothing is submitted to the engine before it is read."""
+async def answer_updates(request: GenerationRequest, services: Services) -> AsyncGenerator[AnswerUpdate]:
+    """What is new of all answers, as it comes; the last update of each has an `end`.
 
-    def __init__(self, request: GenerationRequest, services: Services) -> None:
-        self._request = request
-        self._services = services
+    Closing it early cancels them all. Nothing is submitted to the engine before it is read. Raises
+    RequestError, UnavailableError, QueueFullError where a sequence cannot begin or go on.
+    """
+    admission, stats, changed = services.admission, current_request.get(), Broadcast()
+    readers: list[_AnswerReader] = []
+    try:
+        for index, submission in enumerate(request.submissions):
+            sequence = admission.submit(submission, private=request.private, changed=changed)
+            readers.append(_AnswerReader(index, sequence, request, services.vocabulary))
+        while unfinished := [reader for reader in readers if not reader.finished]:
+            change = changed.next_change()
+            for reader in unfinished:
+                for update in reader.read():
+                    if update.end:
+                        admission.cancel(reader.sequence)  # it may go on after a stop string
+                    yield update
+            if not all(reader.finished for reader in unfinished):
+                await change.wait()
+    finally:
+        for reader in readers:
+            admission.cancel(reader.sequence)
+            if stats:
+                stats.add(reader.sequence)
 
-    async def updates(self) -> AsyncGenerator[AnswerUpdate]:
-        """Updates as they come; the last one of each answer has an `end`. Closing it early cancels them all.
 
-        Raises RequestError, UnavailableError, QueueFullError where a sequence cannot begin or go on.
-        """
-        admission, stats, changed = self._services.admission, current_request.get(), Broadcast()
-        readers: list[_AnswerReader] = []
-        try:
-            for index, submission in enumerate(self._request.submissions):
-                sequence = admission.submit(submission, private=self._request.private, changed=changed)
-                readers.append(_AnswerReader(index, sequence, self._request, self._services.vocabulary))
-            while unfinished := [reader for reader in readers if not reader.finished]:
-                change = changed.next_change()
-                for reader in unfinished:
-                    for update in reader.read():
-                        if update.end:
-                            admission.cancel(reader.sequence)  # it may go on after a stop string
-                        yield update
-                if not all(reader.finished for reader in unfinished):
-                    await change.wait()
-        finally:
-            for reader in readers:
-                admission.cancel(reader.sequence)
-                if stats:
-                    stats.add(reader.sequence)
-
-    async def collect(self) -> list[WholeAnswer]:
-        updates: list[list[AnswerUpdate]] = [[] for _ in self._request.submissions]
-        ends: dict[int, AnswerEnd] = {}
-        async for update in self.updates():
-            updates[update.index].append(update)
-            if update.end:
-                ends[update.index] = update.end
-        return [WholeAnswer(each, ends[index]) for index, each in enumerate(updates)]
+async def whole_answers(request: GenerationRequest, services: Services) -> list[WholeAnswer]:
+    """All answers, once they have ended; raises what `answer_updates` raises."""
+    updates: list[list[AnswerUpdate]] = [[] for _ in request.submissions]
+    ends: dict[int, AnswerEnd] = {}
+    async for update in answer_updates(request, services):
+        updates[update.index].append(update)
+        if update.end:
+            ends[update.index] = update.end
+    return [WholeAnswer(each, ends[index]) for index, each in enumerate(updates)]
 
 
 class _AnswerReader:
@@ -237,8 +233,7 @@ async def respond(
     streamed: bool | None,
 ) -> Response:
     """Generate the answers and send them as `renderer` shows them; raises ClientGoneError."""
-    stream = AnswerStream(request, services)
     if streamed:
-        return await event_stream(http_request, stream.updates(), renderer)
-    whole = renderer.whole(await unless_gone(http_request, stream.collect()))
+        return await event_stream(http_request, answer_updates(request, services), renderer)
+    whole = renderer.whole(await unless_gone(http_request, whole_answers(request, services)))
     return Response(to_json(whole), media_type="application/json")

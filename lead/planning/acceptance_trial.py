@@ -122,12 +122,12 @@ class AcceptanceTrial:
         """The next token; -1 if the drafter has none."""
         while draft.n_pending is not None:
             began = self._clock()
-            done = drafter.draft([draft], _WHOLE_PROMPT)
-            if done.n_tokens == 1:
+            n_tokens, grown = drafter.draft([draft], _WHOLE_PROMPT)
+            if n_tokens == 1:
                 self.trials[drafter.source].seconds.append(self._clock() - began)
-            if done.grown:
+            if grown:
                 return draft.continuation[0][0]
-            if not done.n_tokens:
+            if not n_tokens:
                 break
         return -1
 

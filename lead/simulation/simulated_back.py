@@ -17,7 +17,6 @@ from lead.simulation.text import DraftSkill, Text
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter, DrafterMessage
 from shared.drafting.drafter_options import DrafterOptions
-from shared.drafting.send_scheduler import SendScheduler
 from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
 from shared.protocol import Draft
@@ -136,7 +135,6 @@ class SimulatedBack:
         self._post = post
         self._compute = compute or clock.after
         self._drafter = _drafter(spec.skill, texts, n_slots, spec.n_branches)
-        self._scheduler = SendScheduler()
         self._inbox: list[DrafterMessage] = []
         self._is_busy = False
 
@@ -152,7 +150,7 @@ class SimulatedBack:
             for message in self._inbox:
                 self._drafter.handle(message)
             self._inbox.clear()
-            self._send(self._scheduler.flush(self._drafter.sequences.values(), self._clock.now))
+            self._send(self._drafter.take_due(self._clock.now, at_once=True))
         if self._clock.now >= self._spec.silent_from:
             return
         self._drafter.step()
@@ -162,20 +160,10 @@ class SimulatedBack:
 
     def _finish_step(self) -> None:
         self._is_busy = False
-        is_idle = self._drafter.idle
-        self._send(self._scheduler.due(self._drafter.sequences.values(), self._clock.now, idle=is_idle))
-        if self._inbox or not is_idle:
+        self._send(self._drafter.take_due(self._clock.now))
+        if self._inbox or not self._drafter.idle:
             self._step()
 
     def _send(self, drafts: Iterable[tuple[int, Draft]]) -> None:
         for _, draft in drafts:
-            self._post(
-                PostDraft(
-                    sequence=draft.sequence,
-                    source=self._name,
-                    base=draft.base,
-                    tokens=draft.tokens,
-                    parents=draft.parents,
-                    confidences=draft.confidences,
-                )
-            )
+            self._post(PostDraft.of_back(self._name, draft))

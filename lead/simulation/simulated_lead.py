@@ -11,11 +11,11 @@ from lead.engine.commands import PolicyName, PostDraft, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, Tuned
+from lead.engine.scheduler import StepPlan
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.speculation.speculation_stats import SpeculationStats
-from lead.engine.step_plan import StepPlan
 from lead.simulation.clock import Compute, VirtualClock
 from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model

@@ -1,7 +1,7 @@
 """Drafting: keeps a small model's KV cache equal to `committed + its own draft`, for several sequences.
 
 Calls in, values out: knows no network, no threads and no clock. `handle` takes the lead's messages; each
-`step` is one decode over all sequences with something to do; each of the `sequences` has its draft.
+`step` is one decode over all sequences with something to do; `take_due` are the drafts to send after it.
 
 A step serves the main paths first. As long as one of them has fewer tokens than the lead verifies in one
 step, no branch may slow it down; then a few branch tokens are decoded in the same step, and once the main
@@ -22,7 +22,7 @@ from shared.drafting.interfaces import DraftModel, LookAhead, MakeSampler
 from shared.drafting.sequence_state import DraftPath, SequenceState, Work, spans_of
 from shared.drafting.slot_pool import SlotPool
 from shared.errors import KvCacheFullError, PendingAnswerError
-from shared.protocol import Close, Extend, Open, Tune
+from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.sampler import Sampler
@@ -63,7 +63,7 @@ class Drafter:
             model, options.n_slots, options.n_model_slots, model.traits, options.prompt_cache
         )
         self.sequences: dict[str, SequenceState] = {}
-        """What is drafted for; another may read it, and change `grown_from`."""
+        """What is drafted for."""
         self._cache_is_full = False  # since the last sequence ended; there are no branches then
         self._logged_full = False
         self._logged_unusable = False
@@ -124,6 +124,16 @@ class Drafter:
         work = self._choose_work(only)
         self._budget.set(_GRAMMAR_SECONDS)
         return grown + (self._decode(work, n_most) if work else self._rank_again())
+
+    def take_due(self, now: float, *, at_once: bool = False) -> list[tuple[int, Draft]]:
+        """The drafts to send at `now` (seconds), each with the group of its sequence.
+
+        Those for which it is time. All that have grown since they were sent last, if none grows any further,
+        or `at_once`: the lead has said something, and is about to choose what it verifies.
+        """
+        at_once = at_once or self.idle
+        due = [state for state in self.sequences.values() if at_once or state.is_due(now)]
+        return [(state.group, draft) for state in due if (draft := state.take_draft(now))]
 
     def _decode(self, work: Work, n_most: int | None) -> list[SequenceState]:
         n_most = self._model.n_batch if n_most is None else min(n_most, self._model.n_batch)

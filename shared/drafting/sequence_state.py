@@ -24,6 +24,10 @@ from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache, common_prefix_length
 
 _CONFIDENCE_DIGITS = 4
+SEND_SECONDS, SOON_SECONDS = 0.005, 0.001
+"""From one message to the next, while the lead has enough to verify, and while it may be waiting for more.
+Each takes the lead's front process about 0.2 ms of CPU time that its model could use; in the shorter time a
+fast draft model makes several tokens, which then go into one message."""
 
 
 @dataclass(slots=True)
@@ -93,6 +97,7 @@ class SequenceState:
     `options`: as the lead has tuned them; `group`: the same for all sequences of a lead. `release` takes back
     the slots of paths that are dropped. `branches`: by their start and their first token. `grown_from`: the
     length of the main path when the draft began to grow after it was sent last; None: it has not grown.
+    `sent_at`: when `take_draft` was called last, in seconds.
     """
 
     id: str
@@ -104,6 +109,7 @@ class SequenceState:
     release: Callable[[SlotCache], None]
     group: int = 0
     grown_from: int | None = None
+    sent_at: float = -math.inf
     branches: dict[tuple[int, int], DraftPath] = field(default_factory=dict)
     window_start: int = 0
     can_branch: bool = True  # False after a branch has failed
@@ -263,6 +269,24 @@ class SequenceState:
                     break
                 if runner_up.token not in self.end_tokens and (start, runner_up.token) not in self.branches:
                     yield probability, start, runner_up
+
+    def take_draft(self, now: float) -> Draft | None:
+        """The draft, which is sent at `now`; None if it has not grown since it was sent last."""
+        has_grown, self.grown_from, self.sent_at = self.grown_from is not None, None, now
+        return self.draft() if has_grown else None
+
+    def is_due(self, now: float) -> bool:
+        """Whether the draft has grown, and it is time to send it."""
+        return self.grown_from is not None and now - self.sent_at >= self._send_delay(self.grown_from)
+
+    def _send_delay(self, n_before: int) -> float:
+        """Seconds from the last message to the next, if that had `n_before` tokens of the main path."""
+        n, n_per_step = len(self.main.ranked), self.options.n_per_step
+        if n == n_before:  # only side branches have grown
+            return SEND_SECONDS
+        if self.is_complete or n_before < n_per_step <= n:  # all that the lead verifies in one step
+            return 0.0
+        return SOON_SECONDS if n < n_per_step else SEND_SECONDS
 
     def draft(self) -> Draft | None:
         """The whole draft, main path first; None without tokens.

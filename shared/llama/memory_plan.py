@@ -77,75 +77,129 @@ def plan_memory(
         replace(device, free=max(0, device.free - taken.get(device.name, 0)))
         for device in devices.describe(found or [])
     ]
-    host_free = free_memory() - taken.get(CPU, 0)
+    on_host = [CPU, *(device.name for device in gpus if device.is_shared)]
+    host_free = free_memory() - sum(taken.get(name, 0) for name in on_host)
     with ModelOutline.load(path, on_cpu(options), with_heads=with_heads) as outline:
         probe = outline.probe()
-        has_windows = probe.n_window > 0
         used = options if n_step_checkpoints else _without_a_wrong_pool(options, probe)
         weights = _weights(path, outline, with_heads=with_heads)
         n_weights = sum(weights.values())
-        traits = choose_traits(
-            probe, used, n_slots, _free_for_states(n_weights, gpus, host_free), n_step_checkpoints
-        )
-        is_plain_pool = traits == PLAIN and used.kv_unified
-        is_guarded = is_plain_pool and has_windows and n_slots > 1
-        # Ranges of cells have names of their own in one pool only, and where nothing but cells is in memory.
-        has_parts = is_plain_pool and not has_windows and n_slots < MAX_SLOTS
-        if is_guarded:
-            _refuse_unguarded_slots(path, n_slots)
+        n_free = _free_for_states(n_weights, gpus, host_free)
+        traits = choose_traits(probe, used, n_slots, n_free, n_step_checkpoints)
         n_ctx = choose_n_ctx(used, outline.n_ctx_train) + n_reserve * n_slots
-
-        def parameters_for(placed: ModelOptions) -> Any:
-            parameters = context_parameters(placed, n_ctx, n_slots)
-            make_room(
-                parameters,
-                n_slots * (2 if is_guarded else 1 + traits.n_step_checkpoints) + has_parts,
-                (traits.n_rollback or 0) if traits.equal_lengths else 0,
-                # Between the ubatches of a decode, cells that an earlier one has masked are given away.
-                one_ubatch=is_guarded or not traits.can_trim,
-            )
-            return parameters
-
-        placement, on_host = None, parameters_for(on_cpu(used))
-        measured = [outline.texts_size(on_host) if gpus else outline.size(on_host)]
+        context = _Context(n_ctx, n_slots, traits, used.kv_unified, probe.n_window)
+        if context.is_guarded:
+            _refuse_unguarded_slots(path, n_slots)
+        without_devices = context.parameters(on_cpu(used))
+        size = outline.texts_size(without_devices) if gpus else outline.size(without_devices)
+        placement = None
         if found is not None:
-            caches = measured[0].caches(outline.n_layers)
-            if with_heads:  # they have a context of their own, with a cache and a graph
-                caches[-outline.n_heads :] = [max(caches)] * outline.n_heads
-            sizes = ModelSizes(weights, outline.n_layers, caches)
-            names = devices.buffer_names(found)
-
-            def computing(tried: Placement) -> Mapping[str, int]:
-                if tried.n_gpu_layers:
-                    placed = tried.options(used)
-                    with ModelOutline.load(path, placed, with_heads=with_heads) as other:
-                        measured.append(other.size(parameters_for(placed)))
-                elif gpus:
-                    measured.append(outline.size(on_host))
-                by_place = measured[-1].computing_by(names)
-                return {place: (1 + with_heads) * n_bytes for place, n_bytes in by_place.items()}
-
-            placement = settle(sizes, gpus, used, computing)
+            placement, size = _place(
+                path,
+                outline,
+                used,
+                context,
+                weights=weights,
+                on_host=size,
+                handles=found,
+                gpus=gpus,
+                with_heads=with_heads,
+            )
             used = placement.options(used)
-    # With all cells of windows a text can be cut anywhere, but llama.cpp stores none outside of windows.
-    can_store = not (traits.can_trim and has_windows)
     # Mapped weights are in the page cache, which the system counts as free.
-    n_left = host_free - (placement.host_bytes if placement else n_weights + measured[-1].total)
+    n_left = host_free - (placement.host_bytes if placement else n_weights + size.total)
     return MemoryPlan(
         used,
         traits,
-        parameters_for(used),
-        measured[-1],
+        context.parameters(used),
+        size,
         probe.n_window,
-        is_guarded=is_guarded,
+        is_guarded=context.is_guarded,
         kv_unified=used.kv_unified,
-        checks_windows=has_windows and not traits.can_trim and not probe.is_recurrent,
-        prompt_cache=size_prompt_cache(used, probe, n_left, has_parts=has_parts)
-        if can_store
+        checks_windows=probe.n_window > 0 and not traits.can_trim and not probe.is_recurrent,
+        prompt_cache=size_prompt_cache(used, probe, n_left, has_parts=context.has_parts)
+        if context.can_store
         else NO_PROMPT_CACHE,
         placement=placement,
         step_bytes=_step_bytes(weights, outline.used_experts),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What a context has to hold, wherever its layers are."""
+
+    n_ctx: int
+    n_slots: int
+    traits: MemoryTraits
+    kv_unified: bool
+    n_window: int
+
+    @property
+    def is_guarded(self) -> bool:
+        """See `MemoryPlan`."""
+        return self._is_plain_pool and self.n_window > 0 and self.n_slots > 1
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether texts are stored in parts.
+
+        Ranges of cells have names of their own in one pool only, and where nothing but cells is in memory.
+        """
+        return self._is_plain_pool and self.n_window == 0 and self.n_slots < MAX_SLOTS
+
+    @property
+    def can_store(self) -> bool:
+        """With all cells of windows a text can be cut anywhere, but llama.cpp stores none outside of them."""
+        return not (self.traits.can_trim and self.n_window > 0)
+
+    @property
+    def _is_plain_pool(self) -> bool:
+        return self.traits == PLAIN and self.kv_unified
+
+    def parameters(self, options: ModelOptions) -> Any:
+        """A llama_context_params with room for all sequences and states."""
+        parameters, traits = context_parameters(options, self.n_ctx, self.n_slots), self.traits
+        make_room(
+            parameters,
+            self.n_slots * (2 if self.is_guarded else 1 + traits.n_step_checkpoints) + self.has_parts,
+            (traits.n_rollback or 0) if traits.equal_lengths else 0,
+            # Between the ubatches of a decode, cells that an earlier one has masked are given away.
+            one_ubatch=self.is_guarded or not traits.can_trim,
+        )
+        return parameters
+
+
+def _place(
+    path: Path,
+    outline: ModelOutline,
+    options: ModelOptions,
+    context: _Context,
+    *,
+    weights: Mapping[str, int],
+    on_host: MemorySize,
+    handles: Sequence[int],
+    gpus: Sequence[Device],
+    with_heads: bool,
+) -> tuple[Placement, MemorySize]:
+    """What goes where, and what it takes there. handles: of the devices `gpus`."""
+    caches = on_host.caches(outline.n_layers)
+    if with_heads:  # they have a context of their own, with a cache and a graph
+        caches[-outline.n_heads :] = [max(caches)] * outline.n_heads
+    size, names = on_host, devices.buffer_names(handles)
+
+    def computing(tried: Placement) -> Mapping[str, int]:
+        nonlocal size
+        if tried.n_gpu_layers:
+            placed = tried.options(options)
+            with ModelOutline.load(path, placed, with_heads=with_heads) as other:
+                size = other.size(context.parameters(placed))
+        elif gpus:
+            size = outline.size(context.parameters(on_cpu(options)))
+        return {place: (1 + with_heads) * n_bytes for place, n_bytes in size.computing_by(names).items()}
+
+    placement = settle(ModelSizes(weights, outline.n_layers, caches), gpus, options, computing)
+    return placement, size
 
 
 def on_cpu(options: ModelOptions) -> ModelOptions:

@@ -29,6 +29,8 @@ _POOLING_TYPES = frozenset("1234")
 
 _NONE: "array[int]" = array("i")
 
+_N_BYTES = 256
+
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
@@ -175,6 +177,15 @@ class Vocabulary:
             found = self._pieces[token, special] = self._read_piece(self.check(token), special=special)
         return found
 
+    @functools.cached_property
+    def reads_any_text(self) -> bool:
+        """Whether llama.cpp can tokenize every text: SentencePiece aborts at a byte that has no token."""
+        has_byte = (
+            llama_cpp.llama_vocab_get_attr(self._vocab, token) & llama_cpp.LLAMA_TOKEN_ATTR_BYTE
+            for token in range(self.n_tokens)
+        )
+        return self.info.vocab_type != llama_cpp.LLAMA_VOCAB_TYPE_SPM or sum(map(bool, has_byte)) == _N_BYTES
+
     def is_unused(self, token: int) -> bool:
         """Whether a token only fills up the vocabulary to a round size."""
         attributes = llama_cpp.llama_vocab_get_attr(self._vocab, self.check(token))
@@ -254,6 +265,8 @@ def _check_usable(model: Any, path: Path, n_parts: int) -> None:
         raise unusable(
             path, f"{architecture} is a diffusion model, which does not write its text from left to right"
         )
+    if llama_cpp.llama_vocab_type(llama_cpp.llama_model_get_vocab(model)) == llama_cpp.LLAMA_VOCAB_TYPE_NONE:
+        raise unusable(path, "it has no vocabulary")
     is_pooled = metadata(model, f"{architecture}.pooling_type") in _POOLING_TYPES
     if is_pooled or metadata(model, f"{architecture}.attention.causal") == "false":
         refuse_encoder(path)

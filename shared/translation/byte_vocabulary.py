@@ -1,14 +1,25 @@
-"""A vocabulary as a set of byte strings, with a tokenizer that loses no byte."""
+"""A vocabulary as a set of byte strings, with a tokenizer that reads any text."""
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import TranslationError
-
 _MAX_BYTE = 0xFF
+_WORDS = re.compile(r"\s*\S{1,16}|\s+")
+"""Words with the white space before them; long ones, as in texts without any, are cut."""
+_STAND_INS = ("\ufffd".encode(), b"?", b" ")
+"""The first of these that is a token is read where nothing else can be."""
+
+
+class ReadToken(NamedTuple):
+    """A token, and the bytes of a text that it is read for: where the text can be written, its own."""
+
+    token: int
+    data: bytes
 
 
 class ByteVocabulary:
@@ -32,6 +43,7 @@ class ByteVocabulary:
                 repeated.add(piece)
         self._token_of |= {piece: usual for piece in repeated if (usual := self._usual(piece)) is not None}
         self._token_of |= {self.pieces[token]: token for token in self.preferred}
+        self._stand_in = next((self._token_of[each] for each in _STAND_INS if each in self._token_of), 0)
         order = sorted(range(len(self.pieces)), key=self.pieces.__getitem__)
         self._sorted = [self.pieces[token] for token in order]
         self.ranks: NDArray[np.int32] = np.empty(len(order), np.int32)
@@ -58,14 +70,25 @@ class ByteVocabulary:
         return start < end
 
     def encode(self, data: bytes) -> list[int]:
-        """The tokens of `data`, whose pieces are `data` again; raises TranslationError if there are none.
+        """The tokens that `data` is read as."""
+        return [token for token, _ in self.read(data)]
 
-        Invalid UTF-8 (part of a character, say) becomes the longest tokens that fit.
+    def read(self, data: bytes) -> list[ReadToken]:
+        """The tokens that `data` is read as, and which of its bytes each is read for: together all of them.
+
+        A word that the tokenizer changes (a capital letter, an unknown character) is read as what it makes of
+        it: the first token stands for all bytes, the others for none. Invalid UTF-8 (part of a character,
+        say) becomes the longest tokens that fit, and a stand-in for each byte that no token has.
         """
-        tokens: list[int] = []
+        read: list[ReadToken] = []
         for part in _parts(data):
-            tokens += self._encode_text(part) if isinstance(part, str) else self._encode_greedily(part)
-        return tokens
+            read += self._read_text(part) if isinstance(part, str) else self._read_greedily(part)
+        return read
+
+    def first(self, data: bytes) -> int | None:
+        """The first token of `data`, which is not empty; None if no token begins it."""
+        token, part = self.read(data)[0]
+        return token if self.pieces[token] == part else self._longest(data)
 
     def _usual(self, piece: bytes) -> int | None:
         """The token that texts are made of, among several with the same bytes."""
@@ -75,25 +98,32 @@ class ByteVocabulary:
             return None
         return tokens[0] if len(tokens) == 1 and self.pieces[tokens[0]] == piece else None
 
-    def _encode_text(self, text: str) -> Sequence[int]:
-        tokens = self._tokenize(text)
-        data = text.encode()
-        if b"".join(self.pieces[token] for token in tokens) == data:
-            return tokens
-        return self._encode_greedily(data)
+    def _read_text(self, text: str) -> list[ReadToken]:
+        tokens, data = self._tokenize(text), text.encode()
+        pieces = [self.pieces[token] for token in tokens]
+        if b"".join(pieces) == data:
+            return list(map(ReadToken, tokens, pieces))
+        if not tokens:
+            return self._read_greedily(data)
+        words = _WORDS.findall(text)
+        if len(words) == 1:
+            return [ReadToken(tokens[0], data), *(ReadToken(token, b"") for token in tokens[1:])]
+        half = len(words) // 2
+        return [read for part in (words[:half], words[half:]) for read in self._read_text("".join(part))]
 
-    def _encode_greedily(self, data: bytes) -> list[int]:
-        tokens = []
-        start = 0
+    def _read_greedily(self, data: bytes) -> list[ReadToken]:
+        read, start = [], 0
         while start < len(data):
-            end = min(len(data), start + self._n_longest)
-            while (token := self._token_of.get(data[start:end])) is None:
-                end -= 1
-                if end == start:
-                    raise TranslationError(f"no token for the byte 0x{data[start]:02x}")
-            tokens.append(token)
-            start = end
-        return tokens
+            token = self._longest(data[start : start + self._n_longest])
+            part = data[start : start + 1] if token is None else self.pieces[token]
+            read.append(ReadToken(self._stand_in if token is None else token, part))
+            start += len(part)
+        return read
+
+    def _longest(self, data: bytes) -> int | None:
+        """The longest token that `data` begins with."""
+        ends = range(min(len(data), self._n_longest), 0, -1)
+        return next((token for end in ends if (token := self.token_of(data[:end])) is not None), None)
 
 
 def _parts(data: bytes) -> Iterator[str | bytes]:

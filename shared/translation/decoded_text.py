@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.slot_cache import SlotCache
-from shared.translation.byte_vocabulary import ByteVocabulary
+from shared.translation.byte_vocabulary import ReadToken
 from shared.translation.lattice import NextTokens, Node
 
 _N_NODES = 6
@@ -17,13 +17,13 @@ _N_NODES = 6
 class DecodedText:
     """Offsets are in bytes from the beginning of the text; `base` is that of what was decoded first."""
 
-    def __init__(self, cache: SlotCache, vocabulary: ByteVocabulary, prefix: Sequence[int]) -> None:
+    def __init__(self, cache: SlotCache, prefix: Sequence[int]) -> None:
         """prefix: draft tokens before every text (BOS)."""
         self.cache = cache
-        self.prefix = list(prefix)
+        self.prefix = [ReadToken(token, b"") for token in prefix]
         self.base = 0
+        self.tokens: list[ReadToken] = []
         self.data = bytearray()
-        self._vocabulary = vocabulary
         self._ends: list[int] = []
         self._following: dict[int, NextTokens] = {}  # number of tokens -> what follows them
 
@@ -53,24 +53,31 @@ class DecodedText:
             path.append(Node(self.end_of(n), self._following[n], self.cache.tokens[n] if known else None))
         return path
 
-    def add(self, tokens: Sequence[int], rows: NDArray[np.float32]) -> None:
-        """Draft tokens were decoded; rows: logits after the last ones, shape (n_logits, n_draft_vocab)."""
-        self.cache.add(tokens)
-        for token in tokens:
-            if len(self) >= len(self.prefix):
-                self.data += self._vocabulary.pieces[token]
+    def add(self, tokens: Sequence[ReadToken], rows: NDArray[np.float32]) -> None:
+        """Draft tokens were decoded; rows: logits after the last ones, shape (n_logits, n_draft_vocab).
+
+        What follows a token inside a word that was read otherwise than it is written says nothing.
+        """
+        n_before = len(self)
+        self.cache.add([token for token, _ in tokens])
+        self.tokens += tokens
+        for _, data in tokens:
+            self.data += data
             self._ends.append(self.base + len(self.data))
         for n_back, row in enumerate(rows[::-1]):
             self._following[len(self) - n_back] = NextTokens.of(row)
+        for n_tokens, (_, data) in enumerate(tokens, n_before):
+            if not data:
+                self._following.pop(n_tokens, None)
         for n_tokens in sorted(self._following)[:-_N_NODES]:
             del self._following[n_tokens]
 
-    def cut(self, n_keep: int) -> list[int]:
+    def cut(self, n_keep: int) -> list[ReadToken]:
         """Keep the first `n_keep` tokens; returns those of them that must be decoded again.
 
         There are some if the memory can only go back further.
         """
-        wanted = self.cache.tokens[:n_keep]
+        wanted = self.tokens[:n_keep]
         self.cache.keep(n_keep)
         self._shorten()
         return wanted[len(self) :]
@@ -86,6 +93,7 @@ class DecodedText:
         if n_tokens:
             self.cache.add(source.cache.tokens[:n_tokens], can_roll_back=False)
         self.base = source.base
+        self.tokens = source.tokens[:n_tokens]
         self.data = source.data[: source.end_of(n_tokens) - self.base]
         self._ends = source._ends[:n_tokens]  # noqa: SLF001 - of the same class
         self._following = {
@@ -95,12 +103,14 @@ class DecodedText:
         }
 
     def check_integrity(self) -> None:
-        assert len(self.cache) == len(self)
+        assert self.cache.tokens == [token for token, _ in self.tokens]
+        assert len(self.tokens) == len(self)
         assert len(self.data) == self.end_of(len(self)) - self.base
         assert all(n <= len(self) for n in self._following)
 
     def _shorten(self) -> None:
         n_tokens = len(self.cache)
+        del self.tokens[n_tokens:]
         del self._ends[n_tokens:]
         del self.data[self.end_of(n_tokens) - self.base :]
         self._following = {n: each for n, each in self._following.items() if n <= n_tokens}

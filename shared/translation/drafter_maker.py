@@ -25,7 +25,7 @@ class DrafterMaker:
     """Makes drafters of one model, for texts in one vocabulary."""
 
     def __init__(self, model: Model, vocabulary: Vocabulary, log: logging.Logger) -> None:
-        """Takes seconds if that is not the model's own. Raises TranslationError if it cannot translate."""
+        """Takes seconds if that is not the model's own."""
         self.model = model
         self.vocabulary = vocabulary
         self._projection: Projection | None = None

@@ -10,11 +10,10 @@ from collections import OrderedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import TranslationError
 from shared.translation.byte_vocabulary import ByteVocabulary
 
 NONE = -1
-"""In place of a target token: a draft token without text."""
+"""In place of a target token: a draft token without text, or whose text the target cannot begin."""
 
 _N_REMEMBERED = 1 << 17
 
@@ -63,9 +62,7 @@ class Projection:
         """Nearly every token is what the tokenizer makes of its bytes: asking it costs 20 us."""
         if not piece:
             return NONE
-        if (token := self.target.token_of(piece)) is not None:
-            return token
-        try:
-            return self.target.encode(piece)[0]
-        except TranslationError:
-            return NONE
+        token = self.target.token_of(piece)
+        if token is None:
+            token = self.target.first(piece)
+        return NONE if token is None else token

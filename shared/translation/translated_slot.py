@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from shared.llama.memory_traits import MemoryTraits
 from shared.slot_cache import SlotCache, common_prefix_length
+from shared.translation.byte_vocabulary import ReadToken
 from shared.translation.decoded_text import DecodedText
 from shared.translation.lattice import Lattice, inside
 from shared.translation.projection import Projection
@@ -47,7 +48,7 @@ class Feed(NamedTuple):
     """Draft tokens to decode after the first `n_keep`, with logits for the last `n_logits`."""
 
     n_keep: int
-    tokens: list[int]
+    tokens: list[ReadToken]
     n_logits: int
 
 
@@ -66,7 +67,7 @@ class TranslatedSlot:
         self, index: int, traits: MemoryTraits, projection: Projection, prefix: Sequence[int]
     ) -> None:
         """prefix: draft tokens before every text (BOS)."""
-        self.decoded = DecodedText(SlotCache(index, traits), projection.draft, prefix)
+        self.decoded = DecodedText(SlotCache(index, traits), prefix)
         self._projection = projection
         self._text = bytearray()
         self._ends: list[int] = []  # the offset after each target token
@@ -121,14 +122,14 @@ class TranslatedSlot:
             feed = self._feed(unfinished=unfinished)
         return feed
 
-    def cut(self, feed: Feed) -> list[int]:
+    def cut(self, feed: Feed) -> list[ReadToken]:
         """Remove what `feed` does not keep; returns the tokens to decode."""
         removed = self.decoded.cut(feed.n_keep)
         self._n_agreed = min(self._n_agreed, len(self.decoded.data))
         self._lattice = None
         return removed + feed.tokens
 
-    def add(self, tokens: Sequence[int], rows: NDArray[np.float32]) -> None:
+    def add(self, tokens: Sequence[ReadToken], rows: NDArray[np.float32]) -> None:
         """Draft tokens were decoded; see `DecodedText.add`."""
         self.decoded.add(tokens, rows)
         self._lattice = None
@@ -161,7 +162,7 @@ class TranslatedSlot:
         if is_too_long or (turns and not self._may_turn):
             return NOTHING
         self._may_turn = self._may_turn and not turns
-        return Feed(n_keep, [reading.token], 1)
+        return Feed(n_keep, [self._written(reading.token)], 1)
 
     def check_integrity(self) -> None:
         assert not self._ends or self._ends[-1] == self.position
@@ -225,7 +226,7 @@ class TranslatedSlot:
 
     def _repeat(self, n_tokens: int) -> Feed:
         """Decode the last of the first `n_tokens` again, for what follows it."""
-        return Feed(n_tokens - 1, [self.decoded.cache.tokens[n_tokens - 1]], 1)
+        return Feed(n_tokens - 1, [self.decoded.tokens[n_tokens - 1]], 1)
 
     def _go_on(self, n_tokens: int, rest: bytes) -> Feed | None:
         """Read `rest` as the beginning of the token after the first `n_tokens`, or as that token.
@@ -242,8 +243,12 @@ class TranslatedSlot:
         if longer >= max(exact, _PLAUSIBLE):
             return Feed(n_tokens, [], 0)
         if token is not None and exact >= _PLAUSIBLE:
-            return Feed(n_tokens, [token], 1)
+            return Feed(n_tokens, [self._written(token)], 1)
         return None
+
+    def _written(self, token: int) -> ReadToken:
+        """A draft token that stands for its own bytes."""
+        return ReadToken(token, self._projection.draft.pieces[token])
 
     def _begun_at(self, offset: int) -> int | None:
         """The target token of the text that begins at `offset`, if one does."""
@@ -257,12 +262,15 @@ class TranslatedSlot:
         """The text as the draft model's tokenizer cuts it, from the last word that was decoded whole."""
         decoded = self.decoded
         n_keep = min(n_valid, decoded.n_until(self._word_start(decoded.end_of(n_valid))))
-        tokens = self._projection.draft.encode(bytes(self._text[decoded.end_of(n_keep) : self.position]))
+        tokens = self._projection.draft.read(bytes(self._text[decoded.end_of(n_keep) : self.position]))
         if n_keep == 0:
             tokens = decoded.prefix + tokens
         if unfinished:
-            tokens = tokens[:-_N_LAST]
-        known = decoded.cache.tokens[n_keep:n_valid]
+            n = max(0, len(tokens) - _N_LAST)
+            while n and not tokens[n].data:  # the tokens of such a word stay together
+                n -= 1
+            tokens = tokens[:n]
+        known = decoded.tokens[n_keep:n_valid]
         n_equal = common_prefix_length(known, tokens)
         if n_equal == len(tokens) and not unfinished:
             return self._repeat(n_keep + n_equal)

@@ -14,6 +14,7 @@ from shared.errors import KvCacheFullError
 from shared.llama.memory_traits import PLAIN
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.translation.byte_vocabulary import ReadToken
 from shared.translation.projection import Projection
 from shared.translation.translated_slot import Feed, TranslatedSlot
 
@@ -112,18 +113,19 @@ class TranslatingModel(SlotMemory):
             spans = self._batch(waiting)
             for span, rows in zip(spans, self._model.decode(spans), strict=True):
                 slot = self._slots[span.slot]
-                slot.add(span.tokens, rows)
                 tokens, n_logits = waiting[span.slot]
-                waiting[span.slot] = tokens[len(span.tokens) :], n_logits
+                n_decoded = len(span.tokens)
+                slot.add(tokens[:n_decoded], rows)
+                waiting[span.slot] = tokens[n_decoded:], n_logits
                 if self._model.traits.n_step_checkpoints:
                     apply_edits(slot.decoded.cache.save(), self._model)
 
-    def _batch(self, waiting: Mapping[int, tuple[list[int], int]]) -> list[Span]:
+    def _batch(self, waiting: Mapping[int, tuple[list[ReadToken], int]]) -> list[Span]:
         """The next tokens of as many slots as a batch holds; those with the fewest come first."""
         spans = []
         n_room = self.n_batch
         for index, (tokens, n_logits) in sorted(waiting.items(), key=lambda each: len(each[1][0])):
-            part = tokens[:n_room]
+            part = [token for token, _ in tokens[:n_room]]
             n_later = len(tokens) - len(part)
             if part:
                 spans.append(Span(index, len(self._slots[index].decoded), part, max(0, n_logits - n_later)))

@@ -7,8 +7,7 @@ remote   backs, which send their drafts when they have them (`lead.engine.comman
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from shared.sampling.parameters import SamplingParameters
 
@@ -54,14 +53,6 @@ class InlineDraft(ABC):
 D = TypeVar("D", bound=InlineDraft)
 
 
-@dataclass(frozen=True, slots=True)
-class InlineRound(Generic[D]):
-    """What one decode of `n_tokens` tokens gave: the drafts that have grown."""
-
-    n_tokens: int
-    grown: Sequence[D]
-
-
 class InlineDrafter(Protocol[D]):
     """Drafts for the sequences that are open, one token of each per call."""
 
@@ -73,10 +64,11 @@ class InlineDrafter(Protocol[D]):
     def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> D:
         """A sequence begins. `tokens` are its committed ones, now and later: the list only grows."""
 
-    def draft(self, drafts: Sequence[D], n_most: int) -> InlineRound[D]:
+    def draft(self, drafts: Sequence[D], n_most: int) -> tuple[int, Sequence[D]]:
         """Go on with `drafts`, which it has opened, in one decode of about `n_most` tokens.
 
-        One with many pending tokens may need several calls until it grows.
+        Returns the number of tokens in the decode, and the drafts that have grown. A draft with many pending
+        tokens may need several calls until it grows.
         """
 
     def on_round(self, n_tokens: int, seconds: float) -> bool:

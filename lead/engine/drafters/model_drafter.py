@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from lead.engine.drafters.draft_source import Continuation, InlineDraft, InlineRound
+from lead.engine.drafters.draft_source import Continuation, InlineDraft
 from shared.drafting.drafter import Drafter
 from shared.drafting.sequence_state import SequenceState
 from shared.protocol import Close, Extend, Open
@@ -108,14 +108,14 @@ class ModelDrafter:
     def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> ModelDraft:
         return ModelDraft(sequence, sampling, tokens, self._drafter)
 
-    def draft(self, drafts: Sequence[ModelDraft], n_most: int) -> InlineRound[ModelDraft]:
+    def draft(self, drafts: Sequence[ModelDraft], n_most: int) -> tuple[int, Sequence[ModelDraft]]:
         self._has_opened = not all(each.is_known for each in drafts)
         for draft in drafts:
             draft.bring_up_to_date()
         n_before = sum(each.n_pending_now for each in drafts)
         by_name = {each.name: each for each in drafts}
         grown = [by_name[each.id] for each in self._drafter.step(list(by_name), n_most)]
-        return InlineRound(min(n_before, max(n_most, len(drafts))), grown)
+        return min(n_before, max(n_most, len(drafts))), grown
 
     def on_round(self, n_tokens: int, seconds: float) -> bool:
         if self._has_opened:  # texts may have been stored and loaded

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.drafters.draft_source import Continuation, InlineDraft, InlineRound
+from lead.engine.drafters.draft_source import Continuation, InlineDraft
 from shared.drafting.interfaces import MakeSampler
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.llama.hidden_states import HiddenStates, MtpOutput, MtpSpan
@@ -179,7 +179,7 @@ class MtpDrafter:
         start = self._start(draft, draft.slot)
         return None if start is None else draft.end - start
 
-    def draft(self, drafts: Sequence[MtpDraft], n_most: int) -> InlineRound[MtpDraft]:
+    def draft(self, drafts: Sequence[MtpDraft], n_most: int) -> tuple[int, Sequence[MtpDraft]]:
         work = [each for each in drafts if self.n_pending(each)]
         n_spare = min(n_most, self._heads.n_batch) - len(work)
         spans: list[MtpSpan] = []
@@ -193,10 +193,10 @@ class MtpDrafter:
                 outputs = self._decode(spans)
             except KvCacheFullError:
                 self._forget_idle()
-                return InlineRound(0, [])
+                return 0, []
         self._budget.set(_GRAMMAR_SECONDS)
         grown = [each for each in work if each.slot is not None and self._grow(each, outputs.get(each.slot))]
-        return InlineRound(sum(len(span.tokens) for span in spans), grown)
+        return sum(len(span.tokens) for span in spans), grown
 
     # The cache of the head
 

@@ -2,9 +2,9 @@
 
 Start reading at `manager`, which the scheduler and the loop call. Its parts:
 
-    one sequence        sequence_speculation: its drafts (drafts) and its times (arrivals)
+    one sequence        drafts: those of each source, and how far it has come
     what was learned    forecast: how many tokens will be right, and when (arrivals); step_cost: T(n)
-    what is chosen      policy, adaptive (with batching); inline_drafting: what drafting in the engine costs
+    what is chosen      policy; inline_drafting: what drafting in the engine costs
     what backs are told tuning
     what was done       speculation_stats
     tuned numbers       constants

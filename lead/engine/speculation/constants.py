@@ -53,7 +53,7 @@ class SpeculationConstants:
     max_pauses: int = 3
     """… unless this many follow each other: then the mean was wrong and is learned anew."""
 
-    # The adaptive policy: `adaptive`
+    # The adaptive policy: `policy`
 
     long_run_weight: float = 0.75
     """The weight of the long-run rate in what a second is worth; the rest is this moment's. In the worst of

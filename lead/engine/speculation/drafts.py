@@ -1,76 +1,62 @@
-"""The drafts of a sequence, one tree per source, and the best chain among them.
+"""All that is drafted for one sequence: of each source a tree of tokens, and how far it has come.
 
 A draft stays while it agrees with the committed tokens: after a step that accepted its first tokens the rest
 is still a draft; after a rejection a side branch may be. Every source is scored by what is committed, whether
-its draft was verified or not. Knows nothing of models, time or networks.
+its draft was verified or not. What drafts are worth, `forecast` says.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from itertools import accumulate, repeat
 from operator import mul
 from typing import Literal, NamedTuple
 
+from lead.engine.drafters.draft_source import InlineDraft, LookupDrafter
+from lead.engine.drafters.lookup import Followers
+
 MAX_DEPTH = 32
 """No step verifies more draft tokens of a sequence."""
+_MAX_COMMITS = 64
+"""A source that answers commits older than this is not worth waiting for."""
 
 Agreement = Literal["single", "agreed", "conflicting"]
 """For a proposed token: no other source proposed one; one proposed the same; all others proposed another."""
-
-EstimateAcceptance = Callable[[str, float | None, Agreement], float]
-"""The probability that a token of (source, confidence, agreement) is accepted if those before it are."""
 
 Probabilities = Sequence[float]
 """For each token of a draft, the probability that it and all before it are accepted."""
 
 
 class DraftToken(NamedTuple):
-    """A proposed token. `confidence` is its source's own; None if the source gives none."""
+    """A proposed token. `confidence`: that it is right if those before it are; None: nothing is known.
+
+    It is the source's own in a draft, and the forecast's in what is chosen for a step.
+    """
 
     token: int
     source: str
     confidence: float | None
 
 
-Branch = Sequence[DraftToken]
-"""What one source proposes to follow the committed tokens."""
+DraftChain = Sequence[DraftToken]
+"""Tokens of which each follows the one before it; the first follows the committed ones."""
 
 
-class DraftChain(NamedTuple):
-    """Tokens to follow the committed ones, and the source of each."""
-
-    tokens: tuple[int, ...] = ()
-    sources: tuple[str, ...] = ()
-    probabilities: Probabilities = ()
-
-    def cut(self, n: int) -> "DraftChain":
-        """Its first `n` tokens."""
-        if n >= len(self.tokens):
-            return self
-        return DraftChain(self.tokens[:n], self.sources[:n], self.probabilities[:n])
-
-    def extended(self, tokens: Sequence[int], source: str) -> "DraftChain":
-        """Followed by mere guesses."""
-        n = len(tokens)
-        return DraftChain(
-            (*self.tokens, *tokens), (*self.sources, *[source] * n), (*self.probabilities, *[0.0] * n)
-        )
-
-
-EMPTY_CHAIN = DraftChain()
+def survival(chain: DraftChain) -> tuple[float, ...]:
+    """`Probabilities` of a chain with the forecast's confidences; mere guesses (None) count for nothing."""
+    return tuple(accumulate((each.confidence or 0.0 for each in chain), mul))
 
 
 class TokenOutcome(NamedTuple):
     """A proposed token, compared with the committed one; those before it were right.
 
-    `place` 0 is the token that directly followed the committed ones when they were extended. `position` is
-    that in the text.
+    `place` 0 is the token that directly followed the committed ones when they were extended.
     """
 
-    source: str
-    confidence: float | None
+    drafted: DraftToken
     agreement: Agreement
     place: int
-    position: int
     right: bool
 
 
@@ -97,7 +83,7 @@ class DraftTree:
         self._nodes = list(map(DraftToken, tokens, repeat(source), confidences or repeat(None)))
         self._children: list[list[int]] = []  # of node i at i + 1; none for a chain
         self._following: list[int] = []  # the nodes directly below the cursor, unless it is a chain
-        self.branch: Branch = self._nodes
+        self.branch: DraftChain = self._nodes
         if parents is not None:
             self._children = [[] for _ in range(len(tokens) + 1)]
             for node, parent in enumerate(parents):
@@ -132,187 +118,233 @@ class DraftTree:
         return branch
 
 
+class SourceState(Enum):
+    """What a source does for a sequence, as far as its last draft tells."""
+
+    SILENT = "it has sent nothing yet"
+    GROWING = "its draft agrees with the text, of which it has seen all; more tokens of it may come"
+    BEHIND = "its draft agrees with more text than it had seen; it may go on when it sees that"
+    ANSWERING = "its draft has departed from the text; the next one is its answer to that"
+
+
+@dataclass(slots=True)
+class SourceDraft:
+    """What one source has drafted for a sequence.
+
+    tree: its draft, while that is alive. n_scored: up to which position of the text its tokens were compared.
+    n_right: how many were right, in time and too late, since they were last asked for.
+
+    Its last draft followed `base` tokens and reached to position `end`; that it grew was heard at `grown_at`.
+    `Arrivals` keeps these, of backs only: dead_since: how many tokens were committed when that draft died;
+    None: it is alive. unseen_since: when tokens were committed that it had not seen; None: it has seen all.
+    """
+
+    grown_at: float  # at first, when the sequence began
+    tree: DraftTree | None = None
+    n_scored: int = 0
+    n_right: tuple[int, int] = (0, 0)
+    base: int = -1
+    end: int = 0
+    dead_since: int | None = 0
+    unseen_since: float | None = None
+
+    @property
+    def state(self) -> SourceState:
+        if self.base < 0:
+            return SourceState.SILENT
+        if self.dead_since is not None:
+            return SourceState.ANSWERING
+        return SourceState.GROWING if self.unseen_since is None else SourceState.BEHIND
+
+    @property
+    def silent_since(self) -> float:
+        if self.state is SourceState.ANSWERING and self.unseen_since is not None:
+            return self.unseen_since
+        return self.grown_at
+
+
 class Drafts:
-    """The current drafts of one sequence. `committed` is always the list of its committed tokens."""
+    """The drafts of one sequence, from its beginning to its end, and the times of its commits."""
 
-    __slots__ = ("_committed", "_scored", "_trees")
+    def __init__(
+        self, name: str, tokens: Sequence[int], lookups: Mapping[str, LookupDrafter], now: float
+    ) -> None:
+        """`tokens` are the committed ones, a list that the engine extends. The sources receive it now.
 
-    def __init__(self, committed: Sequence[int]) -> None:
-        self._committed = committed
-        self._trees: dict[str, DraftTree] = {}
-        self._scored: dict[str, int] = {}  # outcomes of a source are known up to this position
-
-    def post(self, tree: DraftTree) -> tuple[bool, list[TokenOutcome]]:
-        """Store a draft if it is alive; returns whether it is, and the outcomes of tokens that are settled.
-
-        With m = len(committed) ≥ base it is alive iff committed[base : m] is a path in the tree that goes on
-        below. It does not replace a draft of its source that knew more committed tokens, or as many and is
-        longer: messages may overtake each other.
+        lookups: the drafters that need no model, by the names of their sources.
         """
-        if tree.base > len(self._committed):
-            return False, []
-        outcomes: list[TokenOutcome] = []
-        for position in range(tree.base, len(self._committed)):
-            if not tree.alive:  # it has ended, or conflicts with what was committed
-                break
-            place = position - tree.base
-            outcomes += self._settle([tree], position, place, self._committed[position])
-        if tree.alive and not _outdated(tree, self._trees.get(tree.source)):
-            self._trees[tree.source] = tree
-        return tree.alive, outcomes
+        self.id = name
+        self.tokens = tokens
+        self.n_opened = len(tokens)
+        self.opened_at = now
+        self.lookups = lookups
+        self.by_source: dict[str, SourceDraft] = {}
+        self.inline: InlineDraft | None = None  # of the drafter in the engine that takes its time
+        self.stuck_at_step = -1  # the number of the step before which it gets no more inline tokens
+        self._commits = deque([(len(tokens), now)], maxlen=_MAX_COMMITS)
+        self._followers = Followers()
 
-    def extend(self, start: int, tokens: Sequence[int]) -> list[TokenOutcome]:
-        """committed[start : start + len(tokens)] = tokens. Drafts that conflict with them are removed."""
-        outcomes: list[TokenOutcome] = []
-        for place, token in enumerate(tokens):
-            outcomes += self._settle(self._trees.values(), start + place, place, token)
-        self._trees = {source: tree for source, tree in self._trees.items() if tree.alive}
-        return outcomes
+    # What is proposed
 
     @property
     def sources(self) -> list[str]:
         """Those that have a draft."""
-        return list(self._trees)
+        return [source for source, each in self.by_source.items() if each.tree]
 
-    def branch(self, source: str) -> Branch:
-        """What one source proposes, without side branches; empty if it has no draft."""
-        tree = self._trees.get(source)
-        return tree.branch if tree else []
+    @property
+    def branches(self) -> list[DraftChain]:
+        """What each of them proposes, without side branches."""
+        return [each.tree.branch for each in self.by_source.values() if each.tree]
 
-    def best(self, estimate: EstimateAcceptance, min_probability: float = 0.0) -> DraftChain:
-        """The chain with the most expected accepted tokens; its parts may come from different sources.
+    def branch(self, source: str) -> DraftChain:
+        """What one source proposes; empty if it has no draft."""
+        record = self.by_source.get(source)
+        return record.tree.branch if record and record.tree else ()
 
-        It ends where the probability that all of it is accepted falls below `min_probability`, and has no
-        more than MAX_DEPTH tokens.
+    @property
+    def n_pending(self) -> int | None:
+        """See `InlineDraft.n_pending`."""
+        return self.inline.n_pending if self.inline else None
+
+    def guesses(self, drafted: DraftChain, n: int, source: str) -> DraftChain:
+        """At most `n` guesses at what follows `drafted`: what followed before. Cheap, and often wrong."""
+        last = drafted[-1].token if drafted else self.tokens[-1]
+        return [DraftToken(token, source, None) for token in self._followers.follow(self.tokens, last, n)]
+
+    # What arrives
+
+    def of(self, source: str) -> SourceDraft:
+        """The record of a source; a new one if it has none yet."""
+        record = self.by_source.get(source)
+        if record is None:
+            record = self.by_source[source] = SourceDraft(self.opened_at)
+        return record
+
+    def post(self, tree: DraftTree, received_at: float | None = None) -> tuple[bool, list[TokenOutcome]]:
+        """Store a draft if it is alive; returns whether it is, and the outcomes of tokens that are settled.
+
+        With m = len(tokens) ≥ base it is alive iff tokens[base : m] is a path in the tree that goes on below.
+        It does not replace a draft of its source that knew more committed tokens, or as many and is longer:
+        messages may overtake each other. received_at: what was committed before then was drafted too late;
+        None: nothing was.
         """
-        if not self._trees:
-            return EMPTY_CHAIN
-        branches = [tree.branch for tree in self._trees.values()]
-        chosen = _Merge(estimate, min_probability).after(branches, 0, 1.0)
-        if not chosen:
-            return EMPTY_CHAIN
-        tokens, sources, probabilities = zip(*chosen, strict=True)
-        return DraftChain(tokens, sources, tuple(accumulate(probabilities, mul)))
+        record = self.of(tree.source)
+        if tree.base > len(self.tokens):
+            return False, []
+        outcomes: list[TokenOutcome] = []
+        for position in range(tree.base, len(self.tokens)):
+            if not tree.alive:  # it has ended, or conflicts with what was committed
+                break
+            place = position - tree.base
+            outcomes += self._settle([tree], position, place, self.tokens[position], received_at)
+        if tree.alive and not _outdated(tree, record.tree):
+            record.tree = tree
+        return tree.alive, outcomes
 
-    def outlook(
-        self, source: str, estimate: EstimateAcceptance
-    ) -> tuple[list[float], list[tuple[str, float]]]:
-        """How likely the tokens of `source` are, and (source, probability) of those that others propose next.
+    def post_own(self, source: str, tokens: Sequence[int], confidences: Sequence[float]) -> None:
+        """A draft of the engine's own, after all committed tokens."""
+        self.post(DraftTree(source, len(self.tokens), tokens, None, confidences))
 
-        Each if all before it are accepted. Others count as long as they agree with all tokens before it: they
-        agree with this one, too, or conflict.
-        """
-        own, probabilities = self.branch(source), list[float]()
-        agreeing = [tree.branch for tree in self._trees.values()]
-        for place, drafted in enumerate(own):
-            if len(agreeing) == 1:  # no other source is left
-                alone = [estimate(source, each.confidence, "single") for each in own[place:]]
-                return probabilities + alone, []
-            agreeing = [each for each in agreeing if place < len(each)]
-            agreement = _agreement_on(drafted.token, [each[place].token for each in agreeing])
-            agreeing = [each for each in agreeing if each[place].token == drafted.token]
-            here = [each[place] for each in agreeing]
-            probabilities.append(max(estimate(each.source, each.confidence, agreement) for each in here))
-        others = [each for each in agreeing if len(each) > len(own)]
-        if not others:
-            return probabilities, []
-        following = _Merge(estimate, 0.0).after(others, len(own), 1.0)
-        return probabilities, [(each, probability) for _, each, probability in following]
+    def ask_lookups(self, enough: int, max_tokens: int) -> None:
+        """Have those draft again up to `max_tokens` that have less than `enough` left of the last draft."""
+        for source, drafter in self.lookups.items():
+            if len(self.branch(source)) < enough:
+                tokens, confidences = drafter.draft(self.tokens, max_tokens)
+                if tokens:
+                    self.post_own(source, tokens, confidences)
+
+    # What is committed
+
+    def extend(self, start: int, tokens: Sequence[int], now: float) -> list[TokenOutcome]:
+        """`tokens` were committed from position `start` on, which backs hear now. Dead drafts are removed."""
+        outcomes: list[TokenOutcome] = []
+        trees = [each.tree for each in self.by_source.values() if each.tree]
+        for place, token in enumerate(tokens):
+            outcomes += self._settle(trees, start + place, place, token)
+        n_committed = start + len(tokens)
+        self._commits.append((n_committed, now))
+        for each in self.by_source.values():
+            if each.unseen_since is None:
+                each.unseen_since = now
+            if each.tree and not each.tree.alive:
+                each.tree, each.dead_since = None, n_committed
+        return outcomes
+
+    def pop_right(self, *, except_of: Collection[str]) -> dict[str, tuple[int, int]]:
+        """By source, the right tokens (in time, too late) that were counted since the last call."""
+        counted = {}
+        for source, each in self.by_source.items():
+            if any(each.n_right) and source not in except_of:
+                counted[source] = each.n_right
+                each.n_right = (0, 0)
+        return counted
+
+    @property
+    def last_commit(self) -> float:
+        """When tokens were last committed."""
+        return self._commits[-1][1]
+
+    def reached(self, n_committed: int) -> float | None:
+        """When the sequence had exactly `n_committed` tokens; None if it never had, or too long ago."""
+        return next((time for n, time in reversed(self._commits) if n == n_committed), None)
+
+    def passed(self, n_committed: int) -> float | None:
+        """When the sequence first had more tokens, as far as is remembered; None if it has no more."""
+        return next((time for n, time in self._commits if n > n_committed), None)
+
+    # Who comes and goes
+
+    def disconnect(self, sources: Iterable[str]) -> None:
+        """These backs have left; others may come under their names. Their drafts may still be right."""
+        for source in sources:
+            if record := self.by_source.get(source):
+                self.by_source[source] = SourceDraft(
+                    self.opened_at, record.tree, record.n_scored, record.n_right
+                )
+
+    def close(self) -> None:
+        """The sequence has ended with its `tokens`."""
+        for drafter in self.lookups.values():
+            drafter.close(self.tokens)
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless all drafts are alive."""
-        assert all(tree.alive for tree in self._trees.values()), "a dead draft is kept"
+        assert all(self.branches), "a dead draft is kept"
 
     def _settle(
-        self, trees: Collection[DraftTree], position: int, place: int, token: int
+        self,
+        trees: Collection[DraftTree],
+        position: int,
+        place: int,
+        token: int,
+        received_at: float | None = None,
     ) -> list[TokenOutcome]:
         """`token` was committed at `position`: the outcomes that are not known yet. Moves all cursors."""
         here = [tree.branch[0] for tree in trees if tree.branch]
         tokens = [each.token for each in here]
         outcomes: list[TokenOutcome] = []
-        for drafted, source, confidence in here:
-            if position >= self._scored.get(source, 0):
-                agreement, right = _agreement_on(drafted, tokens), drafted == token
-                outcomes.append(TokenOutcome(source, confidence, agreement, place, position, right))
-                self._scored[source] = position + 1
+        for drafted in here:
+            record = self.by_source[drafted.source]
+            if position < record.n_scored:
+                continue
+            record.n_scored = position + 1
+            right = drafted.token == token
+            outcomes.append(TokenOutcome(drafted, agreement_on(drafted.token, tokens), place, right))
+            if right:
+                n_in_time, n_late = record.n_right
+                at = None if received_at is None else self.passed(position)
+                is_late = at is not None and received_at is not None and received_at > at
+                record.n_right = (n_in_time + (not is_late), n_late + is_late)
         for tree in trees:
             tree.step(token)
         return outcomes
 
 
-_Chosen = tuple[int, str, float]
-"""A token, its source, and the probability that it is accepted if those before it are."""
-
-
-class _Merge:
-    """Where sources agree their drafts are one; where not, the branch with more expected tokens wins."""
-
-    def __init__(self, estimate: EstimateAcceptance, min_probability: float) -> None:
-        self._estimate = estimate
-        self._min_probability = min_probability
-
-    def after(self, branches: Sequence[Branch], start: int, reached: float) -> list[_Chosen]:
-        """The best chain from place `start` on, among `branches` that agree before it.
-
-        All before it is accepted with the probability `reached`.
-        """
-        if len(branches) == 1:
-            return self._of_one(branches[0], start, reached)
-        chosen: list[_Chosen] = []
-        for place in range(start, MAX_DEPTH):
-            branches = [each for each in branches if place < len(each)]
-            if not branches or reached < self._min_probability:
-                break
-            here = [each[place] for each in branches]
-            tokens = [each.token for each in here]
-            if tokens.count(tokens[0]) < len(tokens):
-                return chosen + self._best_fork(branches, place, reached)
-            if len(branches) == 1:
-                return chosen + self._of_one(branches[0], place, reached)
-            best = self._likeliest(here, "agreed")
-            chosen.append(best)
-            reached *= best[2]
-        return chosen
-
-    def _of_one(self, branch: Branch, start: int, reached: float) -> list[_Chosen]:
-        """The rest of one source's draft, where no other source proposes anything."""
-        chosen: list[_Chosen] = []
-        for token, source, confidence in branch[start:MAX_DEPTH]:
-            if reached < self._min_probability:
-                break
-            probability = self._estimate(source, confidence, "single")
-            chosen.append((token, source, probability))
-            reached *= probability
-        return chosen
-
-    def _best_fork(self, branches: Sequence[Branch], place: int, reached: float) -> list[_Chosen]:
-        """The one of the conflicting tokens at `place` with the most expected tokens from there on."""
-        tokens = [each[place].token for each in branches]
-        forks = []
-        for token in dict.fromkeys(tokens):
-            agreeing = [each for each in branches if each[place].token == token]
-            first = self._likeliest([each[place] for each in agreeing], _agreement_on(token, tokens))
-            forks.append([first, *self.after(agreeing, place + 1, reached * first[2])])
-        return max(forks, key=_expected_tokens)
-
-    def _likeliest(self, here: Sequence[DraftToken], agreement: Agreement) -> _Chosen:
-        """The token that all in `here` propose, with the source that predicts such tokens best."""
-        probability, source = max(
-            (self._estimate(source, confidence, agreement), source) for _, source, confidence in here
-        )
-        return here[0].token, source, probability
-
-
-def _agreement_on(token: int, proposed: Sequence[int]) -> Agreement:
+def agreement_on(token: int, proposed: Sequence[int]) -> Agreement:
     """`proposed`: one token of each source at this place, `token` among them."""
     if len(proposed) == 1:
         return "single"
     return "agreed" if proposed.count(token) > 1 else "conflicting"
-
-
-def _expected_tokens(chain: Sequence[_Chosen]) -> float:
-    """How many of its tokens will be accepted on average."""
-    return float(sum(accumulate((probability for _, _, probability in chain), mul)))
 
 
 def _outdated(tree: DraftTree, current: DraftTree | None) -> bool:

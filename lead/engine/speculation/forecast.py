@@ -1,23 +1,57 @@
 """How many draft tokens will be right, and when more of them arrive: learned from all drafts and commits.
 
-How likely a token is right: its source's confidence, corrected by the outcomes of such tokens so far.
+How likely a token is right: its source's confidence, corrected by the outcomes of such tokens so far. So it
+is known which chain of the drafts of several sources is the best.
 """
 
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
+from typing import NamedTuple
 
-from lead.engine.speculation.arrivals import Arrivals, Timeline
+from lead.engine.speculation.arrivals import Arrivals, FutureDraft
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.drafts import Agreement, Drafts, TokenOutcome
-from lead.engine.speculation.policy import FutureDraft
+from lead.engine.speculation.drafts import (
+    MAX_DEPTH,
+    Agreement,
+    DraftChain,
+    Drafts,
+    DraftToken,
+    Probabilities,
+    TokenOutcome,
+    agreement_on,
+    survival,
+)
 
 _MAX_PLACES = 16
 """The last place counts all further ones as well."""
+
+
+class Candidate(NamedTuple):
+    """A sequence whose next token is due: the best chain of its `drafts`, and how it may grow.
+
+    At most `n_useful` draft tokens can be committed; `chain` has no more. `n_fed` committed tokens are
+    decoded before the draft: more than one where accepted tokens of a rejected draft are replayed. `awaited`:
+    what backs are about to add. `inline`: what the engine may draft itself. `is_drafting`: some source is
+    drafting for it and has not been silent for long.
+    """
+
+    drafts: Drafts
+    n_useful: int
+    n_fed: int = 1
+    chain: DraftChain = ()
+    awaited: tuple[FutureDraft, ...] = ()
+    inline: FutureDraft | None = None
+    is_drafting: bool = False
+
+    @property
+    def probabilities(self) -> Probabilities:
+        """Those of the chain."""
+        return survival(self.chain)
 
 
 @dataclass(slots=True)
@@ -66,8 +100,8 @@ class Forecast:
         """Count outcomes of proposed tokens."""
         decay = self._decay
         for outcome in outcomes:
-            record = self._records[outcome.source]
-            bin_ = self._bin_of(outcome.confidence)
+            record = self._records[outcome.drafted.source]
+            bin_ = self._bin_of(outcome.drafted.confidence)
             record.bins[bin_, None].add(outcome.right, decay)
             if outcome.agreement != "single":
                 record.bins[bin_, outcome.agreement].add(outcome.right, decay)
@@ -77,7 +111,7 @@ class Forecast:
             record.by_place[place][1] += outcome.right
 
     def probability(self, source: str, confidence: float | None, agreement: Agreement) -> float:
-        """That a token is accepted if those before it are: a `drafts.EstimateAcceptance`."""
+        """That a token is accepted if those before it are."""
         prior = self._unknown if confidence is None else confidence
         record = self._records.get(source)
         if record is None:
@@ -105,11 +139,42 @@ class Forecast:
         deviation = math.sqrt(mean * (1 - mean) / (n_outcomes + self._n_prior))
         return min(1.0, mean + self._n_deviations * deviation)
 
-    def awaited(
-        self, drafts: Drafts, timeline: Timeline, source: str, n_useful: int, now: float
-    ) -> FutureDraft | None:
+    def best(self, drafts: Drafts, min_probability: float = 0.0) -> list[DraftToken]:
+        """The chain with the most expected accepted tokens; its parts may come from different sources.
+
+        It ends where the probability that all of it is accepted falls below `min_probability`, and has no
+        more than MAX_DEPTH tokens. Their confidences are the forecast's.
+        """
+        branches = drafts.branches
+        return _Merge(self.probability, min_probability).after(branches, 0, 1.0) if branches else []
+
+    def outlook(self, drafts: Drafts, source: str) -> tuple[list[float], list[DraftToken]]:
+        """How likely the tokens of `source` are, and those that others propose next, as in `best`.
+
+        Each if all before it are accepted. Others count as long as they agree with all tokens before it: they
+        agree with this one, too, or conflict.
+        """
+        own, probabilities = drafts.branch(source), list[float]()
+        agreeing = drafts.branches
+        for place, drafted in enumerate(own):
+            if len(agreeing) == 1:  # no other source is left
+                alone = [self.probability(source, each.confidence, "single") for each in own[place:]]
+                return probabilities + alone, []
+            agreeing = [each for each in agreeing if place < len(each)]
+            agreement = agreement_on(drafted.token, [each[place].token for each in agreeing])
+            agreeing = [each for each in agreeing if each[place].token == drafted.token]
+            here = [each[place] for each in agreeing]
+            probabilities.append(
+                max(self.probability(each.source, each.confidence, agreement) for each in here)
+            )
+        others = [each for each in agreeing if len(each) > len(own)]
+        if not others:
+            return probabilities, []
+        return probabilities, _Merge(self.probability, 0.0).after(others, len(own), 1.0)
+
+    def awaited(self, drafts: Drafts, source: str, n_useful: int, now: float) -> FutureDraft | None:
         """What a back is about to add to its draft of a sequence; None: nothing, as far as is known."""
-        arrival = self.arrivals.expected(timeline, source, now)
+        arrival = self.arrivals.expected(drafts, source, now)
         if arrival is None:
             return None
         n_most = min(n_useful, self._max_awaited)
@@ -121,20 +186,23 @@ class Forecast:
         Where others have proposed a token already, it shows how hard that place is: what makes theirs less
         likely than usual does so half as much to this source's.
         """
-        own, following = drafts.outlook(source, self.probability)
+        own, following = self.outlook(drafts, source)
         del own[n_useful:]
         n_drafted = len(own)
-        own += [min(1.0, max(0.0, mean + (each - self.mean(other)) / 2)) for other, each in following]
+        own += [
+            min(1.0, max(0.0, mean + ((each.confidence or 0.0) - self.mean(each.source)) / 2))
+            for each in following
+        ]
         n_most = max(n_drafted, n_most)
         own += [mean] * (n_most - len(own))
         return FutureDraft(tuple(accumulate(own[:n_most], mul)), n_drafted)
 
-    def connect(self, backs: Iterable[str], own: Iterable[str], timelines: Iterable[Timeline]) -> None:
+    def connect(self, backs: Iterable[str], own: Iterable[str], sequences: Iterable[Drafts]) -> None:
         """These backs are connected. Others are forgotten: another of the same name may be different."""
         known = {*backs, *own}
         for gone in self._records.keys() - known:
             del self._records[gone]
-        self.arrivals.connect(backs, timelines)
+        self.arrivals.connect(backs, sequences)
 
     def describe(self, source: str) -> dict[str, object]:
         """For `GET /v1/speculation`: right shares by place (None: no tokens) and by confidence, and times."""
@@ -167,3 +235,67 @@ class Forecast:
         if bin_ < 0:
             return None
         return 0.0 if bin_ == 0 else self._edges[bin_ - 1]
+
+
+_Estimate = Callable[[str, float | None, Agreement], float]
+"""`Forecast.probability`."""
+
+
+class _Merge:
+    """Where sources agree their drafts are one; where not, the branch with more expected tokens wins."""
+
+    def __init__(self, estimate: _Estimate, min_probability: float) -> None:
+        self._estimate = estimate
+        self._min_probability = min_probability
+
+    def after(self, branches: Sequence[DraftChain], start: int, reached: float) -> list[DraftToken]:
+        """The best chain from place `start` on, among `branches` that agree before it.
+
+        All before it is accepted with the probability `reached`.
+        """
+        if len(branches) == 1:
+            return self._of_one(branches[0], start, reached)
+        chosen: list[DraftToken] = []
+        for place in range(start, MAX_DEPTH):
+            branches = [each for each in branches if place < len(each)]
+            if not branches or reached < self._min_probability:
+                break
+            here = [each[place] for each in branches]
+            tokens = [each.token for each in here]
+            if tokens.count(tokens[0]) < len(tokens):
+                return chosen + self._best_fork(branches, place, reached)
+            if len(branches) == 1:
+                return chosen + self._of_one(branches[0], place, reached)
+            best, probability = self._likeliest(here, "agreed")
+            chosen.append(best)
+            reached *= probability
+        return chosen
+
+    def _of_one(self, branch: DraftChain, start: int, reached: float) -> list[DraftToken]:
+        """The rest of one source's draft, where no other source proposes anything."""
+        chosen: list[DraftToken] = []
+        for token, source, confidence in branch[start:MAX_DEPTH]:
+            if reached < self._min_probability:
+                break
+            probability = self._estimate(source, confidence, "single")
+            chosen.append(DraftToken(token, source, probability))
+            reached *= probability
+        return chosen
+
+    def _best_fork(self, branches: Sequence[DraftChain], place: int, reached: float) -> list[DraftToken]:
+        """The one of the conflicting tokens at `place` with the most expected tokens from there on."""
+        tokens = [each[place].token for each in branches]
+        forks = []
+        for token in dict.fromkeys(tokens):
+            agreeing = [each for each in branches if each[place].token == token]
+            agreement = agreement_on(token, tokens)
+            first, probability = self._likeliest([each[place] for each in agreeing], agreement)
+            forks.append([first, *self.after(agreeing, place + 1, reached * probability)])
+        return max(forks, key=lambda fork: sum(survival(fork)))
+
+    def _likeliest(self, here: Sequence[DraftToken], agreement: Agreement) -> tuple[DraftToken, float]:
+        """The token that all in `here` propose, with the source that predicts such tokens best."""
+        probability, source = max(
+            (self._estimate(source, confidence, agreement), source) for _, source, confidence in here
+        )
+        return DraftToken(here[0].token, source, probability), probability

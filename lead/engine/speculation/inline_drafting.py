@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from lead.engine.drafters.draft_source import InlineDrafter
+from lead.engine.speculation.arrivals import FutureDraft
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.policy import DraftOrder, FutureDraft
-from lead.engine.speculation.sequence_speculation import SequenceSpeculation
+from lead.engine.speculation.drafts import Drafts
+from lead.engine.speculation.policy import DraftOrder
 from lead.engine.speculation.step_cost import StepCost
 from shared.sampling.parameters import SamplingParameters
 
@@ -43,13 +44,13 @@ class InlineDrafting:
 
     # The life of a sequence
 
-    def open(self, sequence: SequenceSpeculation, sampling: SamplingParameters) -> None:
+    def open(self, drafts: Drafts, sampling: SamplingParameters) -> None:
         """It begins. See `InlineDrafter.open`."""
-        sequence.inline = self.drafter.open(sequence.id, sampling, sequence.tokens)
+        drafts.inline = self.drafter.open(drafts.id, sampling, drafts.tokens)
 
-    def close(self, sequence: SequenceSpeculation) -> None:
+    def close(self, drafts: Drafts) -> None:
         """It has ended."""
-        if n_generated := len(sequence.tokens) - sequence.n_opened:
+        if n_generated := len(drafts.tokens) - drafts.n_opened:
             decay = self._constants.answer_decay
             self._answer_length = decay * self._answer_length + (1 - decay) * n_generated
 
@@ -60,11 +61,11 @@ class InlineDrafting:
 
     # What may be drafted
 
-    def offer(self, sequence: SequenceSpeculation, draft: FutureDraft, n_left: int) -> FutureDraft | None:
+    def offer(self, drafts: Drafts, draft: FutureDraft, n_left: int) -> FutureDraft | None:
         """`draft` with its price; None: it cannot grow. The sequence may get `n_left` more tokens."""
-        if self._is_stuck(sequence) or draft.n_drafted == len(draft.probabilities):
+        if self._is_stuck(drafts) or draft.n_drafted == len(draft.probabilities):
             return None
-        n_pending = sequence.n_pending
+        n_pending = drafts.n_pending
         if n_pending is None:
             return None
         if n_pending <= _USUAL_PENDING:
@@ -72,9 +73,7 @@ class InlineDrafting:
         n_steps = max(1.0, min(n_left, self._answer_length) / 2)
         return draft._replace(catch_up=self._catch_up_seconds(n_pending) / n_steps)
 
-    def exploration(
-        self, sequences: Iterable[SequenceSpeculation], mean: float, step_seconds: float
-    ) -> SequenceSpeculation | None:
+    def exploration(self, sequences: Iterable[Drafts], mean: float, step_seconds: float) -> Drafts | None:
         """A sequence to draft for although it seems not to pay, to see whether that has changed; or None.
 
         It has to be a small share of the time since the last one, so it comes when catching up is cheap. A
@@ -99,21 +98,21 @@ class InlineDrafting:
 
     # Drafting
 
-    def draft(self, order: DraftOrder) -> tuple[int, list[SequenceSpeculation]]:
+    def draft(self, order: DraftOrder) -> tuple[int, list[Drafts]]:
         """One round: its number of tokens, and the sequences whose drafts have grown.
 
         A sequence that has not is left alone until the next step, unless it is read `at_once`.
         """
         sequences = order.sequences
         n_most = _UNLIMITED if order.at_once else len(sequences) + _CATCH_UP_CHUNK
-        done = self.drafter.draft([each.inline for each in sequences], n_most)
-        grown = [each for each in sequences if each.inline in done.grown]
+        n_tokens, grown_drafts = self.drafter.draft([each.inline for each in sequences], n_most)
+        grown = [each for each in sequences if each.inline in grown_drafts]
         for sequence in sequences:
             n_pending = sequence.n_pending
             is_stuck = n_pending is None or n_pending <= 1 or not order.at_once
             if sequence not in grown and is_stuck:
                 sequence.stuck_at_step = self._n_steps
-        return done.n_tokens, grown
+        return n_tokens, grown
 
     def on_round(self, n_tokens: int, n_drafted: int, seconds: float) -> None:
         """A round of `n_tokens` took `seconds`, and drafts grew by `n_drafted` tokens."""
@@ -131,7 +130,7 @@ class InlineDrafting:
             "seconds": round(self._seconds, 6),
         }
 
-    def _is_stuck(self, sequence: SequenceSpeculation) -> bool:
+    def _is_stuck(self, sequence: Drafts) -> bool:
         """Whether it gets no more tokens before the next step."""
         return sequence.stuck_at_step == self._n_steps
 

@@ -1,13 +1,12 @@
 """Speculation, for the scheduler and the loop: drafts go in, chains to verify come out.
 
-The manager is the only writer of its parts: the drafts of each sequence, T(n), the forecast, the tuning of
-backs, and the statistics. Its policy chooses; the scheduler verifies.
+The manager owns the drafts of each sequence, T(n), the forecast, the tuning of backs, and the statistics:
+they change only when it calls. Its policy chooses; the scheduler verifies.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import repeat
 from typing import Any, NamedTuple
 
 from lead.engine.commands import NGRAM, PolicyName, PostDraft, Submit
@@ -15,27 +14,24 @@ from lead.engine.drafters.draft_source import InlineDrafter, LookupDrafter
 from lead.engine.events import BackEvent, Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
-from lead.engine.speculation.adaptive import Adaptive
-from lead.engine.speculation.batching import Batching
+from lead.engine.speculation.arrivals import FutureDraft
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.drafts import EMPTY_CHAIN, Branch, DraftChain, DraftTree
-from lead.engine.speculation.forecast import Forecast
+from lead.engine.speculation.drafts import DraftChain, Drafts, DraftTree
+from lead.engine.speculation.forecast import Candidate, Forecast
 from lead.engine.speculation.inline_drafting import InlineDrafting
 from lead.engine.speculation.policy import (
     SYNC_PATIENCE_S,
-    Candidate,
+    Adaptive,
     Choice,
     DraftOrder,
     Fixed,
-    FutureDraft,
     Policy,
     Sync,
     Verify,
     Wait,
 )
-from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
-from lead.engine.speculation.step_cost import StepCost
+from lead.engine.speculation.step_cost import Batching, LikeliestFirst, StepCost
 from lead.engine.speculation.tuning import BackTuning
 from shared.llama.batch_invariance import InvariantSizes
 
@@ -63,15 +59,15 @@ class SpeculationManager:
         *,
         batching: Batching | None = None,
         batch_sizes: InvariantSizes | None = None,
-        cost: StepCost | None = None,
         constants: SpeculationConstants = DEFAULTS,
         inline: InlineDrafter[Any] | None = None,
     ) -> None:
-        """`inline` drafts for all sequences, when a plan orders it.
+        """`inline` drafts for all sequences, when a plan orders it. `batching` has the T(n) that is learned.
 
         batch_sizes: in which the model decodes; what would be padding is filled with draft tokens.
         """
-        self.cost = cost or StepCost(constants)
+        batching = batching or LikeliestFirst(StepCost(constants))
+        self.cost = batching.cost
         self.forecast = Forecast(constants)
         self.stats = SpeculationStats()
         self.tuning = BackTuning(constants)
@@ -82,7 +78,8 @@ class SpeculationManager:
         self._make_drafters = make_drafters
         self._own_sources: set[str] = {inline.source} if inline else set()
         self._n_stale: Counter[str] = Counter()
-        self._adaptive = Adaptive(batching, constants)  # what it has learned outlives another policy
+        draft_cost = self.inline.cost if self.inline else None
+        self._adaptive = Adaptive(batching, draft_cost, constants)  # outlives another policy
         self._waited = 0.0
         self.set_policy(policy, depth)
 
@@ -100,8 +97,7 @@ class SpeculationManager:
 
         sequences: all that are open.
         """
-        timelines = [each.speculation.timeline for each in sequences]
-        self.forecast.connect(backs, self._own_sources, timelines)
+        self.forecast.connect(backs, self._own_sources, [each.drafts for each in sequences])
 
     def post_draft(self, target: EngineSequence | None, draft: PostDraft) -> None:
         """A back proposes something for `target` (None: it has ended); its draft may be stale."""
@@ -109,16 +105,13 @@ class SpeculationManager:
         if target is None:
             self._n_stale[source] += 1
             return
-        sequence = target.speculation
         tree = DraftTree(source, draft.base, draft.tokens, draft.parents, draft.confidences)
         end = draft.base + len(tree.branch)
-        alive, outcomes = sequence.drafts.post(tree)
+        alive, outcomes = target.drafts.post(tree, draft.received_at)
         self.forecast.learn(outcomes)
-        sequence.credit(outcomes, draft.received_at)
         self._n_stale[source] += not alive
-        self.forecast.arrivals.on_draft(
-            sequence.timeline, source, draft.base, end, draft.received_at, alive=alive
-        )
+        arrivals = self.forecast.arrivals
+        arrivals.on_draft(target.drafts, source, draft.base, end, draft.received_at, alive=alive)
 
     def describe(self) -> dict[str, Any]:
         """What was learned and done, for `GET /v1/speculation`."""
@@ -138,16 +131,16 @@ class SpeculationManager:
     def open(self, sequence: EngineSequence, now: float) -> None:
         """A sequence begins; its list of tokens is read from now on."""
         lookups = self._make_drafters(sequence.request)
-        sequence.speculation = SequenceSpeculation(sequence.id, sequence.tokens, lookups, now)
+        sequence.drafts = Drafts(sequence.id, sequence.tokens, lookups, now)
         self._own_sources.update(lookups)
         if self.inline:
-            self.inline.open(sequence.speculation, sequence.request.sampling)
+            self.inline.open(sequence.drafts, sequence.request.sampling)
 
     def close(self, sequence: EngineSequence) -> None:
         """It has ended."""
-        sequence.speculation.close()
+        sequence.drafts.close()
         if self.inline:
-            self.inline.close(sequence.speculation)
+            self.inline.close(sequence.drafts)
 
     def plan(self, generating: Sequence[Slot], n_prompt: int, now: float) -> Choice:
         """What to verify in the slots whose next token is due, or what to do before.
@@ -155,11 +148,12 @@ class SpeculationManager:
         The batch has `n_prompt` tokens of prompts as well.
         """
         if self._policy_name == "off":
-            return Verify((EMPTY_CHAIN,) * len(generating))
+            return Verify([()] * len(generating))
         candidates = [self._candidate(slot, slot.sequence, now) for slot in generating if slot.sequence]
         match choice := self._choose(candidates, n_prompt):
-            case Verify(drafts) if self._batch_sizes:
-                return Verify(tuple(map(self._fill, candidates, drafts, repeat(self._batch_sizes))))
+            case Verify(drafts) if sizes := self._batch_sizes:
+                filled = zip(candidates, drafts, strict=True)
+                return Verify([self._fill(each, draft, sizes) for each, draft in filled])
             case _:
                 return choice
 
@@ -168,16 +162,11 @@ class SpeculationManager:
 
         Returns it with what the backs' drafts had right.
         """
-        sequence = target.speculation
-        before = sequence.drafts.sources
-        outcomes = sequence.drafts.extend(committed.start, committed.tokens)
-        self.forecast.learn(outcomes)
-        after = set(sequence.drafts.sources)
-        dead = [source for source in before if source not in after]
-        sequence.timeline.commit(committed.start + len(committed.tokens), now, dead)
-        self.stats.add_committed(committed, covered=bool(after - sequence.lookups.keys()))
-        sequence.credit(outcomes)
-        n_right = sequence.pop_right(except_of=self._own_sources)
+        drafts = target.drafts
+        self.forecast.learn(drafts.extend(committed.start, committed.tokens, now))
+        is_covered = bool(set(drafts.sources) - drafts.lookups.keys())
+        self.stats.add_committed(committed, covered=is_covered)
+        n_right = drafts.pop_right(except_of=self._own_sources)
         return committed.model_copy(update={"n_right": n_right}) if n_right else committed
 
     def on_step(self, step: StepReport) -> None:
@@ -188,7 +177,7 @@ class SpeculationManager:
             self.cost.learn(step.n_tokens, step.seconds)
         is_adaptive = self._policy is self._adaptive
         if is_adaptive and step.n_expected is not None:
-            self._adaptive.learn(n_sequences, step.n_committed, step.seconds + waited, self.cost)
+            self._adaptive.learn(n_sequences, step.n_committed, step.seconds + waited)
         if self.inline:
             self.inline.on_step(step.seconds + waited)
         self._waited = 0.0
@@ -210,12 +199,12 @@ class SpeculationManager:
         source = self.inline.drafter.source
         n_tokens, grown = self.inline.draft(order)
         left = []
-        for sequence in grown:
-            assert sequence.inline
-            sequence.post(source, *sequence.inline.continuation)
-            probabilities, _ = sequence.drafts.outlook(source, self.forecast.probability)
-            if math.prod(probabilities) >= order.min_probability and sequence.n_pending:
-                left.append(sequence)
+        for drafts in grown:
+            assert drafts.inline
+            drafts.post_own(source, *drafts.inline.continuation)
+            probabilities, _ = self.forecast.outlook(drafts, source)
+            if math.prod(probabilities) >= order.min_probability and drafts.n_pending:
+                left.append(drafts)
         rest = order._replace(sequences=tuple(left), n_rounds=order.n_rounds - 1)
         return DraftRound(n_tokens, len(grown), rest if left and rest.n_rounds > 0 else None)
 
@@ -249,34 +238,33 @@ class SpeculationManager:
                 return Fixed(0)
 
     def _candidate(self, slot: Slot, target: EngineSequence, now: float) -> Candidate:
-        sequence = target.speculation
+        drafts = target.drafts
         n_useful, n_fed = slot.n_useful(self._batch_sizes), slot.n_to_decode
         if n_useful <= 0:
-            return Candidate(sequence, 0, n_fed)
+            return Candidate(drafts, 0, n_fed)
         policy, constants = self._policy_name, self._constants
         if policy != "sync":  # which represents engines without drafters of their own
-            sequence.ask_lookups(constants.enough_local_tokens, constants.max_local_tokens)
+            drafts.ask_lookups(constants.enough_local_tokens, constants.max_local_tokens)
         min_probability = constants.min_probability if policy == "adaptive" else 0.0
-        chain = sequence.drafts.best(self.forecast.probability, min_probability)
+        chain = self.forecast.best(drafts, min_probability)
         return Candidate(
-            sequence,
+            drafts,
             n_useful,
             n_fed,
-            chain.cut(n_useful),
-            awaited=tuple(self._awaited(sequence, n_useful, now)) if policy == "adaptive" else (),
+            chain[:n_useful],
+            awaited=tuple(self._awaited(drafts, n_useful, now)) if policy == "adaptive" else (),
             inline=self._inline_offer(slot, target, n_useful),
-            is_drafting=policy == "sync" and self._is_drafting(sequence, chain, now),
+            is_drafting=policy == "sync" and self._is_drafting(drafts, chain, now),
         )
 
-    def _awaited(self, sequence: SequenceSpeculation, n_useful: int, now: float) -> Iterable[FutureDraft]:
+    def _awaited(self, drafts: Drafts, n_useful: int, now: float) -> Iterable[FutureDraft]:
         """What backs are about to add."""
-        drafts, timeline = sequence.drafts, sequence.timeline
-        for source in timeline.progress:
-            awaited = self.forecast.awaited(drafts, timeline, source, n_useful, now)
+        for source in drafts.by_source:
+            awaited = self.forecast.awaited(drafts, source, n_useful, now)
             if awaited and not self._is_complete(drafts.branch(source)):
                 yield awaited
 
-    def _is_complete(self, branch: Branch) -> bool:
+    def _is_complete(self, branch: DraftChain) -> bool:
         """Whether a back that keeps to `Tuned` has stopped here."""
         if not branch:
             return False
@@ -287,27 +275,25 @@ class SpeculationManager:
             or confidence < self.tuning.min_confidence
         )
 
-    def _is_drafting(self, sequence: SequenceSpeculation, best: DraftChain, now: float) -> bool:
-        has_ended = bool(best.tokens) and best.tokens[-1] in self._end_tokens
-        arrivals = self.forecast.arrivals
-        return not has_ended and arrivals.is_drafting(sequence.timeline, now, SYNC_PATIENCE_S)
+    def _is_drafting(self, drafts: Drafts, best: DraftChain, now: float) -> bool:
+        has_ended = bool(best) and best[-1].token in self._end_tokens
+        return not has_ended and self.forecast.arrivals.is_drafting(drafts, now, SYNC_PATIENCE_S)
 
     def _inline_offer(self, slot: Slot, target: EngineSequence, n_useful: int) -> FutureDraft | None:
-        sequence = target.speculation
-        if self.inline is None or sequence.inline is None:
+        drafts = target.drafts
+        if self.inline is None or drafts.inline is None:
             return None
-        sequence.inline.place(slot.index, target.context)
+        drafts.inline.place(slot.index, target.context)
         source = self.inline.drafter.source
         mean = self.forecast.upper_mean(source)
         n_most = min(n_useful, self.inline.drafter.n_most)
-        future = self.forecast.future(sequence.drafts, source, mean, n_useful, n_most)
-        return self.inline.offer(sequence, future, target.n_left)
+        future = self.forecast.future(drafts, source, mean, n_useful, n_most)
+        return self.inline.offer(drafts, future, target.n_left)
 
     # What was chosen
 
     def _choose(self, candidates: Sequence[Candidate], n_prompt: int) -> Choice:
-        draft_cost = self.inline.cost if self.inline else None
-        choice = self._policy.choose(candidates, n_prompt, self.cost, draft_cost)
+        choice = self._policy.choose(candidates, n_prompt)
         if isinstance(choice, DraftOrder):
             nobody_waits = n_prompt == 0 and len(candidates) == 1
             return choice._replace(at_once=nobody_waits)
@@ -318,8 +304,8 @@ class SpeculationManager:
     def _explored(self, inline: InlineDrafting, candidates: Sequence[Candidate]) -> DraftOrder | None:
         """Now and then one token for a sequence without any of the inline drafter, which will be scored."""
         source = inline.drafter.source
-        drafted_for = [each.sequence for each in candidates if each.n_useful > 0]
-        idle = [each for each in drafted_for if not each.drafts.branch(source)]
+        drafted_for = [each.drafts for each in candidates if each.n_useful > 0]
+        idle = [each for each in drafted_for if not each.branch(source)]
         explored = inline.exploration(
             idle, self.forecast.upper_mean(source), self.cost.seconds(len(candidates))
         )
@@ -327,10 +313,9 @@ class SpeculationManager:
 
     def _fill(self, candidate: Candidate, draft: DraftChain, sizes: InvariantSizes) -> DraftChain:
         """`draft` with guesses in place of padding: more of the chain, then what followed before."""
-        n_padding = sizes.n_padding(candidate.n_fed + len(draft.tokens))
-        filled = candidate.chain.cut(len(draft.tokens) + n_padding)
-        n_left = min(n_padding + len(draft.tokens), candidate.n_useful) - len(filled.tokens)
-        sequence = candidate.sequence
-        if n_left <= 0 or NGRAM not in sequence.lookups:
+        n_wanted = len(draft) + sizes.n_padding(candidate.n_fed + len(draft))
+        filled = candidate.chain[:n_wanted]
+        n_left = min(n_wanted, candidate.n_useful) - len(filled)
+        if n_left <= 0 or NGRAM not in candidate.drafts.lookups:
             return filled
-        return filled.extended(sequence.guesses(filled.tokens, n_left), NGRAM)
+        return [*filled, *candidate.drafts.guesses(filled, n_left, NGRAM)]

@@ -1,58 +1,32 @@
 """Policies choose what comes next: a step that verifies drafts, a wait for more of them, or drafting.
 
-`adaptive.Adaptive` is the default; the policies here are what it is compared with.
+`Adaptive`, the default, chooses the most expected tokens for the time that they take, over all sequences
+together. `Fixed` and `Sync` are what it is compared with.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from operator import itemgetter, sub, truediv
 from typing import NamedTuple, Protocol
 
-from lead.engine.speculation.arrivals import NOW, Arrival
-from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain, Probabilities
-from lead.engine.speculation.sequence_speculation import SequenceSpeculation
-from lead.engine.speculation.step_cost import StepCost
+from lead.engine.speculation.arrivals import Arrival, FutureDraft
+from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
+from lead.engine.speculation.drafts import DraftChain, Drafts, Probabilities
+from lead.engine.speculation.forecast import Candidate
+from lead.engine.speculation.step_cost import Batching, StepCost
 
 SYNC_PATIENCE_S = 1.0
 """How long `Sync` waits for a source that sends nothing."""
-
-
-class FutureDraft(NamedTuple):
-    """What a source may add to its draft of a sequence, and when.
-
-    `probabilities` are those of its `n_drafted` current tokens and of all that may follow. A back adds them
-    at its own pace (`arrival`). What drafts in the engine adds one with each round: the first round decodes
-    `n_pending` tokens of the sequence. `catch_up`: the share of this step, in seconds, in reading what it has
-    missed of the text.
-    """
-
-    probabilities: Probabilities
-    n_drafted: int
-    arrival: Arrival = NOW
-    n_pending: int = 1
-    catch_up: float = 0.0
-
-
-class Candidate(NamedTuple):
-    """A sequence whose next token is due: the best chain there is, and how it may grow.
-
-    At most `n_useful` draft tokens can be committed; `chain` has no more. `n_fed` committed tokens are
-    decoded before the draft: more than one where accepted tokens of a rejected draft are replayed. `awaited`:
-    what backs are about to add. `inline`: what the engine may draft itself. `is_drafting`: some source is
-    drafting for it and has not been silent for long.
-    """
-
-    sequence: SequenceSpeculation
-    n_useful: int
-    n_fed: int = 1
-    chain: DraftChain = EMPTY_CHAIN
-    awaited: tuple[FutureDraft, ...] = ()
-    inline: FutureDraft | None = None
-    is_drafting: bool = False
+_MIN_WAIT_S = 0.0005
+"""The shortest wait: the pipe cannot wait more precisely. Anything that arrives ends it."""
 
 
 class Verify(NamedTuple):
     """Decode a step with these drafts, one of each candidate."""
 
-    drafts: tuple[DraftChain, ...]
+    drafts: Sequence[DraftChain]
 
 
 class Wait(NamedTuple):
@@ -65,32 +39,26 @@ class DraftOrder(NamedTuple):
     """Draft up to `n_rounds` more tokens of these sequences in the engine, then choose again.
 
     A sequence drops out when the probability that all of its draft is accepted falls below `min_probability`.
-    at_once: what the drafter has missed of a text it reads in one round, however long that takes.
+    at_once: what the drafter has missed of a text it reads in one round, however long that takes. A sequence
+    is named by its `Drafts`.
     """
 
-    sequences: tuple[SequenceSpeculation, ...]
+    sequences: tuple[Drafts, ...]
     n_rounds: int = 1
     min_probability: float = 0.0
     at_once: bool = False
 
 
 Choice = Verify | Wait | DraftOrder
+_Weighed = tuple[float, Choice]
+"""A choice, after what it is worth."""
 
 
 class Policy(Protocol):
     """Chooses what comes next."""
 
-    def choose(
-        self,
-        candidates: Sequence[Candidate],
-        n_prompt: int,
-        cost: StepCost,
-        draft_cost: StepCost | None = None,
-    ) -> Choice:
-        """The batch of the next step has `n_prompt` tokens of prompts as well.
-
-        `draft_cost` is T(n) of the drafter in the engine.
-        """
+    def choose(self, candidates: Sequence[Candidate], n_prompt: int) -> Choice:
+        """The batch of the next step has `n_prompt` tokens of prompts as well."""
 
 
 class Fixed:
@@ -99,20 +67,11 @@ class Fixed:
     def __init__(self, depth: int) -> None:
         self._depth = depth
 
-    def choose(
-        self,
-        candidates: Sequence[Candidate],
-        _n_prompt: int,
-        _cost: StepCost,
-        _draft_cost: StepCost | None = None,
-    ) -> Choice:
-        depths = tuple(min(len(candidate.chain.tokens), self._depth) for candidate in candidates)
-        short = tuple(
-            each.sequence
-            for each, depth in zip(candidates, depths, strict=True)
-            if each.inline and depth < self._depth
-        )
-        return DraftOrder(short) if short else verify(candidates, depths)
+    def choose(self, candidates: Sequence[Candidate], _n_prompt: int) -> Choice:
+        short = tuple(each.drafts for each in candidates if each.inline and len(each.chain) < self._depth)
+        if short:
+            return DraftOrder(short)
+        return Verify([each.chain[: self._depth] for each in candidates])
 
 
 class Sync:
@@ -122,23 +81,228 @@ class Sync:
         self._fixed = Fixed(depth)
         self._depth = depth
 
-    def choose(
-        self,
-        candidates: Sequence[Candidate],
-        n_prompt: int,
-        cost: StepCost,
-        draft_cost: StepCost | None = None,
-    ) -> Choice:
-        choice = self._fixed.choose(candidates, n_prompt, cost, draft_cost)
+    def choose(self, candidates: Sequence[Candidate], n_prompt: int) -> Choice:
+        choice = self._fixed.choose(candidates, n_prompt)
         if n_prompt or not isinstance(choice, Verify):
             return choice
         waiting = any(
-            candidate.is_drafting and len(draft.tokens) < min(self._depth, candidate.n_useful)
-            for candidate, draft in zip(candidates, choice.drafts, strict=True)
+            each.is_drafting and len(each.chain) < min(self._depth, each.n_useful) for each in candidates
         )
         return Wait(SYNC_PATIENCE_S) if waiting else choice
 
 
-def verify(candidates: Sequence[Candidate], depths: Sequence[int]) -> Verify:
-    """A step with `depths` draft tokens of the candidates."""
-    return Verify(tuple(each.chain.cut(n) for each, n in zip(candidates, depths, strict=True)))
+class Adaptive:
+    """A choice is worth (expected tokens) - rate * (T(tokens in the batch) + the time before that step).
+
+    Expected tokens are the number of sequences + Σ probability of the draft tokens taken. `rate` is what a
+    second is worth: see `_rate`. Waiting is for draft tokens that are on their way; while prompts are being
+    processed there is something better to do. Drafting in the engine is like waiting, but it is known how
+    long it takes.
+    """
+
+    def __init__(
+        self,
+        batching: Batching,
+        draft_cost: StepCost | None = None,
+        constants: SpeculationConstants = DEFAULTS,
+    ) -> None:
+        """`draft_cost` is T(n) of the drafter in the engine, if there is one."""
+        self._batching = batching
+        self._draft_cost = draft_cost
+        self._constants = constants
+        self._speedup = _Speedup(constants)
+        self._n_steps = 0
+
+    def learn(self, n_sequences: int, n_committed: int, seconds: float) -> None:
+        """A step without prompts committed `n_committed` tokens in `seconds`, the wait before it included."""
+        # No step is faster than one without drafts, even if an early estimate of T suggests it.
+        n_plain_steps = max(1.0, seconds / self._batching.cost.seconds(n_sequences))
+        self._speedup.learn(n_committed, n_sequences * n_plain_steps)
+
+    def choose(self, candidates: Sequence[Candidate], n_prompt: int) -> Choice:
+        if not candidates:
+            return Verify(())
+        step = self._next_step(candidates, n_prompt)
+        choices = [step.verify()]
+        if n_prompt == 0:
+            choices.append(step.wait())
+        if self._draft_cost:
+            choices.append(step.draft(self._draft_cost))
+        _, choice = max(choices, key=itemgetter(0))  # the first one of equals
+        return self._explored(choice, step) if isinstance(choice, Verify) else choice
+
+    def _next_step(self, candidates: Sequence[Candidate], n_prompt: int) -> "_NextStep":
+        batching, n = self._batching, len(candidates)
+        drafts = [each.probabilities for each in candidates]
+        n_base = sum(each.n_fed for each in candidates) + n_prompt
+        sizes = batching.sizes(n_base, list(map(_longest, candidates)))
+        seconds = batching.seconds(sizes, candidates, n_prompt)
+        expected = batching.expected(drafts, len(sizes) - 1)
+        rate = self._rate(expected, seconds, n / batching.cost.seconds(n + n_prompt))
+        prices = [rate * each for each in seconds]
+        return _NextStep(candidates, batching, drafts, sizes, rate, prices, list(map(sub, expected, prices)))
+
+    def _rate(self, expected: Sequence[float], seconds: Sequence[float], plain_rate: float) -> float:
+        """Tokens that a second is worth: what it would yield if it were spent otherwise.
+
+        `plain_rate` is that of steps without drafts. If steps did not depend on each other that were the
+        long-run rate (a renewal process). But backs draft while the lead decodes, and good moments and bad
+        ones come in runs: so it leans to this moment's.
+        """
+        here: float = max(plain_rate, *map(truediv, expected, seconds))
+        speedup = self._speedup.value
+        if speedup is None:
+            return here
+        weight = self._constants.long_run_weight
+        return weight * speedup * plain_rate + (1 - weight) * here
+
+    def _explored(self, choice: Verify, step: "_NextStep") -> Verify:
+        """Now and then another depth, to measure its T(n) again if that was long ago."""
+        self._n_steps += 1
+        if self._n_steps % self._constants.explore_every:
+            return choice
+        for n in step.worth_measuring():
+            if self._batching.cost.age(step.sizes[n]) > self._constants.stale_after:
+                return step.with_size(n)
+        return choice
+
+
+@dataclass(frozen=True, slots=True)
+class _NextStep:
+    """What the next step is worth with the drafts that there are now, and when they have grown.
+
+    `prices[n]`: what the time of a step with sizes[n] tokens is worth, in tokens; `worths[n]`: what such a
+    step is worth with the `drafts`.
+    """
+
+    candidates: Sequence[Candidate]
+    batching: Batching
+    drafts: list[Probabilities]
+    sizes: range
+    rate: float
+    prices: list[float]
+    worths: list[float]
+
+    def with_size(self, n: int) -> Verify:
+        """A step with sizes[n] tokens."""
+        depths = self.batching.depths(self.drafts, n)
+        return Verify([each.chain[:depth] for each, depth in zip(self.candidates, depths, strict=True)])
+
+    def verify(self) -> _Weighed:
+        """The best step without waiting; of equal ones the smallest."""
+        best = max(self.worths)
+        return best, self.with_size(self.worths.index(best))
+
+    def wait(self) -> _Weighed:
+        """The best wait for tokens on their way."""
+        worth, seconds, _ = self._best_moment([each.awaited for each in self.candidates])
+        return worth, Wait(max(seconds, _MIN_WAIT_S))
+
+    def draft(self, cost: StepCost) -> _Weighed:
+        """The best number of rounds of drafting, for the sequences for which a token may pay."""
+        offers = {i: each.inline for i, each in enumerate(self.candidates) if each.inline}
+        min_probability = self.rate * cost.seconds(len(offers)) / len(offers) if offers else 0.0
+        offers = {
+            i: each for i, each in offers.items() if each.probabilities[each.n_drafted] > min_probability
+        }
+        if not offers:
+            return -math.inf, DraftOrder(())
+        first = cost.seconds(sum(each.n_pending for each in offers.values()))
+        first += sum(each.catch_up for each in offers.values())
+        rounds = Arrival(first, 1, cost.seconds(len(offers)))
+        futures = [
+            (offers[i]._replace(arrival=rounds),) if i in offers else () for i in range(len(self.candidates))
+        ]
+        worth, _, n_rounds = self._best_moment(futures)
+        return worth, DraftOrder(tuple(self.candidates[i].drafts for i in offers), n_rounds, min_probability)
+
+    def worth_measuring(self) -> Iterator[int]:
+        """Which of the sizes should have been timed lately: doubtful ones, and those next to the best.
+
+        A step with fewer tokens is seldom slower than one with more. If measured times suggest that, the
+        machine may have been busy; a size is doubtful if it would be the best choice with the mean time of
+        its neighbours.
+        """
+        worths, prices, best = self.worths, self.prices, max(self.worths)
+        for n in range(1, min(len(worths), len(prices) - 1)):
+            smaller, here, larger = prices[n - 1 : n + 2]
+            if larger < here and worths[n] + here - (smaller + larger) / 2 > best:
+                yield n
+        n_best = worths.index(best)
+        yield from (n for n in (n_best + 1, n_best - 1) if 0 <= n < len(worths))
+
+    def _best_moment(self, futures: Sequence[Sequence[FutureDraft]]) -> tuple[float, float, int]:
+        """(worth, seconds, tokens) of the best moment to stop waiting for these drafts, if there are any.
+
+        futures: of each candidate. A worth of -inf: no moment is better than now. `tokens`: by how many one
+        of them has grown at that moment.
+        """
+        grown = [(i, draft) for i, drafts in enumerate(futures) for draft in drafts]
+        best = (-math.inf, 0.0, 0)
+        if not grown:
+            return best
+        later, worth, most = list(self.drafts), max(self.worths), list(self.drafts)
+        for i, draft in grown:
+            most[i] = [max(each) for each in zip_longest(most[i], draft.probabilities, fillvalue=0.0)]
+        most_worth = self._worth(most)
+        horizon = (most_worth - worth) / self.rate  # whatever comes later does not pay
+        for seconds, i, n, probabilities in sorted(_growths(grown, horizon)):
+            price = self.rate * seconds
+            if most_worth - price <= best[0]:
+                break
+            before, later[i] = later[i], probabilities
+            now = self._worth(later)
+            if now > worth or (now == worth and sum(probabilities) >= sum(before)):
+                worth = now
+            else:  # it has a better draft of another source
+                later[i] = before
+            if worth - price > best[0]:
+                best = worth - price, seconds, n
+        return best
+
+    def _worth(self, drafts: Sequence[Probabilities]) -> float:
+        """What the best step is worth with these drafts."""
+        worth: float = max(map(sub, self.batching.expected(drafts, len(self.prices) - 1), self.prices))
+        return worth
+
+
+class _Speedup:
+    """The recent speed relative to decoding without drafts, valid whatever the number of sequences."""
+
+    def __init__(self, constants: SpeculationConstants) -> None:
+        self._decay = constants.speedup_decay
+        self._min_steps = constants.speedup_min_steps
+        self._n_tokens = 0.0
+        self._n_plain = 0.0
+        self._n_steps = 0
+
+    def learn(self, n_tokens: int, n_plain: float) -> None:
+        """`n_tokens` were committed in the time that `n_plain` take without drafts."""
+        self._n_tokens = self._n_tokens * self._decay + n_tokens
+        self._n_plain = self._n_plain * self._decay + n_plain
+        self._n_steps += 1
+
+    @property
+    def value(self) -> float | None:
+        """1: as fast as without drafts; None: not known yet."""
+        if self._n_steps < self._min_steps or self._n_plain <= 0:
+            return None
+        return self._n_tokens / self._n_plain
+
+
+def _growths(
+    drafts: Iterable[tuple[int, FutureDraft]], horizon: float
+) -> Iterator[tuple[float, int, int, Probabilities]]:
+    """(seconds, candidate, n, draft) of each moment up to `horizon` when a draft has n more tokens."""
+    for i, draft in drafts:
+        for n in range(1, len(draft.probabilities) - draft.n_drafted + 1):
+            seconds = draft.arrival.when(n)
+            if seconds > horizon:
+                break
+            yield seconds, i, n, draft.probabilities[: draft.n_drafted + n]
+
+
+def _longest(candidate: Candidate) -> int:
+    """How many draft tokens it may have after waiting or drafting."""
+    futures = [*candidate.awaited, candidate.inline] if candidate.inline else candidate.awaited
+    return max([len(candidate.chain), *(len(each.probabilities) for each in futures)])

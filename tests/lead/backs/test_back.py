@@ -6,13 +6,6 @@ from tests.fakes import submit
 from tests.lead.backs.harness import SAMPLING
 
 
-def test_running_sequences_are_opened_with_their_sampling_parameters(harness):
-    sequence = harness.sequence()
-    assert harness.backs.updates(harness.join()) == [
-        Open(sequence=sequence.id, sampling=SAMPLING, tokens=[1, 2, 3])
-    ]
-
-
 def test_private_sequences_are_not_sent_to_backs(harness):
     back = harness.join()
     secret = harness.sequences.create(submit(tokens=[1, 2, 3]), private=True)
@@ -36,11 +29,12 @@ def test_a_slow_back_gets_missed_tokens_in_one_message(harness):
 def test_a_back_that_is_not_asked_any_more_gets_no_tokens_and_is_not_listened_to(harness):
     sequence, back = harness.sequence(), harness.join()
     harness.backs.updates(back)
-    back.ask(sequence.id, asked=False)
     harness.commit(sequence, [4])
+    asked_backs = harness.backs._assignment._sequences[sequence.id]
+    asked_backs.asked = []
     harness.backs.take_draft(back, Draft(sequence=sequence.id, base=4, tokens=[8]))
     assert (harness.backs.updates(back), harness.posted) == ([], [])
-    back.ask(sequence.id, asked=True)
+    asked_backs.asked = [back]
     assert harness.backs.updates(back) == [Extend(sequence=sequence.id, start=3, tokens=[4])]
 
 
@@ -50,6 +44,7 @@ def test_an_ended_sequence_is_closed_once(harness):
     harness.sequences.apply(Finished(sequence=sequence.id, reason="stop"), 0.0)
     assert harness.backs.updates(back) == [Close(sequence=sequence.id, reason="ended")]
     assert harness.backs.updates(back) == []
+    assert back.n_asked == 0
 
 
 def test_a_back_gets_at_most_as_many_sequences_as_it_asked_for(harness):

@@ -3,8 +3,8 @@
 import pytest
 
 from lead.engine.calibration import Recalibration, StepTimer, recalibrate
+from lead.engine.slot import TrialPlace
 from lead.engine.speculation.step_cost import StepCost
-from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import Trim
 from shared.errors import KvCacheFullError
 from shared.llama.span import Span

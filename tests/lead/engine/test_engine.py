@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from lead.engine.commands import PostDraft, SetBacks, SetPolicy
 from lead.engine.events import Committed, Failed, Finished, Started
-from lead.engine.step_plan import StepPlan
+from lead.engine.scheduler import StepPlan
 from shared.cache_edits import Restore, Snapshot, Store
 from shared.errors import KvCacheFullError, PendingAnswerError, RequestError
 from shared.llama.batch_invariance import InvariantSizes

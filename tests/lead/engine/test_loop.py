@@ -10,8 +10,7 @@ from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, Set
 from lead.engine.events import Committed, DraftsDropped, Explained, Finished, Started, Tuned
 from lead.engine.loop import Loop, ProgressWatch
 from lead.engine.speculation.manager import DraftRound
-from lead.engine.speculation.policy import SYNC_PATIENCE_S, DraftOrder
-from lead.engine.step_plan import Wait
+from lead.engine.speculation.policy import SYNC_PATIENCE_S, DraftOrder, Wait
 from shared.cache_edits import moved_texts
 from shared.errors import DecodeFatalError, IntegrityError, KvCacheFullError, WindowLostError
 from shared.prompt_cache import PromptCacheSize

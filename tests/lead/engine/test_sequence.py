@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.engine.sequence import EngineSequence, Verification, verify
-from lead.engine.speculation.drafts import DraftChain
+from lead.engine.speculation.drafts import DraftToken
 from shared.errors import PendingAnswerError
 from shared.slot_cache import common_prefix_length
 from tests.fakes import END_TOKENS, N_VOCAB, engine_sequence, submit
@@ -72,7 +72,7 @@ TEXT = [1, 2, 5, 6, 7]
 def drafted(sampler, *draft):
     """A sequence of two tokens whose `draft` has been decoded."""
     sequence = EngineSequence(submit(tokens=TEXT[:2]), 100, lambda _: sampler)
-    chain = DraftChain(draft, ("a",) * len(draft), (1.0,) * len(draft))
+    chain = [DraftToken(token, "a", 1.0) for token in draft]
     sequence.verification = Verification(chain, np.zeros((3, N_VOCAB), np.float32))
     return sequence
 
@@ -108,7 +108,7 @@ def test_a_choice_is_made_only_where_all_before_it_was_accepted():
         asked.append(i)
         return TARGET[i]
 
-    verify([4, 5, 1, 7], choose, {END})
+    verify([4, 5, 1, 7], choose, {END}, [])
     assert asked == [0, 1, 2]
 
 
@@ -119,8 +119,9 @@ tokens = st.lists(st.integers(0, END), min_size=1, max_size=6)
 def test_the_committed_tokens_are_the_longest_right_beginning_and_one_more(text, n_right, guesses):
     draft = [*text[:n_right], *guesses]
     text = [*text, *range(20, 40)]  # no guess is right there
-    verified = verify(draft, text.__getitem__, {END})
-    assert verified.tokens == text[: len(verified.tokens)]
-    assert END not in verified.tokens[:-1]
-    assert verified.n_accepted == common_prefix_length(verified.tokens, draft)
-    assert len(verified.tokens) == verified.n_accepted + 1 or verified.tokens[-1] == END
+    chosen = []
+    n_accepted = verify(draft, text.__getitem__, {END}, chosen)
+    assert chosen == text[: len(chosen)]
+    assert END not in chosen[:-1]
+    assert n_accepted == common_prefix_length(chosen, draft)
+    assert len(chosen) == n_accepted + 1 or chosen[-1] == END

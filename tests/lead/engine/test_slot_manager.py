@@ -3,8 +3,8 @@
 import pytest
 
 from lead.engine.events import Started
+from lead.engine.slot import TrialPlace
 from lead.engine.slot_manager import SlotManager
-from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import Copy, Restore, Snapshot, Store, Trim
 from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
@@ -165,7 +165,9 @@ class TestCheckpoints:
         room.slots.pop_edits()
         for slot in room.slots.running():
             if slot.n_to_decode:
-                room.slots.add_decoded(slot, slot.n_to_next_checkpoint, [])
+                n_cached = len(slot.cache)
+                end = n_cached + slot.n_to_next_checkpoint
+                room.slots.add_decoded(slot, slot.sequence.context[n_cached:end])
             if not slot.n_to_decode:
                 slot.sequence.tokens.append(7)
 
@@ -189,7 +191,8 @@ class TestCheckpoints:
     def test_nobody_waits_for_a_beginning_that_was_read_without_a_checkpoint(self, room):
         self.ask(room, "a", [1, 2] * 20)
         room.slots.pop_edits()
-        room.slots.add_decoded(room.slots.running()[0], 50, [])
+        slot = room.slots.running()[0]
+        room.slots.add_decoded(slot, slot.sequence.context[:50])
         assert self.ask(room, "b", [3, 4]) == [("b", 0)]
 
     def test_what_two_texts_had_in_common_the_third_does_not_read_again(self, room):
@@ -361,7 +364,7 @@ class LeavingDraft:
 def test_an_inline_drafter_hears_when_a_sequence_leaves_its_slot_for_now_or_for_good():
     room, draft = Room(), LeavingDraft()
     room.enter("s")
-    room.slots.sequences["s"].speculation.inline = draft
+    room.slots.sequences["s"].drafts.inline = draft
     room.slots.preempt(room.slots.running()[0])
     assert draft.n_left == 1
     room.slots.admit(only_if_idle=False)

@@ -9,34 +9,29 @@ import pytest
 from lead.chat.deltas import Content
 from lead.engine.events import Committed, Started
 from lead.generation.answer_stats import RequestStats, current_request
-from lead.http.answers import AnswerStream
+from lead.http.answers import answer_updates, whole_answers
 from lead.http.generation_request import GenerationRequest
 from shared.errors import RequestError
 from tests.fakes import submit
 
 
-@pytest.fixture
-def open_stream(lead):
-    """The answers to some prompts."""
-
-    def open_stream(*prompts, stops=()):
-        submissions = [submit(tokens=lead.tokens(prompt)) for prompt in prompts or ("Once",)]
-        return AnswerStream(GenerationRequest(submissions, stops), lead.app.state.services)
-
-    return open_stream
+def asked(lead, *prompts, stops=()):
+    """A request to continue some prompts, and who does that."""
+    submissions = [submit(tokens=lead.tokens(prompt)) for prompt in prompts or ("Once",)]
+    return GenerationRequest(submissions, stops), lead.app.state.services
 
 
-async def test_text_that_is_not_parsed_is_content(lead, open_stream):
+async def test_text_that_is_not_parsed_is_content(lead):
     lead.will_say("<think>", "Hm")
-    updates = [update async for update in open_stream().updates()]
+    updates = [update async for update in answer_updates(*asked(lead))]
     assert all(update.deltas == [Content(update.text)] for update in updates if update.text)
 
 
-async def test_a_stream_keeps_a_few_bytes_of_each_token_however_long_it_is(lead, open_stream):
+async def test_a_stream_keeps_a_few_bytes_of_each_token_however_long_it_is(lead):
     lead.will_say(*[("once ", {"n_accepted": 1, "sources": ["ngram"]})] * 1500)
     n_tokens, n_read, at = len(lead.tokens("once ")), 0, {}
     tracemalloc.start()
-    async for update in open_stream().updates():
+    async for update in answer_updates(*asked(lead)):
         n_read += bool(update.n_drafted)
         if n_read in {500, 1500}:
             at[n_read] = tracemalloc.get_traced_memory()[0]
@@ -44,10 +39,10 @@ async def test_a_stream_keeps_a_few_bytes_of_each_token_however_long_it_is(lead,
     assert (at[1500] - at[500]) / (1000 * n_tokens) < 16
 
 
-async def test_an_answer_that_a_stop_string_ended_is_cancelled_while_others_go_on(lead, open_stream):
+async def test_an_answer_that_a_stop_string_ended_is_cancelled_while_others_go_on(lead):
     lead.will_say("one. two")
     lead.engine.pause_after = 4
-    updates = open_stream("a", "b", stops=["."]).updates()
+    updates = answer_updates(*asked(lead, "a", "b", stops=["."]))
     async for update in updates:
         if update.end:
             break
@@ -55,40 +50,40 @@ async def test_an_answer_that_a_stop_string_ended_is_cancelled_while_others_go_o
     await updates.aclose()
 
 
-async def test_a_stream_that_is_closed_early_cancels_all_its_answers(lead, open_stream):
+async def test_a_stream_that_is_closed_early_cancels_all_its_answers(lead):
     lead.will_say("one two")
     lead.engine.pause_after = 1
-    updates = open_stream("a", "b").updates()
+    updates = answer_updates(*asked(lead, "a", "b"))
     await anext(updates)
     await updates.aclose()
     assert lead.engine.cancelled == [request.sequence for request in lead.engine.submitted]
     assert list(lead.sequences) == []
 
 
-async def test_a_prompt_that_is_too_long_leaves_none_running(lead, open_stream):
+async def test_a_prompt_that_is_too_long_leaves_none_running(lead):
     lead.will_say("x")
     with pytest.raises(RequestError):
-        await open_stream("a", "fox " * 500).collect()
+        await whole_answers(*asked(lead, "a", "fox " * 500))
     assert list(lead.sequences) == []
 
 
-async def test_what_all_answers_took_is_counted_for_the_log(lead, open_stream):
+async def test_what_all_answers_took_is_counted_for_the_log(lead):
     stats = RequestStats("r")
     current_request.set(stats)
     lead.engine.steps = [([5, 6], {})]
-    await open_stream("a", "b").collect()
+    await whole_answers(*asked(lead, "a", "b"))
     assert (stats.n_sequences, stats.n_generated) == (2, 4)
 
 
-async def test_nothing_is_submitted_before_the_stream_is_read(lead, open_stream):
-    async with contextlib.aclosing(open_stream().updates()):
+async def test_nothing_is_submitted_before_the_stream_is_read(lead):
+    async with contextlib.aclosing(answer_updates(*asked(lead))):
         await asyncio.sleep(0)
     assert lead.engine.submitted == []
 
 
-async def test_an_answer_that_a_stop_string_ended_stays_whole_when_the_engine_dies_with_it(lead, open_stream):
+async def test_an_answer_that_a_stop_string_ended_stays_whole_when_the_engine_dies_with_it(lead):
     lead.engine.hold()
-    updates = open_stream(stops=["."]).updates()
+    updates = answer_updates(*asked(lead, stops=["."]))
     reading = asyncio.ensure_future(anext(updates))
     await lead.engine.submission.wait()
     (sequence,) = lead.sequences

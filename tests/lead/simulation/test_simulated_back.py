@@ -115,7 +115,7 @@ def test_a_draft_model_in_the_engine_guesses_too():
     text = Scripted(wrong={3})
     drafter = simulated_draft_model(BackSpec(STEP), {KEY: text}, 1)
     draft = drafter.open("s", GREEDY, [KEY])
-    assert [drafter.draft([draft], 100).n_tokens for _ in range(3)] == [1, 1, 1]
+    assert [drafter.draft([draft], 100)[0] for _ in range(3)] == [1, 1, 1]
     assert draft.continuation[0] == [*right(1, 2), Text.token(3) + 1]
 
 

@@ -158,9 +158,9 @@ def test_without_a_gpu_a_model_is_measured_once_after_its_probe(tiny_model, monk
 def gpu(monkeypatch):
     """One with so many bytes free, beside a host with a GB."""
 
-    def have(n_free):
+    def have(n_free, *, is_shared=False):
         monkeypatch.setattr(devices, "chosen", lambda _: [])
-        device = Device("GPU0", "a GPU", free=n_free, total=n_free)
+        device = Device("GPU0", "a GPU", free=n_free, total=n_free, is_shared=is_shared)
         monkeypatch.setattr(devices, "describe", lambda _: [device])
         monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10**9))
 
@@ -204,6 +204,16 @@ def test_what_others_take_is_not_free(gpu, tiny_model):
     plan = plan_memory(tiny_model("llama"), OPTIONS, taken={"GPU0": 10**9, "CPU": 6 * 10**8})
     assert plan.options.n_gpu_layers == 0
     assert plan.prompt_cache.n_bytes < 10**8
+
+
+@pytest.mark.parametrize(("is_shared", "n_taken"), [(False, 0), (True, 2 * 10**8)])
+def test_what_others_take_of_a_gpu_is_the_hosts_where_they_share_memory(gpu, tiny_model, is_shared, n_taken):
+    gpu(10**9, is_shared=is_shared)
+    alone, beside = (
+        plan_memory(tiny_model("llama"), OPTIONS, taken={"GPU0": n}).prompt_cache.n_bytes
+        for n in (0, 2 * 10**8)
+    )
+    assert abs(alone - beside - n_taken // 4) <= 1
 
 
 def test_states_are_kept_where_the_weights_leave_room(gpu, tiny_model):

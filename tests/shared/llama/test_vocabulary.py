@@ -1,10 +1,11 @@
 import pytest
+from gguf import GGUFWriter, TokenType
 
 from bench.tiny_models import TinyModel, write_metadata, write_tiny_model
 from shared.errors import ModelLoadError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft, builtin_target
-from tests.shared.models.gguf_copies import without_tensors
+from tests.shared.models.gguf_copies import without_tensors, write_header_only
 
 
 @pytest.mark.parametrize("text", ["Hello, fox!", "  two  spaces\n\n", "Grüße 👋 日本", "", "\x00 nul"])
@@ -75,3 +76,36 @@ def test_layers_after_the_last_one_are_refused_alone_and_not_with_the_others(tmp
     alone = without_tensors(whole, tmp_path / "mtp.gguf", lambda name: name[:6] != "blk.4.")
     with pytest.raises(ModelLoadError, match="cannot be used: it is a drafter that reads hidden states"):
         Vocabulary.load(alone)
+
+
+def write_vocabulary(path, model, tokens=()):
+    """A GGUF without tensors; tokens: text -> type."""
+    writer = GGUFWriter(path, "llama")
+    for key in ("context_length", "embedding_length", "block_count", "feed_forward_length", "vocab_size"):
+        writer.add_uint32(f"llama.{key}", 8)
+    writer.add_head_count(1)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_tokenizer_model(model)
+    if tokens:
+        writer.add_token_list(list(tokens))
+        writer.add_token_types(list(tokens.values()))
+        writer.add_token_scores([0.0] * len(tokens))
+    write_header_only(writer)
+    return path
+
+
+def test_a_model_without_a_vocabulary_is_refused(tmp_path):
+    with pytest.raises(ModelLoadError, match="it has no vocabulary"):
+        Vocabulary.load(write_vocabulary(tmp_path / "model.gguf", "no_vocab"))
+
+
+@pytest.mark.parametrize("n_bytes", [255, 256])
+def test_sentencepiece_needs_a_token_for_each_byte_to_read_any_text(tmp_path, n_bytes):
+    tokens = {"<unk>": TokenType.UNKNOWN, "<s>": TokenType.CONTROL, "</s>": TokenType.CONTROL}
+    tokens |= {f"<0x{byte:02X}>": TokenType.BYTE for byte in range(n_bytes)} | {"x": TokenType.NORMAL}
+    vocabulary = Vocabulary.load(write_vocabulary(tmp_path / "model.gguf", "llama", tokens))
+    assert vocabulary.reads_any_text == (n_bytes == 256)
+
+
+def test_other_tokenizers_read_any_text(vocabulary):
+    assert vocabulary.reads_any_text

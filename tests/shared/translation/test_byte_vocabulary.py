@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.errors import TranslationError
-from shared.translation.byte_vocabulary import ByteVocabulary
+from shared.translation.byte_vocabulary import ByteVocabulary, ReadToken
 from tests.shared.translation.toys import generator, longest_first, random_vocabulary
 
 WORDS = longest_first([bytes([byte]) for byte in range(256)] + [b"the", b"there", b"th\xe4", "世界".encode()])
@@ -17,9 +16,43 @@ def test_the_tokens_of_any_bytes_have_these_bytes(data, seed):
     assert b"".join(vocabulary.pieces[token] for token in vocabulary.encode(data)) == data
 
 
-def test_a_tokenizer_that_changes_the_text_is_not_believed():
-    pieces = [b"a", b"A", b"b"]
-    assert ByteVocabulary(pieces, lambda text: [1] * len(text)).encode(b"ab") == [0, 2]
+LOWER = [b"", *(bytes([byte]) for byte in b"abcdefgh "), b" bad", b"face"]
+
+
+def lowercase(text):
+    """Tokens of `LOWER` for words in small letters; nothing for other characters."""
+    return longest_first(LOWER).encode("".join(c for c in text.lower() if c in "abcdefgh ").encode())
+
+
+def read_lowercase(data):
+    return [(LOWER[token], part) for token, part in ByteVocabulary(LOWER, lowercase).read(data)]
+
+
+def test_a_word_that_the_tokenizer_changes_is_read_as_what_it_makes_of_it():
+    assert read_lowercase(b"a Bad face") == [
+        (b"a", b"a"),
+        (b" bad", b" Bad"),
+        (b" ", b" "),
+        (b"face", b"face"),
+    ]
+
+
+def test_the_first_token_of_such_a_word_stands_for_all_of_it():
+    assert read_lowercase(b"BADE") == [(b"b", b"BADE"), (b"a", b""), (b"d", b""), (b"e", b"")]
+
+
+def test_what_the_tokenizer_makes_nothing_of_is_read_as_a_stand_in():
+    assert read_lowercase(b"xy") == [(b" ", b"x"), (b" ", b"y")]
+
+
+@given(st.binary(max_size=40), st.integers(0, 3))
+def test_what_is_read_stands_for_all_bytes_of_any_text(data, seed):
+    rng = generator(seed)
+    pieces = [piece for piece in random_vocabulary(rng, 30).pieces if rng.random() < 0.5]
+    for vocabulary in (longest_first(pieces), ByteVocabulary(LOWER, lowercase), longest_first([b""])):
+        read = vocabulary.read(data)
+        assert b"".join(part for _, part in read) == data
+        assert all(0 <= token < len(vocabulary) for token, _ in read)
 
 
 def test_half_a_character_becomes_the_longest_tokens_that_fit():
@@ -27,9 +60,17 @@ def test_half_a_character_becomes_the_longest_tokens_that_fit():
     assert WORDS.encode(b"a" + first_half) == [ord("a"), *first_half]
 
 
-def test_bytes_that_no_token_has_are_an_error():
-    with pytest.raises(TranslationError, match="0x62"):
-        longest_first([b"a"]).encode(b"ab")
+def test_a_byte_that_no_token_has_is_read_as_a_stand_in():
+    assert longest_first([b"a", b"?"]).read(b"ab") == [ReadToken(0, b"a"), ReadToken(1, b"b")]
+
+
+def test_the_first_token_of_what_can_only_be_begun():
+    assert longest_first([b"a", b"?"]).first(b"ab") == 0
+
+
+def test_what_cannot_be_begun_has_no_first_token():
+    assert longest_first([b"a", b"?"]).first(b"ba") is None
+    assert ByteVocabulary(LOWER, lowercase).first(b"Bad") is None
 
 
 def test_tokens_that_continue_a_text_are_a_range_of_ranks():

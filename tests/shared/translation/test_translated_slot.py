@@ -3,6 +3,7 @@
 import numpy as np
 
 from shared.llama.memory_traits import PLAIN
+from shared.translation.byte_vocabulary import ByteVocabulary
 from shared.translation.projection import Projection
 from shared.translation.translated_slot import NOTHING, TranslatedSlot
 from tests.shared.translation.toys import longest_first
@@ -41,7 +42,7 @@ def decode(text, *rows, unfinished=False):
     if tokens:
         text.add(tokens, np.array(rows or [logits(_of=1.0)] * feed.n_logits)[-max(1, feed.n_logits) :])
     text.check_integrity()
-    return [DRAFT.pieces[each] for each in tokens]
+    return [DRAFT.pieces[each] for each, _ in tokens]
 
 
 def test_the_prefix_comes_first():
@@ -90,7 +91,7 @@ def test_a_look_ahead_goes_on_where_a_longer_token_begins_so():
     text = slot()
     append(text, b"a")
     decode(text, logits(_the=0.9, _of=0.1))
-    assert text.look_ahead(token(TARGET, b" the"), ROOM).tokens == [token(DRAFT, b" the")]
+    assert text.look_ahead(token(TARGET, b" the"), ROOM).tokens == [(token(DRAFT, b" the"), b" the")]
 
 
 def test_a_look_ahead_ends_where_no_longer_token_begins_so():
@@ -145,3 +146,31 @@ def test_a_text_that_ends_before_the_base_begins_anew():
     text.add(text.cut(feed), np.zeros((feed.n_logits, len(DRAFT)), np.float32))
     text.keep(1)
     assert decode(text) == [b" theater"]
+
+
+SMALL = longest_first([bytes([byte]) for byte in b" xabcdef"])
+LOWER = ByteVocabulary(SMALL.pieces, lambda text: SMALL.encode(text.lower().encode()))
+
+
+def lowercase_slot(data):
+    text = TranslatedSlot(0, PLAIN, Projection(LOWER, TARGET), [])
+    append(text, *(bytes([byte]) for byte in data))
+    return text
+
+
+def test_a_word_that_is_read_otherwise_is_not_cut_at_the_end_of_an_unfinished_prompt():
+    feed = lowercase_slot(b"x ABCDEF").plan(unfinished=True, n_room=ROOM)
+    assert [part for _, part in feed.tokens] == [b"x"]
+
+
+def test_a_word_that_is_read_otherwise_is_read_again_when_it_goes_on():
+    text = lowercase_slot(b" A")
+    only_x = np.log(np.where(np.array(LOWER.pieces) == b"x", 1.0, 1e-9)).astype(np.float32)
+    for read in ([(b" ", b" A"), (b"a", b"")], [(b" ", b" Ab"), (b"a", b""), (b"b", b"")]):
+        feed = text.plan(unfinished=False, n_room=ROOM)
+        tokens = text.cut(feed)
+        assert [(LOWER.pieces[token], part) for token, part in tokens] == read
+        text.decoded.cache.take_edits()
+        text.add(tokens, np.tile(only_x, (feed.n_logits, 1)))
+        text.check_integrity()
+        append(text, b"b")

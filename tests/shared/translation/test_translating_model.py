@@ -8,10 +8,18 @@ from hypothesis import strategies as st
 from shared.errors import KvCacheFullError
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Span
+from shared.translation.byte_vocabulary import ByteVocabulary
 from shared.translation.projection import Projection
 from shared.translation.translating_model import TranslatingModel
 from tests.shared.translation.knowing_model import KnowingModel
-from tests.shared.translation.toys import choose, follow, generator, random_text, random_vocabulary
+from tests.shared.translation.toys import (
+    choose,
+    follow,
+    generator,
+    longest_first,
+    random_text,
+    random_vocabulary,
+)
 
 RECURRENT = MemoryTraits(n_rollback=0, n_step_checkpoints=6)
 ROLLBACK = MemoryTraits(n_rollback=3, n_step_checkpoints=6)
@@ -32,6 +40,54 @@ def test_a_model_that_knows_the_text_drafts_nearly_all_of_it(seed, n_draft):
     model, _, tokens = translating(rng, text, n_draft=n_draft)
     n = len(tokens) - 15  # what follows the end is not known
     assert follow(model, tokens, 5, n) >= 0.99 * n
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("lost", [b"c", b"ce"])
+def test_what_the_draft_model_cannot_read_costs_little_more_than_itself(seed, lost):
+    """A stand-in is read for it, and what follows is drafted as before."""
+    rng = generator(seed)
+    text = random_text(rng, 300, "ab " * 4 + "cde")
+    draft = without(random_vocabulary(rng, 60), lost)
+    target = random_vocabulary(rng, 20)
+    seen = b"".join(draft.pieces[token] for token in draft.encode(text))
+    model = TranslatingModel(KnowingModel(draft, seen, doubt=0.01), Projection(draft, target))
+    tokens = target.encode(text)
+    n = len(tokens) - 15
+    n_unreadable = sum(any(byte in lost for byte in target.pieces[token]) for token in tokens[5 : 5 + n])
+    assert 0 < n_unreadable < n / 2
+    assert follow(model, tokens, 5, n) >= n - 2 * n_unreadable
+
+
+def test_a_draft_model_that_reads_small_letters_only_drafts_them():
+    rng = generator(2)
+    written = random_text(rng, 400)
+    text = b" ".join(word.title() if rng.random() < 0.2 else word for word in written.split(b" "))
+    pieces = [piece for piece in random_vocabulary(rng, 60).pieces if not 65 <= min(piece) <= 90]
+    lower = longest_first(pieces)
+    draft = ByteVocabulary(pieces, lambda words: lower.encode(words.lower().encode()))
+    target = random_vocabulary(rng, 20)
+    model = TranslatingModel(KnowingModel(draft, written, doubt=0.01), Projection(draft, target))
+    tokens = target.encode(text)
+    n = len(tokens) - 15
+    n_capital = sum(target.pieces[token] != target.pieces[token].lower() for token in tokens[5 : 5 + n])
+    assert 0 < n_capital < n / 2
+    assert follow(model, tokens, 5, n) >= n - 2 * n_capital
+
+
+def test_a_draft_ends_before_what_the_target_cannot_write():
+    rng = generator(3)
+    text = b"a b" + b"c" * 20
+    draft, target = random_vocabulary(rng, 0), without(random_vocabulary(rng, 0), b"c")
+    model = TranslatingModel(KnowingModel(draft, text), Projection(draft, target))
+    (rows,) = model.decode([Span(0, 0, target.encode(b"a "), 1)])
+    assert choose(model, rows[0]) == target.token_of(b"b")
+    (rows,) = model.decode([Span(0, 2, target.encode(b"b"), 1)])
+    assert rows[0].max() < np.log(0.01)
+
+
+def without(vocabulary, lost):
+    return longest_first([piece for piece in vocabulary.pieces if not any(byte in lost for byte in piece)])
 
 
 def test_a_draft_token_is_decoded_once():

@@ -19,7 +19,7 @@ def random_vocabulary(rng, n_words, alphabet=ALPHABET, longest=4):
     return longest_first([bytes([byte]) for byte in range(256)] + sorted(words))
 
 
-KINDS = ("single bytes", "overlapping pieces", "byte fallback", "specials")
+KINDS = ("single bytes", "overlapping pieces", "byte fallback", "specials", "missing bytes")
 _MARKS = [b"\xff" + bytes([0x80 + number]) for number in range(3)]
 _CHARACTERS = [character.encode() for character in "é世界😀"]
 
@@ -33,6 +33,8 @@ def random_pair(rng, kind, n_target):
         "single bytes": (single, single),
         "overlapping pieces": (letters, letters),
         "byte fallback": (_CHARACTERS, characters_bytes),
+        # each lacks a byte that the other one has, but for those in longer tokens
+        "missing bytes": (letters, [b"a", b"b", b"c", b"?"]),
         # of the target's special tokens one is plain text for the draft model
         "specials": ([b"a", b"b", *_MARKS[:2], b"<b>"], [b"a", b"b", *_MARKS, b"<", b">"]),
     }[kind]

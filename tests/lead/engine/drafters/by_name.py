@@ -34,6 +34,6 @@ class ByName:
         return self.sequences[sequence].n_pending
 
     def draft(self, sequences: Sequence[str], n_most: int) -> Round:
-        done = self.drafter.draft([self.sequences[each] for each in sequences], n_most)
-        grown = {name: each.continuation for name, each in self.sequences.items() if each in done.grown}
-        return Round(done.n_tokens, grown)
+        n_tokens, grown = self.drafter.draft([self.sequences[each] for each in sequences], n_most)
+        named = {name: each.continuation for name, each in self.sequences.items() if each in grown}
+        return Round(n_tokens, named)

@@ -3,9 +3,9 @@
 from itertools import accumulate
 from operator import mul
 
-from lead.engine.speculation.arrivals import Arrival
-from lead.engine.speculation.drafts import DraftChain
-from lead.engine.speculation.policy import Candidate, FutureDraft
+from lead.engine.speculation.arrivals import Arrival, FutureDraft
+from lead.engine.speculation.drafts import DraftToken
+from lead.engine.speculation.forecast import Candidate, Forecast
 from lead.engine.speculation.step_cost import StepCost
 
 T1 = 0.04
@@ -27,14 +27,13 @@ def cost_of(table, seconds=T1):
 
 def candidate(*probabilities, sequence="s", n_useful=99, **more):
     """`probabilities`: of each token of its draft, if those before it are accepted."""
-    n = len(probabilities)
-    chain = DraftChain(tuple(range(n)), ("a",) * n, tuple(accumulate(probabilities, mul)))
+    chain = [DraftToken(i, "a", probability) for i, probability in enumerate(probabilities)]
     return Candidate(sequence, n_useful, chain=chain, **more)
 
 
 def depths_of(choice):
     """How many draft tokens of each candidate are verified."""
-    return tuple(len(draft.tokens) for draft in choice.drafts)
+    return tuple(map(len, choice.drafts))
 
 
 def growing(*probabilities, first_in, per_token=None, n_first=1, mean=0.9, next_ones=(), n_most=10):
@@ -53,3 +52,11 @@ def future(*drafted, mean, next_ones=(), n_most, **more):
     n_most = max(n_most, len(drafted))
     each = [*drafted, *next_ones, *[mean] * n_most][:n_most]
     return FutureDraft(tuple(accumulate(each, mul)), len(drafted), **more)
+
+
+class Given(Forecast):
+    """Tokens are as likely as `probability` says, a function of source, confidence and agreement."""
+
+    def __init__(self, probability):
+        super().__init__()
+        self.probability = probability

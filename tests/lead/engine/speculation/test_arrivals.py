@@ -2,7 +2,8 @@
 
 import pytest
 
-from lead.engine.speculation.arrivals import Arrivals, Timeline
+from lead.engine.speculation.arrivals import Arrivals
+from lead.engine.speculation.drafts import Drafts, DraftTree
 
 
 class Watching:
@@ -10,22 +11,26 @@ class Watching:
 
     def __init__(self, n_tokens=10):
         self.arrivals = Arrivals()
-        self.timeline = Timeline(n_tokens, 0.0)
+        self.drafts = Drafts("s", [1] * n_tokens, {}, 0.0)
 
     def connect(self, *sources):
-        self.arrivals.connect(sources, [self.timeline])
+        self.arrivals.connect(sources, [self.drafts])
 
     def post(self, base, end, now, *, alive=True, source="a"):
-        self.arrivals.on_draft(self.timeline, source, base, end, now, alive=alive)
+        self.arrivals.on_draft(self.drafts, source, base, end, now, alive=alive)
 
     def commit(self, n_tokens, now, *, dead=()):
-        self.timeline.commit(n_tokens, now, dead)
+        """dead: sources whose drafts disagree."""
+        for source in dead:
+            self.drafts.of(source).tree = tree = DraftTree(source, n_tokens, [1])
+            tree.step(2)
+        self.drafts.extend(n_tokens, [], now)
 
     def expected(self, now, source="a"):
-        return self.arrivals.expected(self.timeline, source, now)
+        return self.arrivals.expected(self.drafts, source, now)
 
     def is_drafting(self, now, patience=1.0):
-        return self.arrivals.is_drafting(self.timeline, now, patience)
+        return self.arrivals.is_drafting(self.drafts, now, patience)
 
 
 @pytest.fixture
@@ -192,7 +197,7 @@ def test_a_source_never_heard_of_is_not_expected():
     watching = Watching()
     watching.connect("a")
     assert watching.expected(0.0) is None
-    assert watching.timeline.progress == {}
+    assert watching.drafts.by_source == {}
 
 
 def test_a_source_cannot_keep_the_lead_waiting_by_repeating_a_draft(drafting):

@@ -1,4 +1,4 @@
-"""What is still in the future of each source's draft is kept, all are scored, and the best chain is found."""
+"""What is still in the future of each source's draft is kept, and all are scored."""
 
 from itertools import accumulate
 from operator import mul
@@ -7,7 +7,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain, Drafts, DraftTree, TokenOutcome
+from lead.engine.speculation.drafts import Drafts, DraftToken, DraftTree, TokenOutcome, survival
+from tests.lead.engine.speculation.support import Given
 
 
 class Sequence:
@@ -15,7 +16,7 @@ class Sequence:
 
     def __init__(self, *committed):
         self.text = list(committed)
-        self.drafts = Drafts(self.text)
+        self.drafts = Drafts("s", self.text, {}, 0.0)
 
     def post(self, base, tokens, parents=None, confidences=None, *, source="a"):
         """(alive, outcomes)"""
@@ -30,10 +31,10 @@ class Sequence:
     def commit(self, *tokens):
         start = len(self.text)
         self.text += tokens
-        return self.drafts.extend(start, tokens)
+        return self.drafts.extend(start, tokens, 0.0)
 
-    def best(self, chance=None):
-        return self.drafts.best(chance or even).tokens
+    def branch(self):
+        return [each.token for each in self.drafts.branch("a")]
 
 
 @pytest.fixture
@@ -41,28 +42,20 @@ def sequence():
     return Sequence(10, 11, 12)
 
 
-def even(_source, _confidence, _agreement):
-    return 0.5
-
-
-def stated(_source, confidence, _agreement):
-    return confidence
-
-
 def right_of(outcomes):
-    return [(outcome.source, outcome.place, outcome.right) for outcome in outcomes]
+    return [(outcome.drafted.source, outcome.place, outcome.right) for outcome in outcomes]
 
 
 # What lives
 
 
 def test_without_drafts_nothing_is_proposed(sequence):
-    assert sequence.drafts.best(even) == EMPTY_CHAIN
+    assert sequence.drafts.branches == []
 
 
 def test_a_draft_on_the_newest_tokens_lives(sequence):
     assert sequence.lives(3, [1, 2])
-    assert sequence.drafts.best(even) == DraftChain((1, 2), ("a", "a"), (0.5, 0.25))
+    assert sequence.drafts.branches == [[DraftToken(1, "a", None), DraftToken(2, "a", None)]]
 
 
 class CountedTokens(list):
@@ -78,88 +71,22 @@ class CountedTokens(list):
 @pytest.mark.parametrize("tokens", [[5, 6], [10, 6]])
 def test_the_cost_of_a_draft_does_not_depend_on_its_age(tokens):
     committed = CountedTokens([10] * 10_000)
-    Drafts(committed).post(DraftTree("a", 0, tokens))
+    Drafts("s", committed, {}, 0.0).post(DraftTree("a", 0, tokens))
     assert committed.n_read <= 2 * len(tokens)
-
-
-BY_AGREEMENT = {"single": 0.7, "agreed": 0.9, "conflicting": 0.4}
-
-
-def test_the_probabilities_of_a_draft_count_what_others_propose_at_its_places(sequence):
-    sequence.post(3, [1, 2, 3, 4], source="a")
-    sequence.post(3, [1, 2, 9, 4], source="b")
-    of_a, _ = sequence.drafts.outlook("a", lambda _source, _confidence, agreement: BY_AGREEMENT[agreement])
-    assert of_a == [0.9, 0.9, 0.4, 0.7]  # behind the conflict it is alone
-
-
-def test_where_sources_agree_the_better_one_says_how_likely_the_token_is(sequence):
-    sequence.post(3, [1, 2], confidences=[0.6, 0.6], source="a")
-    sequence.post(3, [1, 5], confidences=[0.8, 0.8], source="b")
-    assert sequence.drafts.outlook("a", stated) == ([0.8, 0.6], [])
-
-
-def test_behind_a_draft_counts_what_agrees_with_all_of_it(sequence):
-    sequence.post(3, [1], confidences=[0.9], source="a")
-    sequence.post(3, [1, 2, 3], confidences=[0.9, 0.6, 0.5], source="b")
-    sequence.post(3, [7, 2, 3, 4], confidences=[0.9, 0.8, 0.8, 0.8], source="c")
-    assert sequence.drafts.outlook("a", stated) == ([0.9], [("b", 0.6), ("b", 0.5)])
-    assert sequence.drafts.outlook("c", stated)[1] == []
-    assert sequence.drafts.outlook("new", stated) == ([], [("c", 0.9), ("c", 0.8), ("c", 0.8), ("c", 0.8)])
 
 
 def test_a_side_branch_goes_on_where_its_token_is_committed(sequence):
     sequence.post(3, [1, 2, 3, 4, 5], [-1, 0, 1, 0, 3])
     sequence.commit(1, 4)
-    assert sequence.best() == (5,)
+    assert sequence.branch() == [5]
 
 
 def test_a_draft_that_was_overtaken_does_not_replace_a_longer_one(sequence):
     sequence.post(3, [1, 2, 9], [-1, 0, -1])
     sequence.post(3, [5, 6])
-    assert sequence.best() == (1, 2)
+    assert sequence.branch() == [1, 2]
     sequence.post(3, [5, 6, 7])
-    assert sequence.best() == (5, 6, 7)
-
-
-# The best line
-
-
-def test_a_draft_that_begins_worse_but_goes_on_better_is_the_best(sequence):
-    sequence.post(3, [1, 2, 3], confidences=[0.6, 0.1, 0.1])
-    sequence.post(3, [4, 5, 6], confidences=[0.5, 0.9, 0.9], source="b")
-    assert sequence.best(stated) == (4, 5, 6)
-
-
-def test_where_lines_agree_each_token_is_from_the_surer_source(sequence):
-    sequence.post(3, [1, 2, 3], confidences=[0.9, 0.5, 0.9])
-    sequence.post(3, [1, 2], confidences=[0.6, 0.8], source="b")
-    assert sequence.drafts.best(stated) == DraftChain(
-        (1, 2, 3), ("a", "b", "a"), (0.9, 0.9 * 0.8, 0.9 * 0.8 * 0.9)
-    )
-
-
-def test_agreement_decides_if_it_makes_tokens_likelier(sequence):
-    def chance(_source, _confidence, agreement):
-        return {"agreed": 0.9, "conflicting": 0.3, "single": 0.5}[agreement]
-
-    sequence.post(3, [4, 5, 6])
-    sequence.post(3, [1, 2], source="b")
-    sequence.post(3, [1, 2], source="c")
-    assert sequence.best(chance) == (1, 2)
-
-
-@pytest.mark.parametrize("sources", ["a", "ab"])
-def test_a_chain_ends_where_it_has_become_too_unlikely(sequence, sources):
-    for source in sources:
-        sequence.post(3, [1] * 40, confidences=[0.05] * 40, source=source)
-    assert len(sequence.drafts.best(stated, min_probability=0.01).tokens) == 2
-
-
-@pytest.mark.parametrize("sources", ["a", "ab"])
-def test_without_a_minimum_probability_an_unlikely_chain_is_proposed_whole(sequence, sources):
-    for source in sources:
-        sequence.post(3, [1] * 40, confidences=[0.0] * 40, source=source)
-    assert len(sequence.best(stated)) == 32
+    assert sequence.branch() == [5, 6, 7]
 
 
 # Outcomes
@@ -170,11 +97,11 @@ def test_all_sources_are_tried_whichever_was_verified(sequence):
     sequence.post(3, [1, 5], source="b")
     sequence.post(3, [7], source="c")
     assert sequence.commit(1, 2) == [
-        TokenOutcome("a", None, "agreed", 0, 3, True),
-        TokenOutcome("b", None, "agreed", 0, 3, True),
-        TokenOutcome("c", None, "conflicting", 0, 3, False),
-        TokenOutcome("a", None, "conflicting", 1, 4, True),
-        TokenOutcome("b", None, "conflicting", 1, 4, False),
+        TokenOutcome(DraftToken(1, "a", None), "agreed", 0, True),
+        TokenOutcome(DraftToken(1, "b", None), "agreed", 0, True),
+        TokenOutcome(DraftToken(7, "c", None), "conflicting", 0, False),
+        TokenOutcome(DraftToken(2, "a", None), "conflicting", 1, True),
+        TokenOutcome(DraftToken(5, "b", None), "conflicting", 1, False),
     ]
 
 
@@ -191,7 +118,7 @@ def test_what_a_source_was_tried_for_already_is_not_tried_again(sequence):
 
 def test_a_dead_draft_that_is_kept_is_noticed(sequence):
     sequence.post(3, [1])
-    sequence.drafts._trees["a"].step(9)
+    sequence.drafts.by_source["a"].tree.step(9)
     with pytest.raises(AssertionError, match="dead draft"):
         sequence.drafts.check_integrity()
 
@@ -276,7 +203,7 @@ class DraftsMachine(RuleBasedStateMachine):
         sequence = f"s{self.n_opened}"
         self.n_opened += 1
         self.committed[sequence], self.posted[sequence] = list(prompt), {}
-        self.drafts[sequence] = Drafts(self.committed[sequence])
+        self.drafts[sequence] = Drafts(sequence, self.committed[sequence], {}, 0.0)
         return sequence
 
     @rule(sequence=consumes(sequences))
@@ -295,12 +222,13 @@ class DraftsMachine(RuleBasedStateMachine):
             }
             for source, (guess, confidence) in proposed.items():
                 agreement = agreement_of(guess, [other for other, _ in proposed.values()])
-                expected.append(
-                    TokenOutcome(source, confidence, agreement, place, start + place, guess == token)
-                )
+                drafted = DraftToken(guess, source, confidence)
+                expected.append(TokenOutcome(drafted, agreement, place, guess == token))
                 self.note(sequence, source, len(committed))
             committed.append(token)
-        assert sorted(self.drafts[sequence].extend(start, tokens), key=repr) == sorted(expected, key=repr)
+        assert sorted(self.drafts[sequence].extend(start, tokens, 0.0), key=repr) == sorted(
+            expected, key=repr
+        )
 
     @rule(sequence=sequences, source=sources, n=st.integers(1, 3))
     def commit_what_was_drafted(self, sequence, source, n):
@@ -330,8 +258,8 @@ class DraftsMachine(RuleBasedStateMachine):
         for position in range(max(base, self.n_tried(sequence, source)), len(committed)):
             if line := posted.line(committed[:position]):
                 token, confidence = line[0]
-                right = token == committed[position]
-                expected.append(TokenOutcome(source, confidence, "single", position - base, position, right))
+                drafted, right = DraftToken(token, source, confidence), token == committed[position]
+                expected.append(TokenOutcome(drafted, "single", position - base, right))
                 self.note(sequence, source, position)
         lives = bool(posted.line(committed))
         is_chain = parents == list(range(-1, len(tokens) - 1))
@@ -359,13 +287,12 @@ class DraftsMachine(RuleBasedStateMachine):
                 for source, posted in self.posted[sequence].items()
                 if (line := posted.line(committed))
             }
-            best = self.drafts[sequence].best(machine_chance)
-            value = sum(best.probabilities)
+            best = Given(machine_chance).best(self.drafts[sequence])
+            value = sum(survival(best))
             most = max((value_of(source, lines) for source in lines), default=0.0)
             assert value == pytest.approx(most)
-            assert not lines or any(
-                best.tokens == tuple(token for token, _ in line) for line in lines.values()
-            )
+            tokens = [each.token for each in best]
+            assert not lines or any(tokens == [token for token, _ in line] for line in lines.values())
 
     @invariant()
     def each_source_proposes_its_line(self):
@@ -381,12 +308,3 @@ class DraftsMachine(RuleBasedStateMachine):
 
 
 TestDraftsMachine = DraftsMachine.TestCase
-
-# A chain
-
-
-def test_a_chain_is_cut_with_its_sources_and_probabilities():
-    whole = DraftChain((1, 2, 3), ("a", "b", "a"), (0.9, 0.8, 0.7))
-    assert whole.cut(2) == DraftChain((1, 2), ("a", "b"), (0.9, 0.8))
-    assert whole.cut(0) == EMPTY_CHAIN
-    assert whole.cut(9) == whole

@@ -4,12 +4,13 @@ import random
 
 import pytest
 
-from lead.engine.speculation.drafts import Drafts, DraftTree, TokenOutcome
+from lead.engine.speculation.drafts import Drafts, DraftToken, DraftTree, TokenOutcome, survival
 from lead.engine.speculation.forecast import Forecast
+from tests.lead.engine.speculation.support import Given
 
 
 def outcome(right, confidence=0.9, agreement="single", source="a", place=0):
-    return TokenOutcome(source, confidence, agreement, place, 10 + place, right)
+    return TokenOutcome(DraftToken(7, source, confidence), agreement, place, right)
 
 
 def learned(*outcomes, forecast=None):
@@ -124,7 +125,7 @@ def test_the_report_shows_the_calibration_from_low_to_high():
 
 
 def drafts_of(**tokens):
-    drafts = Drafts([10, 11])
+    drafts = Drafts("s", [10, 11], {}, 0.0)
     for source, (drafted, confidences) in tokens.items():
         drafts.post(DraftTree(source, 2, drafted, None, confidences))
     return drafts
@@ -146,3 +147,71 @@ def test_where_another_source_shows_that_a_place_is_hard_it_is_so_for_both():
 def test_no_more_counts_than_can_be_committed():
     future = Forecast().future(drafts_of(a=([1, 2], [0.9, 0.8])), "a", 0.7, 1, 1)
     assert future.probabilities == (0.9,)
+
+
+# Drafts of several sources: a new forecast takes their word
+
+
+def by_agreement(_source, _confidence, agreement):
+    return {"single": 0.7, "agreed": 0.9, "conflicting": 0.4}[agreement]
+
+
+def outlook(drafts, source):
+    probabilities, following = Forecast().outlook(drafts, source)
+    return probabilities, [(each.source, each.confidence) for each in following]
+
+
+def best(drafts, forecast=None, **more):
+    return [each.token for each in (forecast or Forecast()).best(drafts, **more)]
+
+
+def test_the_probabilities_of_a_draft_count_what_others_propose_at_its_places():
+    drafts = drafts_of(a=([1, 2, 3, 4], None), b=([1, 2, 9, 4], None))
+    of_a, _ = Given(by_agreement).outlook(drafts, "a")
+    assert of_a == [0.9, 0.9, 0.4, 0.7]  # behind the conflict it is alone
+
+
+def test_where_sources_agree_the_better_one_says_how_likely_the_token_is():
+    drafts = drafts_of(a=([1, 2], [0.6, 0.6]), b=([1, 5], [0.8, 0.8]))
+    assert outlook(drafts, "a") == ([0.8, 0.6], [])
+
+
+def test_behind_a_draft_counts_what_agrees_with_all_of_it():
+    drafts = drafts_of(a=([1], [0.9]), b=([1, 2, 3], [0.9, 0.6, 0.5]), c=([7, 2, 3, 4], [0.9, 0.8, 0.8, 0.8]))
+    assert outlook(drafts, "a") == ([0.9], [("b", 0.6), ("b", 0.5)])
+    assert outlook(drafts, "c")[1] == []
+    assert outlook(drafts, "new") == ([], [("c", 0.9), ("c", 0.8), ("c", 0.8), ("c", 0.8)])
+
+
+def test_without_drafts_there_is_no_chain():
+    assert best(drafts_of()) == []
+
+
+def test_a_draft_that_begins_worse_but_goes_on_better_is_the_best():
+    assert best(drafts_of(a=([1, 2, 3], [0.6, 0.1, 0.1]), b=([4, 5, 6], [0.5, 0.9, 0.9]))) == [4, 5, 6]
+
+
+def test_where_drafts_agree_each_token_is_from_the_surer_source():
+    drafts = drafts_of(a=([1, 2, 3], [0.9, 0.5, 0.9]), b=([1, 2], [0.6, 0.8]))
+    assert Forecast().best(drafts) == [(1, "a", 0.9), (2, "b", 0.8), (3, "a", 0.9)]
+
+
+def test_agreement_decides_if_it_makes_tokens_likelier():
+    drafts = drafts_of(a=([4, 5, 6], None), b=([1, 2], None), c=([1, 2], None))
+    assert best(drafts, Given(by_agreement)) == [1, 2]
+
+
+@pytest.mark.parametrize("sources", ["a", "ab"])
+def test_a_chain_ends_where_it_has_become_too_unlikely(sources):
+    drafts = drafts_of(**dict.fromkeys(sources, ([1] * 40, [0.05] * 40)))
+    assert best(drafts, min_probability=0.01) == [1, 1]
+
+
+@pytest.mark.parametrize("sources", ["a", "ab"])
+def test_without_a_minimum_probability_an_unlikely_chain_is_proposed_whole(sources):
+    assert best(drafts_of(**dict.fromkeys(sources, ([1] * 40, [0.0] * 40)))) == [1] * 32
+
+
+def test_a_guess_of_which_nothing_is_known_counts_for_nothing():
+    chain = [DraftToken(1, "a", 0.8), DraftToken(2, "a", 0.5), DraftToken(3, "b", None)]
+    assert survival(chain) == pytest.approx((0.8, 0.4, 0.0))

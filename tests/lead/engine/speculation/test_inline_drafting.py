@@ -2,11 +2,12 @@
 
 import pytest
 
-from lead.engine.drafters.draft_source import InlineDraft, InlineRound
+from lead.engine.drafters.draft_source import InlineDraft
+from lead.engine.speculation.arrivals import FutureDraft
 from lead.engine.speculation.constants import DEFAULTS
+from lead.engine.speculation.drafts import Drafts
 from lead.engine.speculation.inline_drafting import InlineDrafting
-from lead.engine.speculation.policy import DraftOrder, FutureDraft
-from lead.engine.speculation.sequence_speculation import SequenceSpeculation
+from lead.engine.speculation.policy import DraftOrder
 from tests.fakes import GREEDY
 
 STEP_S = 0.05
@@ -30,7 +31,7 @@ class Scripted:
 
     def draft(self, drafts, n_most):
         self.asked.append(n_most)
-        return InlineRound(len(drafts), drafts if self.grows else [])
+        return len(drafts), drafts if self.grows else []
 
 
 class ScriptedDraft(InlineDraft):
@@ -48,9 +49,9 @@ class ScriptedDraft(InlineDraft):
 
 
 def opened(drafting, name, n_tokens=2):
-    sequence = SequenceSpeculation(name, [1] * n_tokens, {}, 0.0)
-    drafting.open(sequence, GREEDY)
-    return sequence
+    drafts = Drafts(name, [1] * n_tokens, {}, 0.0)
+    drafting.open(drafts, GREEDY)
+    return drafts
 
 
 class Known:

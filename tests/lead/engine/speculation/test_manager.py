@@ -5,10 +5,10 @@ import json
 import pytest
 
 from lead.engine.commands import NGRAM, PostDraft
-from lead.engine.drafters.draft_source import InlineDraft, InlineRound, LookupDrafter
+from lead.engine.drafters.draft_source import InlineDraft, LookupDrafter
 from lead.engine.events import Committed
 from lead.engine.slot import Slot
-from lead.engine.speculation.drafts import EMPTY_CHAIN
+from lead.engine.speculation.drafts import DraftToken
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.policy import DraftOrder, Verify, Wait
 from lead.engine.speculation.speculation_stats import StepReport
@@ -83,7 +83,7 @@ class Table:
         return decision if isinstance(decision, DraftOrder) else None
 
     def tokens_at(self, now=0.0, **more):
-        return self.decide(now, **more).drafts[0].tokens
+        return tuple(each.token for each in self.decide(now, **more).drafts[0])
 
     def commit(self, *tokens, now=0.0, n_accepted=0, rejected=()):
         start = len(self.tokens)
@@ -113,7 +113,7 @@ def test_off_proposes_nothing_and_asks_no_drafter():
     own = Scripted([1, 2])
     table = Table("off", local={"ngram": own}, inline=ScriptedInline(1, 2))
     table.post([1, 2])
-    assert table.decide() == Verify((EMPTY_CHAIN,))
+    assert table.decide() == Verify([()])
     assert own.asked == []
 
 
@@ -441,7 +441,7 @@ class ScriptedInline:
         grown = [each for each in drafts if each.n_pending]
         for each in grown:
             each.n_drafted += 1
-        return InlineRound(len(drafts), grown)
+        return len(drafts), grown
 
 
 class ScriptedDraft(InlineDraft):
@@ -483,8 +483,7 @@ def drafted(table, seconds=0.0005):
 
 def test_what_was_drafted_in_the_engine_is_verified():
     chain = drafted(with_draft_model(1, 2, 3))
-    assert chain.tokens == (1, 2, 3)
-    assert set(chain.sources) == {"draft_model"}
+    assert [(each.token, each.source) for each in chain] == [(n, "draft_model") for n in (1, 2, 3)]
 
 
 def test_an_order_may_be_done_in_several_rounds():
@@ -522,7 +521,7 @@ def test_a_draft_model_that_is_always_wrong_is_soon_not_asked_any_more():
     table = with_draft_model(7, 7, 7, price=0.005)
     n_drafted = []
     for _ in range(200):
-        n_drafted.append(len(drafted(table, 0.005).tokens))
+        n_drafted.append(len(drafted(table, 0.005)))
         table.commit(8)
         table.speculation.on_step(StepReport(1, 0.05, [0], 1, 1.0))
     assert n_drafted[0] > 0
@@ -568,8 +567,8 @@ def test_what_would_be_padding_is_filled_with_more_of_the_draft():
 def test_without_a_draft_it_is_filled_with_what_followed_before():
     table = Table(local={NGRAM: Scripted()}, batch_sizes=InvariantSizes((3,), (3,)))
     table.tokens += [10]
-    plan = table.decide()
-    assert (plan.drafts[0].tokens, plan.drafts[0].sources) == ((11, 12), (NGRAM, NGRAM))
+    (draft,) = table.decide().drafts
+    assert draft == [DraftToken(11, NGRAM, None), DraftToken(12, NGRAM, None)]
     assert table.tokens_at(n_useful=1) == (11,)
 
 

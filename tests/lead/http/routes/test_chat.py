@@ -145,14 +145,6 @@ async def test_chunks_say_which_tokens_were_drafted_and_by_whom(lead, client):
     assert sum(chunk["speculation"]["n_accepted"] for chunk in chunks) == 2
 
 
-async def test_a_stop_string_over_several_tokens_ends_the_answer_before_it(lead, client):
-    lead.will_say("one two three four")
-    body = (await client.post(URL, json=ASK | {"stop": ["o th"]})).json()
-    assert body["choices"][0]["message"]["content"] == "one tw"
-    assert body["choices"][0]["finish_reason"] == "stop"
-    assert lead.engine.cancelled == [lead.engine.submitted[0].sequence]
-
-
 async def test_the_limit_is_the_engines_business(lead, client):
     lead.will_say("one")
     lead.engine.reason = "length"
@@ -226,15 +218,6 @@ async def test_an_engine_that_dies_before_the_first_token_is_503(lead, client):
     lead.engine.dies_after = 0
     response = await client.post(URL, json=ASK | {"stream": True})
     assert (response.status_code, "Retry-After" in response.headers) == (503, True)
-
-
-async def test_an_engine_that_dies_later_ends_the_stream_with_an_error(lead, client):
-    lead.will_say("one two")
-    lead.engine.dies_after = 1
-    *chunks, error = await stream(client)
-    assert text(chunks) == "one"
-    assert error["error"]["type"] == "unavailable_error"
-    assert "[DONE]" not in chunks
 
 
 async def test_an_engine_that_dies_is_503_for_those_who_do_not_stream(lead, client):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from back.drafting_setup import setup_for
+from back.program import setup_for
 from back.settings import BackComputeOptions, BackSettings
 from shared.llama.model import Model
 from shared.llama.span import Span
