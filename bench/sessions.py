@@ -26,6 +26,7 @@ from bench.processes import CALIBRATION_SECONDS, start_lead
 from lead.benchmark.measured_answer import StreamedAnswer, client
 from lead.benchmark.questions import recorded_sessions
 from shared.errors import ConfigError
+from shared.exits import say
 from shared.llama.vocabulary import Vocabulary
 
 PLAIN, DRAFTED, PEER = "lead without drafts", "lead", "llama-server, ngram-mod"
@@ -92,6 +93,7 @@ def main(arguments: Sequence[str]) -> None:
             for way in list(servers) if turn.number % 2 else reversed(list(servers)):
                 answer = ask(servers[way], turn, tokens, is_lead=way in {PLAIN, DRAFTED})
                 replayed.append(Replayed(way, turn, answer, len(tokens)))
+                say(f"{turn.source} {turn.number + 1}, {way}: {_record(replayed[-1])}")
     rows = summarize(replayed, list(servers))
     report.show(
         f"{model.name}, {len(turns)} turns of {len({turn.session for turn in turns})} sessions",

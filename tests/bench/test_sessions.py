@@ -3,6 +3,7 @@
 import httpx
 import pytest
 
+from bench import models
 from bench.sessions import DRAFTED, PEER, PLAIN, Replayed, Turn, ask, chosen_turns, summarize
 from lead.benchmark.measured_answer import StreamedAnswer
 from lead.benchmark.running_lead import running_lead
@@ -68,6 +69,14 @@ def test_another_answer_than_the_recorded_one_is_an_error():
         pytest.raises(ConfigError, match="answered other than what was recorded"),
     ):
         ask(http, turn, [1, 2], is_lead=False)
+
+
+def test_a_target_takes_longer_texts_than_it_was_trained_with(tmp_path, monkeypatch):
+    monkeypatch.setattr(models, "_cache", lambda: tmp_path)
+    before = builtin_target().read_bytes()
+    longer = models.with_context(builtin_target(), 12345)
+    assert Vocabulary.load(longer).info.n_ctx_train == 12345
+    assert builtin_target().read_bytes() == before
 
 
 @pytest.mark.real
