@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from httpx_sse import connect_sse
 
 from bench import models, options, peer, report
 from bench.processes import CALIBRATION_SECONDS, start_lead
-from lead.benchmark.measured_answer import StreamedAnswer, client
+from lead.benchmark.measured_answer import StreamedAnswer, client, stream
 from lead.benchmark.questions import recorded_sessions
 from shared.errors import ConfigError
 from shared.exits import say
@@ -137,14 +136,7 @@ def ask(http: httpx.Client, turn: Turn, tokens: Sequence[int], *, is_lead: bool)
         "temperature": 0,
         "grammar": f"root ::= {' '.join(f'<[{token}]>' for token in tokens)}",
     }
-    answer = StreamedAnswer(time.perf_counter())
-    with connect_sse(http, "POST", api.path, json=body) as source:
-        if not source.response.is_success:
-            said = source.response.read().decode(errors="replace")
-            raise ConfigError(f"{http.base_url} answered {source.response.status_code}: {said[:300]}")
-        for event in source.iter_sse():
-            if event.data != "[DONE]":
-                answer.take(api.flatten(event.json()), time.perf_counter())
+    answer = stream(http, api.path, body, api.flatten)
     if answer.text.strip() != turn.answer.strip():
         raise ConfigError(f"{http.base_url} answered other than what was recorded: {answer.text[:200]!r}")
     return answer

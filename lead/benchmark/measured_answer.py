@@ -2,7 +2,7 @@
 
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -140,18 +140,28 @@ def client(url: str, key: str | None = None, tls: ssl.SSLContext | None = None) 
 
 def ask(http: httpx.Client, question: ChatQuestion, sampling: Sampling) -> MeasuredAnswer:
     """Request an answer. Raises ConfigError with the server's message if it refuses."""
+    return stream(http, "/v1/chat/completions", sampling.request(question)).measurement()
+
+
+def stream(
+    http: httpx.Client,
+    path: str,
+    body: Mapping[str, Any],
+    flatten: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda event: event,
+) -> StreamedAnswer:
+    """Request an answer of any API, whose events `flatten` makes those of chats. Raises ConfigError."""
     answer = StreamedAnswer(time.perf_counter())
     try:
-        with connect_sse(http, "POST", "/v1/chat/completions", json=sampling.request(question)) as source:
+        with connect_sse(http, "POST", path, json=body) as source:
             if not source.response.is_success:
                 said = source.response.read().decode(errors="replace")
                 raise ConfigError(f"{http.base_url} answered {source.response.status_code}: {said[:300]}")
             for event in source.iter_sse():
                 if event.data != "[DONE]":
-                    answer.take(event.json(), time.perf_counter())
+                    answer.take(flatten(event.json()), time.perf_counter())
     except (httpx.TransportError, SSEError) as error:
         raise ConfigError(f"{http.base_url} does not answer: {error or type(error).__name__}") from error
-    return answer.measurement()
+    return answer
 
 
 def n_timed(timings: Mapping[str, Any]) -> int:
