@@ -22,6 +22,7 @@ PARTS = {
     "mtp": "the target's own heads, a back on another machine, and both",
     "equal_hardware": "a draft model in the lead against llama-server's, on the same cores",
     "plan": "what `lead plan` predicts, against what its commands then reach",
+    "sessions": "recorded sessions of Claude Code and Codex, turn by turn, against llama-server",
     "simulate": "a model of lead, backs and network, beyond this machine",
     "demo": "what `make demo` shows",
     "fleet": "what `make fleet` shows",

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import report, table
+from bench import report
 from lead.chat.request_parts import ChatMessage
 from lead.chat.template import TemplateInput, model_template
 from shared.errors import ConfigError
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> None:
         for kind, texts in prompts.items()
         for temperature in options.temperatures
     ]
-    table.show("Accepted fraction along the target's own samples, no truncation", rows, _COLUMNS)
+    report.show("Accepted fraction along the target's own samples, no truncation", rows, _COLUMNS)
     report.finish("acceptance", rows, options)
 
 

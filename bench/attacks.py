@@ -20,7 +20,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench import report, table
+from bench import report
 from bench.attack.client import Outcome, send
 from bench.attack.places import operations
 from bench.attack.requests import Attack, Attacks, Delivery, described
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> None:
     lead, url = start_lead(*_LEAD, *(settings.lead_options or ("--model", str(builtin_target()))))
     with lead:
         rows, failures = run(lead, url, settings)
-    table.show(f"attacks of seed {settings.seed}", rows, COLUMNS)
+    report.show(f"attacks of seed {settings.seed}", rows, COLUMNS)
     for failure in failures[:_MAX_SHOWN]:
         print(failure)
     report.finish("attacks", rows, settings, failures=len(failures))

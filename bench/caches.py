@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
-from bench import table
+from bench import report
 from bench.options import listed
 from bench.tiny_models import WITH_HEADS, ArchitectureError, TinyModel, with_heads, write_tiny_model
 from bench.traffic import Traffic, TrafficRun
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
     """Print a table, then a line of JSON."""
     options = _parse(arguments)
     rows = list(_rows_of_all(options))
-    table.show("logits after random traffic, against a fresh evaluation", rows, _COLUMNS)
+    report.show("logits after random traffic, against a fresh evaluation", rows, _COLUMNS)
     print(json.dumps({"part": "caches", "rows": rows}))
     if any(row["n_wrong"] or row["n_dead"] for row in rows):
         sys.exit(1)

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.client import client
 from bench.processes import Program, ProgramError, start_back, start_lead
+from lead.benchmark.measured_answer import client
 from shared.cpus import parse_cpus
 from shared.errors import ConfigError
 

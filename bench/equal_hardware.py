@@ -17,14 +17,14 @@ from typing import Any
 
 import httpx
 
-from bench import models, peer, report, table
-from bench.client import Sampling, client
-from bench.contest import Workload, run_contest, warm_up
+from bench import models, peer, report
 from bench.options import kind, listed
 from bench.processes import start_calibrated_lead
-from bench.prompts import KINDS, draw
-from bench.summary import summarize
 from bench.ways import ADAPTIVE, OFF, peer_ways, policy_way
+from lead.benchmark.builtin_questions import KINDS, draw, rounds_of
+from lead.benchmark.contest import run_contest, warm_up
+from lead.benchmark.measured_answer import Sampling, client
+from lead.benchmark.summary import summarize
 from shared import cpus
 
 LEAD = "lead --draft-model"
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
     for cost in options.costs:
         draft = models.draft(cost, target, str(cores[0]), str(cores[-1]))
         found = [{"cost": draft.ratio, **row} for row in _measure(target, draft.path, cores, options)]
-        table.show(f"{target.name}, {len(cores)} cores", found, _COLUMNS)
+        report.show(f"{target.name}, {len(cores)} cores", found, _COLUMNS)
         rows += found
     report.finish("equal_hardware", rows, options)
 
@@ -66,13 +66,14 @@ def _measure(
         for temperature in options.temperatures:
             sampling = Sampling(temperature, options.tokens, default_filters=True)
             ways = [
-                policy_way(lead, sampling, ADAPTIVE, LEAD, with_backs=False),
-                policy_way(lead, sampling, OFF, "lead alone", with_backs=False),
+                policy_way(lead, sampling, ADAPTIVE, LEAD),
+                policy_way(lead, sampling, OFF, "lead alone"),
                 *peer_ways(peers, sampling),
             ]
             warm_up(ways, _WARM_UP_PROMPT)
-            workload = Workload(options.kinds, 1, options.repeats, options.seed)
-            found = summarize(target.name, run_contest(ways, workload, nullcontext), baseline=LEAD)
+            rounds = rounds_of(options.kinds, 1, options.repeats, options.seed)
+            runs = run_contest([lambda: nullcontext(ways)], rounds, options.seed)  # noqa: B023 - called here
+            found = summarize(target.name, runs, baseline=LEAD)
             rows += [{"temperature": temperature, **row.record()} for row in found]
     return rows
 

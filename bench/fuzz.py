@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bench import report, table
+from bench import report
 from bench.fuzzing.back_side import BackFuzzer
 from bench.fuzzing.lead_side import LeadFuzzer
 from bench.fuzzing.tally import Tally, UnexpectedErrors
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     report.add_options(parser)
     settings = report.parse(parser, arguments, _QUICK)
     rows = [fuzz(side, settings) for side in settings.sides.split(",")]
-    table.show(f"Fuzzed messages, seed {settings.seed}", rows, _COLUMNS)
+    report.show(f"Fuzzed messages, seed {settings.seed}", rows, _COLUMNS)
     report.finish("fuzz", rows, settings)
     sys.exit(any(row["crashes"] or row["errors"] or row["changed"] for row in rows))
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from bench import peer, table
+from bench import peer, report
 from bench.options import listed
 from bench.scripted_sampler import GREEDY, ScriptedSampler
 from lead.engine.calibration import StepTimer
@@ -172,7 +172,7 @@ def main(arguments: Sequence[str]) -> None:
     rows = [_row(texts, model, times, options, rate) for rate in options.rates]
     seconds = time_steps(model, times)
     ratios = {size: round(each / seconds[1], 2) for size, each in seconds.items()}
-    table.show(f"{options.model.name}: {model.traits}, T(n)/T(1) {ratios}", rows, _COLUMNS)
+    report.show(f"{options.model.name}: {model.traits}, T(n)/T(1) {ratios}", rows, _COLUMNS)
     for row in rows:
         for depth, rate in row["peer"].items():
             ratio = row["drafted"] / rate

@@ -3,50 +3,16 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import httpx
 from httpx_sse import aconnect_sse
 
-from bench.client import Sampling
-from bench.prompts import Prompt
+from lead.benchmark.measured_answer import Sampling, StreamedAnswer
+from lead.benchmark.questions import ChatQuestion
 from shared.errors import ConfigError
 
 _TIMEOUT_S = 600.0
-
-
-@dataclass(slots=True)
-class Stay:
-    """One streamed answer, in seconds of the client's clock."""
-
-    asked_at: float
-    arrivals: list[float] = field(default_factory=list)
-    """When each piece of text arrived."""
-    n_tokens: int = 0
-    n_read: int = 0
-    """Tokens of the prompt that were not in the server's cache."""
-
-    def take(self, event: dict[str, Any], now: float) -> None:
-        """Record an event of the stream. Raises ConfigError if it reports an error."""
-        if "error" in event:
-            raise ConfigError(f"the server broke off an answer: {event['error']}")
-        if any(choice.get("delta", {}).get("content") for choice in event.get("choices", [])):
-            self.arrivals.append(now)
-        if usage := event.get("usage"):
-            self.n_tokens = usage["completion_tokens"]
-            details = usage.get("prompt_tokens_details") or {}
-            self.n_read = usage.get("prompt_tokens", 0) - (details.get("cached_tokens") or 0)
-
-    @property
-    def to_first(self) -> float | None:
-        """Seconds until the first text; None without text."""
-        return self.arrivals[0] - self.asked_at if self.arrivals else None
-
-    @property
-    def gaps(self) -> list[float]:
-        """Seconds between two arrivals of text."""
-        return [later - earlier for earlier, later in zip(self.arrivals, self.arrivals[1:], strict=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +33,7 @@ class Load:
     between_ms_p95: float
 
 
-def digest(server: str, n_clients: int, stays: Sequence[Stay], seconds: float) -> Load:
+def digest(server: str, n_clients: int, stays: Sequence[StreamedAnswer], seconds: float) -> Load:
     """The figures of a run of `seconds`."""
     firsts = [1000 * first for stay in stays if (first := stay.to_first) is not None]
     gaps = [1000 * gap for stay in stays for gap in stay.gaps]
@@ -85,7 +51,7 @@ def digest(server: str, n_clients: int, stays: Sequence[Stay], seconds: float) -
     )
 
 
-def _read_per_second(stays: Sequence[Stay]) -> float:
+def _read_per_second(stays: Sequence[StreamedAnswer]) -> float:
     firsts = [stay.arrivals[0] for stay in stays if stay.arrivals]
     seconds = max(firsts) - min(stay.asked_at for stay in stays) if firsts else 0.0
     return sum(stay.n_read for stay in stays) / seconds if seconds > 0 else 0.0
@@ -102,13 +68,13 @@ def percentile(values: Sequence[float], share: float) -> float:
 async def put_on(
     url: str,
     server: str,
-    prompts: Sequence[Sequence[Prompt]],
+    prompts: Sequence[Sequence[ChatQuestion]],
     sampling: Sampling,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Load:
     """One client for each list of prompts, all at once. Raises ConfigError if a request is refused."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-    stays: list[Stay] = []
+    stays: list[StreamedAnswer] = []
     async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, trust_env=False, limits=limits) as http:
         begun = clock()
         try:
@@ -123,19 +89,15 @@ async def put_on(
 
 async def _visit(
     http: httpx.AsyncClient,
-    prompts: Sequence[Prompt],
+    prompts: Sequence[ChatQuestion],
     sampling: Sampling,
-    stays: list[Stay],
+    stays: list[StreamedAnswer],
     clock: Callable[[], float],
 ) -> None:
     for prompt in prompts:
         # Answers of one length: what is measured is the server, not where a model ends its stories.
-        request = sampling.request(prompt) | {
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "ignore_eos": True,
-        }
-        stay = Stay(clock())
+        request = sampling.request(prompt) | {"ignore_eos": True}
+        stay = StreamedAnswer(clock())
         stays.append(stay)
         async with aconnect_sse(http, "POST", "/v1/chat/completions", json=request) as source:
             if not source.response.is_success:

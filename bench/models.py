@@ -7,10 +7,12 @@ the wanted share of a step of the target, which is found by measuring.
 import hashlib
 import json
 import math
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from gguf import GGUFReader
 from platformdirs import user_cache_path
 
 from bench.quantize import quantize
@@ -90,6 +92,16 @@ def shipped_target(weights: str) -> Path:
     path = source.with_name(source.name.replace("-f16-", f"-{weights}-"))
     if not path.is_file():
         quantize(source, path, weights)
+    return path
+
+
+def with_context(source: Path, n_ctx: int) -> Path:
+    """`source` as if it had been trained with texts of `n_ctx` tokens, for texts whose tokens are forced."""
+    path = _cache() / f"bench-ctx{n_ctx}-{source.name}"
+    if not path.is_file() or path.stat().st_size != source.stat().st_size:
+        shutil.copy(source, path)
+        field = GGUFReader(path, "r+").fields["llama.context_length"]
+        field.parts[field.data[0]][0] = n_ctx
     return path
 
 

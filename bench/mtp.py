@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import geometric_mean, median
 from typing import NamedTuple
 
-from bench import models, report, table
+from bench import models, report
 from bench.options import listed
 from bench.timed_engine import DraftingParts, TimedEngine
 from lead.engine.calibration import StepTimer
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> None:
         for situation in _situations(options)
     ]
     title = f"{model.vocabulary.info.name}, {model.traits}, a step takes {1000 * step_s:.1f} ms"
-    table.show(title, rows, _COLUMNS)
+    report.show(title, rows, _COLUMNS)
     for name in ("over_heads", "over_back"):
         ratios = [row[name] for row in rows]
         print(f"both {name.replace('_', ' ')}: mean {geometric_mean(ratios):.3f}, least {min(ratios):.3f}")

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from bench.cluster import Cores
 from bench.processes import split_cores
-from bench.prompts import KINDS
+from lead.benchmark.builtin_questions import KINDS
 from shared import cpus
 
 Item = TypeVar("Item")
@@ -36,6 +36,11 @@ def add_workload_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=96, help="maximum number of tokens in an answer")
     parser.add_argument("--seed", type=int, default=1, help="seed of the prompts and their order")
+    add_core_options(parser)
+
+
+def add_core_options(parser: argparse.ArgumentParser) -> None:
+    """On which cores."""
     parser.add_argument("--lead-cpus", help="cores for the lead (default: all but the last)")
     parser.add_argument("--back-cpus", help="cores for the backs (default: the last)")
 

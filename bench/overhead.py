@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from bench import report, table
+from bench import report
 from bench.replay import SEQUENCE, ReplayFront, ReplayTarget, Rows, ScriptedDevice, Shares, TimedSampler
 from lead.engine.commands import Submit
 from lead.engine.drafters.lookup import NgramDrafter
@@ -100,12 +100,12 @@ def main(arguments: Sequence[str]) -> None:
         for n_vocab, sampling, drafts in itertools.product(VOCABULARIES, SAMPLINGS, DRAFTS)
     ]
     rows = [asdict(cost) for cost in costs]
-    table.show(f"A step outside the model, {n_steps} steps each, depth {DEPTH}", rows, _COLUMNS)
+    report.show(f"A step outside the model, {n_steps} steps each, depth {DEPTH}", rows, _COLUMNS)
     gaps = [
         _gap(milliseconds, sampling, drafts, n_steps)
         for milliseconds, sampling, drafts in itertools.product(DEVICES_MS, DEVICE_SAMPLINGS, DRAFTS)
     ]
-    table.show(f"A device waits for the next step, vocabulary {VOCABULARIES[-1]:,d}", gaps, _GAP_COLUMNS)
+    report.show(f"A device waits for the next step, vocabulary {VOCABULARIES[-1]:,d}", gaps, _GAP_COLUMNS)
     report.finish(
         "overhead", rows, options, gaps=gaps, within_bounds=all(cost.within_bound for cost in costs)
     )

@@ -10,8 +10,8 @@ from typing import Self
 
 import httpx
 
-from bench.client import client
 from bench.processes import Program, free_port
+from lead.benchmark.measured_answer import client
 from shared import cpus
 from shared.errors import ConfigError
 

@@ -16,7 +16,7 @@ from typing import Self
 import psutil
 
 _MODELS_ALONE = ("--no-ngram", "--suffix-memory", "0", "--parallel", "1", "--ctx-size", "2048")
-_CALIBRATION_SECONDS = 34.0
+CALIBRATION_SECONDS = 34.0
 """Until it times its steps for the last time (`lead.engine.recalibration`): others would notice that."""
 _MEGABYTE = 1e6
 _STOP_SECONDS = 60.0
@@ -136,7 +136,7 @@ def start_calibrated_lead(*arguments: str) -> tuple[Program, str]:
     Its cache is small, as several leads run at the same time.
     """
     lead, url = start_lead(*arguments, *_MODELS_ALONE)
-    time.sleep(_CALIBRATION_SECONDS)
+    time.sleep(CALIBRATION_SECONDS)
     return lead, url
 
 

@@ -14,14 +14,14 @@ from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from bench import models, options, peer, report, table
-from bench.client import Sampling
+from bench import models, options, peer, report
 from bench.cluster import BackPlan, Cluster, Cores
-from bench.contest import hash_seed
 from bench.load import Load, put_on
 from bench.options import listed
-from bench.prompts import Prompt, draw, preamble
 from bench.ways import Policy, choose
+from lead.benchmark.builtin_questions import draw, preamble
+from lead.benchmark.measured_answer import Sampling
+from lead.benchmark.questions import ChatQuestion, hash_seed
 from shared.models.builtin import builtin_draft
 
 COLUMNS = {
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
     cores = options.cores(settings)
     loads = _measure(settings, cores)
     records = compare(loads)
-    table.show(f"{settings.target}, {settings.tokens} tokens an answer", records, COLUMNS)
+    report.show(f"{settings.target}, {settings.tokens} tokens an answer", records, COLUMNS)
     report.finish("serve", records, settings, cores=asdict(cores))
 
 
@@ -168,7 +168,7 @@ def _measure(settings: argparse.Namespace, cores: Cores) -> list[Load]:
     return loads
 
 
-def _prompts(settings: argparse.Namespace, n_clients: int, repeat: int) -> list[list[Prompt]]:
+def _prompts(settings: argparse.Namespace, n_clients: int, repeat: int) -> list[list[ChatQuestion]]:
     """New prompts for each client, repeat and number of clients."""
     n_prompts = n_clients * settings.answers
     n_each = -(-n_prompts // len(settings.kinds))

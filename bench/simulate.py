@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bench import report, table
+from bench import report
 from bench.simulation.contest import (
     ADAPTIVE,
     BOUND,
@@ -369,7 +369,7 @@ def _show(name: str, rows: Rows) -> None:
         key: (_SHORT.get(key, key.replace("_", " ")), "" if isinstance(value, str) else "g")
         for key, value in rows[0].items()
     }
-    table.show(_TITLES[name], rows, columns)
+    report.show(_TITLES[name], rows, columns)
 
 
 def _by_round_trip(rows: Rows) -> Rows:

@@ -8,18 +8,18 @@ import argparse
 import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bench import models, options, peer, report, table
-from bench.client import Sampling
+from bench import models, options, peer, report
 from bench.cluster import BackPlan, Cluster, Cores
-from bench.contest import Workload, run_contest, warm_up
 from bench.options import listed
-from bench.prompts import draw
-from bench.summary import Row, summarize
 from bench.ways import baseline, counters, lead_ways, peer_ways
+from lead.benchmark.builtin_questions import draw, rounds_of
+from lead.benchmark.contest import ContestStage, Way, run_contest, warm_up
+from lead.benchmark.measured_answer import Sampling
+from lead.benchmark.summary import Row, summarize
 
 COLUMNS = {
     "way": ("way", ""),
@@ -78,7 +78,7 @@ def run(part: str, arguments: Sequence[str], defaults: Mapping[str, Any], quick:
     rows, more = _run_grid(settings, cores)
     records = [row.record() for row in rows]
     for configuration in dict.fromkeys(row.configuration for row in rows):
-        table.show(configuration, [row for row in records if row["configuration"] == configuration], COLUMNS)
+        report.show(configuration, [row for row in records if row["configuration"] == configuration], COLUMNS)
     report.finish(part, records, settings, cores=asdict(cores), **more)
 
 
@@ -161,20 +161,26 @@ def _run_cell(
     backs = [BackPlan(draft.path, f"back-{i}") for i in range(1, configuration.n_backs + 1)]
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster(target, cores, with_ngram=settings.ngram))
-        ways = [baseline(cluster.http, sampling)]
+        alone = [baseline(cluster.http, sampling)]
         warm = [baseline(cluster.http, Sampling(configuration.temperature, _WARM_UP_TOKENS))]
-        if backs:
-            ways += lead_ways(cluster.http, sampling, settings.policies, settings.depths)
         if settings.peer and configuration.rtt_ms == settings.rtt_ms[0] and configuration.n_backs == 1:
             for where, on in (("lead's cores", cores.lead), ("all cores", f"{cores.lead},{cores.back}")):
                 peers = peer.start_peers(stack, settings.peer, target, draft.path, on, depths=settings.depths)
-                ways += peer_ways(peers, sampling, f", {where}")
+                alone += peer_ways(peers, sampling, f", {where}")
                 warm += peer_ways(peers, sampling)
         warm_up(warm, draw(settings.kinds[:1], 1, settings.seed - 1)[0])
-        workload = Workload(settings.kinds, settings.prompts, settings.repeats, settings.seed)
-        runs = run_contest(ways, workload, lambda: cluster.connected(backs, configuration.rtt_ms), _tell)
+        helped = lead_ways(cluster.http, sampling, settings.policies, settings.depths) if backs else []
+
+        @contextmanager
+        def with_backs() -> Iterator[list[Way]]:
+            with cluster.connected(backs, configuration.rtt_ms):
+                yield helped
+
+        stages: list[ContestStage] = [lambda: nullcontext(alone), *([with_backs] if backs else [])]
+        rounds = rounds_of(settings.kinds, settings.prompts, settings.repeats, settings.seed)
+        runs = run_contest(stages, rounds, settings.seed, _tell)
         planner = counters(cluster.http)
-    return summarize(str(configuration), runs, [way.name for way in ways]), planner
+    return summarize(str(configuration), runs, [way.name for way in (*alone, *helped)]), planner
 
 
 def _tell(line: str) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import httpx
 
-from bench.client import Measurement, Sampling, ask
-from bench.contest import Way
 from bench.peer import NAME, Peer
-from bench.prompts import Prompt
-from bench.summary import BASELINE
+from lead.benchmark.contest import Way
+from lead.benchmark.measured_answer import MeasuredAnswer, Sampling, ask
+from lead.benchmark.questions import ChatQuestion
+from lead.benchmark.summary import BASELINE
 from shared.errors import ConfigError
 
 _PATH = "/v1/speculation"
@@ -48,20 +48,13 @@ def counters(http: httpx.Client) -> dict[str, Any]:
     return planner
 
 
-def policy_way(
-    http: httpx.Client,
-    sampling: Sampling,
-    policy: Policy,
-    name: str | None = None,
-    *,
-    with_backs: bool = True,
-) -> Way:
+def policy_way(http: httpx.Client, sampling: Sampling, policy: Policy, name: str | None = None) -> Way:
     """The lead under `policy`, which is chosen before every prompt."""
 
-    def answer(prompt: Prompt) -> Measurement:
+    def answer(question: ChatQuestion) -> MeasuredAnswer:
         choose(http, policy)
         before = counters(http)
-        measurement = ask(http, prompt, sampling)
+        measurement = ask(http, question, sampling)
         after = counters(http)
         return replace(
             measurement,
@@ -69,12 +62,12 @@ def policy_way(
             n_counted=after["n_steps"] - before["n_steps"],
         )
 
-    return Way(name or str(policy), answer, with_backs)
+    return Way(name or str(policy), answer)
 
 
 def baseline(http: httpx.Client, sampling: Sampling) -> Way:
     """The lead without drafts and without a connected back."""
-    return policy_way(http, sampling, OFF, BASELINE, with_backs=False)
+    return policy_way(http, sampling, OFF, BASELINE)
 
 
 def lead_ways(
@@ -99,6 +92,6 @@ def peer_ways(peers: Mapping[int, Peer], sampling: Sampling, where: str = "") ->
 
     def way(depth: int, peer: Peer) -> Way:
         name = f"{NAME} -md {depth}{where}" if depth else f"{NAME} alone{where}"
-        return Way(name, lambda prompt: ask(peer.http, prompt, sampling), with_backs=False)
+        return Way(name, lambda question: ask(peer.http, question, sampling))
 
     return [way(depth, peer) for depth, peer in peers.items()]

@@ -1,4 +1,4 @@
-"""The `lead` program: `run`, `check`, `convert`, `generate`, `plan`, `doctor` and `rpc-worker`."""
+"""The `lead` program: `run`, `check`, `bench`, `convert`, `generate`, `plan`, `doctor` and `rpc-worker`."""
 
 import asyncio
 import importlib
@@ -24,6 +24,7 @@ _FEW_FILES = 256
 
 
 _SUBCOMMANDS = {
+    "bench": "lead.benchmark.bench_program",
     "convert": "lead.convert",
     "generate": "lead.generate.program",
     "plan": "lead.planning.plan_program",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.prompts import KINDS as PROMPTS
+from lead.benchmark.builtin_questions import KINDS as PROMPTS
 
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench import table
+from bench import report
 from bench.faults.asking import Failure, Tally
 from bench.faults.campaign import Result
 from bench.faults.injector import Happened
@@ -40,7 +40,7 @@ def holds(result: Result) -> bool:
 
 def show(runs: Mapping[str, Result]) -> None:
     """Print the tables of all runs, by name; those of faults, errors and memory for the last one."""
-    table.show("Answers", [outcome_row(name, result) for name, result in runs.items()], _OUTCOMES)
+    report.show("Answers", [outcome_row(name, result) for name, result in runs.items()], _OUTCOMES)
     last = list(runs.values())[-1]
     _show_counts("Requests by kind", last.tally.kinds)
     _show_counts("Faults", Counter(happened.fault.kind for happened in last.happened))
@@ -50,7 +50,7 @@ def show(runs: Mapping[str, Result]) -> None:
         {"process": name, "start": last.memory.start.get(name), "end": size}
         for name, size in last.memory.end.items()
     ]
-    table.show("Memory, in MB", memory, _MEMORY)
+    report.show("Memory, in MB", memory, _MEMORY)
 
 
 def failure_lines(tally: Tally, happened: Sequence[Happened], command: str) -> list[str]:
@@ -81,7 +81,7 @@ def _describe(failure: Failure, kinds: Sequence[str], command: str) -> list[str]
 
 def _show_counts(title: str, counts: Mapping[str, int]) -> None:
     rows = [{"what": name, "number": counts[name]} for name in sorted(counts)]
-    table.show(title, rows, {"what": ("", ""), "number": ("number", "d")})
+    report.show(title, rows, {"what": ("", ""), "number": ("number", "d")})
 
 
 _OUTCOMES = {

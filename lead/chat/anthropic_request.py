@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost, ConvertedRequest, NullIsDefault
 from shared.errors import RequestError
 
-_PASSED_ON = ("temperature", "top_p", "top_k", "stream", "model", "seed", "min_p", "private")
+_PASSED_ON = ("temperature", "top_p", "top_k", "stream", "model", "seed", "min_p", "grammar", "private")
 # Claude Code begins the system prompt with such a line. It says nothing to a model, and `cch` changes with
 # each request, so that hardly any of the prompt would be in the cache. What follows on the line is kept.
 _BILLING_HEADER = re.compile(r"\Ax-anthropic-billing-header:(?:[ \t]*\w+=[^;\s]*;?)*[ \t]*\n?")

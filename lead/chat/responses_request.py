@@ -11,7 +11,7 @@ from shared.errors import RequestError
 
 _PASSED_ON = (
     *("temperature", "top_p", "stream", "model", "seed", "parallel_tool_calls", "chat_template_kwargs"),
-    *("top_k", "min_p", "stop", "reasoning_format", "private"),
+    *("top_k", "min_p", "stop", "reasoning_format", "grammar", "private"),
 )
 _MAX_METADATA = 16
 Item = dict[str, Any]

@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from pydantic_settings import CliToggleFlag
 
 from lead.settings.lead_settings import LeadSettings
-from lead.settings.security import SecurityOptions
 from shared.errors import ConfigError
 from shared.settings.base import OptionError
 from shared.settings.command_line import Spelling
@@ -67,20 +66,6 @@ class GenerateSettings(LeadSettings):
             return _decoded(self.file.read_bytes(), str(self.file))
         except OSError as error:
             raise ConfigError(f"cannot read {self.file}: {error.strerror}") from error
-
-    def alone(self) -> Self:
-        """For a lead that only this program and its back can reach, whatever the lead's variables say."""
-        return self.model_copy(
-            update={
-                "host": "127.0.0.1",
-                "port": 0,
-                "announce": False,
-                "ui": False,
-                "metrics": False,
-                "print": "none",
-                "security": SecurityOptions(),
-            }
-        )
 
 
 def _decoded(data: bytes, where: str) -> str:

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from lead.engine.commands import DRAFT_MODEL, MTP, PolicyName
-from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, SplitTimes
+from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, PairTimes, SplitTimes
 from lead.simulation.cell import Cell, simulate
 from lead.simulation.machine import Contention, StepTable
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
 
-Kind = Literal["none", "engine", "mtp", "split", "remote"]
+Kind = Literal["none", "mtp", "engine", "split", "remote"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""Those with the fewest parts first."""
 
 _N_TOKENS = 512
 _N_SEEDS = 3
@@ -25,11 +27,20 @@ _MARGIN = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """One way to run the models. `split`, `round_trip_s`: where a back runs."""
+    """One way to run the models. `split`, `round_trip_s`: where a back runs.
+
+    `draft_model` names what drafts, where there are several.
+    """
 
     kind: Kind
     split: SplitTimes | None = None
     round_trip_s: float = 0.0
+    draft_model: str = ""
+
+    @property
+    def place(self) -> tuple[Kind, tuple[int, ...], float]:
+        """Where it drafts."""
+        return self.kind, self.split.back_cpus if self.split else (), self.round_trip_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +53,16 @@ class SpeedForecast:
     high: float
 
 
-def arrangements(
-    engine: EngineTimes, splits: Sequence[SplitTimes], round_trips: Iterable[float]
-) -> list[Arrangement]:
+def arrangements(pair: PairTimes, round_trips: Iterable[float]) -> list[Arrangement]:
     """All that are possible, those with the fewest parts first."""
+    drafters, name = pair.engine.drafters, pair.draft_model
     found = [Arrangement("none")]
-    if MTP in engine.drafters:
+    if MTP in drafters:
         found.append(Arrangement("mtp"))
-    if DRAFT_MODEL in engine.drafters:
-        found.append(Arrangement("engine"))
-        found += [Arrangement("split", split) for split in splits]
-        found += [Arrangement("remote", round_trip_s=seconds) for seconds in round_trips]
+    if DRAFT_MODEL in drafters:
+        found.append(Arrangement("engine", draft_model=name))
+        found += [Arrangement("split", split, draft_model=name) for split in pair.splits]
+        found += [Arrangement("remote", round_trip_s=seconds, draft_model=name) for seconds in round_trips]
     return found
 
 
@@ -70,9 +80,7 @@ def forecast(arrangement: Arrangement, engine: EngineTimes, acceptance: float | 
 
 def best(forecasts: Sequence[SpeedForecast]) -> SpeedForecast:
     """The fastest on this machine, or an earlier one that is nearly as fast."""
-    here = [each for each in forecasts if each.arrangement.kind != "remote"]
-    fastest = max(each.tokens_per_second for each in here)
-    return next(each for each in here if each.tokens_per_second >= fastest * (1 - _MARGIN))
+    return _fastest([each for each in forecasts if each.arrangement.kind != "remote"])
 
 
 def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> SpeedForecast | None:
@@ -81,6 +89,21 @@ def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> SpeedForecast | None
     fastest = max(remote, key=lambda each: each.tokens_per_second, default=None)
     least = best(forecasts).tokens_per_second * (1 + _MARGIN)
     return fastest if fastest and fastest.tokens_per_second > least else None
+
+
+def best_by_place(forecasts: Sequence[SpeedForecast]) -> list[SpeedForecast]:
+    """The draft model for each place: the fastest, or an earlier one that is nearly as fast."""
+    places: dict[tuple[Kind, tuple[int, ...], float], list[SpeedForecast]] = {}
+    for each in forecasts:
+        if each.arrangement.draft_model:
+            places.setdefault(each.arrangement.place, []).append(each)
+    return [_fastest(rivals) for rivals in places.values()]
+
+
+def _fastest(rivals: Sequence[SpeedForecast]) -> SpeedForecast:
+    """The fastest, or an earlier one that is nearly as fast."""
+    most = max(each.tokens_per_second for each in rivals)
+    return next(each for each in rivals if each.tokens_per_second >= most * (1 - _MARGIN))
 
 
 def _acceptances(measured: AcceptanceRate | None, given: float | None) -> tuple[float, float, float]:

@@ -1,8 +1,9 @@
 """What is measured on this machine, to predict speeds from it."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 _Z = 1.96
 """Quantile of the normal distribution for a confidence of 95 %."""
@@ -66,3 +67,39 @@ class SplitTimes:
     lead_factor: float
     back_factor: float
     back_on_cpu: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PairTimes:
+    """The target with one draft model; `draft_model` names it where there are several."""
+
+    engine: EngineTimes
+    splits: Sequence[SplitTimes] = ()
+    draft_model: str = ""
+
+
+def with_common_steps(pairs: Sequence[PairTimes]) -> list[PairTimes]:
+    """With means of T(n): the target is the same for each draft model, and so are its steps on a CPU.
+
+    On a GPU a draft model takes memory of the target's layers.
+    """
+    if any(pair.engine.is_offloaded for pair in pairs):
+        return list(pairs)
+    steps = _mean([pair.engine.steps for pair in pairs])
+    on_cores: dict[tuple[int, ...], list[Mapping[int, float]]] = {}
+    for split in (split for pair in pairs for split in pair.splits):
+        on_cores.setdefault(split.lead_cpus, []).append(split.steps)
+    return [
+        replace(
+            pair,
+            engine=replace(pair.engine, steps=steps),
+            splits=[replace(split, steps=_mean(on_cores[split.lead_cpus])) for split in pair.splits],
+        )
+        for pair in pairs
+    ]
+
+
+def _mean(measured: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Of the sizes that all have."""
+    common = set.intersection(*map(set, measured))
+    return {n: fmean(each[n] for each in measured) for n in sorted(common)}

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from lead.chat.request_parts import ChatMessage
@@ -9,13 +10,13 @@ from lead.chat.template import TemplateInput, model_template
 from lead.diagnostics.check import check
 from lead.engine.commands import DRAFT_MODEL, Load
 from lead.engine.draft_loading import heads_file
-from lead.planning.arrangements import arrangements, forecast
-from lead.planning.measurements import EngineTimes, SplitTimes
+from lead.planning.arrangements import KINDS, arrangements, forecast
+from lead.planning.measurements import EngineTimes, PairTimes, SplitTimes, with_common_steps
 from lead.planning.pinned_process import pinned_process
 from lead.planning.plan_report import PlanReport, commands
 from lead.planning.plan_settings import PlanSettings
 from lead.planning.timing import measure_engine, measure_steps, measure_token
-from lead.settings.draft_model import DraftModelOptions
+from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.diagnostics.findings import exit_with
 from shared.errors import DuoError, RequestError
@@ -36,7 +37,7 @@ _LOADED = 0.5
 _SHARES = (0.0, 0.25, 0.5)
 """Shares of the cores for the back. A draft model is small: more than half of the cores would only slow the
 lead down."""
-_QUESTIONS = (
+QUESTIONS = (
     "Tell me a story about a fox who gets lost.",
     "What is speculative decoding?",
     "Tell me a bedtime story about a whale.",
@@ -70,43 +71,65 @@ def plan(settings: PlanSettings) -> PlanReport:
     """Measure for some seconds; raises DuoError."""
     busy = cpus.load_average()
     cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()
-    load = _load(settings, len(cores))
+    variants = settings.with_each_draft()
+    loads = [load_command(each, len(cores)) for each in variants]
     sampling = SamplingParameters(seed=1, **settings.sampling.parameters())
     if settings.prompt is None:
-        texts = sample_texts(Vocabulary.load(load.model), settings.conversation.template())
+        texts = sample_texts(Vocabulary.load(loads[0].model), settings.conversation.template())
     else:
         texts = [settings.prompt]
-    with pinned_process(_pinned(cores)) as process:
-        say("measuring the model on all cores …")
-        engine = process.submit(measure_engine, load, sampling, texts).result()
-    splits = []
-    in_back = load.draft and not heads_file(load)  # which draft in the engine only
-    if in_back and DRAFT_MODEL in engine.drafters:
-        for split in core_splits(cores, lead_is_offloaded=engine.is_offloaded):
-            say(f"measuring with {len(split.back)} of {len(cores)} cores for a back …")
-            splits.append(measure_split(split, load, is_offloaded=engine.is_offloaded))
-    found = arrangements(engine, splits, settings.round_trips if in_back else ())
+    names = draft_model_names(variants)
+    pairs = with_common_steps(
+        [measure_pair(*each, cores, sampling, texts) for each in zip(names, loads, strict=True)]
+    )
+    found = [
+        (arrangement, pair, variant)
+        for pair, load, variant in zip(pairs, loads, variants, strict=True)
+        for arrangement in arrangements(pair, settings.round_trips if may_be_back(load) else ())
+        if arrangement.draft_model or pair is pairs[0]
+    ]
+    found.sort(key=lambda each: KINDS.index(each[0].kind))
     return PlanReport(
-        engine,
-        splits,
-        [forecast(each, engine, settings.acceptance) for each in found],
-        [commands(each, settings, cores) for each in found],
-        remarks(engine, load, cores, busy),
+        pairs,
+        [forecast(arrangement, pair.engine, settings.acceptance) for arrangement, pair, _ in found],
+        [commands(arrangement, variant, cores) for arrangement, _, variant in found],
+        remarks(pairs[0].engine, loads[0], cores, busy),
         texts,
         settings.acceptance,
     )
 
 
-def _load(settings: PlanSettings, n_cores: int) -> Load:
-    """On all cores; the draft model also where it was named for a back. Raises DuoError."""
-    if not settings.drafting.is_wanted and settings.own_back.is_wanted:
-        back = settings.own_back
-        drafting = DraftModelOptions(draft_model=back.back, hf_repo_draft=back.back_hf_repo)
-        settings = settings.model_copy(update={"drafting": drafting})
-    is_demo = settings.source.model is None and settings.source.hf_repo is None
-    if is_demo and not settings.drafting.is_wanted:
-        drafting = DraftModelOptions.model_validate({"draft_model": "builtin"})
-        settings = settings.model_copy(update={"drafting": drafting})
+def measure_pair(
+    name: str, load: Load, cores: Sequence[int], sampling: SamplingParameters, texts: Sequence[str]
+) -> PairTimes:
+    """The target with one draft model; raises DuoError."""
+    with pinned_process(_pinned(cores)) as process:
+        say(f"measuring the model{f' with {name}' if name else ''} on all cores …")
+        engine = process.submit(measure_engine, load, sampling, texts).result()
+    splits = []
+    if may_be_back(load) and DRAFT_MODEL in engine.drafters:
+        for split in core_splits(cores, lead_is_offloaded=engine.is_offloaded):
+            say(f"measuring with {len(split.back)} of {len(cores)} cores for a back …")
+            splits.append(measure_split(split, load, is_offloaded=engine.is_offloaded))
+    return PairTimes(engine, splits, name)
+
+
+def may_be_back(load: Load) -> bool:
+    """Heads draft in the engine only."""
+    return load.draft is not None and not heads_file(load)
+
+
+def draft_model_names(variants: Sequence[LeadSettings]) -> list[str]:
+    """What tells the draft models apart; empty where there is only one."""
+    if len(variants) == 1:
+        return [""]
+    paths = [Path(str(each.drafting.draft_model or each.drafting.hf_repo_draft)) for each in variants]
+    n_names = len({path.name for path in paths})
+    return [path.name if n_names == len(paths) else str(path) for path in paths]
+
+
+def load_command(settings: LeadSettings, n_cores: int) -> Load:
+    """On all cores; raises DuoError."""
     compute = settings.compute.model_copy(update={"threads": settings.compute.threads or n_cores})
     settings = settings.model_copy(update={"compute": compute}).located()
     return settings.load_command(settings.model_path(lambda: False))
@@ -121,7 +144,7 @@ def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> 
         return list(_BEGINNINGS)
     template, _ = model_template(vocabulary, chosen_template)
     try:
-        asked = ([ChatMessage(role="user", content=question)] for question in _QUESTIONS)
+        asked = ([ChatMessage(role="user", content=question)] for question in QUESTIONS)
         return [template.render(TemplateInput(messages)) for messages in asked]
     except RequestError:
         return list(_BEGINNINGS)

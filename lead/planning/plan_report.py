@@ -9,8 +9,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from lead.engine.commands import DRAFT_MODEL, MTP
-from lead.planning.arrangements import Arrangement, SpeedForecast, best, better_elsewhere
-from lead.planning.measurements import DrafterTimes, EngineTimes, SplitTimes
+from lead.planning.arrangements import (
+    Arrangement,
+    SpeedForecast,
+    best,
+    best_by_place,
+    better_elsewhere,
+)
+from lead.planning.measurements import PairTimes, SplitTimes
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.diagnostics.findings import count
@@ -21,7 +27,7 @@ _ARRANGEMENTS = {
     "engine": "draft model in the engine",
 }
 _DRAFTERS = {DRAFT_MODEL: "draft model", MTP: "model's own head"}
-_CHOSEN_HERE = frozenset({"threads", "hf_token"})
+_CHOSEN_HERE = frozenset({"threads", "hf_token", "draft_model", "hf_repo_draft", "mtp"})
 _LEAD_ADDRESS = "http://LEAD:5555"
 
 
@@ -32,8 +38,7 @@ class PlanReport:
     texts: the prompts with which drafts were tried. acceptance: what was given in place of that.
     """
 
-    engine: EngineTimes
-    splits: Sequence[SplitTimes]
+    pairs: Sequence[PairTimes]
     forecasts: Sequence[SpeedForecast]
     commands: Sequence[Sequence[str]]
     remarks: Sequence[str]
@@ -48,20 +53,22 @@ class PlanReport:
         parts = [self._measured(), *self.remarks, self._table(), f"Fastest here: {self._verdict(chosen)}"]
         if remote:
             parts.append(f"Faster still: {self._verdict(remote)}")
+        if by_place := best_by_place(self.forecasts):
+            parts.append("\n".join(["The best draft model for each place:", *map(_winner, by_place)]))
         return "\n\n".join(parts)
 
     def to_json(self) -> str:
         chosen = best(self.forecasts)
         return json.dumps(
             {
-                "engine": asdict(self.engine),
-                "splits": [asdict(split) for split in self.splits],
+                "measured": [asdict(pair) for pair in self.pairs],
                 "acceptance": self.acceptance,
                 "arrangements": [
                     self._row(each, commands)
                     for each, commands in zip(self.forecasts, self.commands, strict=True)
                 ],
                 "fastest": describe(chosen.arrangement),
+                "best_by_place": [describe(each.arrangement) for each in best_by_place(self.forecasts)],
                 "remarks": list(self.remarks),
                 "texts": list(self.texts),
             }
@@ -71,6 +78,7 @@ class PlanReport:
         return {
             "arrangement": describe(each.arrangement),
             "kind": each.arrangement.kind,
+            "draft_model": each.arrangement.draft_model,
             "tokens_per_second": round(each.tokens_per_second, 2),
             "low": round(each.low, 2),
             "high": round(each.high, 2),
@@ -78,19 +86,29 @@ class PlanReport:
         }
 
     def _measured(self) -> str:
-        lines = [f"A step of one token takes {_ms(self.engine.steps[1])}{self._wider()}."]
-        lines += [self._drafter(source, each) for source, each in self.engine.drafters.items()]
-        lines += [_contention(split) for split in self.splits]
+        lines = [f"A step of one token takes {_ms(self.pairs[0].engine.steps[1])}{self._wider()}."]
+        for pair in self.pairs:
+            lines += [
+                self._drafter(source, pair)
+                for source in pair.engine.drafters
+                if source == DRAFT_MODEL or pair is self.pairs[0]
+            ]
+            lines += [_contention(split, pair.draft_model) for split in pair.splits]
         return "\n".join(lines)
 
     def _wider(self) -> str:
-        steps = self.engine.steps
+        steps = self.pairs[0].engine.steps
         ratios = [f"{steps[n] / steps[1]:.2f} times as long with {n}" for n in (4, 8) if n in steps]
         return f", {' and '.join(ratios)}" if ratios else ""
 
-    def _drafter(self, source: str, drafter: DrafterTimes) -> str:
-        cost = drafter.token_s / self.engine.steps[1]
-        begin = f"The {_DRAFTERS[source]} takes {_ms(drafter.token_s)} for a token, {cost:.3f} of that; "
+    def _drafter(self, source: str, pair: PairTimes) -> str:
+        drafter = pair.engine.drafters[source]
+        cost = drafter.token_s / pair.engine.steps[1]
+        name = pair.draft_model if source == DRAFT_MODEL else ""
+        begin = (
+            f"{name or f'The {_DRAFTERS[source]}'} takes {_ms(drafter.token_s)} for a token, "
+            f"{cost:.3f} of that; "
+        )
         if self.acceptance is not None:
             return f"{begin}--acceptance says that {self.acceptance:.0%} of its tokens are right."
         rate = drafter.acceptance
@@ -123,6 +141,12 @@ class PlanReport:
 
 
 def describe(arrangement: Arrangement) -> str:
+    """Unlike that of any other arrangement of the same plan."""
+    name = arrangement.draft_model
+    return f"{_place(arrangement)}: {name}" if name else _place(arrangement)
+
+
+def _place(arrangement: Arrangement) -> str:
     if arrangement.split:
         split = arrangement.split
         return f"back on {_cores(split.back_cpus)}, lead on {cpus.as_ranges(split.lead_cpus)}"
@@ -131,9 +155,14 @@ def describe(arrangement: Arrangement) -> str:
     return _ARRANGEMENTS[arrangement.kind]
 
 
-def _contention(split: SplitTimes) -> str:
+def _winner(best_there: SpeedForecast) -> str:
+    return f"  {describe(best_there.arrangement)}, {best_there.tokens_per_second:.1f} tokens/s"
+
+
+def _contention(split: SplitTimes, draft_model: str) -> str:
+    name = f" and {draft_model}" if draft_model else ""
     return (
-        f"With a back on {_cores(split.back_cpus)}: a step {_ms(split.steps[1])}, a draft token "
+        f"With a back on {_cores(split.back_cpus)}{name}: a step {_ms(split.steps[1])}, a draft token "
         f"{_ms(split.token_s)}; while both compute {split.lead_factor:.2f} and {split.back_factor:.2f} times "
         "as long."
     )
@@ -164,7 +193,7 @@ def commands(arrangement: Arrangement, settings: LeadSettings, cores: Sequence[i
         address = ["--host", "0.0.0.0", "--keys-file", "keys"]
         there = ["back", "--lead", _LEAD_ADDRESS, *model, "--key-file", "key"]
         return [shlex.join([*lead, *threads, *address]), shlex.join(there)]
-    return [shlex.join([*lead, *threads, *_drafting_words(arrangement, model)])]
+    return [shlex.join([*lead, *threads, *_drafting_words(arrangement, model, settings)])]
 
 
 def draft_model_words(settings: LeadSettings) -> list[str]:
@@ -176,11 +205,14 @@ def draft_model_words(settings: LeadSettings) -> list[str]:
     return ["--model", str(path)] if path and str(path) != "builtin" else []
 
 
-def _drafting_words(arrangement: Arrangement, model: Sequence[str]) -> list[str]:
+def _drafting_words(arrangement: Arrangement, model: Sequence[str], settings: LeadSettings) -> list[str]:
     """The options for drafting of a lead without a back."""
+    if arrangement.kind == "none":
+        return ["--mtp", "off"]
+    inside = ["--mtp", "on"]
     if arrangement.kind == "engine":
-        return _renamed(model, "--draft-model", "--hf-repo-draft")
-    return ["--mtp", "on" if arrangement.kind == "mtp" else "off"]
+        inside = _renamed(model, "--draft-model", "--hf-repo-draft")
+    return [*inside, *_changed(settings.drafting)]
 
 
 def _renamed(model: Sequence[str], path_option: str, repository_option: str) -> list[str]:

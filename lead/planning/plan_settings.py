@@ -2,16 +2,20 @@
 
 import dataclasses
 import re
-from typing import Annotated, ClassVar, Self
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, TypeAdapter, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import CliToggleFlag
 
 from lead.settings.lead_settings import LeadSettings
-from shared.settings.base import OptionError
+from shared.settings.base import OptionError, PathList
 from shared.settings.command_line import Spelling
 from shared.settings.llama_server_options import LLAMA_SERVER
 
+_PATHS: TypeAdapter[tuple[Path, ...]] = TypeAdapter(PathList)
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0}
 _LONGEST = 60.0
@@ -40,18 +44,72 @@ Durations = Annotated[str, AfterValidator(_check_durations)]
 """Times, as in 0.3ms,20ms."""
 
 
-class PlanSettings(LeadSettings):
+class ComparisonSettings(LeadSettings):
+    """A lead with one draft model or another: `draft_models` are all of them, `drafting` has the first."""
+
+    headings: ClassVar = LeadSettings.headings
+    defaults: ClassVar = {"log_level": "warning"}
+
+    draft_models: PathList = ()
+    as_json: CliToggleFlag[bool] = Field(False, description="print one JSON object, with all measurements")
+
+    @classmethod
+    def options(cls) -> dict[str, FieldInfo]:
+        """Those of the lead, but that `draft_model` may be given several times."""
+        found = super().options()
+        several = found.pop("draft_models")
+        several.description = (
+            f"{found['draft_model'].description}. Repeat the option to compare several draft models"
+        )
+        return {name: several if name == "draft_model" else field for name, field in found.items()}
+
+    @classmethod
+    def from_options(cls, **values: Any) -> Self:
+        """`draft_model`: paths, separated by commas or in a list."""
+        if given := values.get("draft_model"):
+            paths = _PATHS.validate_python(given)
+            values |= {"draft_model": paths[0], "draft_models": paths}
+        return super().from_options(**values)
+
+    @model_validator(mode="after")
+    def _check_workers(self) -> Self:
+        if self.workers.rpc:
+            raise OptionError(
+                "rpc", "layers on other machines cannot be planned: what is measured is this one"
+            )
+        return self
+
+    def with_each_draft(self) -> Sequence[Self]:
+        """Copies with one draft model each, also one that was named for a back; without any, one copy.
+
+        The demo's target has the demo's draft model.
+        """
+        drafting, back = self.drafting, self.own_back
+        is_demo = self.source.model is None and self.source.hf_repo is None
+        if not drafting.is_wanted and (back.is_wanted or is_demo):
+            path = back.back if back.is_wanted else Path("builtin")
+            drafting = drafting.model_copy(update={"draft_model": path, "hf_repo_draft": back.back_hf_repo})
+        drafts = [
+            drafting,
+            *(drafting.model_copy(update={"draft_model": each}) for each in self.draft_models[1:]),
+        ]
+        return [self.model_copy(update={"drafting": each}) for each in drafts]
+
+
+class PlanSettings(ComparisonSettings):
     """Measure the model and the draft model on this machine, and say which arrangement will be fastest.
 
         lead plan --model 70B.gguf --draft-model 1B.gguf
         lead plan --model 70B.gguf --draft-model 1B.gguf --round-trip 0.3ms,20ms
+        lead plan --model 70B.gguf --draft-model 1B.gguf --draft-model 3B.gguf
         lead plan --model 8B.gguf --prompt "$(cat typical.txt)" --temp 0 --json
         lead plan                                     the built-in demo models
 
     It takes some seconds and computes on all cores meanwhile; nothing else should run. It compares: no draft
     model; the draft model inside the engine; a back on other cores of this machine; a back on another
-    machine; the model's own heads (MTP). All options of `lead` apply that say how models are loaded and
-    tokens sampled.
+    machine; the model's own heads (MTP). With several draft models it says which one pays best where: one
+    that drafts elsewhere costs no step, so a bigger one may be better there. All options of `lead`
+    apply that say how models are loaded and tokens sampled.
     """
 
     program = "lead plan"
@@ -60,7 +118,6 @@ class PlanSettings(LeadSettings):
         spellings={**LLAMA_SERVER.spellings, "as_json": Spelling(("--json",)), "prompt": Spelling(("-p",))},
     )
     headings: ClassVar = {"round_trip": "planning", **LeadSettings.headings}
-    defaults: ClassVar = {"log_level": "warning"}
 
     round_trip: Durations = Field(
         "1ms",
@@ -77,15 +134,6 @@ class PlanSettings(LeadSettings):
         None,
         description="beginning of the text on which drafts are tried; without it, those of some short texts",
     )
-    as_json: CliToggleFlag[bool] = Field(False, description="print one JSON object, with all measurements")
-
-    @model_validator(mode="after")
-    def _check_workers(self) -> Self:
-        if self.workers.rpc:
-            raise OptionError(
-                "rpc", "layers on other machines cannot be planned: what is measured is this one"
-            )
-        return self
 
     @property
     def round_trips(self) -> tuple[float, ...]:

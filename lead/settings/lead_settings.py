@@ -90,6 +90,8 @@ class LeadSettings(FileSettings):
         lead convert stories15M.bin stories15M.gguf    write a GGUF file of a llama2.c or GPT-2 model
         lead plan --model 70B.gguf --draft-model 1B.gguf
                                                        measure both, and say where the draft model runs best
+        lead bench --model 70B.gguf --draft-model 1B.gguf --prompts human-eval
+                                                       measure its speed alone and with drafts
         lead rpc-worker                                compute layers for `lead --rpc` on another machine
         lead doctor [options]                          find out why a running lead is not faster
 
@@ -264,6 +266,20 @@ class LeadSettings(FileSettings):
                 "source": self.source.located(),
                 "drafting": self.drafting.located(self.source),
                 "own_back": self.own_back.located(self.source),
+            }
+        )
+
+    def alone(self) -> Self:
+        """For a lead that only this program and its back can reach, whatever the lead's variables say."""
+        return self.model_copy(
+            update={
+                "host": "127.0.0.1",
+                "port": 0,
+                "announce": False,
+                "ui": False,
+                "metrics": False,
+                "print": "none",
+                "security": SecurityOptions(),
             }
         )
 

@@ -51,6 +51,9 @@ CpuList = Annotated[str, AfterValidator(_check_cpus)]
 CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 """Strings separated by commas, given by repeating the option, or as a list in a file."""
 
+PathList = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_split)]
+"""Paths, in the same way."""
+
 
 class OptionGroup(BaseModel):
     """Options that are used together."""

@@ -20,6 +20,7 @@ _METAVARS = {
     "str": "TEXT",
     "SecretStr": "KEY",
     "list[SecretStr]": "KEY",
+    "tuple[Path,...]": "FILE",
     "tuple[float,...]": "N,N",
     "tuple[str,...]": "TEXT,TEXT",
 }

@@ -3,8 +3,8 @@
 import pytest
 
 from lead.engine.commands import DRAFT_MODEL, MTP
-from lead.planning.arrangements import Arrangement, SpeedForecast, arrangements, best, forecast
-from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, SplitTimes
+from lead.planning.arrangements import Arrangement, SpeedForecast, arrangements, best, best_by_place, forecast
+from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, PairTimes, SplitTimes
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +38,9 @@ def test_without_drafts_a_token_takes_a_step():
 
 
 def test_what_cannot_draft_is_not_among_them():
-    kinds = [each.kind for each in arrangements(engine(drafters=()), [], [0.001])]
+    kinds = [each.kind for each in arrangements(PairTimes(engine(drafters=())), [0.001])]
     assert kinds == ["none"]
-    kinds = [each.kind for each in arrangements(engine(drafters=(MTP,)), [split()], [0.001])]
+    kinds = [each.kind for each in arrangements(PairTimes(engine(drafters=(MTP,)), [split()]), [0.001])]
     assert kinds == ["none", "mtp"]
 
 
@@ -81,6 +81,20 @@ def test_the_range_follows_the_certainty_of_the_acceptance():
 def test_a_given_acceptance_counts_and_not_the_measured_one():
     few, many = (rate("engine", engine(n_right=n), acceptance=0.3) for n in (10, 80))
     assert few == many
+
+
+def test_a_bigger_and_better_draft_model_may_win_elsewhere_although_it_loses_in_the_engine():
+    """Its tokens take long, which costs steps in the engine, but none of another machine's."""
+    small = PairTimes(engine(cost=0.05, n_right=70), draft_model="small")
+    big = PairTimes(engine(cost=0.2, n_right=85), draft_model="big")
+    found = [
+        forecast(each, pair.engine)
+        for pair in (small, big)
+        for each in arrangements(pair, [0.001])
+        if each.draft_model
+    ]
+    winners = {each.arrangement.kind: each.arrangement.draft_model for each in best_by_place(found)}
+    assert winners == {"engine": "small", "remote": "big"}
 
 
 def test_of_nearly_equal_ones_that_with_the_fewest_parts_is_the_best():

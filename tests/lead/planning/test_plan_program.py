@@ -14,7 +14,8 @@ from lead.planning.measurements import EngineTimes
 from lead.planning.plan_program import core_splits, remarks, sample_texts
 from shared import cpus
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_target
+from shared.models.builtin import builtin_draft, builtin_target
+from shared.models.grow import Shape, grow
 from shared.settings.model_options import ModelOptions
 from tests.tiny_eagle import write_tiny_eagle
 
@@ -59,10 +60,33 @@ def test_two_models_are_measured_and_each_arrangement_predicted(run, tiny_model)
     plan = json.loads(run("--model", model, "--draft-model", model, "--cpus", cores, "--json"))
     assert [each["kind"] for each in plan["arrangements"]] == ["none", "engine", "split", "remote"]
     assert all(each["tokens_per_second"] > 0 for each in plan["arrangements"])
-    acceptance = plan["engine"]["drafters"]["draft_model"]["acceptance"]
+    (measured,) = plan["measured"]
+    acceptance = measured["engine"]["drafters"]["draft_model"]["acceptance"]
     assert acceptance["n_right"] == acceptance["n_positions"] > 0  # both models are the same
-    assert plan["engine"]["steps"].keys() >= {"1", "2", "4", "8"}
+    assert measured["engine"]["steps"].keys() >= {"1", "2", "4", "8"}
     assert plan["fastest"] in {each["arrangement"] for each in plan["arrangements"]}
+
+
+@pytest.mark.usefixtures("here")
+def test_several_draft_models_are_compared_at_each_place(run, tmp_path):
+    """The shipped pair, and a draft of twice its layers, which are dearer and draft the same."""
+    grown = tmp_path / "twice.gguf"
+    grow(builtin_draft(), grown, Shape(width=128, n_layers=4, n_heads=4, n_feed_forward=256), "q8_0")
+    models = ("--model", builtin_target(), "--draft-model", builtin_draft(), "--draft-model", grown)
+    plan = json.loads(run(*models, "--cpus", "0", "--json"))
+    names = [builtin_draft().name, "twice.gguf"]
+    placed = [(each["kind"], each["draft_model"]) for each in plan["arrangements"]]
+    assert placed == [("none", ""), *((kind, name) for kind in ("engine", "remote") for name in names)]
+    shipped, twice = (each["engine"]["drafters"]["draft_model"] for each in plan["measured"])
+    assert twice["acceptance"]["n_right"] == pytest.approx(shipped["acceptance"]["n_right"], rel=0.1)
+    assert len(plan["best_by_place"]) == 2
+    assert [str(grown) in each["commands"][-1] for each in plan["arrangements"]] == [
+        False,
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.usefixtures("here")

@@ -9,7 +9,7 @@ import pytest
 from back.settings import BackSettings
 from lead.engine.commands import DRAFT_MODEL
 from lead.planning.arrangements import Arrangement, SpeedForecast
-from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, SplitTimes
+from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, PairTimes, SplitTimes
 from lead.planning.plan_report import PlanReport, commands
 from lead.planning.plan_settings import PlanSettings
 from lead.settings.lead_settings import LeadSettings
@@ -29,7 +29,7 @@ def report():
         SpeedForecast(Arrangement("remote", round_trip_s=0.0003), 39.0, 28.0, 31.0),
     ]
     commands = [["lead"], ["lead --draft-model x"], ["lead --back x"], ["lead --host", "back"]]
-    return PlanReport(ENGINE, [SPLIT], forecasts, commands, ["A remark."], ["Once"])
+    return PlanReport([PairTimes(ENGINE, [SPLIT])], forecasts, commands, ["A remark."], ["Once"])
 
 
 def test_the_fastest_is_named_with_its_command(report):
@@ -61,8 +61,36 @@ def test_json_has_the_same(report):
     assert found["fastest"] == "draft model in the engine"
     assert [row["tokens_per_second"] for row in found["arrangements"]] == [20.0, 40.0, 30.0, 39.0]
     assert found["arrangements"][3]["commands"] == ["lead --host", "back"]
-    assert found["engine"]["drafters"]["draft_model"]["acceptance"] == {"n_right": 60, "n_positions": 80}
+    assert found["measured"][0]["engine"]["drafters"]["draft_model"]["acceptance"] == {
+        "n_right": 60,
+        "n_positions": 80,
+    }
     assert found["texts"] == ["Once"]
+
+
+def test_of_several_draft_models_the_best_is_named_for_each_place(report):
+    def rival(kind, name, rate):
+        return SpeedForecast(Arrangement(kind, draft_model=name), rate, rate, rate)
+
+    rivals = [
+        rival("engine", "a.gguf", 40.0),
+        rival("engine", "b.gguf", 30.0),
+        rival("remote", "b.gguf", 50.0),
+    ]
+    pairs = [PairTimes(ENGINE, [SPLIT], "a.gguf"), PairTimes(ENGINE, [], "b.gguf")]
+    several = replace(report, pairs=pairs, forecasts=[report.forecasts[0], *rivals])
+    text = str(several)
+    assert (
+        "draft model in the engine: a.gguf, 40.0 tokens/s\n  back on another machine, 0 ms away: b.gguf"
+        in text
+    )
+    assert "a.gguf takes 5 ms for a token, 0.100 of that" in text
+    assert "With a back on 1 core (3) and a.gguf: a step" in text
+    assert json.loads(several.to_json())["best_by_place"] == [
+        "draft model in the engine: a.gguf",
+        "back on another machine, 0 ms away: b.gguf",
+    ]
+    assert "The best draft model for each place" not in str(report)
 
 
 # The commands can be run as they are
@@ -97,6 +125,12 @@ def test_without_a_draft_model_none_is_loaded_and_all_cores_compute():
 def test_the_draft_model_is_named_as_it_was(given, inside, back):
     assert inside in written("engine", *given)[0]
     assert back in written("split", *given, split=SPLIT)[0]
+
+
+def test_how_a_draft_model_drafts_inside_stays():
+    options = ("--draft-model", "small.gguf", "--draft-max", "5")
+    assert "--draft-max 5" in written("engine", *options)[0]
+    assert "--draft-max" not in written("none", *options)[0]
 
 
 def test_a_back_gets_the_cores_that_the_lead_does_not_have():

@@ -1,5 +1,7 @@
 """What can be said to `lead plan`."""
 
+from pathlib import Path
+
 import pytest
 
 from lead.planning.plan_settings import PlanSettings
@@ -35,3 +37,22 @@ def test_layers_on_other_machines_are_refused(capsys):
     with pytest.raises(SystemExit):
         read("--rpc", "desk1:50052")
     assert "--rpc: layers on other machines cannot be planned" in capsys.readouterr().err
+
+
+def test_each_draft_model_has_settings_of_its_own():
+    settings = read("--draft-model", "a.gguf", "-md", "b.gguf")
+    drafts = [each.drafting.draft_model for each in settings.with_each_draft()]
+    assert drafts == [Path("a.gguf"), Path("b.gguf")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "draft_model"),
+    [
+        (("--model", "m.gguf"), None),
+        (("--model", "m.gguf", "--back", "a.gguf"), Path("a.gguf")),
+        ((), Path("builtin")),
+    ],
+)
+def test_what_was_named_for_a_back_drafts_too_and_the_demo_has_its_own(arguments, draft_model):
+    (only,) = read(*arguments).with_each_draft()
+    assert only.drafting.draft_model == draft_model

@@ -136,7 +136,7 @@ def test_a_name_means_the_file_of_its_package(package: Path) -> None:
 
 @pytest.mark.usefixtures("package")
 def test_a_name_without_its_file_says_what_to_install() -> None:
-    with pytest.raises(ConfigError, match="pair-draft needs .*: ask Ann"):
+    with pytest.raises(ConfigError, match=r"pair-draft needs .*: ask Ann"):
         named_model(Path("pair-draft"))
 
 

@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from bench.client import Measurement
-from bench.contest import Run
+from lead.benchmark.contest import Run
+from lead.benchmark.measured_answer import MeasuredAnswer
 
 BASELINE = "no back"
 
@@ -25,10 +25,12 @@ class Row:
     accepted_per_step: float | None
     mean_depth: float | None
     wait_share: float | None
+    first_ms: float | None
+    """From a request to its first text, the median."""
     n_same_text: int
     n_texts: int
     by_kind: dict[str, float]
-    """Tokens per second of each kind of prompt."""
+    """Tokens per second of each kind of question."""
 
     def record(self) -> dict[str, object]:
         """For JSON."""
@@ -44,7 +46,7 @@ def summarize(
     return [_row(configuration, way, runs, baseline) for way in ordered]
 
 
-def tokens_per_second(measurements: Iterable[Measurement]) -> float:
+def tokens_per_second(measurements: Iterable[MeasuredAnswer]) -> float:
     """Tokens after the first step of each answer, divided by the time they took; 0 without measurements."""
     taken = list(measurements)
     seconds = sum(measurement.seconds for measurement in taken)
@@ -68,6 +70,7 @@ def _row(configuration: str, way: str, runs: Sequence[Run], baseline: str) -> Ro
     n_steps = sum(run.measurement.n_steps for run in mine)
     n_drafted = sum(run.measurement.n_drafted for run in mine)
     n_accepted = sum(run.measurement.n_accepted for run in mine)
+    firsts = [seconds for run in mine if (seconds := run.measurement.first_seconds) is not None]
     n_same, n_texts = _same_texts(mine, runs, baseline)
     return Row(
         configuration=configuration,
@@ -80,18 +83,19 @@ def _row(configuration: str, way: str, runs: Sequence[Run], baseline: str) -> Ro
         accepted_per_step=n_accepted / n_steps if n_drafted and n_steps else None,
         mean_depth=n_drafted / n_steps if n_drafted and n_steps else None,
         wait_share=_wait_share(mine),
+        first_ms=1000 * statistics.median(firsts) if firsts else None,
         n_same_text=n_same,
         n_texts=n_texts,
         by_kind={
-            kind: tokens_per_second(run.measurement for run in mine if run.prompt.kind == kind)
-            for kind in dict.fromkeys(run.prompt.kind for run in mine)
+            kind: tokens_per_second(run.measurement for run in mine if run.question.kind == kind)
+            for kind in dict.fromkeys(run.question.kind for run in mine)
         },
     )
 
 
 def _same_texts(mine: Sequence[Run], runs: Sequence[Run], baseline: str) -> tuple[int, int]:
-    expected = {(run.repeat, run.prompt): run.measurement.text for run in runs if run.way == baseline}
-    pairs = [(run.measurement.text, expected.get((run.repeat, run.prompt))) for run in mine]
+    expected = {(run.repeat, run.question): run.measurement.text for run in runs if run.way == baseline}
+    pairs = [(run.measurement.text, expected.get((run.repeat, run.question))) for run in mine]
     compared = [(got, wanted) for got, wanted in pairs if wanted is not None]
     return sum(got == wanted for got, wanted in compared), len(compared)
 

@@ -1,5 +1,8 @@
-"""Prints rows as a table."""
+"""Rows as a table."""
 
+import io
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,12 +15,13 @@ Columns = Mapping[str, tuple[str, str]]
 _WIDTH_OF_A_FILE = 160
 
 
-def show(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> None:
-    """Print a table to standard output."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH_OF_A_FILE)
-    console.print(build(title, rows, columns))
+def text(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> str:
+    """As wide as the terminal, without colors."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_OF_A_FILE
+    console = Console(file=io.StringIO(), width=width, highlight=False, color_system=None)
+    with console.capture() as captured:
+        console.print(build(title, rows, columns))
+    return captured.get().rstrip("\n")
 
 
 def build(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> Table:

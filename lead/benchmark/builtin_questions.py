@@ -1,4 +1,4 @@
-"""Prompts of several kinds, drawn fresh from a seed, within what the shipped pair can do (models/README.md).
+"""Questions of several kinds, drawn fresh from a seed, within what the shipped pair can do.
 
 The kinds differ in how well a draft model guesses the answer: knowledge is learned by heart, stories are
 closest to real use, copying repeats what is in the prompt.
@@ -6,7 +6,8 @@ closest to real use, copying repeats what is in the prompt.
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from lead.benchmark.questions import ChatQuestion, hash_seed
 
 _NAMES = ("Zorvi", "Mina", "Kenji", "Pixo", "Yara", "Noah", "Bep", "Amara", "Otto", "Leila", "Hugo", "Freya")
 _HEROES = (
@@ -34,23 +35,19 @@ _ITEMS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A user's message; `seed` is that of the request."""
-
-    kind: str
-    text: str
-    seed: int
-
-
-def draw(kinds: Sequence[str], n_each: int, seed: int) -> list[Prompt]:
-    """`n_each` prompts of each kind, the same ones for the same seed. Raises KeyError for an unknown kind."""
-    prompts = []
+def draw(kinds: Sequence[str], n_each: int, seed: int) -> list[ChatQuestion]:
+    """`n_each` questions of each kind, the same ones for the same seed; raises KeyError."""
+    questions = []
     for kind in kinds:
-        # A kind's prompts do not depend on which other kinds are asked for.
+        # A kind's questions do not depend on which other kinds are asked for.
         rng = random.Random(f"{seed} {kind}")  # noqa: S311 - a seeded choice is wanted
-        prompts += [Prompt(kind, KINDS[kind](rng), rng.randrange(1 << 31)) for _ in range(n_each)]
-    return prompts
+        questions += [ChatQuestion(kind, KINDS[kind](rng), rng.randrange(1 << 31)) for _ in range(n_each)]
+    return questions
+
+
+def rounds_of(kinds: Sequence[str], n_each: int, n_repeats: int, seed: int) -> list[list[ChatQuestion]]:
+    """Other questions in each repeat."""
+    return [draw(kinds, n_each, hash_seed(seed, repeat)) for repeat in range(n_repeats)]
 
 
 def preamble(n_words: int, seed: int) -> str:

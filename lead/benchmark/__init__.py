@@ -1,0 +1,1 @@
+"""`lead bench`: tokens/s of a model, alone and with each drafter. The project's own bench uses it, too."""

