@@ -58,8 +58,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(if $(REBUILD),echo '$(strip $(CMAKE_ARGS))' > $(BUILT_WITH))
 	@touch $(READY)
 
-demo: $(READY) $(if $(MODEL),$(SMOLLM))
-	@$(BIN)/python -m bench demo $(if $(MODEL),--model $(MODEL))
+demo: $(READY) $(if $(filter smollm2,$(MODEL)),$(SMOLLM))
+	@$(BIN)/python -m bench demo $(if $(filter smollm2,$(MODEL)),--model smollm2)
 
 SMOLLM_DRAFT := models/smollm2/wheel/llama_duo_smollm2/smollm2-draft.gguf
 

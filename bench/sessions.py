@@ -24,6 +24,7 @@ from bench import models, options, peer, report
 from bench.processes import CALIBRATION_SECONDS, start_lead
 from lead.benchmark.measured_answer import StreamedAnswer, client, stream
 from lead.benchmark.questions import recorded_sessions
+from shared.cpus import parse_cpus
 from shared.errors import ConfigError
 from shared.exits import say
 from shared.llama.vocabulary import Vocabulary
@@ -198,7 +199,7 @@ def _record(each: Replayed) -> dict[str, Any]:
 def _start(stack: ExitStack, model: Path, settings: argparse.Namespace) -> dict[str, httpx.Client]:
     """A server for each way, on the same cores; who waits for its turn takes no time."""
     cores = options.cores(settings)
-    n_threads = str(len(cores.lead.split(",")))
+    n_threads = str(len(parse_cpus(cores.lead)))
     shared = ("--model", str(model), "--cpus", cores.lead, "--threads", n_threads, "--parallel", "1")
     servers = {}
     for way, policy in ((PLAIN, "off"), (DRAFTED, "adaptive")):

@@ -42,7 +42,13 @@ _AS_IT_RUNS = "as it runs"
 _UNDRAFTED = {"speculative.n_max": 0, "private": True}
 """Fields of a request that a lead answers without drafts, and backs do not see."""
 _UNCACHED = {"cache_prompt": False}
-"""Lead and llama-server then read the whole prompt, so that first tokens can be compared."""
+"""A lead then reads the whole prompt, so that first tokens can be compared."""
+_UNSET = [
+    word
+    for option in ("config", "draft-model", "hf-repo-draft", "back", "back-hf-repo", "back-cpus", "cpus")
+    for word in (f"--{option}", "unset")
+]
+"""What the environment says of these is in the command of an arrangement, if it is part of that."""
 _WARM_UP = ChatQuestion("warm-up", "Hello!", 0)
 _N_WARM_UP = 16
 
@@ -55,24 +61,25 @@ def main(arguments: Sequence[str]) -> None:
         exit_with(check(settings))
     try:
         report = bench(settings)
+        print_text(report.to_json() if settings.as_json else sanitize(str(report)))
         if settings.plot:
             draw_plot(report, settings.plot)
     except DuoError as error:
         sys.exit(f"{settings.program}: {sanitize(str(error))}")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    print_text(report.to_json() if settings.as_json else sanitize(str(report)))
 
 
 def bench(settings: BenchSettings) -> BenchReport:
     """Raises DuoError."""
     if settings.plot:
-        check_plot()
+        check_plot(settings.plot)
     rounds = _rounds(settings)
     found = Found()
     stages = _server_stages(settings, found) if settings.url else _model_stages(settings, found)
     runs = run_contest(stages, rounds, settings.sampling.seed, say)
-    rows = summarize(found.title, runs, baseline=runs[0].way if settings.url else NO_DRAFTS)
+    baseline = NO_DRAFTS if any(run.way == NO_DRAFTS for run in runs) else _AS_IT_RUNS
+    rows = summarize(found.title, runs, baseline=baseline)
     return BenchReport(rows, found.title, found.step_ms, found.commands, settings)
 
 
@@ -142,8 +149,8 @@ def _arranged(
 ) -> Iterator[list[Way]]:
     """The lead of an arrangement, as its command would start it."""
     (command,) = commands(arrangement, settings, cores)
-    started = LeadSettings.from_command_line(shlex.split(command)[1:])
-    parts = {name: getattr(started, name) for name in ("source", "cpus", "compute", "drafting", "own_back")}
+    started = LeadSettings.from_command_line([*_UNSET, *shlex.split(command)[1:]])
+    parts = {name: getattr(started, name) for name in ("cpus", "compute", "drafting", "own_back")}
     say(f"starting {describe(arrangement)} …")
     with running_lead(settings.model_copy(update=parts).located()) as http:
         drafted = _sampling(settings, _UNCACHED)

@@ -23,7 +23,7 @@ _COLUMNS = {
     "speedup": ("speed-up", ".2f"),
     "accepted_share": ("accepted", ".0%"),
     "accepted_per_step": ("per step", ".2f"),
-    "first_ms": ("first token, ms", ".0f"),
+    "first_ms": ("first, ms", ".0f"),
     "same_text": ("same text", ""),
 }
 _DIFFERENT = (
@@ -81,10 +81,10 @@ class BenchReport:
     def _steps(self) -> str:
         """T(n) over T(1)."""
         one = self.step_ms[1]
-        wider = ", ".join(
-            f"{self.step_ms[n] / one:.2f} with {n}" for n in (2, 3, 4, 6, 8) if n in self.step_ms
-        )
-        return f"A step of one token takes {one:.3g} ms; {wider} times as long."
+        wider = [
+            f"{self.step_ms[n] / one:.2f} times as long with {n}" for n in (2, 4, 8) if n in self.step_ms
+        ]
+        return f"{', '.join([f'A step of one token takes {one:.3g} ms', *wider])}."
 
     def _verdict(self) -> str:
         fastest = max(self.rows, key=lambda row: row.tokens_per_second)
@@ -96,8 +96,10 @@ class BenchReport:
         return "\n".join(said)
 
 
-def check_plot() -> None:
-    """Raises ConfigError if nothing can be drawn."""
+def check_plot(path: Path) -> None:
+    """Raises ConfigError if nothing can be drawn there."""
+    if not path.parent.is_dir():
+        raise ConfigError(f"--plot: there is no folder {path.parent}")
     if importlib.util.find_spec("matplotlib") is None:
         raise ConfigError("--plot needs the package matplotlib: pip install 'llama-duo[bench]'")
 

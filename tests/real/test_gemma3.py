@@ -63,4 +63,4 @@ def test_plan_predicts_each_arrangement(gemma3, smollm2):
     plan = json.loads(run_to_end("lead", "plan", *models, "--json").stdout)
     assert {"none", "engine"} <= {each["kind"] for each in plan["arrangements"]}
     assert all(each["tokens_per_second"] > 0 for each in plan["arrangements"])
-    assert plan["engine"]["drafters"]["draft_model"]["acceptance"]["n_right"] > 0
+    assert plan["measured"][0]["engine"]["drafters"]["draft_model"]["acceptance"]["n_right"] > 0

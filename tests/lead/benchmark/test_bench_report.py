@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from lead.benchmark import table
 from lead.benchmark.bench_report import BenchReport, check_plot, draw_plot
 from lead.benchmark.bench_settings import BenchSettings
 from lead.benchmark.contest import Run
@@ -46,7 +47,7 @@ def test_each_way_has_its_speed_acceptance_first_token_and_texts():
 def test_the_fastest_is_named_with_its_command():
     text = str(report())
     assert text.endswith("Fastest: back, 26.7 tokens/s.\nRun\n\n  lead --back x")
-    assert "A step of one token takes 50 ms; 1.20 with 2, 2.00 with 8 times as long." in text
+    assert "A step of one token takes 50 ms, 1.20 times as long with 2, 2.00 times as long with 8." in text
 
 
 def test_texts_that_differ_are_explained():
@@ -63,13 +64,32 @@ def test_json_has_the_same():
     assert found["environment"]["versions"]["llama-duo"]
 
 
+def test_a_narrow_terminal_shows_every_number(monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    row = {"way": "drafts from [the text] itself, and more", "speed": 12345.6, "share": 0.25, "ms": 1234.0}
+    columns = {
+        "way": ("", ""),
+        "speed": ("tokens a second", ".1f"),
+        "share": ("accepted", ".0%"),
+        "ms": ("ms", ".0f"),
+    }
+    shown = table.text("a [/title]", [row] * 2, columns)
+    assert all(text in shown for text in ("12345.6", "25%", "1234", "[/title]"))
+
+
 # Plots
 
 
-def test_without_matplotlib_it_says_what_to_install(monkeypatch):
+def test_a_plot_without_a_folder_is_refused_before_anything_is_measured(tmp_path):
+    with pytest.raises(ConfigError, match="no folder"):
+        check_plot(tmp_path / "missing" / "speed.svg")
+
+
+def test_without_matplotlib_it_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"pip install 'llama-duo\[bench\]'"):
-        check_plot()
+        check_plot(tmp_path / "speed.svg")
 
 
 def test_a_plot_has_a_bar_for_each_way(tmp_path):

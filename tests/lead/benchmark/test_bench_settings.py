@@ -28,7 +28,7 @@ def test_several_draft_models_and_sets_of_prompts_can_be_named():
         (("--plot", "speed.doc"), "--plot: its name must end with .png"),
         (("--ca-file", "tls.pem"), "--ca-file: needs --url"),
         (("--url", "gpu:5555"), "--url"),
-        (("--rpc", "a:1"), "--rpc: layers on other machines cannot be planned"),
+        (("--rpc", "a:1"), "--rpc: layers on other machines cannot be measured"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_sentence(arguments, message, capsys):

@@ -36,7 +36,7 @@ def test_anything_else_is_refused_with_a_sentence(option, texts, capsys):
 def test_layers_on_other_machines_are_refused(capsys):
     with pytest.raises(SystemExit):
         read("--rpc", "desk1:50052")
-    assert "--rpc: layers on other machines cannot be planned" in capsys.readouterr().err
+    assert "--rpc: layers on other machines cannot be measured" in capsys.readouterr().err
 
 
 def test_each_draft_model_has_settings_of_its_own():
@@ -56,3 +56,12 @@ def test_each_draft_model_has_settings_of_its_own():
 def test_what_was_named_for_a_back_drafts_too_and_the_demo_has_its_own(arguments, draft_model):
     (only,) = read(*arguments).with_each_draft()
     assert only.drafting.draft_model == draft_model
+
+
+def test_a_name_that_is_not_installed_is_refused_wherever_it_stands(capsys, monkeypatch):
+    monkeypatch.setattr(
+        "shared.models.builtin._PACKAGED", {"pair": ("no_such_package", "pair.gguf", "ask Ann")}
+    )
+    with pytest.raises(SystemExit):
+        read("--draft-model", "a.gguf", "--draft-model", "pair")
+    assert "ask Ann" in capsys.readouterr().err

@@ -158,6 +158,15 @@ def lowercase_slot(data):
     return text
 
 
+def test_words_with_more_tokens_than_bytes_leave_room_in_a_full_context():
+    wordy = ByteVocabulary(
+        SMALL.pieces, lambda text: SMALL.encode(text.replace("x", "abcdefabcdef").encode())
+    )
+    text = TranslatedSlot(0, PLAIN, Projection(wordy, TARGET), [])
+    append(text, *[b" ", b"x"] * 100)
+    assert 0 < len(text.plan(unfinished=False, n_room=30).tokens) <= 30
+
+
 def test_a_word_that_is_read_otherwise_is_not_cut_at_the_end_of_an_unfinished_prompt():
     feed = lowercase_slot(b"x ABCDEF").plan(unfinished=True, n_room=ROOM)
     assert [part for _, part in feed.tokens] == [b"x"]
