@@ -28,8 +28,8 @@ class BenchSettings(ComparisonSettings):
     text itself; with each draft model in the engine, and in a back on other cores; with the model's own heads
     (MTP). Those options of `lead` apply that say how models are loaded and tokens sampled. Nothing else
     should compute meanwhile. With --url a running lead is measured with and without its drafts, or any other
-    server with OpenAI's API as it is. A lead that is measured twice drafts from its earlier answers, unless it
-    runs with --suffix-memory 0.
+    server with OpenAI's API as it is. A lead that is measured twice drafts from its earlier answers, unless
+    it runs with --suffix-memory 0.
     """
 
     program = "lead bench"
