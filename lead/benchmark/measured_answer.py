@@ -115,9 +115,11 @@ class StreamedAnswer:
         return [later - earlier for earlier, later in zip(self.arrivals, self.arrivals[1:], strict=False)]
 
     def measurement(self) -> MeasuredAnswer:
-        """The server's own times, if it states them, else those of the arrivals."""
+        """The server's own times, if it states them, else those of the arrivals. Raises ConfigError."""
         timings = self.timings
         if not timings:
+            if self.text and not self.n_tokens:
+                raise ConfigError("the server does not say how many tokens its answers have (usage)")
             return MeasuredAnswer(self.text, self.n_tokens, sum(self.gaps), first_seconds=self.to_first)
         return MeasuredAnswer(
             text=self.text,
@@ -159,7 +161,7 @@ def stream(
             for event in source.iter_sse():
                 if event.data != "[DONE]":
                     answer.take(flatten(event.json()), time.perf_counter())
-    except (httpx.TransportError, SSEError) as error:
+    except (httpx.TransportError, SSEError, ValueError) as error:  # also what is no JSON
         raise ConfigError(f"{http.base_url} does not answer: {error or type(error).__name__}") from error
     return answer
 

@@ -103,6 +103,11 @@ def test_a_conversation_is_asked_with_the_fields_of_the_configuration():
         (lambda: httpx.Response(400, json={"error": {"message": "too long"}}), "too long"),
         (lambda: stream({"error": {"message": "died"}}), "died"),
         (lambda: (_ for _ in ()).throw(httpx.ConnectError("refused")), "does not answer: refused"),
+        (lambda: stream(text("Hello")), "how many tokens"),
+        (
+            lambda: httpx.Response(200, content="data: {\n\n", headers={"content-type": "text/event-stream"}),
+            "does not answer: Expecting",
+        ),
     ],
 )
 def test_what_goes_wrong_is_said_in_a_sentence(respond, message):
