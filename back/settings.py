@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Self
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import CliSuppress
@@ -28,6 +28,7 @@ from shared.settings.model_options import (
     ModelOptions,
 )
 from shared.settings.model_source import ModelSource
+from shared.settings.server_url import server_url
 from shared.tls import pinning, trusting
 from shared.translation.drafter_maker import N_FURTHER_STATES
 
@@ -35,7 +36,6 @@ log = logging.getLogger("back")
 
 DISCOVER_SECONDS = 10.0
 """How long `--discover` listens for announcements."""
-_HOW_TO_WRITE = "write it as in http://192.168.1.20:5555"
 _MOST_LEADS = 16
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
@@ -158,7 +158,7 @@ class BackSettings(FileSettings):
     @field_validator("lead")
     @classmethod
     def _check_leads(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(_checked_url(each) for each in urls))
+        return tuple(dict.fromkeys(server_url(each) for each in urls))
 
     @model_validator(mode="after")
     def _check_context(self) -> Self:
@@ -274,17 +274,3 @@ class BackSettings(FileSettings):
     def own_name(self) -> str:
         """A name that the protocol allows."""
         return re.sub(r"[^A-Za-z0-9._:-]", "-", self.name or platform.node())[:64] or "back"
-
-
-def _checked_url(value: str) -> str:
-    """Also accept `/v1` at the end, as in the base URL of OpenAI clients."""
-    try:
-        parts = urlsplit(value)
-        sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-        (parts.hostname or "").encode("idna")
-    except ValueError as error:  # of the host or the port
-        raise ValueError(f"{error}; {_HOW_TO_WRITE}") from None
-    if not sound or parts.query or parts.fragment:
-        raise ValueError(_HOW_TO_WRITE)
-    # urlsplit has made the scheme lower-case, as what is made of this expects it.
-    return urlunsplit(parts).rstrip("/").removesuffix("/v1").rstrip("/")

@@ -12,7 +12,7 @@ from lead.settings.lead_settings import LeadSettings
 from shared import cpus, descriptors
 from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError, EngineError
-from shared.exits import print_text, raise_interrupts
+from shared.exits import raise_interrupts
 from shared.logs import configure_logging
 
 log = logging.getLogger("lead")
@@ -43,19 +43,14 @@ def main(kind: type[LeadSettings] = LeadSettings) -> None:
     is_doctor = sys.argv[1:2] == ["doctor"]
     settings = kind.from_command_line(sys.argv[2:] if is_doctor else None)
     configure_logging(settings.log_level, as_json=settings.log_json)
-    if settings.list_devices:
-        from shared.diagnostics.preflight import list_devices  # noqa: PLC0415 - the lead starts faster
+    if settings.list_devices or settings.check:
+        from lead.diagnostics.check import exit_with_report  # noqa: PLC0415 - the lead starts faster
 
-        print_text(list_devices())
-        return
+        exit_with_report(settings)
     if is_doctor:
         from lead.diagnostics.doctor import diagnose  # noqa: PLC0415 - as above
 
         exit_with(diagnose(settings))
-    if settings.check:
-        from lead.diagnostics.check import check  # noqa: PLC0415 - as above
-
-        exit_with(check(settings))
     run(settings)
 
 

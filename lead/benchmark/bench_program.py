@@ -18,7 +18,7 @@ from lead.benchmark.measured_answer import Sampling, ask, client
 from lead.benchmark.questions import BUILT_IN, ChatQuestion, choose, hash_seed, read_questions
 from lead.benchmark.running_lead import report_of, running_lead
 from lead.benchmark.summary import summarize
-from lead.diagnostics.check import check
+from lead.diagnostics.check import exit_with_report
 from lead.engine.draft_loading import wants_heads
 from lead.planning.arrangements import KINDS as ARRANGEMENTS
 from lead.planning.arrangements import Arrangement
@@ -27,7 +27,6 @@ from lead.planning.plan_program import core_splits, draft_model_names, load_comm
 from lead.planning.plan_report import commands, describe
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
-from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError, DuoError
 from shared.exits import INTERRUPTED, print_text, say
 from shared.key_file import read_key
@@ -57,8 +56,7 @@ def main(arguments: Sequence[str]) -> None:
     """Exits with status 1 and a sentence if it cannot be done, 130 after Ctrl-C."""
     settings = BenchSettings.from_command_line(arguments)
     configure_logging(settings.log_level, as_json=settings.log_json)
-    if settings.check:
-        exit_with(check(settings))
+    exit_with_report(settings)
     try:
         report = bench(settings)
         print_text(report.to_json() if settings.as_json else sanitize(str(report)))
@@ -77,19 +75,24 @@ def bench(settings: BenchSettings) -> BenchReport:
     rounds = _rounds(settings)
     found = Found()
     stages = _server_stages(settings, found) if settings.url else _model_stages(settings, found)
-    runs = run_contest(stages, rounds, settings.sampling.seed, say)
+    runs = run_contest(
+        stages, rounds, settings.sampling.seed, say, lambda error: found.failures.append(str(error))
+    )
+    if not runs:
+        raise ConfigError(found.failures[0])
     baseline = NO_DRAFTS if any(run.way == NO_DRAFTS for run in runs) else _AS_IT_RUNS
     rows = summarize(found.title, runs, baseline=baseline)
-    return BenchReport(rows, found.title, found.step_ms, found.commands, settings)
+    return BenchReport(rows, found.title, found.step_ms, found.commands, settings, found.failures)
 
 
 @dataclass(slots=True)
 class Found:
-    """What is learned beside the answers: T(n) in milliseconds, and the commands of each way."""
+    """What is learned beside the answers: T(n) in milliseconds, the commands of each way, what failed."""
 
     title: str = ""
     step_ms: Mapping[int, float] = field(default_factory=dict)
     commands: dict[str, list[str]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
 
 
 def _rounds(settings: BenchSettings) -> list[list[ChatQuestion]]:
@@ -146,30 +149,44 @@ def _split(settings: BenchSettings, cores: Sequence[int]) -> SplitTimes | None:
 @contextlib.contextmanager
 def _arranged(
     arrangement: Arrangement, settings: BenchSettings, cores: Sequence[int], found: Found
-) -> Iterator[list[Way]]:
+) -> Iterator[Sequence[Way]]:
     """The lead of an arrangement, as its command would start it."""
     (command,) = commands(arrangement, settings, cores)
     started = LeadSettings.from_command_line([*_UNSET, *shlex.split(command)[1:]])
     parts = {name: getattr(started, name) for name in ("cpus", "compute", "drafting", "own_back")}
     say(f"starting {describe(arrangement)} …")
-    with running_lead(settings.model_copy(update=parts).located()) as http:
-        drafted = _sampling(settings, _UNCACHED)
-        _warm_up(http, drafted)
-        if arrangement.kind != "none":
-            yield [_way(http, describe(arrangement), drafted)]
-            return
-        ways = [_way(http, NO_DRAFTS, _sampling(settings, _UNCACHED | _UNDRAFTED))]
-        if settings.engine.ngram:
-            ways.append(_way(http, LOOKUPS, drafted))
-            found.commands[LOOKUPS] = [command]
-        yield ways
-        if (report := report_of(http)) and report.planner:
-            found.step_ms = report.planner.step_ms
+    try:
+        with running_lead(settings.model_copy(update=parts).located()) as http:
+            yield _ways(http, arrangement, settings, found)
+            if arrangement.kind == "none":
+                _learn_steps(http, found)
+    except DuoError as error:
+        raise ConfigError(f"{describe(arrangement)}: {error}") from error
+
+
+def _ways(
+    http: httpx.Client, arrangement: Arrangement, settings: BenchSettings, found: Found
+) -> Sequence[Way]:
+    """A lead without a draft model also answers without the drafts that cost nothing."""
+    drafted = _sampling(settings, _UNCACHED)
+    _warm_up(http, drafted)
+    if arrangement.kind != "none":
+        return [_way(http, describe(arrangement), drafted)]
+    ways = [_way(http, NO_DRAFTS, _sampling(settings, _UNCACHED | _UNDRAFTED))]
+    if settings.engine.ngram:
+        ways.append(_way(http, LOOKUPS, drafted))
+        found.commands[LOOKUPS] = found.commands[describe(arrangement)]
+    return ways
+
+
+def _learn_steps(http: httpx.Client, found: Found) -> None:
+    if (report := report_of(http)) and report.planner:
+        found.step_ms = report.planner.step_ms
 
 
 def _server_stages(settings: BenchSettings, found: Found) -> list[ContestStage]:
     """A server that runs already, with and without its drafts if it is a lead. Raises ConfigError."""
-    url = (settings.url or "").rstrip("/").removesuffix("/v1")
+    url = settings.url or ""
     key = read_key(next(iter(settings.security.api_key), None), settings.security.api_key_file)
     tls = trusting(settings.ca_file) if url.startswith("https:") else None
 
@@ -186,8 +203,7 @@ def _server_stages(settings: BenchSettings, found: Found) -> list[ContestStage]:
                 undrafted = replace(drafted, fields={**drafted.fields, **_UNDRAFTED})
                 ways.insert(0, _way(http, NO_DRAFTS, undrafted))
             yield ways
-            if (report := report_of(http)) and report.planner:
-                found.step_ms = report.planner.step_ms
+            _learn_steps(http, found)
 
     return [asked]
 

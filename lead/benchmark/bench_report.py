@@ -34,13 +34,17 @@ _DIFFERENT = (
 
 @dataclass(frozen=True, slots=True)
 class BenchReport:
-    """`step_ms`: T(n) without a draft model, if it is known. `commands`: what starts each way."""
+    """`step_ms`: T(n) without a draft model, if it is known. `commands`: what starts each way.
+
+    `failures`: why an arrangement could not answer, a sentence each.
+    """
 
     rows: Sequence[Row]
     title: str
     step_ms: Mapping[int, float]
     commands: Mapping[str, Sequence[str]]
     settings: BenchSettings
+    failures: Sequence[str] = ()
 
     def __str__(self) -> str:
         """Paragraphs: what was asked, the tables, T(n), what is fastest and its command."""
@@ -50,6 +54,7 @@ class BenchReport:
             parts.append(table.text("", [{"way": row.way, **row.by_kind} for row in self.rows], columns))
         if 1 in self.step_ms:
             parts.append(self._steps())
+        parts += [f"Not measured: {failure}" for failure in self.failures]
         return "\n\n".join([*parts, self._verdict()])
 
     def to_json(self) -> str:
@@ -64,6 +69,7 @@ class BenchReport:
             "environment": environment(),
             "step_ms": dict(self.step_ms),
             "rows": [row.record() for row in self.rows],
+            "failures": list(self.failures),
             "commands": {way: list(lines) for way, lines in self.commands.items()},
         }
         return json.dumps(rounded(result))

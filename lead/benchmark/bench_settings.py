@@ -4,13 +4,14 @@ import dataclasses
 from pathlib import Path
 from typing import ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from lead.benchmark.questions import BUILT_IN
 from lead.planning.plan_settings import ComparisonSettings
 from shared.settings.base import CommaList, OptionError
 from shared.settings.command_line import Spelling
 from shared.settings.llama_server_options import LLAMA_SERVER
+from shared.settings.server_url import server_url
 
 _PLOTS = (".png", ".svg", ".pdf")
 
@@ -60,7 +61,6 @@ class BenchSettings(ComparisonSettings):
     )
     url: str | None = Field(
         None,
-        pattern="^https?://",
         description="measure the server that runs there, in place of --model; --api-key is sent to it, "
         "--alias names the model to ask for",
     )
@@ -70,6 +70,12 @@ class BenchSettings(ComparisonSettings):
     plot: Path | None = Field(
         None, description="also draw the speeds into this file (.png, .svg or .pdf); needs llama-duo[bench]"
     )
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str | None) -> str | None:
+        """Also accept `/v1` at the end, as in the base URL of OpenAI clients."""
+        return url if url is None else server_url(url)
 
     @model_validator(mode="after")
     def _check_files(self) -> Self:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from lead.benchmark.measured_answer import MeasuredAnswer
 from lead.benchmark.questions import ChatQuestion
+from shared.errors import DuoError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +41,25 @@ def run_contest(
     rounds: Sequence[Sequence[ChatQuestion]],
     seed: int,
     tell: Callable[[str], None] = lambda _: None,
+    failed: Callable[[DuoError], None] | None = None,
 ) -> list[Run]:
-    """All runs in the order they were made; `rounds`: the questions of each repeat."""
+    """All runs in the order they were made; `rounds`: the questions of each repeat.
+
+    failed: told why a stage could not answer; the others do. Without it, that DuoError is raised.
+    """
     rng = random.Random(seed)  # noqa: S311 - a seeded order is wanted
     runs = []
     for repeat, questions in enumerate(rounds):
         for stage in stages if repeat % 2 == 0 else reversed(stages):
-            with stage() as ways:
-                names = ", ".join(way.name for way in ways)
-                tell(f"repeat {repeat + 1} of {len(rounds)}: {names} …")
-                runs += _take_turns(ways, repeat, questions, rng)
+            try:
+                with stage() as ways:
+                    names = ", ".join(way.name for way in ways)
+                    tell(f"repeat {repeat + 1} of {len(rounds)}: {names} …")
+                    runs += _take_turns(ways, repeat, questions, rng)
+            except DuoError as error:
+                if failed is None:
+                    raise
+                failed(error)
     return runs
 
 

@@ -50,7 +50,12 @@ def read_questions(source: str) -> list[ChatQuestion]:
     of the roles system, user and assistant, the last one the user's, and perhaps `kind`.
     """
     read = PUBLIC_SETS.get(source, partial(_read_file, Path(source)))
-    found = list(read())
+    try:
+        found = list(read())
+    except (OSError, ValueError, LookupError) as error:  # another version of the package
+        raise ConfigError(
+            f"--prompts {source}: the installed package has no such prompts ({error})"
+        ) from error
     if not found:
         raise ConfigError(f"--prompts: {source} has no prompts")
     return found
@@ -128,8 +133,13 @@ def _read_file(path: Path) -> Iterator[ChatQuestion]:
 
 
 def _question(kind: str, messages: Sequence[Mapping[str, Any]], seed: int) -> ChatQuestion:
-    *before, last = ((str(each["role"]), str(each["content"])) for each in messages)
+    *before, last = ((str(each["role"]), _text(each["content"])) for each in messages)
     return ChatQuestion(kind, last[1], seed % _MAX_SEED, tuple(before))
+
+
+def _text(content: str | Sequence[Mapping[str, str]]) -> str:
+    """Of a message: its content is a text, or parts, each of which must have one."""
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 PUBLIC_SETS: dict[str, Callable[[], Iterator[ChatQuestion]]] = {

@@ -1,6 +1,7 @@
 """`lead --check`: what the lead would serve, and what would prevent that."""
 
 import contextlib
+import sys
 from pathlib import Path
 
 from lead.engine.commands import Load
@@ -9,15 +10,18 @@ from lead.server.listening import listen
 from lead.settings.cache_shares import cache_shares
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
 from lead.settings.lead_settings import LeadSettings
+from shared.diagnostics.findings import exit_with
 from shared.diagnostics.preflight import (
     PreflightReport,
     check_cores,
     check_memory,
     describe,
+    list_devices,
     locate,
     read_model,
 )
 from shared.errors import ConfigError
+from shared.exits import print_text
 from shared.free_memory import free_memory
 from shared.llama.eagle_heads import why_no_target
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache
@@ -30,6 +34,15 @@ from shared.translation.drafter_maker import describe_translation
 from shared.translation.stored_pair import stored_pair
 
 _PROBE_SECONDS = 3.0
+
+
+def exit_with_report(settings: LeadSettings) -> None:
+    """If --list-devices or --check asks for it: print that and exit."""
+    if settings.list_devices:
+        print_text(list_devices())
+        sys.exit()
+    if settings.check:
+        exit_with(check(settings))
 
 
 def check(settings: LeadSettings) -> PreflightReport:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import uvloop
 
-from lead.diagnostics.check import check
+from lead.diagnostics.check import exit_with_report
 from lead.generate.generate_settings import GenerateSettings
 from lead.generate.generated_text import GeneratedText, TextOutput, compare, report
 from lead.generation.assembler import TextToken
@@ -22,7 +22,6 @@ from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import Prompt
 from lead.tokenizer.preparation import Preparation
 from shared import cpus
-from shared.diagnostics.findings import exit_with
 from shared.errors import DuoError, UnavailableError
 from shared.exits import INTERRUPTED, end_unread, say
 from shared.logs import configure_logging
@@ -40,8 +39,7 @@ def main(arguments: Sequence[str]) -> None:
     """Exits with status 1 and a sentence if it cannot be done, 130 after Ctrl-C, 141 at a closed pipe."""
     settings = GenerateSettings.from_command_line(arguments)
     configure_logging(settings.log_level, as_json=settings.log_json)
-    if settings.check:
-        exit_with(check(settings))
+    exit_with_report(settings)
     try:
         generate(settings)
     except DuoError as error:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lead.chat.request_parts import ChatMessage
 from lead.chat.template import TemplateInput, model_template
-from lead.diagnostics.check import check
+from lead.diagnostics.check import exit_with_report
 from lead.engine.commands import DRAFT_MODEL, Load
 from lead.engine.draft_loading import heads_file
 from lead.planning.arrangements import KINDS, arrangements, forecast
@@ -18,7 +18,6 @@ from lead.planning.plan_settings import PlanSettings
 from lead.planning.timing import measure_engine, measure_steps, measure_token
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
-from shared.diagnostics.findings import exit_with
 from shared.errors import DuoError, RequestError
 from shared.exits import INTERRUPTED, print_text, say
 from shared.llama.vocabulary import Vocabulary
@@ -56,8 +55,7 @@ def main(arguments: Sequence[str]) -> None:
     """Exits with status 1 and a sentence if it cannot be done, 130 after Ctrl-C."""
     settings = PlanSettings.from_command_line(arguments)
     configure_logging(settings.log_level, as_json=settings.log_json)
-    if settings.check:
-        exit_with(check(settings))
+    exit_with_report(settings)
     try:
         report = plan(settings)
     except DuoError as error:

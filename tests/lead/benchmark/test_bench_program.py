@@ -6,10 +6,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from lead.benchmark import running_lead
+from lead.benchmark import bench_program, running_lead
 from lead.cli import main
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
+from shared.errors import EngineError
 
 SMALL = ("--threads", "1", "--ctx-size", "1024", "--n-predict", "8", "--n-prompts", "1")
 
@@ -48,6 +49,22 @@ def test_every_arrangement_answers_with_the_same_text(run, tiny_model, prompts, 
     assert next(row for row in found["rows"] if row["way"] == "no drafts")["accepted_share"] is None
     assert "1" in found["step_ms"]
     assert "--draft-model" in found["commands"]["draft model in the engine"][0]
+
+
+@pytest.mark.real
+def test_an_arrangement_that_does_not_start_costs_only_itself(run, tiny_model, prompts, monkeypatch):
+    really = bench_program.running_lead
+
+    def running(settings):
+        if settings.drafting.draft_model:
+            raise EngineError("no memory")
+        return really(settings)
+
+    monkeypatch.setattr(bench_program, "running_lead", running)
+    model = tiny_model("llama")
+    found = run("--model", model, "--draft-model", model, "--prompts", prompts, "--cpus", "0")
+    assert {row["way"] for row in found["rows"]} == {"no drafts", "drafts from the text itself"}
+    assert found["failures"] == ["draft model in the engine: no memory"]
 
 
 @pytest.mark.real

@@ -20,13 +20,13 @@ def run(way, question, seconds, text="same"):
     return Run(way, 0, question, MeasuredAnswer(text, 11, seconds, 8, 6, first_seconds=0.25))
 
 
-def report(last_text="same"):
+def report(last_text="same", failures=()):
     runs = [run("no drafts", STORY, 1.0), run("no drafts", CODE, 1.0)]
     runs += [run("back", STORY, 0.5), run("back", CODE, 0.25, last_text)]
     rows = summarize("m.gguf", runs, baseline="no drafts")
     settings = BenchSettings.from_command_line([])
     return BenchReport(
-        rows, "m.gguf, 2 cores", {1: 50.0, 2: 60.0, 8: 100.0}, {"back": ["lead --back x"]}, settings
+        rows, "m.gguf, 2 cores", {1: 50.0, 2: 60.0, 8: 100.0}, {"back": ["lead --back x"]}, settings, failures
     )
 
 
@@ -55,8 +55,13 @@ def test_texts_that_differ_are_explained():
     assert "--exact" not in str(report())
 
 
+def test_what_could_not_be_measured_is_said():
+    assert "Not measured: MTP: no memory" in str(report(failures=["MTP: no memory"]))
+
+
 def test_json_has_the_same():
-    found = json.loads(report().to_json())
+    found = json.loads(report(failures=["MTP: no memory"]).to_json())
+    assert found["failures"] == ["MTP: no memory"]
     assert [row["speedup"] for row in found["rows"]] == [1.0, 2.667]
     assert found["rows"][1]["by_kind"] == {"stories": 20.0, "code": 40.0}
     assert found["step_ms"] == {"1": 50.0, "2": 60.0, "8": 100.0}

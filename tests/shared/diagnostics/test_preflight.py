@@ -1,3 +1,4 @@
+import contextlib
 from types import SimpleNamespace
 
 import psutil
@@ -262,8 +263,12 @@ def test_it_is_not_checked_where_fitting_is_off():
 
 
 @pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize(("program", "name"), [(lead, "lead"), (back, "back")])
-def test_devices_are_listed(monkeypatch, capsys, program, name):
-    monkeypatch.setattr("sys.argv", [name, "--list-devices"])
-    program()
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [(lead, ["lead"]), (lead, ["lead", "plan"]), (lead, ["lead", "bench"]), (back, ["back"])],
+)
+def test_devices_are_listed(monkeypatch, capsys, program, words):
+    monkeypatch.setattr("sys.argv", [*words, "--list-devices"])
+    with contextlib.suppress(SystemExit):
+        program()
     assert capsys.readouterr().out == "Available devices:\n  GPU0: a GPU (7 MiB, 4 MiB free)\n"

@@ -1,0 +1,19 @@
+"""The URL of a lead, or of another server, as a setting."""
+
+from urllib.parse import urlsplit, urlunsplit
+
+_HOW_TO_WRITE = "write it as in http://192.168.1.20:5555"
+
+
+def server_url(value: str) -> str:
+    """Also accept `/v1` at the end, as in the base URL of OpenAI clients; raises ValueError."""
+    try:
+        parts = urlsplit(value)
+        sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        (parts.hostname or "").encode("idna")
+    except ValueError as error:  # of the host or the port
+        raise ValueError(f"{error}; {_HOW_TO_WRITE}") from None
+    if not sound or parts.query or parts.fragment:
+        raise ValueError(_HOW_TO_WRITE)
+    # urlsplit has made the scheme lower-case, as what is made of this expects it.
+    return urlunsplit(parts).rstrip("/").removesuffix("/v1").rstrip("/")
