@@ -22,7 +22,7 @@ from lead.diagnostics.check import exit_with_report
 from lead.engine.draft_loading import wants_heads
 from lead.planning.arrangements import KINDS as ARRANGEMENTS
 from lead.planning.arrangements import Arrangement
-from lead.planning.measurements import SplitTimes
+from lead.planning.measurements import CoreSplit
 from lead.planning.plan_program import core_splits, draft_model_names, load_command, may_be_back
 from lead.planning.plan_report import commands, describe
 from lead.settings.lead_settings import LeadSettings
@@ -133,17 +133,14 @@ def _arrangements(settings: BenchSettings, cores: Sequence[int]) -> list[tuple[A
     return sorted(chosen, key=lambda each: ARRANGEMENTS.index(each[0].kind))
 
 
-def _split(settings: BenchSettings, cores: Sequence[int]) -> SplitTimes | None:
-    """A quarter of the cores for the back, or those that were named; not measured."""
+def _split(settings: BenchSettings, cores: Sequence[int]) -> CoreSplit | None:
+    """A quarter of the cores for the back, or those that were named."""
     if settings.cpus and settings.own_back.back_cpus:
         back = tuple(sorted(cpus.parse_cpus(settings.own_back.back_cpus)))
-        return SplitTimes(tuple(cores), back, {}, 0.0, 1.0, 1.0)
+        return CoreSplit(tuple(cores), back)
     on_gpu = settings.compute.n_gpu_layers != 0 and devices.has_gpu()
     splits = core_splits(cores, lead_is_offloaded=on_gpu)
-    if not splits:
-        return None
-    lead, back = splits[len(splits) // 2]
-    return SplitTimes(lead, back, {}, 0.0, 1.0, 1.0, back_on_cpu=on_gpu)
+    return splits[len(splits) // 2] if splits else None
 
 
 @contextlib.contextmanager

@@ -5,7 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from lead.engine.commands import DRAFT_MODEL, MTP, PolicyName
-from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, PairTimes, SplitTimes
+from lead.planning.measurements import (
+    AcceptanceRate,
+    CoreSplit,
+    DrafterTimes,
+    EngineTimes,
+    PairTimes,
+    SplitTimes,
+)
 from lead.simulation.cell import Cell, simulate
 from lead.simulation.machine import Contention, StepTable
 from lead.simulation.simulated_back import BackSpec
@@ -27,13 +34,13 @@ _MARGIN = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """One way to run the models. `split`, `round_trip_s`: where a back runs.
+    """One way to run the models. `split`, `round_trip_s`: where a back runs; a forecast needs SplitTimes.
 
     `draft_model` names what drafts, where there are several.
     """
 
     kind: Kind
-    split: SplitTimes | None = None
+    split: CoreSplit | None = None
     round_trip_s: float = 0.0
     draft_model: str = ""
 
@@ -121,8 +128,7 @@ def _possible(acceptance: float) -> float:
 
 def _cell(arrangement: Arrangement, engine: EngineTimes, drafter: DrafterTimes, acceptance: float) -> Cell:
     skill = DraftSkill(acceptance)
-    if arrangement.split:
-        split = arrangement.split
+    if isinstance(split := arrangement.split, SplitTimes):
         back = BackSpec(split.token_s + drafter.outside_s, _LOCAL_TRIP_S, skill, drafter.slope)
         steps = _steps(split.steps, engine.choose_s)
         contention = Contention(split.lead_factor, split.back_factor)

@@ -53,20 +53,25 @@ class EngineTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitTimes:
-    """Lead and back on cores of their own.
-
-    Alone, a step takes `steps` and a decode of the draft model `token_s`; while the other computes,
-    `lead_factor` and `back_factor` times as long. back_on_cpu: unlike the lead, which has a GPU.
-    """
+class CoreSplit:
+    """Lead and back on cores of their own. back_on_cpu: unlike the lead, which has a GPU."""
 
     lead_cpus: tuple[int, ...]
     back_cpus: tuple[int, ...]
+    back_on_cpu: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTimes(CoreSplit):
+    """Alone, a step takes `steps` and a decode of the draft model `token_s`.
+
+    While the other computes, they take `lead_factor` and `back_factor` times as long.
+    """
+
     steps: Mapping[int, float]
     token_s: float
     lead_factor: float
     back_factor: float
-    back_on_cpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from lead.chat.request_parts import ChatMessage
 from lead.chat.template import TemplateInput, model_template
@@ -11,7 +10,7 @@ from lead.diagnostics.check import exit_with_report
 from lead.engine.commands import DRAFT_MODEL, Load
 from lead.engine.draft_loading import heads_file
 from lead.planning.arrangements import KINDS, arrangements, forecast
-from lead.planning.measurements import EngineTimes, PairTimes, SplitTimes, with_common_steps
+from lead.planning.measurements import CoreSplit, EngineTimes, PairTimes, SplitTimes, with_common_steps
 from lead.planning.pinned_process import pinned_process
 from lead.planning.plan_report import PlanReport, commands
 from lead.planning.plan_settings import PlanSettings
@@ -107,8 +106,8 @@ def measure_pair(
     splits = []
     if may_be_back(load) and DRAFT_MODEL in engine.drafters:
         for split in core_splits(cores, lead_is_offloaded=engine.is_offloaded):
-            say(f"measuring with {len(split.back)} of {len(cores)} cores for a back …")
-            splits.append(measure_split(split, load, is_offloaded=engine.is_offloaded))
+            say(f"measuring with {len(split.back_cpus)} of {len(cores)} cores for a back …")
+            splits.append(measure_split(split, load))
     return PairTimes(engine, splits, name)
 
 
@@ -148,11 +147,6 @@ def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> 
         return list(_BEGINNINGS)
 
 
-class CoreSplit(NamedTuple):
-    lead: tuple[int, ...]
-    back: tuple[int, ...]
-
-
 def core_splits(cores: Sequence[int], *, lead_is_offloaded: bool = False) -> list[CoreSplit]:
     """The sensible ones, fewest cores for the back first; none of one core.
 
@@ -163,17 +157,20 @@ def core_splits(cores: Sequence[int], *, lead_is_offloaded: bool = False) -> lis
         return []
     shares = {max(1, round(share * n)) for share in _SHARES}
     n_backs = [n - 1] if lead_is_offloaded else sorted(shares)
-    return [CoreSplit(tuple(cores[: n - n_back]), tuple(cores[n - n_back :])) for n_back in n_backs]
+    return [
+        CoreSplit(tuple(cores[: n - n_back]), tuple(cores[n - n_back :]), back_on_cpu=lead_is_offloaded)
+        for n_back in n_backs
+    ]
 
 
-def measure_split(split: CoreSplit, load: Load, *, is_offloaded: bool) -> SplitTimes:
+def measure_split(split: CoreSplit, load: Load) -> SplitTimes:
     """Lead and back each alone, then at the same time; raises DuoError."""
     assert load.draft
-    target = _with_threads(load.options, len(split.lead))
+    target = _with_threads(load.options, len(split.lead_cpus))
     draft = load.draft.model_copy(
-        update={"options": _with_threads(load.draft.options, len(split.back), on_cpu=is_offloaded)}
+        update={"options": _with_threads(load.draft.options, len(split.back_cpus), on_cpu=split.back_on_cpu)}
     )
-    with pinned_process(_pinned(split.lead)) as lead, pinned_process(_pinned(split.back)) as back:
+    with pinned_process(_pinned(split.lead_cpus)) as lead, pinned_process(_pinned(split.back_cpus)) as back:
         steps = lead.submit(measure_steps, load.model, target).result()
         token_s = back.submit(measure_token, draft).result()
         seconds = min(max(_LEAST_TOGETHER_S, _STEPS_TOGETHER * steps[1]), _MOST_TOGETHER_S)
@@ -183,13 +180,13 @@ def measure_split(split: CoreSplit, load: Load, *, is_offloaded: bool) -> SplitT
     common = together.keys() & steps.keys()
     lead_factor = sum(together[n] / steps[n] for n in common) / len(common)
     return SplitTimes(
-        split.lead,
-        split.back,
+        split.lead_cpus,
+        split.back_cpus,
         steps,
         token_s,
         max(1.0, lead_factor),
         max(1.0, token_together_s / token_s),
-        back_on_cpu=is_offloaded,
+        back_on_cpu=split.back_on_cpu,
     )
 
 

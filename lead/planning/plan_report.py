@@ -16,7 +16,7 @@ from lead.planning.arrangements import (
     best_by_place,
     better_elsewhere,
 )
-from lead.planning.measurements import PairTimes, SplitTimes
+from lead.planning.measurements import CoreSplit, PairTimes, SplitTimes
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.diagnostics.findings import count
@@ -221,7 +221,7 @@ def _renamed(model: Sequence[str], path_option: str, repository_option: str) -> 
     return [{"--model": path_option, "--hf-repo": repository_option}[model[0]], model[1]]
 
 
-def _core_words(split: SplitTimes) -> list[str]:
+def _core_words(split: CoreSplit) -> list[str]:
     lead, back = split.lead_cpus, split.back_cpus
     on_cpu = ["--back-gpu-layers", "0"] if split.back_on_cpu else []
     if not cpus.can_pin():

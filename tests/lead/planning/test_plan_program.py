@@ -144,13 +144,13 @@ def test_other_programs_that_compute_are_mentioned(tmp_path):
 )
 def test_the_back_gets_one_core_or_a_quarter_or_half_of_them(n_cores, n_backs):
     splits = core_splits(range(n_cores))
-    assert [len(split.back) for split in splits] == n_backs
-    assert all(sorted(split.lead + split.back) == list(range(n_cores)) for split in splits)
+    assert [len(split.back_cpus) for split in splits] == n_backs
+    assert all(sorted(split.lead_cpus + split.back_cpus) == list(range(n_cores)) for split in splits)
 
 
 def test_a_lead_on_a_gpu_needs_one_core():
     (split,) = core_splits([0, 2, 4, 6], lead_is_offloaded=True)
-    assert (split.lead, split.back) == ((0,), (2, 4, 6))
+    assert (split.lead_cpus, split.back_cpus) == ((0,), (2, 4, 6))
 
 
 def test_a_chat_model_is_asked_in_its_template():
