@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from bench import models, peer, report
-from bench.options import kind, listed
+from bench.options import draft_cost, kind, listed
 from bench.processes import start_calibrated_lead
 from bench.ways import ADAPTIVE, OFF, peer_ways, policy_way
 from lead.benchmark.builtin_questions import KINDS, draw, rounds_of
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
     """Print a table for each draft cost, and one line of JSON. Raises ConfigError."""
     options = _parse(arguments)
     cores = cpus.one_of_each_core()
-    target = models.target_or_file(options.target)
+    target = models.target(options.target)
     rows = []
     for cost in options.costs:
         draft = models.draft(cost, target, str(cores[0]), str(cores[-1]))
@@ -93,7 +93,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--peer", type=peer.find, required=True, metavar="llama-server=PATH")
     parser.add_argument("--target", default="0.4G:f16", help="size:type, or a GGUF file")
     parser.add_argument(
-        "--costs", type=listed(str), default=["shipped", "0.1", "0.3"], help="of a draft step"
+        "--costs",
+        type=listed(draft_cost),
+        default=["shipped", "0.1", "0.3"],
+        help="of a draft step, or a GGUF file",
     )
     parser.add_argument("--depths", type=listed(int), default=[1, 2, 3, 5], help="of llama-server's drafts")
     parser.add_argument("--temperatures", type=listed(float), default=[0.0, 1.0])

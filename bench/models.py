@@ -48,6 +48,7 @@ _WITH_HEADS = TinyModel(
         "feed_forward_length": 3072,
     },
 )
+SHIPPED = "shipped"
 _SHIPPED_SHAPE = Shape(width=256, n_layers=6, n_heads=8, n_feed_forward=768)
 
 _DRAFT_LAYERS, _DRAFT_WIDTH_STEP = 4, 64
@@ -69,19 +70,21 @@ class DraftModel:
 
 
 def target(name: str) -> Path:
-    """The target called `size:quantization`, as in 0.4G:f16. Raises ConfigError."""
+    """The target called `size:quantization`, as in 0.4G:f16, or the GGUF file of this path.
+
+    Raises ConfigError.
+    """
+    if (path := Path(name)).is_file():
+        return path
     size, _, quantization = name.partition(":")
     if size not in TARGET_SHAPES or quantization not in get_args(Quantization):
         sizes, types = ", ".join(TARGET_SHAPES), ", ".join(get_args(Quantization))
-        raise ConfigError(f"target {name!r}: write size:type, with a size of {sizes} and a type of {types}")
+        raise ConfigError(
+            f"target {name!r}: name a file, or write size:type, with a size of {sizes} and a type of {types}"
+        )
     if name == _DEMO:
         return grown_target()
     return _grown(builtin_target(), TARGET_SHAPES[size], quantization)  # type: ignore[arg-type]
-
-
-def target_or_file(name: str) -> Path:
-    """The target called `size:quantization`, or the GGUF file of this path. Raises ConfigError."""
-    return path if (path := Path(name)).is_file() else target(name)
 
 
 def shipped_target(weights: str) -> Path:
@@ -116,7 +119,7 @@ def with_heads() -> Path:
 
 
 def draft(cost: str, of_target: Path, lead_cpus: str, back_cpus: str) -> DraftModel:
-    """The draft model whose step costs `cost` times the target's ("shipped": as it is).
+    """The draft model whose step costs `cost` times the target's; "shipped", or a file: that, as it is.
 
     The target's step is measured with one thread on the lead's cores, the draft model's on the back's; what
     was found is kept. Raises ConfigError.
@@ -126,8 +129,9 @@ def draft(cost: str, of_target: Path, lead_cpus: str, back_cpus: str) -> DraftMo
     if (found := known.get(key)) and Path(found["path"]).is_file():
         return DraftModel(Path(found["path"]), found["ratio"])
     first = _step_seconds(of_target, lead_cpus)
-    if cost == "shipped":
-        result = DraftModel(builtin_draft(), _ratio(builtin_draft(), back_cpus, first))
+    given = builtin_draft() if cost == SHIPPED else Path(cost)
+    if given.is_file():
+        result = DraftModel(given, _ratio(given, back_cpus, first))
     else:
         result = _fit(float(cost), of_target, back_cpus, first)
     known[key] = {"path": str(result.path), "ratio": result.ratio}

@@ -2,11 +2,14 @@
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from bench.cluster import Cores
+from bench.models import SHIPPED
 from bench.processes import split_cores
 from lead.benchmark.builtin_questions import KINDS
+from lead.benchmark.questions import PUBLIC_SETS
 from shared import cpus
 
 Item = TypeVar("Item")
@@ -23,9 +26,17 @@ def listed(item: Callable[[str], Item]) -> Callable[[str], list[Item]]:
 
 
 def kind(text: str) -> str:
-    """A kind of prompt."""
-    if text not in KINDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(KINDS)}")
+    """A kind of prompt, or where to find some (`rounds_of`)."""
+    if text not in {*KINDS, *PUBLIC_SETS} and not Path(text).is_file():
+        known = ", ".join([*KINDS, *PUBLIC_SETS])
+        raise argparse.ArgumentTypeError(f"{text!r} is neither one of {known}, nor a file")
+    return text
+
+
+def draft_cost(text: str) -> str:
+    """A draft model as `models.draft` takes it."""
+    if text != SHIPPED and not Path(text).is_file() and not 0 < float(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither shipped, nor a file, nor between 0 and 1")
     return text
 
 

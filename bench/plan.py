@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> None:
     """Print a table for each draft cost, and one line of JSON. Raises ConfigError."""
     options = _parse(arguments)
     cores = cpus.one_of_each_core()
-    target = models.target_or_file(options.target)
+    target = models.target(options.target)
     rows = []
     for cost in options.costs:
         draft = models.draft(cost, target, str(cores[0]), str(cores[-1]))

@@ -19,7 +19,7 @@ from bench.cluster import BackPlan, Cluster, Cores
 from bench.load import Load, put_on
 from bench.options import listed
 from bench.ways import Policy, choose
-from lead.benchmark.builtin_questions import draw, preamble
+from lead.benchmark.builtin_questions import preamble, rounds_of
 from lead.benchmark.measured_answer import Sampling
 from lead.benchmark.questions import ChatQuestion, hash_seed
 from shared.models.builtin import builtin_draft
@@ -131,7 +131,7 @@ def _add_server_options(parser: argparse.ArgumentParser) -> None:
 def _measure(settings: argparse.Namespace, cores: Cores) -> list[Load]:
     if settings.all_cores:
         cores = Cores(f"{cores.lead},{cores.back}", cores.back)
-    target, n_slots = models.target_or_file(settings.target), max(settings.clients)
+    target, n_slots = models.target(settings.target), max(settings.clients)
     sampling = Sampling(0.0, settings.tokens)
     loads: list[Load] = []
     with ExitStack() as stack:
@@ -173,7 +173,7 @@ def _prompts(settings: argparse.Namespace, n_clients: int, repeat: int) -> list[
     n_prompts = n_clients * settings.answers
     n_each = -(-n_prompts // len(settings.kinds))
     seed = hash_seed(settings.seed, 100 * (repeat + 1) + n_clients)
-    prompts = draw(settings.kinds, n_each, seed)
+    (prompts,) = rounds_of(settings.kinds, n_each, 1, seed)
     if settings.own_words:
         prompts = [
             replace(prompt, text=f"{preamble(settings.own_words, hash_seed(seed, i))}\n\n{prompt.text}")

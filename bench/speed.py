@@ -14,7 +14,7 @@ from typing import Any
 
 from bench import models, options, peer, report
 from bench.cluster import BackPlan, Cluster, Cores
-from bench.options import listed
+from bench.options import draft_cost, listed
 from bench.ways import baseline, counters, lead_ways, peer_ways
 from lead.benchmark.builtin_questions import draw, rounds_of
 from lead.benchmark.contest import ContestStage, Way, run_contest, warm_up
@@ -52,7 +52,7 @@ class Configuration:
 
     target: str
     cost: str
-    """The cost of a draft step relative to a step of the target; "shipped": the shipped draft model."""
+    """Of a draft step, relative to a step of the target; or the draft model (`models.draft`)."""
     temperature: float
     n_backs: int
     rtt_ms: float
@@ -112,12 +112,12 @@ def _parse(
 
 def add_grid_options(parser: argparse.ArgumentParser) -> None:
     """One option for each axis."""
-    parser.add_argument("--targets", type=listed(str), default=["0.4G:f16"], help="size:type, …")
+    parser.add_argument("--targets", type=listed(str), default=["0.4G:f16"], help="size:type, or a GGUF file")
     parser.add_argument(
         "--draft-costs",
-        type=listed(_cost),
+        type=listed(draft_cost),
         default=["0.02", "0.1", "0.3"],
-        help='cost of a draft step relative to the target\'s, or "shipped"',
+        help='cost of a draft step relative to the target\'s, "shipped", or a GGUF file',
     )
     parser.add_argument("--temperatures", type=listed(float), default=[0.0])
     parser.add_argument("--backs", type=listed(int), default=[1], help="numbers of backs")
@@ -129,12 +129,6 @@ def add_grid_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--full", action="store_true", help="temperatures 0, 1 with 0, 1, 2 backs, 0, 2, 20 ms away"
     )
-
-
-def _cost(text: str) -> str:
-    if text != "shipped" and not 0 < float(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither shipped nor a share between 0 and 1")
-    return text
 
 
 def _run_grid(settings: argparse.Namespace, cores: Cores) -> tuple[list[Row], dict[str, Any]]:
@@ -168,7 +162,7 @@ def _run_cell(
                 peers = peer.start_peers(stack, settings.peer, target, draft.path, on, depths=settings.depths)
                 alone += peer_ways(peers, sampling, f", {where}")
                 warm += peer_ways(peers, sampling)
-        warm_up(warm, draw(settings.kinds[:1], 1, settings.seed - 1)[0])
+        warm_up(warm, draw(["stories"], 1, settings.seed - 1)[0])
         helped = lead_ways(cluster.http, sampling, settings.policies, settings.depths) if backs else []
 
         @contextmanager

@@ -12,16 +12,15 @@ import httpx
 
 from lead.benchmark.bench_report import BenchReport, check_plot, draw_plot
 from lead.benchmark.bench_settings import BenchSettings
-from lead.benchmark.builtin_questions import KINDS, draw
+from lead.benchmark.builtin_questions import rounds_of
 from lead.benchmark.contest import ContestStage, Way, run_contest
 from lead.benchmark.measured_answer import Sampling, ask, client
-from lead.benchmark.questions import BUILT_IN, ChatQuestion, choose, hash_seed, read_questions
+from lead.benchmark.questions import ChatQuestion
 from lead.benchmark.running_lead import report_of, running_lead
 from lead.benchmark.summary import summarize
 from lead.diagnostics.check import exit_with_report
 from lead.engine.draft_loading import wants_heads
-from lead.planning.arrangements import KINDS as ARRANGEMENTS
-from lead.planning.arrangements import Arrangement
+from lead.planning.arrangements import KINDS, Arrangement
 from lead.planning.measurements import CoreSplit
 from lead.planning.plan_program import core_splits, draft_model_names, load_command, may_be_back
 from lead.planning.plan_report import commands, describe
@@ -72,7 +71,7 @@ def bench(settings: BenchSettings) -> BenchReport:
     """Raises DuoError."""
     if settings.plot:
         check_plot(settings.plot)
-    rounds = _rounds(settings)
+    rounds = rounds_of(settings.prompts, settings.n_prompts, settings.repeats, settings.sampling.seed)
     found = Found()
     stages = _server_stages(settings, found) if settings.url else _model_stages(settings, found)
     runs = run_contest(
@@ -93,19 +92,6 @@ class Found:
     step_ms: Mapping[int, float] = field(default_factory=dict)
     commands: dict[str, list[str]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
-
-
-def _rounds(settings: BenchSettings) -> list[list[ChatQuestion]]:
-    """The questions of each repeat; raises ConfigError."""
-    sources = [read_questions(each) for each in settings.prompts if each != BUILT_IN]
-    rounds = []
-    for repeat in range(settings.repeats):
-        seed = hash_seed(settings.sampling.seed, repeat)
-        drawn = draw(list(KINDS), settings.n_prompts, seed) if BUILT_IN in settings.prompts else []
-        for found in sources:
-            drawn += choose(found, settings.n_prompts, settings.sampling.seed, repeat)
-        rounds.append(drawn)
-    return rounds
 
 
 def _model_stages(settings: BenchSettings, found: Found) -> list[ContestStage]:
@@ -130,7 +116,7 @@ def _arrangements(settings: BenchSettings, cores: Sequence[int]) -> list[tuple[A
             chosen.append((Arrangement("engine", draft_model=name), variant))
         if may_be_back(load) and (split := _split(settings, cores)):
             chosen.append((Arrangement("split", split, draft_model=name), variant))
-    return sorted(chosen, key=lambda each: ARRANGEMENTS.index(each[0].kind))
+    return sorted(chosen, key=lambda each: KINDS.index(each[0].kind))
 
 
 def _split(settings: BenchSettings, cores: Sequence[int]) -> CoreSplit | None:

@@ -7,7 +7,7 @@ closest to real use, copying repeats what is in the prompt.
 import random
 from collections.abc import Callable, Sequence
 
-from lead.benchmark.questions import ChatQuestion, hash_seed
+from lead.benchmark.questions import BUILT_IN, ChatQuestion, choose, hash_seed, read_questions
 
 _NAMES = ("Zorvi", "Mina", "Kenji", "Pixo", "Yara", "Noah", "Bep", "Amara", "Otto", "Leila", "Hugo", "Freya")
 _HEROES = (
@@ -45,9 +45,20 @@ def draw(kinds: Sequence[str], n_each: int, seed: int) -> list[ChatQuestion]:
     return questions
 
 
-def rounds_of(kinds: Sequence[str], n_each: int, n_repeats: int, seed: int) -> list[list[ChatQuestion]]:
-    """Other questions in each repeat."""
-    return [draw(kinds, n_each, hash_seed(seed, repeat)) for repeat in range(n_repeats)]
+def rounds_of(sources: Sequence[str], n_each: int, n_repeats: int, seed: int) -> list[list[ChatQuestion]]:
+    """Other questions in each repeat, `n_each` of each kind. Raises ConfigError.
+
+    sources: one of `KINDS`, "built-in" for all of them, a public set, or a file.
+    """
+    kinds = [kind for each in sources for kind in (KINDS if each == BUILT_IN else [each]) if kind in KINDS]
+    others = [read_questions(each) for each in sources if each != BUILT_IN and each not in KINDS]
+    rounds = []
+    for repeat in range(n_repeats):
+        drawn = draw(kinds, n_each, hash_seed(seed, repeat))
+        for found in others:
+            drawn += choose(found, n_each, seed, repeat)
+        rounds.append(drawn)
+    return rounds
 
 
 def preamble(n_words: int, seed: int) -> str:

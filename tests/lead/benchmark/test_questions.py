@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from lead.benchmark.builtin_questions import draw
+from lead.benchmark.builtin_questions import KINDS, draw, rounds_of
 from lead.benchmark.questions import ChatQuestion, choose, read_questions, recorded_sessions
 from shared.errors import ConfigError
 
@@ -143,3 +143,11 @@ def test_another_seed_draws_fresh_prompts():
     for kind in ("stories", "copying", "lists"):
         texts = [{question.text for question in draw([kind], 5, seed)} for seed in range(4)]
         assert len(set.union(*texts)) > 15, kind
+
+
+def test_a_round_has_built_in_kinds_and_what_files_have(tmp_path):
+    path = tmp_path / "mine.txt"
+    path.write_text("One?\nTwo?")
+    (some,), (all_kinds,) = (rounds_of(each, 1, 1, seed=1) for each in (["lists", str(path)], ["built-in"]))
+    assert [question.kind for question in some] == ["lists", "mine"]
+    assert [question.kind for question in all_kinds] == list(KINDS)
