@@ -23,5 +23,5 @@ answers=$!
 trap 'kill $answers 2>/dev/null || true' EXIT
 # shellcheck disable=SC2086 # several options
 "$python" "$here/distil.py" --target "$TARGET" --answers answers --out draft.pt --device "$device" --minutes "$minutes" \
-  --layers 0 11 17 20 23 29 --matched 2 16 18 21 24 --lr 1.5e-3 --warmup 40 --variation-from 0.65 --seed 1 $batch
+  --layers 0 11 17 20 23 29 --matched 2 16 18 21 24 --lr 1.2e-3 --warmup 40 --variation-from 0.65 --seed 1 $batch
 "$python" "$here/export.py" --target "$TARGET" --ckpt draft.pt --out smollm2-draft.gguf

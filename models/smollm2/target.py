@@ -45,7 +45,10 @@ def load_target(path: Path) -> Model:
 
 def to_device(model: Model, device: str) -> Model:
     """With 16 bits on a GPU, where that is faster."""
-    return model if device == "cpu" else model.to(device, torch.float16)
+    if device == "cpu":
+        return model
+    torch.backends.cuda.enable_cudnn_sdp(enabled=False)  # it would prepare a plan for each shape of a batch
+    return model.to(device, torch.float16)
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
