@@ -4,28 +4,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
-_BLOCK = 32
-_LEVELS = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32)
+BLOCK = 32
+LEVELS = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32)
 """`kvalues_iq4nl` of ggml."""
-_BORDERS = (_LEVELS[1:] + _LEVELS[:-1]) / 2
-_TRIED = np.linspace(0.88, 1.06, 7, dtype=np.float32)
+BORDERS = (LEVELS[1:] + LEVELS[:-1]) / 2
+TRIED = np.linspace(0.88, 1.06, 7, dtype=np.float32)
 """Factors of the scale that puts a block's largest weight on the outermost level; the best one is taken."""
 _AT_ONCE = 1 << 13  # blocks
 
 
 def encode(weights: Floats) -> NDArray[np.uint8]:
     """Rows of bytes, the scale of each block with the least squared error."""
-    blocks = weights.reshape(-1, _BLOCK)
+    blocks = weights.reshape(-1, BLOCK)
     parts = [_encode_blocks(blocks[start : start + _AT_ONCE]) for start in range(0, len(blocks), _AT_ONCE)]
     return np.concatenate(parts).reshape(*weights.shape[:-1], -1)
 
 
 def decode(data: NDArray[np.uint8]) -> Floats:
     """What llama.cpp makes of it."""
-    blocks = data.reshape(-1, 2 + _BLOCK // 2)
+    blocks = data.reshape(-1, 2 + BLOCK // 2)
     scales = blocks[:, :2].copy().view(np.float16).astype(np.float32)
     halves = blocks[:, 2:]
-    levels = _LEVELS[np.concatenate([halves & 15, halves >> 4], axis=1)]
+    levels = LEVELS[np.concatenate([halves & 15, halves >> 4], axis=1)]
     return (levels * scales).reshape(*data.shape[:-1], -1)
 
 
@@ -34,11 +34,11 @@ def _encode_blocks(x: Floats) -> NDArray[np.uint8]:
     best_error = np.full(len(x), np.inf, np.float32)
     best_levels = np.zeros(x.shape, np.uint8)
     best_scale = np.zeros(len(x), np.float32)
-    for outermost in (_LEVELS[0], _LEVELS[-1]):
-        for factor in _TRIED:
+    for outermost in (LEVELS[0], LEVELS[-1]):
+        for factor in TRIED:
             scale = largest[:, 0] / outermost * factor
-            chosen = np.searchsorted(_BORDERS, x * _inverse(scale)[:, None]).astype(np.uint8)
-            levels = _LEVELS[chosen]
+            chosen = np.searchsorted(BORDERS, x * _inverse(scale)[:, None]).astype(np.uint8)
+            levels = LEVELS[chosen]
             # the least squares scale for these levels
             scale = (x * levels).sum(1) / (levels * levels).sum(1)
             scale = scale.astype(np.float16).astype(np.float32)
@@ -49,7 +49,7 @@ def _encode_blocks(x: Floats) -> NDArray[np.uint8]:
                 scale[better],
                 chosen[better],
             )
-    half = _BLOCK // 2
+    half = BLOCK // 2
     packed = best_levels[:, :half] | best_levels[:, half:] << 4
     return np.concatenate([best_scale.astype(np.float16)[:, None].view(np.uint8), packed], axis=1)
 

@@ -1,9 +1,9 @@
 """Questions for the target, made of templates, WordNet's words and the functions of Python's library.
 
-    python prompts.py --wordnet DIR --count 9000 --seed 1 --out prompts.jsonl
+    python prompts.py --wordnet DIR --count 90000 --seed 1 --out prompts.jsonl
 
-Each line is {"kind": "chat" | "math" | "code" | "completion", "prompt": text}. No text of HumanEval or GSM8K
-is read; `heldout.py` checks that none is alike.
+Each line is {"kind": "chat" | "math" | "code" | "completion", "prompt": text}, no prompt twice. No text of
+HumanEval or GSM8K is read; `heldout.py` checks that none is alike.
 """
 
 import argparse
@@ -145,14 +145,18 @@ def _library_functions() -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--wordnet", type=Path, required=True, help="the folder with data.noun")
-    parser.add_argument("--count", type=int, default=9000)
+    parser.add_argument("--count", type=int, default=90000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     questions = Questions(arguments.wordnet, arguments.seed)
+    asked: set[str] = set()
     with arguments.out.open("w", encoding="utf-8") as file:
-        for _ in range(arguments.count):
-            file.write(json.dumps(questions.draw()) + "\n")
+        while len(asked) < arguments.count:
+            question = questions.draw()
+            if question["prompt"] not in asked:
+                asked.add(question["prompt"])
+                file.write(json.dumps(question) + "\n")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,14 @@ def load_target(path: Path) -> Model:
     return model.eval().requires_grad_(requires_grad=False)
 
 
+def to_device(model: Model, device: str) -> Model:
+    """With 16 bits on a GPU, where that is faster."""
+    if device == "cpu":
+        return model
+    torch.backends.cuda.enable_cudnn_sdp(enabled=False)  # it would prepare a plan for each shape of a batch
+    return model.to(device, torch.float16)
+
+
 def load_tokenizer(path: Path) -> Tokenizer:
     """SmolLM's: byte-level BPE, each digit a token of its own."""
     fields = GGUFReader(path).fields
