@@ -58,6 +58,13 @@ def loaded(path, **options):
     return model, sizes, layers
 
 
+def named(value, gpus):
+    """An option's value with the names that the devices have here, as in Vulkan0."""
+    if not (isinstance(value, tuple) and all(isinstance(each, str) for each in value)):
+        return value
+    return tuple(re.sub(r"GPU(\d)", lambda found: gpus[int(found[1])], each) for each in value)
+
+
 def logits(model):
     (rows,) = model.decode([Span(0, 0, TEXT, len(TEXT))])
     return np.array(rows)
@@ -72,10 +79,10 @@ def logits(model):
         ("dense", {"n_gpu_layers": 99, "tensor_split": (3, 1)}),
         ("dense", {"n_gpu_layers": 7, "tensor_split": (1, 2)}),
         ("dense", {"n_gpu_layers": 99, "split_mode": "none", "main_gpu": 1}),
-        ("dense", {"device": ("Vulkan1", "Vulkan0"), "tensor_split": (3, 1)}),
+        ("dense", {"device": ("GPU1", "GPU0"), "tensor_split": (3, 1)}),
         ("mixture", {"n_gpu_layers": 99, "n_cpu_moe": 3}),
         ("mixture", {"n_gpu_layers": 99, "cpu_moe": True}),
-        ("mixture", {"override_tensor": (r"blk\.[0-3]\.ffn_.*exps=Vulkan0", "exps=CPU")}),
+        ("mixture", {"override_tensor": (r"blk\.[0-3]\.ffn_.*exps=GPU0", "exps=CPU")}),
         ("mixture", {"override_tensor": (r"attn=CPU",), "n_cpu_moe": 2, "n_gpu_layers": 5}),
     ],
     ids=str,
@@ -83,6 +90,7 @@ def logits(model):
 def test_buffers_are_where_they_were_said_to_be_and_logits_are_the_cpus(gpus, models, name, options):
     if len(gpus) < 2 and {"tensor_split", "main_gpu"} & options.keys():
         pytest.skip("one device")
+    options = {option: named(value, gpus) for option, value in options.items()}
     reference, _, _ = loaded(models[name], n_gpu_layers=0)
     expected = logits(reference)
     reference.close()
@@ -115,8 +123,11 @@ def test_experts_are_on_the_cpu(gpus, models):
 
 
 def test_what_does_not_fit_is_refused_without_a_trace(models):
+    library.start()
+    n_bytes = 256 * 4 * 2 * N_LAYERS  # of keys and values of a token
+    n_cells = sum(device.total for device in devices.all_devices()) // n_bytes + 4096
     with pytest.raises(ModelLoadError, match="lower --ctx-size"):
-        loaded(models["dense"], n_gpu_layers=99, ctx_size=3_000_000)
+        loaded(models["dense"], n_gpu_layers=99, ctx_size=n_cells, cache_type_k="f32", cache_type_v="f32")
 
 
 def test_a_cache_with_larger_tensors_than_the_device_can_hold_stays_on_the_cpu(gpus, models):
