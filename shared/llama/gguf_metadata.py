@@ -9,6 +9,9 @@ from shared.errors import ConfigError
 from shared.llama import library
 from shared.llama.unbound import GgufInitParameters, function
 
+_UNQUANTIZED = frozenset({0, 1, 30})
+"""`ggml_type` of f32, f16 and bf16."""
+
 
 def tensor_names(path: Path) -> list[str]:
     """In the order of the file; empty if llama.cpp cannot read it. Of a split model, one part's."""
@@ -17,14 +20,26 @@ def tensor_names(path: Path) -> list[str]:
 
 def tensor_sizes(path: Path) -> dict[str, int]:
     """Bytes by name, as `tensor_names`."""
+    return {name: size for name, size, _ in _tensors(path)}
+
+
+def unquantized_tensors(path: Path) -> list[str]:
+    """Those in f32, f16 or bf16, as `tensor_names`."""
+    return [name for name, _, type_ in _tensors(path) if type_ in _UNQUANTIZED]
+
+
+def _tensors(path: Path) -> list[tuple[str, int, int]]:
+    """Names, bytes and types (`ggml_type`)."""
     file = function("gguf_init_from_file")(os.fsencode(path), GgufInitParameters(True, None))
     if not file:
-        return {}
-    name, size = function("gguf_get_tensor_name"), function("gguf_get_tensor_size")
+        return []
+    name, size, type_ = (function(f"gguf_get_tensor_{each}") for each in ("name", "size", "type"))
     n_tensors = function("gguf_get_n_tensors")(file)
-    sizes = {name(file, i).decode("utf-8", "replace"): size(file, i) for i in range(n_tensors)}
+    found = [
+        (name(file, i).decode("utf-8", "replace"), size(file, i), type_(file, i)) for i in range(n_tensors)
+    ]
     function("gguf_free")(file)
-    return sizes
+    return found
 
 
 def content_digest(path: Path) -> str:

@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,13 +14,18 @@ log = logging.getLogger("llama")
 
 # ggml_log_level: 1 debug, 2 info, 3 warn, 4 error, 5 continuation of the line before.
 _LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.DEBUG, 4: logging.ERROR}
+_OF_A_DEVICE = re.compile(r" *Device \d+: ")
 _captures: list[list[str]] = []
+about_devices: list[str] = []
+"""What backends have said of their devices, which they do once."""
 
 
 def _forward(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:
     message = text.decode("utf-8", "replace").rstrip()
     for lines in _captures:
         lines.append(message)
+    if _OF_A_DEVICE.match(message):
+        about_devices.append(message)
     if message and message != ".":
         log.log(_LEVELS.get(level, logging.DEBUG), "%s", message)
 

@@ -20,6 +20,7 @@ from shared.llama import devices, library
 from shared.llama.batch import Batch
 from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
+from shared.llama.cuda_graphs import switch_off_if_wrong
 from shared.llama.eagle_heads import EagleHeads, load_eagle
 from shared.llama.hidden_sources import LayerInputs, NextnStates
 from shared.llama.hidden_states import HiddenStates
@@ -134,7 +135,10 @@ class Model:
 
     def _open_context(self, path: Path, parameters: Any) -> tuple[Any, Any]:
         """A llama_context and its memory; frees the model and raises ModelLoadError if there is none."""
-        context = llama_cpp.llama_init_from_model(self._model, parameters)
+        with library.captured_log() as lines:
+            context = llama_cpp.llama_init_from_model(self._model, parameters)
+        flash_attention = self._options.flash_attn != "off"
+        switch_off_if_wrong(path, library.about_devices + lines, flash_attention=flash_attention)
         memory = llama_cpp.llama_get_memory(context) if context else None
         if memory:
             return context, memory

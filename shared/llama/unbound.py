@@ -68,6 +68,7 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     "gguf_get_n_tensors": ([_POINTER], ctypes.c_int64),
     "gguf_get_tensor_name": ([_POINTER, ctypes.c_int64], _TEXT),
     "gguf_get_tensor_size": ([_POINTER, ctypes.c_int64], _SIZE),
+    "gguf_get_tensor_type": ([_POINTER, ctypes.c_int64], ctypes.c_int),
     "gguf_free": ([_POINTER], None),
     # ggml-backend.h
     "ggml_backend_dev_count": ([], _SIZE),
