@@ -73,17 +73,15 @@ def test_beside_a_back_on_the_cpu(served, alone):
 @pytest.mark.parametrize(
     "drafter",
     [
-        ("--draft-model", str(builtin_draft())),
-        ("--ngram", "--suffix-memory", "8"),
-        ("--back", str(builtin_draft()), "--back-gpu-layers", "0"),
+        ("--draft-model", str(builtin_draft()), "--policy", "fixed"),
+        ("--ngram", "--suffix-memory", "8", "--policy", "fixed"),
+        ("--back", str(builtin_draft()), "--back-gpu-layers", "0", "--policy", "sync"),
     ],
     ids=["model in the engine", "lookups", "own back"],
 )
 def test_beside_its_own_drafters(alone, drafter):
     arguments = [option for option in LEAD if drafter[0] != "--ngram" or option != "--no-ngram"]
-    lead, url = start_lead(
-        "--model", str(builtin_target()), *arguments, *ON_GPU, *drafter, "--policy", "fixed", "--depth", "3"
-    )
+    lead, url = start_lead("--model", str(builtin_target()), *arguments, *ON_GPU, *drafter, "--depth", "3")
     with lead:
         for _ in range(2):
             assert_same(tokens_of(url), alone)
