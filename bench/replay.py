@@ -108,7 +108,11 @@ class ReplayTarget(Target):
 
 
 class ScriptedDevice(ReplayTarget):
-    """A GPU whose steps take `seconds`, while this thread is free. `gaps`: seconds between two steps."""
+    """A GPU whose steps take `seconds`, while this thread is free. `gaps`: seconds between two steps.
+
+    The logits are written at the end of a step. On an H200's host they were about as warm then: five rows
+    took 32 µs to read, 17 where the CPU had just written them, and 29 where it had 10 ms before.
+    """
 
     overlaps = True
 
@@ -119,16 +123,16 @@ class ScriptedDevice(ReplayTarget):
         self._ended: float | None = None
 
     def launch(self, spans: Sequence[Span]) -> Callable[[], Logits]:
-        """The logits are there when the step is over."""
+        """What is returned waits for the end of the step."""
         began = time.perf_counter()
         if self._ended is not None:
             self.gaps.append(began - self._ended - self._shares.outside)
-        logits = self.decode(spans)
         end = began + self._seconds
 
         def wait() -> Logits:
             while time.perf_counter() < end:  # CUDA waits like this, too
                 pass
+            logits = self.decode(spans)
             self._ended, self._shares.outside = time.perf_counter(), 0.0
             return logits
 

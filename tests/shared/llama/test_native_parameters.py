@@ -1,6 +1,7 @@
 """What llama.cpp is told about devices and tensors."""
 
 import ctypes
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,6 +35,16 @@ def test_tensors_are_placed_in_the_order_of_the_options():
 
 def test_without_layers_in_vram_there_is_nothing_to_place():
     assert overrides() == overrides(n_gpu_layers=0, cpu_moe=True) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "placed"),
+    [(["Vulkan0", "Vulkan1"], ["^$"]), (["Vulkan0"], []), (["CUDA0", "CUDA1"], [])],
+)
+def test_several_vulkan_devices_do_not_overlap(monkeypatch, names, placed):
+    monkeypatch.setattr(devices, "chosen", lambda _: list(range(len(names))))
+    monkeypatch.setattr(devices, "describe", lambda found: [SimpleNamespace(name=names[i]) for i in found])
+    assert [pattern for pattern, _ in overrides()] == placed
 
 
 def test_a_buffer_that_is_not_there_is_refused():
