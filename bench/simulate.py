@@ -36,6 +36,7 @@ from bench.simulation.scenarios import (
     EXPERTS,
     F16,
     FLAT,
+    H200,
     PAIRS,
     PUBLISHED,
     Q8_0,
@@ -202,7 +203,7 @@ def _policies(quick: bool, run: _Run) -> Rows:
         grids = [
             Grid((F16, BIG_CPU, FLAT), (0.6, 0.85), costs, rtts, n_tokens=run.n_tokens),
             Grid((Q8_0, EXPERTS), (0.75,), (0.02, 0.3), (0.0, 20.0), n_tokens=run.n_tokens),
-            Grid(PUBLISHED, (0.75,), (0.1, 0.5), (0.2, 20.0), n_tokens=run.n_tokens),
+            Grid((*PUBLISHED, H200), (0.75,), (0.1, 0.5), (0.2, 20.0), n_tokens=run.n_tokens),
         ]
     return _compared([cell for grid in grids for cell in grid.cells()], quick, run)
 
