@@ -101,7 +101,7 @@ def _serve(
         load.depth,
         vocabulary.end_tokens,
         lambda request: _lookups(request, load, seen),
-        batching=batching_for(limits),
+        batching=batching_for(limits, StepCost(settles=model.is_offloaded and not load.rpc)),
         inline=inline.drafter(grammars, budget) if inline else None,
         batch_sizes=model.batch_sizes,
     )

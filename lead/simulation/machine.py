@@ -12,13 +12,16 @@ LEAD = "lead"
 class StepTable:
     """T(n) of a lead.
 
-    `points`: (n, seconds), n ascending from 1; straight lines between them and beyond the last.
+    `points`: (n, seconds), n ascending from 1; straight lines between them and beyond the last. `settling`:
+    how much longer the first step takes that has another size than the one before, then the second, ….
     """
 
     name: str
     points: tuple[tuple[int, float], ...]
+    settling: tuple[float, ...] = ()
 
     def seconds(self, n: int) -> float:
+        """Of a steady step."""
         points = self.points
         if len(points) == 1:
             return points[0][1]

@@ -16,6 +16,7 @@ from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.speculation.speculation_stats import SpeculationStats
+from lead.engine.speculation.step_cost import LikeliestFirst, StepCost
 from lead.simulation.clock import Compute, VirtualClock
 from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
@@ -77,11 +78,13 @@ class SimulatedLead:
         self._rng = random.Random(seed)  # noqa: S311 - jitter
         self._busy = False
         self._n_turns = 0
+        self._size, self._n_of_size = 0, 0  # of the last steps
         self._speculation = SpeculationManager(
             policy,
             depth,
             _NO_TOKEN_ENDS,
             make_drafters,
+            batching=LikeliestFirst(StepCost(constants, settles=bool(steps.settling))),
             constants=constants,
             inline=simulated_draft_model(inline, texts, n_slots) if inline else None,
         )
@@ -157,7 +160,7 @@ class SimulatedLead:
 
     def _decode(self, plan: StepPlan) -> None:
         self._busy = True
-        seconds = self._steps.seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
+        seconds = self._step_seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
         began = self._clock.now
 
         def end() -> None:
@@ -169,6 +172,12 @@ class SimulatedLead:
             self._turn_later()
 
         self._compute(seconds, end)
+
+    def _step_seconds(self, n: int) -> float:
+        self._n_of_size = self._n_of_size + 1 if n == self._size else 0
+        self._size = n
+        settling = self._steps.settling[self._n_of_size : self._n_of_size + 1]
+        return self._steps.seconds(n) + sum(settling)
 
     def _turn_later(self) -> None:
         """After everything that happens at this moment, such as a client's next request."""

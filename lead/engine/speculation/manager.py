@@ -174,7 +174,7 @@ class SpeculationManager:
         n_sequences, waited = len(step.depths), self._waited
         self.stats.add_step(step, self.cost.seconds(step.n_tokens), waited)
         if step.n_passes == 1:
-            self.cost.learn(step.n_tokens, step.seconds)
+            self.cost.learn_next(step.n_tokens, step.seconds)
         is_adaptive = self._policy is self._adaptive
         if is_adaptive and step.n_expected is not None:
             self._adaptive.learn(n_sequences, step.n_committed, step.seconds + waited)

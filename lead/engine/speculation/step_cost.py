@@ -25,6 +25,11 @@ _GUESSED_SLOPE = 0.1
 """(T(n + 1) - T(n)) / T(1) while only one n has been measured."""
 
 
+_STEADY = 2
+"""Steps of a size on a GPU that take longer than further ones: llama.cpp builds a graph, then CUDA records
+it."""
+
+
 class StepCost:
     """T(n), the time of a step with n tokens in its batch.
 
@@ -35,8 +40,12 @@ class StepCost:
     that n to all others would drift with every slow moment.
     """
 
-    def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
+    def __init__(self, constants: SpeculationConstants = DEFAULTS, *, settles: bool = False) -> None:
+        """settles: on a GPU, where a step takes longer until some of its size have gone before."""
         self._constants = constants
+        self._settles = settles
+        self._size, self._n_of_size = 0, 0  # of the last steps
+        self._excess, self._n_changes = 0.0, 0.0
         self._max_exact = constants.max_exact_size
         self._pace = 1.0
         self._surprises: deque[float] = deque(maxlen=constants.pace_window)  # logarithms of actual / expected
@@ -47,8 +56,15 @@ class StepCost:
         self._n_learned = 0
         self._recent: deque[int] = deque(maxlen=constants.pace_share_window)
 
+    def learn_next(self, n_tokens: int, seconds: float) -> None:
+        """The engine's next step, of `n_tokens`, took `seconds`."""
+        if not self._settles or self._is_steady(n_tokens) or not self._known:
+            self.learn(n_tokens, seconds)
+        else:
+            self._excess += max(0.0, seconds - self.seconds(n_tokens))
+
     def learn(self, n_tokens: int, seconds: float) -> None:
-        """A step of `n_tokens` took `seconds`."""
+        """A step of `n_tokens` took `seconds`, after others of that size."""
         n, seconds = self._bucket_of(n_tokens), max(seconds, _MIN_STEP_S)
         self._n_learned += 1
         self._last_seen[n] = self._n_learned
@@ -72,8 +88,28 @@ class StepCost:
             return self._pace * known
         return self._pace * self._interpolated(n_tokens)
 
+    def change_seconds(self, n_tokens: int) -> float:
+        """How much longer this step and the next ones take if it has another size than the last one."""
+        if not self._settles or n_tokens == self._size or not self._n_changes:
+            return 0.0
+        return self._constants.change_share * self._excess / self._n_changes
+
+    def _is_steady(self, n_tokens: int) -> bool:
+        """Whether enough steps of this size have gone before this one, which is recorded."""
+        if n_tokens != self._size:
+            self._size, self._n_of_size = n_tokens, 0
+            decay = self._constants.change_decay
+            self._excess, self._n_changes = decay * self._excess, decay * self._n_changes + 1
+        self._n_of_size += 1
+        return self._n_of_size > _STEADY
+
     def age(self, n_tokens: int) -> int:
-        """How many steps ago T(n_tokens) was measured; a large number if never."""
+        """How many steps ago T(n_tokens) was measured; a large number if never.
+
+        0 where steps settle: a single one would measure something else.
+        """
+        if self._settles:
+            return 0
         seen = self._last_seen.get(self._bucket_of(n_tokens))
         return self._n_learned - seen if seen is not None else 1 << 30
 
@@ -134,7 +170,8 @@ class Batching(ABC):
         n_prompt: int,  # noqa: ARG002 - for `Replaying`
     ) -> list[float]:
         """How long a step takes with each of the sizes, which count `n_prompt` tokens of prompts."""
-        return list(map(self.cost.seconds, sizes))
+        cost = self.cost
+        return [cost.seconds(n) + cost.change_seconds(n) for n in sizes]
 
     @abstractmethod
     def expected(self, drafts: Sequence[Probabilities], n: int) -> list[float]:

@@ -111,6 +111,49 @@ def test_what_slows_the_whole_machine_down_is_carried_over_to_sizes_not_visited(
     assert cost.seconds(4) == pytest.approx(T1 * Q4_0[4] * factor, rel=0.3)
 
 
+# On a GPU
+
+
+def settled(*sizes):
+    """A cost that knows T(n), and has seen steps of these sizes as a GPU takes them."""
+    cost = StepCost(settles=True)
+    for n in range(1, 5):
+        cost.learn(n, T1 * n)
+    before, n_equal = 0, 0
+    for n in sizes:
+        n_equal = n_equal + 1 if n == before else 0
+        before = n
+        cost.learn_next(n, T1 * (n + (0.3, 1.0, 0.0)[min(n_equal, 2)]))
+    return cost
+
+
+def test_steps_that_have_not_settled_say_nothing_about_steady_ones():
+    cost = settled(1, 2, 2, 3, 1, 1, 4, 2, 1)
+    assert [cost.seconds(n) for n in range(1, 5)] == pytest.approx([T1 * n for n in range(1, 5)])
+
+
+def test_another_size_is_charged_with_a_part_of_what_changes_have_cost():
+    assert settled(1, 2, 1, 2, 1, 2).change_seconds(1) == pytest.approx(0.5 * 0.3 * T1)
+    assert settled(1, 1, 1, 2, 2, 2, 1, 1, 1).change_seconds(2) == pytest.approx(0.5 * 1.3 * T1)
+    assert settled(1, 2, 1, 2).change_seconds(2) == 0
+
+
+def test_steady_steps_are_learned():
+    assert settled(*[2] * 40).seconds(2) == pytest.approx(2 * T1)
+    cost = settled(2, 2)
+    for _ in range(40):
+        cost.learn_next(2, 3 * T1)
+    assert cost.seconds(2) == pytest.approx(3 * T1, rel=0.05)
+
+
+def test_on_a_cpu_every_step_counts():
+    cost = StepCost()
+    for n in (1, 2, 1, 2):
+        cost.learn_next(n, T1 * n)
+    assert cost.seconds(2) == pytest.approx(2 * T1)
+    assert cost.change_seconds(1) == 0
+
+
 def test_the_age_of_an_entry_is_counted_in_steps():
     cost = learned({1: 1.0, 2: 1.5}, repeats=1)
     assert (cost.age(2), cost.age(1)) == (0, 1)
