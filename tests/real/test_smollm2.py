@@ -1,6 +1,7 @@
 """A public model that people chat with, 4 bits a weight, in real programs."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,9 @@ from tests.real.test_exact import (
 
 pytestmark = [pytest.mark.real, pytest.mark.models]
 
+DRAFT = (
+    Path(__file__).parents[2] / "models" / "smollm2" / "wheel" / "llama_duo_smollm2" / "smollm2-draft.gguf"
+)
 QUESTION = "What is the capital city of France? Answer in a full sentence."
 LEAD = ("--threads", "1", "--no-calibrate", "--max-restarts", "1000")
 SHORT = {"max_tokens": 32}
@@ -143,6 +147,15 @@ def test_its_own_back_changes_not_a_bit(exact, smollm2):
     with back_of(lead, url, "own", "--model", str(smollm2)):
         assert say_all_at_once(url, **SHORT) == alone
         assert planner(url)["sources"]["own"]["n_right"] > 0
+
+
+def test_a_back_with_its_draft_model_changes_not_a_bit_and_is_often_right(exact):
+    lead, url, alone = exact
+    with back_of(lead, url, "small", "--model", str(DRAFT)):
+        assert say_all_at_once(url, **SHORT) == alone
+        assert say_all_at_once(url, **SHORT) == alone
+        small = planner(url)["sources"]["small"]
+    assert small["n_right"] > small["n_scored"] / 4  # sampled
 
 
 def test_a_back_with_another_vocabulary_changes_not_a_bit(exact, gemma3):
