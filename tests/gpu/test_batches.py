@@ -1,9 +1,9 @@
-"""On one or two GPUs, which may be software: a batch of several parts, which two devices compute in turn."""
+"""On one or two GPUs, which may be software: a batch of several parts, which two CUDA devices compute in turn."""
 
 import numpy as np
 import pytest
 
-from shared.llama import library
+from shared.llama import devices, library
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.settings.model_options import ModelOptions
@@ -44,7 +44,8 @@ def test_a_long_prompt_is_read_in_one_batch_as_on_the_cpu(tiny_model, split_mode
     assert reference.n_batch == 512
     model, overlaps = loaded(path, ubatch_size=PART, split_mode=split_mode)
     assert (model.n_batch, model.n_ubatch) == (2048, PART)
-    assert overlaps == (split_mode == "layer")
+    on_vulkan = any(device.name.startswith("Vulkan") for device in devices.all_devices())
+    assert overlaps == (split_mode == "layer" and not on_vulkan)
     assert np.abs(logits(model) - logits(reference)).max() < BOUND
 
 
