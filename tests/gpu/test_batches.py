@@ -1,4 +1,4 @@
-"""On one or two GPUs, which may be software: a batch of several parts, which two CUDA devices compute in turn."""
+"""On one or two GPUs, maybe of software: a batch of several parts, which two CUDA devices compute in turn."""
 
 import numpy as np
 import pytest
