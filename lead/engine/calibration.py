@@ -9,7 +9,7 @@ from itertools import chain, repeat
 from typing import Self
 
 from lead.engine.slot import TrialPlace
-from lead.engine.speculation.step_cost import StepCost
+from lead.engine.speculation.step_cost import N_UNSTEADY, StepCost
 from lead.engine.target import Target
 from shared.cache_edits import apply_edits
 from shared.llama.span import Span
@@ -20,8 +20,6 @@ _MAX_SECONDS = 10.0
 """Time limit; for a slower model the rest is learned from requests."""
 _QUIET = 1.2
 """A machine on which T(1) is longer by this factor than it was is busy."""
-_STEPS_UNTIL_STEADY = 2
-"""Of one size, on a GPU: an H200 took 4.2 and 6.0 ms for them, then 3.1."""
 _EMPTY_CACHE = TrialPlace()
 _AFTER_SECONDS = (3.0, 10.0, 30.0)
 """Since the engine was ready. So many samples of each size replace those of the start."""
@@ -84,7 +82,7 @@ class StepTimer:
 
     def seconds(self, size: int) -> float:
         """The duration of a step of `size` tokens."""
-        for _ in range(_STEPS_UNTIL_STEADY if self._is_offloaded else 0):
+        for _ in range(N_UNSTEADY if self._is_offloaded else 0):
             self._step(size)
         return self._step(size)
 

@@ -137,8 +137,9 @@ class Model:
         """A llama_context and its memory; frees the model and raises ModelLoadError if there is none."""
         with library.captured_log() as lines:
             context = llama_cpp.llama_init_from_model(self._model, parameters)
-        flash_attention = self._options.flash_attn != "off"
-        switch_off_if_wrong(path, library.about_devices + lines, flash_attention=flash_attention)
+        if self._options.n_gpu_layers:
+            flash_attention = self._options.flash_attn != "off"
+            switch_off_if_wrong(path, library.about_devices + lines, flash_attention=flash_attention)
         memory = llama_cpp.llama_get_memory(context) if context else None
         if memory:
             return context, memory

@@ -23,11 +23,11 @@ _GUESSED_STEP_S = 0.05
 """T(1) before the first step; arbitrary, since only ratios matter until then."""
 _GUESSED_SLOPE = 0.1
 """(T(n + 1) - T(n)) / T(1) while only one n has been measured."""
-
-
-_STEADY = 2
+N_UNSTEADY = 2
 """Steps of a size on a GPU that take longer than further ones: llama.cpp builds a graph, then CUDA records
-it."""
+it. An H200 took 4.2 and 6.0 ms for them, then 3.1."""
+_MOST_EXCESS = 3.0
+"""How much longer such a step may count for, relative to a steady one: any step may be interrupted."""
 
 
 class StepCost:
@@ -57,11 +57,18 @@ class StepCost:
         self._recent: deque[int] = deque(maxlen=constants.pace_share_window)
 
     def learn_next(self, n_tokens: int, seconds: float) -> None:
-        """The engine's next step, of `n_tokens`, took `seconds`."""
-        if not self._settles or self._is_steady(n_tokens) or not self._known:
+        """The engine's next step, of `n_tokens`, took `seconds`.
+
+        Wide steps read prompts: settling adds little to them, and their T(n) is known from them alone.
+        """
+        is_wide = n_tokens > self._max_exact
+        if is_wide:
+            self._size, self._n_of_size = n_tokens, 0
+        if not self._settles or is_wide or self._is_steady(n_tokens) or not self._known:
             self.learn(n_tokens, seconds)
         else:
-            self._excess += max(0.0, seconds - self.seconds(n_tokens))
+            steady = self.seconds(n_tokens)
+            self._excess += min(max(0.0, seconds - steady), _MOST_EXCESS * steady)
 
     def learn(self, n_tokens: int, seconds: float) -> None:
         """A step of `n_tokens` took `seconds`, after others of that size."""
@@ -101,7 +108,7 @@ class StepCost:
             decay = self._constants.change_decay
             self._excess, self._n_changes = decay * self._excess, decay * self._n_changes + 1
         self._n_of_size += 1
-        return self._n_of_size > _STEADY
+        return self._n_of_size > N_UNSTEADY
 
     def age(self, n_tokens: int) -> int:
         """How many steps ago T(n_tokens) was measured; a large number if never.

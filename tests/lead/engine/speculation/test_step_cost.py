@@ -138,6 +138,20 @@ def test_another_size_is_charged_with_a_part_of_what_changes_have_cost():
     assert settled(1, 2, 1, 2).change_seconds(2) == 0
 
 
+def test_what_a_prompt_takes_is_no_cost_of_a_change():
+    cost = settled(1, 2, 1, 2)
+    cost.learn_next(512, 300 * T1)
+    cost.learn_next(1, 1.3 * T1)
+    assert cost.change_seconds(2) == pytest.approx(0.5 * 0.3 * T1)
+    assert cost.seconds(512) == pytest.approx(300 * T1, rel=0.5)
+
+
+def test_an_interrupted_step_does_not_forbid_changes():
+    cost = settled(*[1, 2] * 20)
+    cost.learn_next(1, 1000 * T1)
+    assert cost.change_seconds(2) < 0.3 * T1
+
+
 def test_steady_steps_are_learned():
     assert settled(*[2] * 40).seconds(2) == pytest.approx(2 * T1)
     cost = settled(2, 2)
