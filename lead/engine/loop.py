@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import NoReturn, Protocol
 
 from lead.engine.calibration import Recalibration
-from lead.engine.commands import Command, PostDraft
+from lead.engine.commands import Cancel, Command, PostDraft, SetBacks
 from lead.engine.engine import Engine
 from lead.engine.events import Event, Failed, Finished, Started
+from lead.engine.held_events import HeldEvents
 from lead.engine.scheduler import Action, StepPlan
 from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.target import Target
@@ -146,6 +147,7 @@ class Loop:
         self._recalibration = recalibration
         self._forget_old = forget_old
         self._wait = 0.0
+        self._held = HeldEvents()
         self._early: list[Command] = []  # that arrived during the last step
         self._unchecked = False
         self._checked_at = -math.inf
@@ -167,13 +169,14 @@ class Loop:
             self._fail(f"for {MOST_SECONDS:g} s nothing was decoded, admitted or ended")
         action = self._engine.next(now)
         # With a prompt in it the front has to know whose step this is, should the process die of it.
-        overlaps = isinstance(action, StepPlan) and not action.n_prompt and self._target.overlaps
+        can_send_later = isinstance(action, StepPlan) and not action.n_prompt
+        overlaps = can_send_later and self._target.overlaps
         if not overlaps:
-            self._send()
+            self._send(at_once=not can_send_later)
         if carry_out(action, self._engine, self._target, self._clock, self._use_time_of_step):
             self._progress.made()
         if not overlaps or self._engine.idle:
-            self._send()
+            self._send(at_once=self._engine.idle)
         if isinstance(action, Wait):
             self._wait = action.seconds
         elif action is None:
@@ -193,6 +196,11 @@ class Loop:
         for command in commands:
             self._engine.apply(command, now)
             self._unchecked = True
+            match command:
+                case SetBacks():
+                    self._held.has_backs = bool(command.names)
+                case Cancel():
+                    self._held.drop(command.sequence)
 
     def _use_time_of_step(self) -> None:
         """While a device computes, do what the next step would have to wait for.
@@ -207,8 +215,8 @@ class Loop:
             else:
                 self._early.append(command)
 
-    def _send(self) -> None:
-        for event in self._engine.pop_events():
+    def _send(self, *, at_once: bool = False) -> None:
+        for event in self._held.pass_on(self._engine.pop_events(), self._clock(), at_once=at_once):
             self._pipe.send(event)
             if isinstance(event, Finished | Failed) or (isinstance(event, Started) and not event.again):
                 self._progress.made()

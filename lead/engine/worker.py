@@ -24,8 +24,8 @@ from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe, low_numbered
 from lead.engine.rpc_workers import wait_for_workers
 from lead.engine.slot import TrialPlace
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.step_cost import StepCost, batching_for
 from shared.errors import ModelLoadError
 from shared.llama import rpc_backend
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
@@ -35,6 +35,7 @@ from shared.rpc_probe import WorkerAwayError
 from shared.sampling.factory import make_sampler
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.sampling.sampler import Sampler
+from shared.step_cost import StepCost
 
 log = logging.getLogger("engine")
 
@@ -120,7 +121,7 @@ def _serve(
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
-    grammars.start()  # not earlier: its processes take a core while they load
+    grammars.start(in_idle_time=True)
     pipe.send(ready)
     recalibration = None
     if limits.traits.can_speculate and load.calibrate:

@@ -107,7 +107,7 @@ def test_a_stream_arrives_whole_with_our_own_fields(shared, way):
         reply = answer.until(lambda reply: pieces.append(reply.text) or reply.done)
     reply = reply.rest()
     assert (reply.text, reply.done, reply.n_generated) == (text_of(direct), True, 40)
-    assert len(set(pieces)) > 20
+    assert len(set(pieces)) > 2
 
 
 @pytest.mark.parametrize("way", WAYS)

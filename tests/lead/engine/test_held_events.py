@@ -1,0 +1,78 @@
+"""Tokens of short steps go to the front together, but nobody waits for them."""
+
+import pytest
+
+from lead.engine.events import Committed, Finished, Tuned
+from lead.engine.held_events import HeldEvents
+
+
+def token(start, sequence="s"):
+    return Committed(sequence=sequence, start=start, tokens=[7])
+
+
+class Steps:
+    """Tells of a token after each step."""
+
+    def __init__(self, step_seconds, has_backs=False):
+        self.held = HeldEvents()
+        self.held.has_backs = has_backs
+        self.now = 0.0
+        self.n = 0
+        self._step_seconds = step_seconds
+
+    def step(self, n=1):
+        """How many events were sent after each of `n` steps."""
+        return [len(self._step()) for _ in range(n)]
+
+    def _step(self):
+        self.now += self._step_seconds
+        self.n += 1
+        return self.held.pass_on([token(self.n)], self.now)
+
+
+def test_tokens_of_short_steps_are_sent_together():
+    steps = Steps(0.008)
+    sent = steps.step(41)
+    assert sent[0] == 1, "the first one at once"
+    assert sent[1:] == [0, 0, 0, 4] * 10
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.05, 2.0])
+def test_tokens_of_longer_steps_are_sent_at_once(seconds):
+    assert set(Steps(seconds).step(20)) == {1}
+
+
+def test_tokens_are_sent_at_once_while_a_back_is_connected():
+    assert set(Steps(0.002, has_backs=True).step(20)) == {1}
+
+
+def test_the_first_token_of_each_sequence_is_sent_at_once_with_all_that_was_held():
+    steps = Steps(0.002)
+    steps.step(3)
+    first = token(1, "t")
+    assert steps.held.pass_on([first], steps.now) == [token(2), token(3), first]
+    assert steps.held.pass_on([token(2, "t")], steps.now) == []
+
+
+@pytest.mark.parametrize(
+    "event", [Finished(sequence="s", reason="length"), Tuned(n_ahead=1, min_confidence=0)]
+)
+def test_anything_else_is_sent_at_once_after_what_was_held(event):
+    steps = Steps(0.002)
+    steps.step(2)
+    assert steps.held.pass_on([event], steps.now) == [token(2), event]
+
+
+def test_what_is_held_is_sent_when_asked_for():
+    steps = Steps(0.002)
+    steps.step(2)
+    assert steps.held.pass_on([], steps.now, at_once=True) == [token(2)]
+
+
+def test_what_is_held_of_a_cancelled_sequence_is_dropped():
+    steps = Steps(0.002)
+    steps.held.pass_on([token(1, "t")], 0.0)
+    steps.step(1)
+    steps.held.pass_on([token(2, "t"), token(2)], steps.now)
+    steps.held.drop("t")
+    assert steps.held.pass_on([], steps.now, at_once=True) == [token(2)]
