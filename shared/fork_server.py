@@ -2,7 +2,8 @@
 
 It loads the program that is pickled on its standard input, then forks workers and hands them the tasks that
 arrive over the inherited socket. A task is two descriptors (`shared.sandbox.Task`), a worker gets the first.
-NAME is for whoever lists the processes.
+NAME is for whoever lists the processes. With the argument `IN_IDLE_TIME` it loads while cores are idle. It
+sends `LOADED` when it has.
 """
 
 import contextlib
@@ -17,11 +18,12 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from shared.errors import ModelLoadError
-from shared.sandbox import KILL, MEGABYTE, STATUS, Program, TaskHandler, WorkerLimits
+from shared.sandbox import IN_IDLE_TIME, KILL, LOADED, MEGABYTE, STATUS, Program, TaskHandler, WorkerLimits
 
 _STACK_BYTES = 128 * MEGABYTE
 """For the thread that works. std::regex, with which llama.cpp splits text for some models, takes up to 400
@@ -42,14 +44,28 @@ def main() -> None:
     gc.disable()  # as in `shared.imports.import_program`
     program: Program = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent, a program with the same rights
     try:
-        handler = program.load()
+        handler = _load_in_idle_time(program) if sys.argv[3:] == [IN_IDLE_TIME] else program.load()
     except ModelLoadError:
         return  # the parent, which loads the same file, says why
     gc.collect()
     gc.freeze()  # what the garbage collector leaves alone stays shared with all workers
     gc.enable()
     with socket.socket(fileno=int(sys.argv[2])) as control:
+        with contextlib.suppress(OSError):  # the other end may be gone
+            control.send(LOADED)
         ForkServer(control, handler).run()
+
+
+def _load_in_idle_time(program: Program) -> TaskHandler:
+    """In a thread: what has given up its priority may not take it back, and workers are forked from here."""
+    with ThreadPoolExecutor(1, initializer=_wait_for_idle_cores) as executor:
+        return executor.submit(program.load).result()
+
+
+def _wait_for_idle_cores() -> None:
+    """Let this thread run only where nothing else wants to, if the system knows such a thing."""
+    with contextlib.suppress(AttributeError, OSError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 @dataclass(eq=False, slots=True)
@@ -97,7 +113,10 @@ class ForkServer:
 
     def _hand_over(self) -> bool:
         """Give the next task to a worker. Returns False if there will be none."""
-        message, descriptors, _, _ = socket.recv_fds(self._control, 1, 2)
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self._control, 1, 2)
+        except ConnectionResetError:  # nobody has read `LOADED`
+            return False
         if not message:
             return False
         connection, supervision = (socket.socket(fileno=descriptor) for descriptor in descriptors)

@@ -20,6 +20,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,6 +31,10 @@ log = logging.getLogger("sandbox")
 STATUS = struct.Struct("!i")
 """The status in which a worker has ended, as `Popen.returncode` has it."""
 KILL = b"K"
+LOADED = b"L"
+IN_IDLE_TIME = "in-idle-time"
+_PATIENCE_SECONDS = 4.0
+"""For a fork server that loads in idle time, from its first task on: enough if cores are idle."""
 MEGABYTE = 1 << 20
 _MOST_GROWTH_BYTES = 32 * MEGABYTE
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|PROXY", re.IGNORECASE)
@@ -123,20 +128,28 @@ class Sandbox:
         self._name = type(program).__module__
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._is_waiting_for_idle_time = self._was_hurried = False
 
     @property
     def pid(self) -> int | None:
         """The process id of the fork server while it runs."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
-    def start(self) -> None:
-        """Start the fork server before the first task needs it: loading takes a while."""
+    def start(self, *, in_idle_time: bool = False) -> None:
+        """Start the fork server before the first task needs it: loading takes a while.
+
+        in_idle_time: it takes no time from what computes, until there is a task that has waited for a while.
+        """
+        self._is_waiting_for_idle_time, self._was_hurried = in_idle_time, False
         self._control, theirs = socket.socketpair()
         with theirs, tempfile.TemporaryFile() as program:
             pickle.dump(self._program, program)
             program.seek(0)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "shared.fork_server", self._name, str(theirs.fileno())],
+                [
+                    *(sys.executable, "-m", "shared.fork_server", self._name, str(theirs.fileno())),
+                    *([IN_IDLE_TIME] if in_idle_time else []),
+                ],
                 pass_fds=[theirs.fileno()],
                 stdin=program,
                 env=without_secrets(os.environ) | _ENVIRONMENT,
@@ -157,13 +170,34 @@ class Sandbox:
                 try:
                     socket.send_fds(self._control, [b"\0"], [theirs.fileno(), supervised.fileno()])
                 except (BrokenPipeError, ConnectionResetError):
-                    log.error("the fork server of %s has ended: starting it again", self._name)  # noqa: TRY400 - expected
+                    if not self._was_hurried:
+                        log.error("the fork server of %s has ended: starting it again", self._name)  # noqa: TRY400 - expected
                     self.close()
                 else:
+                    self._hurry()
                     return Task(connection, supervision)
         connection.close()
         supervision.close()
         raise SandboxError
+
+    def _hurry(self) -> None:
+        """There is a task, which must not wait for idle time for long. It is lost then, and opened again."""
+        if self._is_waiting_for_idle_time and self._process and not self._has_loaded():
+            killing = threading.Timer(_PATIENCE_SECONDS, self._kill_unless_loaded, [self._process])
+            killing.daemon = True
+            killing.start()
+        self._is_waiting_for_idle_time = False
+
+    def _kill_unless_loaded(self, process: subprocess.Popen[bytes]) -> None:
+        if process is self._process and not self._has_loaded():
+            self._was_hurried = True
+            process.kill()
+
+    def _has_loaded(self) -> bool:
+        try:
+            return self._control is None or self._control.recv(1, socket.MSG_DONTWAIT) == LOADED
+        except BlockingIOError:
+            return False
 
     def kill(self) -> None:
         """Kill the fork server, which does not answer. The next task starts it again."""

@@ -240,3 +240,34 @@ def test_a_spare_worker_that_is_killed_is_replaced(own):
                 os.kill(pid, signal.SIGKILL)
         wait_for_an_end(spare)
     assert Client(own).pid
+
+
+# Loading in idle time
+
+
+@linux
+def test_what_is_loaded_in_idle_time_has_workers_of_usual_priority():
+    with toy() as sandbox:
+        sandbox.start(in_idle_time=True)
+        assert os.sched_getscheduler(Client(sandbox).pid) == os.SCHED_OTHER
+
+
+@linux
+def test_a_task_that_waits_for_idle_time_too_long_is_lost_and_the_next_one_does_not_wait(monkeypatch, caplog):
+    monkeypatch.setattr("shared.sandbox._PATIENCE_SECONDS", 0.01)
+    with toy(seconds_in_idle_time=600) as sandbox:
+        sandbox.start(in_idle_time=True)
+        assert Client(sandbox).supervision.recv(1) == b"", "the fork server has ended"
+        assert Client(sandbox).pid
+    assert not caplog.records, "nothing went wrong"
+
+
+@linux
+def test_a_fork_server_that_has_loaded_in_idle_time_stays(monkeypatch):
+    monkeypatch.setattr("shared.sandbox._PATIENCE_SECONDS", 0.0)
+    with toy() as sandbox:
+        sandbox.start(in_idle_time=True)
+        before = sandbox.pid
+        select.select([sandbox._control], [], [])  # it says that it has loaded
+        assert Client(sandbox).pid
+        assert sandbox.pid == before

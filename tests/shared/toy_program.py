@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import sys
 import time
 from dataclasses import dataclass
 
@@ -14,9 +15,11 @@ from shared.sandbox import Sandbox
 class ToyProgram:
     fails: bool = False
     seconds: float = 0.0
+    seconds_in_idle_time: float = 0.0
 
     def load(self):
-        time.sleep(self.seconds)
+        is_idle_class = sys.platform == "linux" and os.sched_getscheduler(0) == os.SCHED_IDLE
+        time.sleep(self.seconds_in_idle_time if is_idle_class else self.seconds)
         if self.fails:
             raise ModelLoadError("no such file")
         return ToyHandler()
