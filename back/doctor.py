@@ -1,6 +1,7 @@
 """`back doctor`: find out why a back with these options does not make its lead faster."""
 
 import asyncio
+import contextlib
 import importlib.metadata
 import ssl
 import statistics
@@ -11,6 +12,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from back.dial import OtherVocabularyError, RefusedError, greet, refusal
+from back.model_fit import fitted
 from back.settings import BackSettings
 from back.vocabulary_download import lead_vocabulary
 from shared import cpus
@@ -25,7 +27,7 @@ from shared.diagnostics.lead_checks import (
 )
 from shared.diagnostics.lead_probe import LeadProbe, is_own_address
 from shared.diagnostics.preflight import PreflightReport, check_cores, check_memory, read_model
-from shared.errors import ConfigError, DuoError, ProtocolError
+from shared.errors import ConfigError, DuoError, ModelLoadError, ProtocolError
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft
@@ -47,6 +49,8 @@ def check(settings: BackSettings) -> PreflightReport:
         report.problems.append(str(error))
     with read_model(report, source) as vocabulary:
         if vocabulary:
+            with contextlib.suppress(ModelLoadError):  # `check_memory` reports it
+                settings = fitted(settings, vocabulary.info.path)
             check_memory(
                 report, vocabulary.info, settings.model_options, settings.n_slots, settings.n_step_checkpoints
             )

@@ -12,10 +12,12 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from back import leads
 from back.dial import OtherVocabularyError, RefusedError
 from back.link import LeadLink
+from back.model_fit import fitted
 from back.settings import BackSettings
 from back.vocabulary_download import lead_vocabulary
 from back.worker import DraftWorker
@@ -65,7 +67,9 @@ def main() -> None:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
         settings = leads.find(settings, _jitter()).located()
-        asyncio.run(_run(settings, _load(settings)))
+        path = settings.source.model or builtin_draft()
+        settings = fitted(settings, path)
+        asyncio.run(_run(settings, _load(settings, path)))
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a message for users needs no traceback
         sys.exit(1)
@@ -108,8 +112,7 @@ def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | Non
     return DraftingSetup(maker.vocabulary.identify(), make, grammars.close)
 
 
-def _load(settings: BackSettings) -> Model:
-    path = settings.source.model or builtin_draft()
+def _load(settings: BackSettings, path: Path) -> Model:
     model = Model(path, settings.model_options, settings.n_slots, settings.n_step_checkpoints)
     log.info("devices: %s", model.placement or "chosen by llama.cpp")
     log.info("memory: %s", model.memory_size)

@@ -139,11 +139,11 @@ class BackSettings(FileSettings):
         "may ask for fewer",
     )
     n_branches: int = Field(
-        3,
+        16,
         ge=0,
-        le=8,
-        description="number of side branches per sequence: alternative drafts, prepared in spare time, to "
-        "continue with if the lead rejects a token of the main draft",
+        le=64,
+        description="maximum number of side branches per sequence: alternative drafts, to continue with if "
+        "the lead rejects a token of the main draft; as many are drafted as make the most of a step",
     )
     cpus: CpuList | None = Field(
         None, description="CPU cores to run on, as in 0-7,16; a lead on this machine should use other cores"
@@ -257,8 +257,11 @@ class BackSettings(FileSettings):
 
     @property
     def n_branches_each(self) -> int:
-        """Side branches per sequence: --n-branches, or fewer if llama.cpp's slots do not suffice."""
-        return min(self.n_branches, MAX_SLOTS // self.n_parallel - 1)
+        """Side branches per sequence: --n-branches, or fewer if llama.cpp's slots do not suffice.
+
+        A model with sliding windows needs each of them twice (`WindowGuard`).
+        """
+        return max(0, min(self.n_branches, MAX_SLOTS // 2 // self.n_parallel - 1))
 
     @property
     def n_slots(self) -> int:

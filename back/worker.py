@@ -72,18 +72,22 @@ class DraftWorker:
         """Handle all messages, waiting for one if there is nothing else to do; then one decode."""
         if self._handle_messages():
             self._send(self._drafter.take_due(self._clock(), at_once=True))
-        if len(self._posts) == 1:
-            self._drafter.step()
-        else:
-            self._step_for_some()
-        self._send(self._drafter.take_due(self._clock()))
+        self._decode()
 
-    def _step_for_some(self) -> None:
-        waiting = self._drafter.waiting
-        served = self._shares.choose(waiting.keys())
+    def _decode(self) -> None:
+        only = None if len(self._posts) == 1 else self._served()
         began = self._clock()
-        self._drafter.step(only={sequence for lead in served for sequence in waiting[lead]})
-        self._shares.charge(self._drafter.n_decoded, self._clock() - began)
+        self._drafter.step(only)
+        now = self._clock()
+        self._drafter.learn(now - began)
+        if only is not None:
+            self._shares.charge(self._drafter.n_decoded, now - began)
+        self._send(self._drafter.take_due(now))
+
+    def _served(self) -> set[str]:
+        """The sequences whose leads are served in the next step."""
+        waiting = self._drafter.waiting
+        return {sequence for lead in self._shares.choose(waiting.keys()) for sequence in waiting[lead]}
 
     def _handle_messages(self) -> bool:
         """Whether there were any. Nothing is unsent while it waits: when idle, everything is due."""

@@ -2,13 +2,16 @@
 
 Along texts that the target samples, at every position: the coupled choice (what backs draft), the draft
 model's likeliest token (what others draft), and 1 - TV, the largest chance that any drafting rule can have of
-proposing what the target samples. No truncation, so that all three speak of the same two distributions. Uses
-the shipped pair itself (a grown model computes the same function), or any two models with one vocabulary.
+proposing what the target samples. No truncation, so that all three speak of the same two distributions. Where
+the coupled choice is wrong, the target's token may be a runner-up: a second table has the recall of those, by
+the confidence of the choice and by how many right tokens went before. Uses the shipped pair itself (a grown
+model computes the same function), or any two models with one vocabulary.
 """
 
 import argparse
 import itertools
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,15 +51,46 @@ _COLUMNS = {
     "likeliest": ("likeliest token", ".3f"),
     "over_likeliest": ("coupled / likeliest", ".2f"),
 }
+_RANKS = (1, 2, 3, 4, 8, 16)
+_RECALL_COLUMNS = {
+    "kind": ("prompts", ""),
+    "temperature": ("temperature", "g"),
+    "where": ("where", ""),
+    "n_recovered": ("recovered", "d"),
+    **{f"recall_{n}": (f"among {n}", ".3f") for n in _RANKS},
+    "expected_1": ("among 1, by confidence", ".3f"),
+}
+_WHERE = {
+    "everywhere": ("place", 0, math.inf),
+    "confidence < .3": ("confidence", 0, 0.3),
+    "confidence .3 to .6": ("confidence", 0.3, 0.6),
+    "confidence .6 to .9": ("confidence", 0.6, 0.9),
+    "confidence > .9": ("confidence", 0.9, math.inf),
+    "first of a draft": ("place", 0, 1),
+    "second or third": ("place", 1, 3),
+    "later": ("place", 3, math.inf),
+}
+"""A field of `Position` from one value up to another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One position of a text: whether each rule proposed the target's token; the distributions' overlap."""
+    """One position of a text: whether each rule proposed the target's token; the distributions' overlap.
 
-    coupled: bool
+    rank: which of the draft model's choices is the target's token, from 0; None: none of the first 17.
+    confidence: of the first choice; runner_up: of the second. place: right choices in a row before this one.
+    """
+
+    rank: int | None
     likeliest: bool
     overlap: float
+    confidence: float
+    runner_up: float
+    place: int
+
+    @property
+    def coupled(self) -> bool:
+        return self.rank == 0
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -77,13 +111,16 @@ def main(arguments: Sequence[str]) -> None:
     if target.vocabulary.n_tokens != draft.vocabulary.n_tokens:
         raise ConfigError("the two models have different vocabularies")
     prompts = _read_prompts(options.prompts) if options.prompts else {"stories and questions": _PROMPTS}
-    rows = [
-        {"kind": kind, **_measure((target, draft), texts, temperature, options.seeds, options.tokens)}
-        for kind, texts in prompts.items()
-        for temperature in options.temperatures
-    ]
+    rows, recalls = [], []
+    for kind, texts in prompts.items():
+        for temperature in options.temperatures:
+            found = _measure((target, draft), texts, temperature, options.seeds, options.tokens)
+            known = {"kind": kind, "temperature": temperature}
+            rows.append({**known, **_summary(found)})
+            recalls += [{**known, **recall} for recall in _recalls(found)]
     report.show("Accepted fraction along the target's own samples, no truncation", rows, _COLUMNS)
-    report.finish("acceptance", rows, options)
+    report.show("Recovered tokens that are runners-up of the draft model", recalls, _RECALL_COLUMNS)
+    report.finish("acceptance", [*rows, *recalls], options)
 
 
 def named_model_of(text: str) -> Path:
@@ -112,15 +149,24 @@ def positions(
     text = template.render(TemplateInput([ChatMessage(role="user", content=prompt)]))
     tokens = vocabulary.tokenize(text, add_special=True, parse_special=True)
     sampler = make_sampler(parameters, vocabulary, tokens)
-    n_done = 0
+    n_done = place = 0
     for model in (target, draft):
         model.trim(0, 0)
     for _ in range(n_tokens):
         theirs, ours = (_next_logits(model, tokens, n_done) for model in (target, draft))
         n_done = len(tokens)
-        chosen, drafted = (sampler.choose(logits, n_done) for logits in (theirs, ours))
+        chosen, ranked = sampler.choose(theirs, n_done), sampler.rank(ours, n_done, 1 + max(_RANKS))
         p, q = (_distribution(logits, parameters.temperature) for logits in (theirs, ours))
-        yield Position(drafted == chosen, int(np.argmax(ours)) == chosen, float(np.minimum(p, q).sum()))
+        rank = next((rank for rank, each in enumerate(ranked) if each.token == chosen), None)
+        yield Position(
+            rank,
+            int(np.argmax(ours)) == chosen,
+            float(np.minimum(p, q).sum()),
+            ranked[0].confidence,
+            ranked[1].confidence,
+            place,
+        )
+        place = place + 1 if rank == 0 else 0
         tokens.append(chosen)
         if chosen in vocabulary.end_tokens:
             return
@@ -134,17 +180,21 @@ def _next_logits(model: Model, tokens: Sequence[int], n_done: int) -> NDArray[np
 
 def _measure(
     pair: tuple[Model, Model], prompts: Sequence[str], temperature: float, n_seeds: int, n_tokens: int
-) -> dict[str, float]:
+) -> list[Position]:
     """Target and draft model along one text for each prompt and seed; at temperature 0 all seeds are one."""
     found: list[Position] = []
     for prompt, seed in itertools.product(prompts, range(n_seeds if temperature else 1)):
         parameters = SamplingParameters(seed=seed, temperature=temperature, top_k=0, top_p=1, min_p=0)
         found += positions(*pair, prompt, parameters, n_tokens)
+    return found
+
+
+def _summary(found: Sequence[Position]) -> dict[str, float]:
     coupled, likeliest, overlap = (
-        float(np.mean([getattr(position, name) for position in found])) for name in Position.__slots__
+        float(np.mean([getattr(position, name) for position in found]))
+        for name in ("coupled", "likeliest", "overlap")
     )
     return {
-        "temperature": temperature,
         "n_positions": len(found),
         "coupled": coupled,
         "overlap": overlap,
@@ -152,6 +202,18 @@ def _measure(
         "likeliest": likeliest,
         "over_likeliest": coupled / likeliest,
     }
+
+
+def _recalls(found: Sequence[Position]) -> Iterator[dict[str, object]]:
+    """For each of `_WHERE` in which tokens were recovered."""
+    for where, (name, low, high) in _WHERE.items():
+        recovered = [each for each in found if each.rank != 0 and low <= getattr(each, name) < high]
+        if not recovered:
+            continue
+        expected = np.mean([each.runner_up / max(1e-6, 1 - each.confidence) for each in recovered])
+        ranks = [each.rank for each in recovered if each.rank]
+        shares = {f"recall_{n}": sum(rank <= n for rank in ranks) / len(recovered) for n in _RANKS}
+        yield {"where": where, "n_recovered": len(recovered), **shares, "expected_1": float(expected)}
 
 
 def _distribution(logits: NDArray[np.float32], temperature: float) -> NDArray[np.float64]:

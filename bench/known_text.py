@@ -30,12 +30,13 @@ from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
 from lead.engine.exact_model import limits_of
 from lead.engine.loop import carry_out
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.step_cost import StepCost, batching_for
 from shared import cpus
 from shared.llama.model import Model
 from shared.sampling.sampler import Sampler
 from shared.settings.model_options import ModelOptions
+from shared.step_cost import StepCost
 
 _SOURCE = "known"
 _N_AHEAD = 12

@@ -19,7 +19,6 @@ from bench import models, report
 from bench.options import listed
 from bench.timed_engine import DraftingParts, TimedEngine
 from lead.engine.calibration import StepTimer
-from lead.engine.speculation.step_cost import StepCost
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
 from shared import cpus
@@ -27,6 +26,7 @@ from shared.errors import ConfigError, ModelLoadError
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads, has_heads
 from shared.settings.model_options import ModelOptions
+from shared.step_cost import StepCost
 
 _N_WARM_UP = 256
 _REPEATS_OF_A_STEP = 9

@@ -16,16 +16,17 @@ from typing import Any
 
 from bench import report
 from bench.replay import SEQUENCE, ReplayFront, ReplayTarget, Rows, ScriptedDevice, Shares, TimedSampler
-from lead.engine.commands import Submit
+from lead.engine.commands import SetBacks, Submit
 from lead.engine.drafters.lookup import NgramDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.loop import Loop
+from lead.engine.speculation.batching import LikeliestFirst
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.step_cost import LikeliestFirst, StepCost
 from shared.sampling.filters import NativeFilters
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler, needs_filters
+from shared.step_cost import StepCost
 
 VOCABULARIES = (4_096, 32_000, 128_000)
 SAMPLINGS = {
@@ -160,6 +161,8 @@ def _running(
     )
     request = Submit(sequence=SEQUENCE, tokens=truth[:_N_PROMPT], sampling=parameters, max_tokens=n_tokens)
     with contextlib.closing(front):
+        if accuracy is not None:
+            front.command(SetBacks(names=["back"]))
         front.command(request)
         yield Loop(target, engine, front), target, front, shares
 

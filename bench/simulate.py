@@ -40,10 +40,13 @@ from bench.simulation.scenarios import (
     PAIRS,
     PUBLISHED,
     Q8_0,
+    RECALLS,
     RTTS_MS,
     STEEP,
+    WIDE_SLOPE,
     Grid,
     Pair,
+    best_synchronous,
     read_table,
     unequal_backs,
     useless_backs,
@@ -109,6 +112,7 @@ def _parts(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]
         yield "contention", _contention(quick, run)
         yield "inline", _inline(quick, run)
         yield "beside", _beside(quick, run)
+        yield "outcomes", _outcomes(quick, run)
         long = replace(run, n_tokens=max(run.n_tokens, _N_LEARNED))
         yield "useless_backs", _useless(long)
         yield "unequal_backs", _unequal(long)
@@ -132,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="another value of a constant (lead/engine/speculation/constants.py); may be repeated",
+        help="another value of a constant of speculation (SpeculationConstants); may be repeated",
     )
     parser.add_argument("--n-tokens", type=int, default=0, help="tokens per run; more: less luck")
     parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one per core")
@@ -278,6 +282,40 @@ def _beside(quick: bool, run: _Run) -> Rows:
     ]
 
 
+def _outcomes(quick: bool, run: _Run) -> Rows:
+    """Equal backs with wide decodes, 1 ms away, over a program with the same draft model; and its bound.
+
+    What they prepare for rejections depends on how often a runner-up is right.
+    """
+    tables, costs = ((FLAT,), (0.1,)) if quick else ((FLAT, PUBLISHED[0], H200), (0.05, 0.1, 0.2, 0.4))
+    axes = list(product(tables, costs, (0.8,) if quick else (0.6, 0.8), RECALLS, (1, 4)))
+    cells = [
+        Cell(steps, (_wide_back(cost * steps.seconds(1), acceptance, recall),) * n, n_tokens=run.n_tokens)
+        for steps, cost, acceptance, recall, n in axes
+    ]
+    results = run.contest(cells, (ADAPTIVE, BOUND[0]))
+    return [
+        {
+            "steps": steps.name,
+            "acceptance": acceptance,
+            "cost": cost,
+            "recall": recall,
+            "backs": n,
+            "to_sync": round(
+                result.best([ADAPTIVE])[1] / (least := best_synchronous(steps, back.step_s, acceptance)), 3
+            ),
+            "bound": round(result.best([BOUND[0]])[1] / least, 3),
+        }
+        for (steps, cost, acceptance, recall, n), result in zip(axes, results, strict=True)
+        for back in result.cell.backs[:1]
+    ]
+
+
+def _wide_back(step_s: float, acceptance: float, recall: str) -> BackSpec:
+    skill = DraftSkill(acceptance, recall=RECALLS[recall])
+    return BackSpec(step_s, 0.001, skill, WIDE_SLOPE)
+
+
 def _compared(cells: Sequence[Cell], quick: bool, run: _Run) -> Rows:
     ways = (OFF, *SYNC, *FIXED, ADAPTIVE, *BOUND)
     if quick:
@@ -349,6 +387,7 @@ _TITLES = {
     "contention": "The same with a back on the lead's machine: while both compute, 1.2 and 2 times as long",
     "inline": "A draft model in the engine: speed-up at the best depth, adaptively, and if it is useless",
     "beside": "A draft model in the engine and a back: speed over that of each alone, and of the better one",
+    "outcomes": "Equal backs with wide decodes, over the best synchronous depth with the same draft model",
     "useless_backs": "Backs that do not help: speed over that of the lead alone",
     "unequal_backs": "Two unequal backs: speed over that of the better one alone",
 }

@@ -28,8 +28,8 @@ from lead.engine.engine import Engine
 from lead.engine.events import Committed, Event, Finished, Tuned, encode_line
 from lead.engine.exact_model import limits_of
 from lead.engine.loop import Loop
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.step_cost import batching_for
 from lead.simulation.clock import Link, VirtualClock
 from lead.simulation.simulated_back import BackSpec, SimulatedBack
 from lead.simulation.text import DraftSkill, Text

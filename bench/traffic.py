@@ -24,8 +24,8 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.exact_model import limits_of, put_into_force
 from lead.engine.loop import Loop
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.step_cost import batching_for
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.model import Model
 from shared.llama.mtp_heads import has_heads

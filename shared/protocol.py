@@ -18,6 +18,8 @@ MAX_DRAFT_TOKENS = 64
 """More than any lead verifies in one step; bounds the memory that a back can use in the lead."""
 MAX_SEQUENCES = 1024
 """That a back may ask for."""
+MAX_PARTS = 64
+"""Backs that divide the side branches of a sequence."""
 MAX_TOKENS_PER_MESSAGE = 4096
 """More committed tokens are sent as several `extend` messages, so that frames stay small."""
 MAX_BACK_MESSAGE_BYTES = 65_536
@@ -118,13 +120,28 @@ class Refused(_Message):
     code: ShortText | None = None
 
 
+class BranchPart(_Message):
+    """Of the side branches of a sequence, those that one of `of` backs drafts before all others."""
+
+    index: Annotated[int, Field(ge=0, lt=MAX_PARTS)]
+    of: Annotated[int, Field(ge=1, le=MAX_PARTS)]
+
+    def has(self, position: int, token: int) -> bool:
+        """Whether the branch that begins at `position` with `token` belongs to it."""
+        return (position + token) % self.of == self.index
+
+
 class Open(_Message):
-    """A sequence to draft for, with its first committed tokens; more tokens follow as `extend`."""
+    """A sequence to draft for, with its first committed tokens; more tokens follow as `extend`.
+
+    `part`: as in `Extend`.
+    """
 
     type: Literal["open"] = "open"
     sequence: SequenceId
     sampling: SamplingParameters
     tokens: CommittedTokens
+    part: BranchPart | None = None
 
 
 def fits_into_open(sampling: SamplingParameters) -> bool:
@@ -133,12 +150,16 @@ def fits_into_open(sampling: SamplingParameters) -> bool:
 
 
 class Extend(_Message):
-    """`tokens` are committed[start : start + len(tokens)]."""
+    """`tokens` are committed[start : start + len(tokens)].
+
+    `part`: of this back from now on, where several draft for the sequence; None: all side branches are its.
+    """
 
     type: Literal["extend"] = "extend"
     sequence: SequenceId
     start: Count
     tokens: CommittedTokens
+    part: BranchPart | None = None
 
 
 class Tune(_Message):

@@ -21,9 +21,9 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
 from lead.engine.loop import Loop
 from lead.engine.sequence import EngineSequence
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.drafts import Drafts as SequenceDrafts
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
-from lead.engine.speculation.step_cost import batching_for
 from lead.engine.target import Target
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter

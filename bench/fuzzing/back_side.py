@@ -37,6 +37,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft
 from shared.protocol import (
     PROTOCOL_VERSION,
+    BranchPart,
     Close,
     Draft,
     Extend,
@@ -288,7 +289,8 @@ class BackFuzzer:
             self._texts[sequence] = max(n_committed, start + len(tokens))
         if n_committed > _MAX_COMMITTED:
             return self._close(sequence)
-        return Extend(sequence=sequence, start=start, tokens=tokens).model_dump()
+        part = BranchPart(index=self._rng.randrange(3), of=self._rng.randint(1, 3))
+        return Extend(sequence=sequence, start=start, tokens=tokens, part=part).model_dump()
 
     def _close(self, sequence: str | None = None) -> Message:
         sequence = sequence or self._rng.choice([*self._texts, "unknown"])

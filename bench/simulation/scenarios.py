@@ -119,6 +119,25 @@ class Grid:
             yield Cell(steps, (back,), n_clients, max(256, self.n_tokens // n_clients))
 
 
+RECALLS = {
+    "shipped": (0.28, 0.09),
+    "chat": (0.246, 0.114, 0.077, 0.062, *[0.033] * 4, *[0.0154] * 8),
+    "code": (0.537, 0.147, 0.073, 0.033, *[0.0205] * 4, *[0.0058] * 8),
+}
+"""Shares of recovered tokens by runner-up: of the shipped pair; of SmolLM2 and its draft model in chats at
+temperature 0.8, and on HumanEval at 0, by `bench acceptance` (docs/log/2026-11.md)."""
+WIDE_SLOPE = 0.02
+"""How much longer a decode takes for each further token, relative to one, where decodes are nearly flat."""
+
+
+def best_synchronous(steps: StepTable, draft_s: float, acceptance: float) -> float:
+    """Tokens per second of a program that drafts so many tokens before each step, at its best depth."""
+    return max(
+        sum(acceptance**i for i in range(depth + 1)) / (steps.seconds(depth + 1) + depth * draft_s)
+        for depth in range(13)
+    )
+
+
 def useless_backs(steps: StepTable, n_tokens: int) -> dict[str, Cell]:
     """Backs that do not help, by what is wrong with them; the lead must be as fast as without."""
     good = BackSpec(0.02 * steps.seconds(1), 0.002, DraftSkill(0.75))

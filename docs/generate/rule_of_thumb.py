@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from docs.generate.blocks import table
+from lead.engine.speculation.batching import LikeliestFirst
 from lead.engine.speculation.drafts import Drafts, DraftToken
 from lead.engine.speculation.forecast import Candidate
 from lead.engine.speculation.policy import Adaptive, Verify
-from lead.engine.speculation.step_cost import LikeliestFirst, StepCost
+from shared.step_cost import StepCost
 
 CHANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
 DEPTHS = (1, 2, 3, 4, 6, 8)

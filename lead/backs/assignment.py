@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from lead.backs.back import TRIAL_UPDATES, Back
 from shared.pace import Bucket
+from shared.protocol import BranchPart
 
 MOST_ASKED = 4
 """Backs for one sequence, not counting one on trial. More would agree with the best, or be worse."""
@@ -24,6 +25,8 @@ _PROMOTING = 3
 """Right tokens with which a trial ends early if another back is wanted."""
 _INCUMBENT = 1.25
 """By this factor another back must be better to replace one that is asked: it has to read the text first."""
+_PART_GAIN = 0.5
+"""The gain, relative to the best back's, from which a back is trusted with a part of the side branches."""
 _REVIEW_STEPS = 16
 _MOST_REVIEWED = 16
 """Sequences for which backs are chosen when one joins or is free again; many may be waiting for a slot."""
@@ -97,6 +100,22 @@ class Assignment:
         """Those that get the tokens of a sequence now."""
         asked_backs = self._sequences.get(sequence)
         return asked_backs.asked if asked_backs else ()
+
+    def part(self, sequence: str, back: Back) -> BranchPart | None:
+        """Of the side branches of a sequence, which the backs divide that are about as good as the best.
+
+        None: all, beside those that divide them.
+        """
+        asked_backs = self._sequences.get(sequence)
+        if asked_backs is None:
+            return None
+        # in the order in which they joined, which stays
+        chosen = [each for each in self.backs.values() if asked_backs.has_chosen(each)]
+        least = _PART_GAIN * max((each.gain for each in chosen), default=0.0)
+        dividing = [each for each in chosen if each.gain >= least]
+        if back not in dividing or len(dividing) == 1:
+            return None
+        return BranchPart(index=dividing.index(back), of=len(dividing))
 
     def on_step(
         self, sequence: str, n_right: Mapping[str, tuple[int, int]], seconds: float | None, now: float

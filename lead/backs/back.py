@@ -10,7 +10,7 @@ from typing import Literal
 
 from lead.backs.draft_limits import BackStats, DraftLimits
 from lead.generation.sequences import Broadcast, LiveSequence, Sequences
-from shared.protocol import MAX_TOKENS_PER_MESSAGE, Close, Extend, Hello, LeadMessage, Open, Tune
+from shared.protocol import MAX_TOKENS_PER_MESSAGE, BranchPart, Close, Extend, Hello, LeadMessage, Open, Tune
 from shared.terminal import one_line
 
 Transport = Literal["websocket", "http"]
@@ -40,16 +40,17 @@ class Following:
     n_sent: int = 0
     n_arrived: int = 0
 
-    def unsent(self, sequence: LiveSequence) -> list[LeadMessage]:
+    def unsent(self, sequence: LiveSequence, part: BranchPart | None) -> list[LeadMessage]:
         """Messages with all tokens that were not sent yet; then they count as sent."""
         messages: list[LeadMessage] = []
         if not self.n_sent:
             tokens = _message_tokens(sequence, 0)
-            messages.append(Open(sequence=sequence.id, sampling=sequence.request.sampling, tokens=tokens))
+            sampling = sequence.request.sampling
+            messages.append(Open(sequence=sequence.id, sampling=sampling, tokens=tokens, part=part))
             self.n_sent = len(tokens)
         for start in range(self.n_sent, len(sequence.tokens), MAX_TOKENS_PER_MESSAGE):
             tokens = _message_tokens(sequence, start)
-            messages.append(Extend(sequence=sequence.id, start=start, tokens=tokens))
+            messages.append(Extend(sequence=sequence.id, start=start, tokens=tokens, part=part))
         self.n_sent = len(sequence.tokens)
         return messages
 
@@ -145,9 +146,15 @@ class Back:
             self.followed.pop(sequence, None)
 
     def updates(
-        self, sequences: Sequences, asked: Callable[[str], Collection["Back"]], tune: Tune | None
+        self,
+        sequences: Sequences,
+        asked: Callable[[str], Collection["Back"]],
+        part: Callable[[str, "Back"], BranchPart | None],
+        tune: Tune | None,
     ) -> list[LeadMessage]:
-        """All messages since the last call; empty if nothing has changed. asked: who is, for a sequence.
+        """All messages since the last call; empty if nothing has changed.
+
+        asked, part: `Assignment`'s.
 
         The tokens of sequences that it is not asked for are sent when it is again.
         """
@@ -158,7 +165,7 @@ class Back:
             if sequence is None:
                 ended += self._close(sequence_id, following)
             elif self in asked(sequence_id):
-                grown += following.unsent(sequence)
+                grown += following.unsent(sequence, part(sequence_id, self))
         return [*self._tune(tune), *ended, *grown]
 
     def acknowledge(self, reply: int | None) -> None:

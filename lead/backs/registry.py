@@ -157,7 +157,7 @@ class Backs:
 
     def updates(self, back: Back) -> list[LeadMessage]:
         """All messages for `back` since the last call; empty if nothing has changed."""
-        return back.updates(self._sequences, self._assignment.asked, self._tune)
+        return back.updates(self._sequences, self._assignment.asked, self._assignment.part, self._tune)
 
     def tune(self, tune: Tune) -> None:
         """How all backs should draft from now on."""

@@ -9,10 +9,10 @@ from itertools import chain, repeat
 from typing import Self
 
 from lead.engine.slot import TrialPlace
-from lead.engine.speculation.step_cost import N_UNSTEADY, StepCost
 from lead.engine.target import Target
 from shared.cache_edits import apply_edits
 from shared.llama.span import Span
+from shared.step_cost import N_UNSTEADY, StepCost
 
 BATCH_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 _REPEATS = 5

@@ -14,7 +14,6 @@ from lead.engine.calibration import StepTimer
 from lead.engine.commands import DRAFT_MODEL, Load, LoadDraft
 from lead.engine.drafters.model_drafter import ModelDrafter, ThreadChoice
 from lead.engine.drafters.mtp_drafter import MtpDrafter
-from lead.engine.speculation.step_cost import StepCost
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ModelLoadError
 from shared.llama import devices
@@ -29,6 +28,7 @@ from shared.models.file_kind import is_eagle_file, parts_of
 from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
+from shared.step_cost import StepCost
 from shared.translation.drafter_maker import N_FURTHER_STATES, DrafterMaker, most_ahead
 
 log = logging.getLogger("engine")

@@ -34,7 +34,7 @@ _SPARE_SECONDS = 2.0
 """With --exact: to measure more than is needed."""
 _MAX_AUTO_COST = 1.05
 """With --exact auto: the most that a step of one token may take, as a ratio."""
-_VERSION = 2
+_VERSION = 3
 """Raise this when other sizes would be found, or more is asked of them."""
 
 
@@ -50,7 +50,10 @@ def load_target(load: Load, *, with_heads: bool = False) -> tuple[Model, Exactne
         model.close()  # a GPU has room for its layers now
     if load.options.exact == "off":
         model = _load(load, exact=False, with_heads=with_heads)
-        return model, _price(model)
+        exactness = _price(model)
+        if exactness.cost is not None:
+            remember(load, exactness, with_heads=with_heads)
+        return model, exactness
     model, exactness = _measured(load, with_heads=with_heads)
     remember(load, exactness, with_heads=with_heads)
     return model, exactness
@@ -78,9 +81,7 @@ def limits_of(
 
 def _known(load: Load, *, with_heads: bool) -> Exactness | None:
     """What an earlier process found: this one computes the same bits."""
-    if load.exactness or load.options.exact == "off":
-        return load.exactness
-    return recall(load, with_heads=with_heads)
+    return load.exactness or recall(load, with_heads=with_heads)
 
 
 def recall(load: Load, *, with_heads: bool) -> Exactness | None:
@@ -90,7 +91,8 @@ def recall(load: Load, *, with_heads: bool) -> Exactness | None:
         exactness = Exactness.model_validate_json(path.read_bytes())
     except (OSError, ValueError):
         return None
-    log.info("--exact: as measured at an earlier start (%s)", path)
+    if load.options.exact != "off":
+        log.info("--exact: as measured at an earlier start (%s)", path)
     return exactness
 
 

@@ -1,8 +1,10 @@
 """Where the draft model may run, and how fast each such arrangement will be: simulated from measurements."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from itertools import pairwise
+from typing import Any, Literal, get_args
 
 from lead.engine.commands import DRAFT_MODEL, MTP, PolicyName
 from lead.planning.measurements import (
@@ -33,21 +35,30 @@ _MARGIN = 0.02
 
 
 @dataclass(frozen=True, slots=True)
+class Machines:
+    """`n` equal ones beside the lead's, each with a back. `speed`: relative to this machine's."""
+
+    n: int = 1
+    round_trip_s: float = 0.001
+    speed: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Arrangement:
-    """One way to run the models. `split`, `round_trip_s`: where a back runs; a forecast needs SplitTimes.
+    """One way to run the models. `split`, `elsewhere`: where backs run; a forecast needs SplitTimes.
 
     `draft_model` names what drafts, where there are several.
     """
 
     kind: Kind
     split: CoreSplit | None = None
-    round_trip_s: float = 0.0
+    elsewhere: "Machines | None" = None
     draft_model: str = ""
 
     @property
-    def place(self) -> tuple[Kind, tuple[int, ...], float]:
+    def place(self) -> tuple[Kind, tuple[int, ...], "Machines | None"]:
         """Where it drafts."""
-        return self.kind, self.split.back_cpus if self.split else (), self.round_trip_s
+        return self.kind, self.split.back_cpus if self.split else (), self.elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,7 @@ class SpeedForecast:
     high: float
 
 
-def arrangements(pair: PairTimes, round_trips: Iterable[float]) -> list[Arrangement]:
+def arrangements(pair: PairTimes, elsewhere: Iterable[Machines]) -> list[Arrangement]:
     """All that are possible, those with the fewest parts first."""
     drafters, name = pair.engine.drafters, pair.draft_model
     found = [Arrangement("none")]
@@ -69,7 +80,7 @@ def arrangements(pair: PairTimes, round_trips: Iterable[float]) -> list[Arrangem
     if DRAFT_MODEL in drafters:
         found.append(Arrangement("engine", draft_model=name))
         found += [Arrangement("split", split, draft_model=name) for split in pair.splits]
-        found += [Arrangement("remote", round_trip_s=seconds, draft_model=name) for seconds in round_trips]
+        found += [Arrangement("remote", elsewhere=each, draft_model=name) for each in elsewhere]
     return found
 
 
@@ -91,20 +102,34 @@ def best(forecasts: Sequence[SpeedForecast]) -> SpeedForecast:
 
 
 def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> SpeedForecast | None:
-    """With a back on another machine, if that is faster than the best on this one."""
-    remote = (each for each in forecasts if each.arrangement.kind == "remote")
-    fastest = max(remote, key=lambda each: each.tokens_per_second, default=None)
+    """With backs on other machines, as few as do, if that is faster than the best on this one."""
+    remote = sorted((each for each in forecasts if each.arrangement.elsewhere), key=n_machines)
     least = best(forecasts).tokens_per_second * (1 + _MARGIN)
-    return fastest if fastest and fastest.tokens_per_second > least else None
+    faster = [each for each in remote if each.tokens_per_second > least]
+    return _fastest(faster) if faster else None
 
 
 def best_by_place(forecasts: Sequence[SpeedForecast]) -> list[SpeedForecast]:
     """The draft model for each place: the fastest, or an earlier one that is nearly as fast."""
-    places: dict[tuple[Kind, tuple[int, ...], float], list[SpeedForecast]] = {}
+    places = defaultdict[Any, list[SpeedForecast]](list)
     for each in forecasts:
         if each.arrangement.draft_model:
-            places.setdefault(each.arrangement.place, []).append(each)
+            places[each.arrangement.place].append(each)
     return [_fastest(rivals) for rivals in places.values()]
+
+
+def gains_of_more(forecasts: Sequence[SpeedForecast]) -> list[tuple[SpeedForecast, SpeedForecast]]:
+    """Of equal backs elsewhere, each number with the next one that was asked for."""
+    alike = defaultdict[Any, list[SpeedForecast]](list)
+    for each in forecasts:
+        if machines := each.arrangement.elsewhere:
+            alike[replace(machines, n=1), each.arrangement.draft_model].append(each)
+    return [pair for each in alike.values() for pair in pairwise(sorted(each, key=n_machines))]
+
+
+def n_machines(forecast: SpeedForecast) -> int:
+    """Beside the lead's."""
+    return forecast.arrangement.elsewhere.n if forecast.arrangement.elsewhere else 0
 
 
 def _fastest(rivals: Sequence[SpeedForecast]) -> SpeedForecast:
@@ -133,11 +158,12 @@ def _cell(arrangement: Arrangement, engine: EngineTimes, drafter: DrafterTimes, 
         steps = _steps(split.steps, engine.choose_s)
         contention = Contention(split.lead_factor, split.back_factor)
         return Cell(steps, (back,), n_tokens=_N_TOKENS, contention=contention)
-    back = BackSpec(drafter.token_s, arrangement.round_trip_s, skill, drafter.slope)
     steps = _steps(engine.steps, engine.choose_s)
-    if arrangement.kind == "remote":
-        return Cell(steps, (back,), n_tokens=_N_TOKENS)
-    return Cell(steps, inline=back, n_tokens=_N_TOKENS)
+    if machines := arrangement.elsewhere:
+        token_s = drafter.token_s / machines.speed
+        back = BackSpec(token_s, machines.round_trip_s, skill, drafter.slope)
+        return Cell(steps, (back,) * machines.n, n_tokens=_N_TOKENS)
+    return Cell(steps, inline=BackSpec(drafter.token_s, 0.0, skill, drafter.slope), n_tokens=_N_TOKENS)
 
 
 def _steps(measured: Mapping[int, float], choose_s: float) -> StepTable:

@@ -82,7 +82,7 @@ def plan(settings: PlanSettings) -> PlanReport:
     found = [
         (arrangement, pair, variant)
         for pair, load, variant in zip(pairs, loads, variants, strict=True)
-        for arrangement in arrangements(pair, settings.round_trips if may_be_back(load) else ())
+        for arrangement in arrangements(pair, settings.machines if may_be_back(load) else ())
         if arrangement.draft_model or pair is pairs[0]
     ]
     found.sort(key=lambda each: KINDS.index(each[0].kind))

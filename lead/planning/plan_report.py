@@ -15,6 +15,8 @@ from lead.planning.arrangements import (
     best,
     best_by_place,
     better_elsewhere,
+    gains_of_more,
+    n_machines,
 )
 from lead.planning.measurements import CoreSplit, PairTimes, SplitTimes
 from lead.settings.lead_settings import LeadSettings
@@ -53,6 +55,8 @@ class PlanReport:
         parts = [self._measured(), *self.remarks, self._table(), f"Fastest here: {self._verdict(chosen)}"]
         if remote:
             parts.append(f"Faster still: {self._verdict(remote)}")
+        if gains := gains_of_more(self.forecasts):
+            parts.append("\n".join(["What more backs add:", *(_gain(*pair) for pair in gains)]))
         if by_place := best_by_place(self.forecasts):
             parts.append("\n".join(["The best draft model for each place:", *map(_winner, by_place)]))
         return "\n\n".join(parts)
@@ -150,13 +154,20 @@ def _place(arrangement: Arrangement) -> str:
     if arrangement.split:
         split = arrangement.split
         return f"back on {_cores(split.back_cpus)}, lead on {cpus.as_ranges(split.lead_cpus)}"
-    if arrangement.kind == "remote":
-        return f"back on another machine, {_ms(arrangement.round_trip_s)} away"
+    if machines := arrangement.elsewhere:
+        where = "back on another machine" if machines.n == 1 else f"{machines.n} backs on other machines"
+        speed = f", {machines.speed:g} times as fast" if machines.speed != 1 else ""
+        return f"{where}, {_ms(machines.round_trip_s)} away{speed}"
     return _ARRANGEMENTS[arrangement.kind]
 
 
 def _winner(best_there: SpeedForecast) -> str:
     return f"  {describe(best_there.arrangement)}, {best_there.tokens_per_second:.1f} tokens/s"
+
+
+def _gain(fewer: SpeedForecast, more: SpeedForecast) -> str:
+    gain = more.tokens_per_second / fewer.tokens_per_second - 1
+    return f"  {describe(more.arrangement)}: {round(100 * gain):+d} % over {n_machines(fewer)}"
 
 
 def _contention(split: SplitTimes, draft_model: str) -> str:

@@ -2,7 +2,8 @@
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -10,6 +11,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import CliToggleFlag
 
+from lead.planning.arrangements import Machines
 from lead.settings.lead_settings import LeadSettings
 from shared.settings.base import OptionError, PathList
 from shared.settings.command_line import Spelling
@@ -22,16 +24,13 @@ _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0}
 _LONGEST = 60.0
 _MOST_TRIPS = 8
-
-
-def _check_durations(text: str) -> str:
-    if len(_read_durations(text)) > _MOST_TRIPS:
-        raise ValueError(f"more than {_MOST_TRIPS} times")
-    return text
+_MOST_BACKS, _MOST_NUMBERS = 16, 4
 
 
 def _read_durations(text: str) -> tuple[float, ...]:
     """`5ms,0.1s` → (0.005, 0.1)."""
+    if text.count(",") >= _MOST_TRIPS:
+        raise ValueError(f"more than {_MOST_TRIPS} times")
     return tuple(map(_seconds, text.split(",")))
 
 
@@ -42,8 +41,32 @@ def _seconds(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
-Durations = Annotated[str, AfterValidator(_check_durations)]
-"""Times, as in 0.3ms,20ms."""
+def _read_numbers(text: str, low: float, high: float) -> list[float]:
+    """`1,2` → [1.0, 2.0]."""
+    values = sorted({float(each) for each in text.split(",")})
+    if len(values) > _MOST_NUMBERS or not all(low <= each <= high for each in values):
+        raise ValueError(f"{text!r} is not up to {_MOST_NUMBERS} numbers from {low:g} to {high:g}")
+    return values
+
+
+def _read_counts(text: str) -> list[int]:
+    if not re.fullmatch(r"[\d, ]+", text):
+        raise ValueError(f"{text!r} is not whole numbers, as in 1,2,4")
+    return [int(each) for each in _read_numbers(text, 1, _MOST_BACKS)]
+
+
+def _read_speeds(text: str) -> list[float]:
+    return _read_numbers(text, 0.01, 100)
+
+
+def _checked(read: Callable[[str], object]) -> AfterValidator:
+    """A text that `read` understands."""
+
+    def check(text: str) -> str:
+        read(text)
+        return text
+
+    return AfterValidator(check)
 
 
 class ComparisonSettings(LeadSettings):
@@ -100,6 +123,7 @@ class PlanSettings(ComparisonSettings):
 
         lead plan --model 70B.gguf --draft-model 1B.gguf
         lead plan --model 70B.gguf --draft-model 1B.gguf --round-trip 0.3ms,20ms
+        lead plan --model 70B.gguf --draft-model 1B.gguf --backs 1,2,4 --back-speed 0.5
         lead plan --model 70B.gguf --draft-model 1B.gguf --draft-model 3B.gguf
         lead plan --model 8B.gguf --prompt "$(cat typical.txt)" --temp 0 --json
         lead plan                                     the built-in demo models
@@ -118,10 +142,15 @@ class PlanSettings(ComparisonSettings):
     )
     headings: ClassVar = {"round_trip": "planning", **LeadSettings.headings}
 
-    round_trip: Durations = Field(
-        "1ms",
-        description="round-trip times of backs on other machines, as in 0.3ms,20ms; such a back is assumed "
-        "to be as fast as this machine",
+    round_trip: Annotated[str, _checked(_read_durations)] = Field(
+        "1ms", description="round-trip times of backs on other machines, as in 0.3ms,20ms"
+    )
+    backs: Annotated[str, _checked(_read_counts)] = Field(
+        "1,2", description="numbers of equal backs on other machines, as in 1,2,4"
+    )
+    back_speed: Annotated[str, _checked(_read_speeds)] = Field(
+        "1",
+        description="how fast the other machines draft, relative to this one on all its cores, as in 0.5,4",
     )
     acceptance: float | None = Field(
         None,
@@ -137,3 +166,9 @@ class PlanSettings(ComparisonSettings):
     @property
     def round_trips(self) -> tuple[float, ...]:
         return _read_durations(self.round_trip)
+
+    @property
+    def machines(self) -> list[Machines]:
+        """All combinations, the fewest first."""
+        axes = _read_counts(self.backs), self.round_trips, _read_speeds(self.back_speed)
+        return [Machines(*each) for each in product(*axes)]

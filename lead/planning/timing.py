@@ -21,7 +21,6 @@ from lead.engine.draft_loading import (
     wants_heads,
 )
 from lead.engine.drafters.draft_source import InlineDrafter
-from lead.engine.speculation.step_cost import StepCost
 from lead.planning.acceptance_trial import AcceptanceTrial
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes
 from shared.llama.model import Model
@@ -29,6 +28,7 @@ from shared.sampling.factory import make_sampler
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.settings.model_options import ModelOptions
+from shared.step_cost import StepCost
 
 _N_EACH = 32
 _TRIAL_SECONDS = 6.0

@@ -14,7 +14,7 @@ from lead.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack
 from lead.simulation.simulated_lead import LeadEvent, SimulatedLead
 from lead.simulation.text import Text
 from shared.drafting.drafter import DrafterMessage
-from shared.protocol import Close, Extend, Open, Tune
+from shared.protocol import BranchPart, Close, Extend, Open, Tune
 
 _N_WARM_UP = 64
 """Tokens per client before the clock starts: what speculation learns in them it keeps."""
@@ -100,8 +100,10 @@ class _Simulation:
             inline=self.cell.inline,
             compute=functools.partial(self._machine.run, LEAD) if self._machine else None,
         )
-        self._links: list[Link[DrafterMessage]] = [
-            self._connect(f"back-{i}", spec) for i, spec in enumerate(self.cell.backs)
+        n = len(self.cell.backs)
+        self._links: list[tuple[Link[DrafterMessage], BranchPart | None]] = [
+            (self._connect(f"back-{i}", spec), BranchPart(index=i, of=n) if n > 1 else None)
+            for i, spec in enumerate(self.cell.backs)
         ]
         self._lead.connect([f"back-{i}" for i in range(len(self.cell.backs))])
         for client in range(self.cell.n_clients):
@@ -140,12 +142,16 @@ class _Simulation:
         self.texts[key] = _text(self.cell.n_text, self.cell.seed, key)
         sequence = f"{client}.{key}"
         self._lead.submit(sequence, key)
-        self._send(Open(sequence=sequence, sampling=GREEDY, tokens=[key]))
+        for link, part in self._links:
+            link.send(Open(sequence=sequence, sampling=GREEDY, tokens=[key], part=part))
 
     def _on_event(self, event: LeadEvent) -> None:
         match event:
             case Committed():
-                self._send(Extend(sequence=event.sequence, start=event.start, tokens=event.tokens))
+                for link, part in self._links:
+                    link.send(
+                        Extend(sequence=event.sequence, start=event.start, tokens=event.tokens, part=part)
+                    )
             case Finished():
                 self._send(Close(sequence=event.sequence, reason="ended"))
                 self._ask(int(event.sequence.split(".")[0]))
@@ -153,7 +159,7 @@ class _Simulation:
                 self._send(Tune(n_ahead=event.n_ahead, min_confidence=event.min_confidence))
 
     def _send(self, message: DrafterMessage) -> None:
-        for link in self._links:
+        for link, _ in self._links:
             link.send(message)
 
     def _make_drafters(self, request: Submit) -> dict[str, LookupDrafter]:

@@ -44,7 +44,7 @@ class BackSpec:
     skill: DraftSkill = field(default_factory=lambda: DraftSkill(0.75))
     slope: float = 0.15
     message_s: float = 0.0003
-    n_branches: int = 3
+    n_branches: int = 16
     silent_from: float = math.inf
 
     def seconds(self, n_tokens: int) -> float:
@@ -136,7 +136,7 @@ class SimulatedBack:
         self._compute = compute or clock.after
         self._drafter = _drafter(spec.skill, texts, n_slots, spec.n_branches)
         self._inbox: list[DrafterMessage] = []
-        self._is_busy = False
+        self._is_busy, self._began = False, 0.0
 
     def receive(self, message: DrafterMessage) -> None:
         """Handle a message of the lead: at once, or after the decode under way."""
@@ -155,11 +155,12 @@ class SimulatedBack:
             return
         self._drafter.step()
         if n_decoded := self._drafter.n_decoded.total():
-            self._is_busy = True
+            self._is_busy, self._began = True, self._clock.now
             self._compute(self._spec.seconds(n_decoded), self._finish_step)
 
     def _finish_step(self) -> None:
         self._is_busy = False
+        self._drafter.learn(self._clock.now - self._began)
         self._send(self._drafter.take_due(self._clock.now))
         if self._inbox or not self._drafter.idle:
             self._step()

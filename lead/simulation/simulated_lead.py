@@ -12,16 +12,17 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.scheduler import StepPlan
+from lead.engine.speculation.batching import LikeliestFirst
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.speculation.speculation_stats import SpeculationStats
-from lead.engine.speculation.step_cost import LikeliestFirst, StepCost
 from lead.simulation.clock import Compute, VirtualClock
 from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
 from lead.simulation.text import Text
 from shared.sampling.sampler import Sampler
+from shared.step_cost import StepCost
 
 _JITTER = 0.02
 """Standard deviation of a step's time, relative to T(n)."""

@@ -5,7 +5,9 @@ confidence is that chance with noise. Tokens are numbers without meaning; after 
 """
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,26 +18,29 @@ _SPREAD = 1.3
 """a + b of the Beta distribution of chances: below 2 most positions are either easy or hard."""
 _NOISE = 0.8
 """Standard deviation of a confidence, in logits."""
-_RUNNER_UP_RIGHT = 0.28
-_THIRD_RIGHT = 0.09
+_RECALL = (0.28, 0.09)
 """Shares of recovered tokens that are the draft model's second and third choice, as with the shipped pair."""
 _ALIKE = 0.8
 """How much draft models agree on which positions are hard."""
 _STRIDE = 1024
 _ASTRAY = 512
 """Tokens per position, and the first one of those that are drafted after a wrong token."""
+_MOST_CHOICES = 24
+"""Tokens per position that are one draft model's own; there are at most 21 models."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftSkill:
     """How good a draft model is: backs with equal skills run the same model and guess the same.
 
-    `honest` False: it is as sure of itself as a good model, and always wrong.
+    `honest` False: it is as sure of itself as a good model, and always wrong. `recall`: the shares of
+    recovered tokens that are its first runner-up, its second, …, at most 20.
     """
 
     acceptance: float
     number: int = 0
     honest: bool = True
+    recall: tuple[float, ...] = _RECALL
 
 
 class Text:
@@ -94,13 +99,12 @@ def _guesses(
 ) -> tuple[RankedToken, ...]:
     """`second` says which runner-up is right if the first choice is not; `share` what it has of the rest."""
     confidence = 1 / (1 + math.exp(-logit))
-    true, own = Text.token(position), position * _STRIDE + 4 * skill.number
-    tokens = [true if right else own + 1, own + 2, own + 3]
-    if not right and skill.honest:
-        if second < _RUNNER_UP_RIGHT:
-            tokens[1] = true
-        elif second < _RUNNER_UP_RIGHT + _THIRD_RIGHT:
-            tokens[2] = true
+    n_runners_up = len(skill.recall)
+    true, own = Text.token(position), position * _STRIDE + 1 + _MOST_CHOICES * skill.number
+    tokens = [true if right else own, *range(own + 1, own + 1 + n_runners_up)]
+    rank = 1 + bisect_right(list(accumulate(skill.recall)), second)
+    if not right and skill.honest and rank <= n_runners_up:
+        tokens[rank] = true
     rest = 1 - confidence
-    confidences = (confidence, rest * share, rest * (1 - share) * share)
+    confidences = (confidence, *(rest * share * (1 - share) ** i for i in range(n_runners_up)))
     return tuple(RankedToken(token, max(1e-6, c)) for token, c in zip(tokens, confidences, strict=True))

@@ -3,9 +3,9 @@
 Calls in, values out: knows no network, no threads and no clock. `handle` takes the lead's messages; each
 `step` is one decode over all sequences with something to do; `take_due` are the drafts to send after it.
 
-A step serves the main paths first. As long as one of them has fewer tokens than the lead verifies in one
-step, no branch may slow it down; then a few branch tokens are decoded in the same step, and once the main
-paths are complete, only branches.
+A step decodes a token of so many of the likeliest paths, main ones and branches, as make the most of its
+time: the sum of their probabilities over T(n), which is learned. Where T(n) rises steeply that is the main
+path until it is long or doubtful; where it is flat, many branches at once.
 """
 
 import logging
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.interfaces import DraftModel, LookAhead, MakeSampler
-from shared.drafting.sequence_state import DraftPath, SequenceState, Work, spans_of
+from shared.drafting.sequence_state import DraftPath, Offer, SequenceState, Work, spans_of
 from shared.drafting.slot_pool import SlotPool
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.protocol import Close, Draft, Extend, Open, Tune
@@ -27,11 +27,15 @@ from shared.sampling.constrained import GrammarBudget
 from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache
+from shared.step_cost import StepCost
 
 log = logging.getLogger("drafter")
 
 _MAX_COMMITTED = 1 << 24
 """No lead writes a longer text; one that never stops would fill this program's memory."""
+_MIN_BRANCH_PROBABILITY = 0.02
+"""In the time of a decode for one token, branch tokens that are committed less than once in fifty times are
+not worth drafting."""
 _GRAMMAR_SECONDS = 0.002
 """For answers about grammars in one step; longer ones are awaited while other paths go on."""
 
@@ -57,6 +61,7 @@ class Drafter:
         self._budget = budget or GrammarBudget()
         self._options = options
         self._tuned: dict[int, DrafterOptions] = {}  # by group
+        self._cost = StepCost()
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
         self._slots = SlotPool(
@@ -125,6 +130,11 @@ class Drafter:
         self._budget.set(_GRAMMAR_SECONDS)
         return grown + (self._decode(work, n_most) if work else self._rank_again())
 
+    def learn(self, seconds: float) -> None:
+        """The last step took so long."""
+        if n := self.n_decoded.total():
+            self._cost.learn(n, seconds)
+
     def take_due(self, now: float, *, at_once: bool = False) -> list[tuple[int, Draft]]:
         """The drafts to send at `now` (seconds), each with the group of its sequence.
 
@@ -182,10 +192,12 @@ class Drafter:
             self._end_tokens,
             self._slots.give_back_branch,
             group,
+            message.part,
             previous_cache=previous,
         )
 
     def _extend(self, state: SequenceState, message: Extend) -> tuple[int, int]:
+        state.part = message.part
         n_known = len(state.committed) - message.start
         too_long = message.start + len(message.tokens) > _MAX_COMMITTED
         if n_known < 0 or too_long or not self._has_tokens(message.tokens):
@@ -232,34 +244,54 @@ class Drafter:
     # A step
 
     def _choose_work(self, only: Collection[str] | None) -> Work:
-        """The paths to decode, main paths first."""
-        drafting = [
-            state
-            for state in self.sequences.values()
-            if (only is None or state.id in only) and state.can_extend and not state.main.cache.loading
-        ]
-        for state in drafting:
-            state.move_window()
+        """The paths to decode, the likeliest first."""
+        offers = []
+        for state in self.sequences.values():
+            if only is None or state.id in only:
+                if self._can_extend(state):
+                    state.move_window()
+                offers += [(state, offer) for offer in self._offers(state)]
         for state in self.sequences.values():
             state.previous_cache = []
         self._slots.trim_all()
-        work = [(state, state.main) for state in drafting[: self._model.n_batch]]
-        if not any(len(state.main.ranked) < state.options.n_per_step for state in drafting):
-            for state in self.sequences.values():
-                if only is not None and state.id not in only:
-                    continue
-                work += [(state, branch) for branch in self._choose_branches(state, state in drafting)]
-        return work[: self._model.n_batch]
+        offers.sort(key=lambda each: -each[1].value)
+        paths = [(state, self._path(state, offer)) for state, offer in self._worthwhile(offers)]
+        return [(state, path) for state, path in paths if path]
 
-    def _choose_branches(self, state: SequenceState, with_main: bool) -> list[DraftPath]:
-        if not self._may_branch(state):
-            return []
-        n = self._options.n_with_main if with_main else self._options.n_branches
-        paths = [
-            state.branches.get((start, first.token)) or self._start_branch(state, start, first)
-            for start, first in state.best_branches(n)
-        ]
-        return [path for path in paths if path]
+    def _offers(self, state: SequenceState) -> Iterator[Offer]:
+        """The tokens that may be drafted next for a sequence."""
+        if self._can_extend(state):
+            yield Offer(state.main.confidence, state.main.end)
+        if self._may_branch(state):
+            yield from state.branch_offers(self._min_probability)
+
+    def _worthwhile(self, offers: list[tuple[SequenceState, Offer]]) -> list[tuple[SequenceState, Offer]]:
+        """So many of the first ones as make the most of the time of a step."""
+        offers = offers[: self._model.n_batch]
+        if not self._options.n_branches:
+            return offers
+        total = 0.0
+        best, n_best = 0.0, 0
+        n_prompt = min(self._options.n_chunk, sum(s.n_pending(s.main) - 1 for s, o in offers if not o.first))
+        for n, (_, offer) in enumerate(offers, 1):
+            total += offer.value
+            rate = total / self._cost.seconds(n_prompt + n)
+            if rate > best:
+                best, n_best = rate, n
+        return offers[:n_best]
+
+    @property
+    def _min_probability(self) -> float:
+        """Of a branch's next token."""
+        n = 1 + self._options.n_branches
+        return _MIN_BRANCH_PROBABILITY * min(1.0, self._cost.seconds(n) / (n * self._cost.seconds(1)))
+
+    def _path(self, state: SequenceState, offer: Offer) -> DraftPath | None:
+        """None after an error."""
+        if offer.first is None:
+            return state.main
+        branch = state.branches.get((offer.start, offer.first.token))
+        return branch or self._start_branch(state, offer.start, offer.first)
 
     def _start_branch(self, state: SequenceState, start: int, first: RankedToken) -> DraftPath | None:
         try:
@@ -343,9 +375,11 @@ class Drafter:
             self._close(state)
 
     def _has_work(self, state: SequenceState) -> bool:
-        if state.can_extend or any(state.unranked):
-            return True
-        return self._may_branch(state) and bool(state.best_branches(1))
+        return any(state.unranked) or state.can_extend or any(self._offers(state))
+
+    @staticmethod
+    def _can_extend(state: SequenceState) -> bool:
+        return state.can_extend and not state.main.cache.loading
 
     def _may_branch(self, state: SequenceState) -> bool:
         return self._options.n_branches > 0 and not self._cache_is_full and state.can_branch

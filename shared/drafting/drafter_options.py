@@ -5,15 +5,10 @@ from typing import Self
 
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 
-_MIN_BRANCH_PROBABILITY = 0.02
-"""Branch tokens that are committed less than once in fifty times are not worth decoding."""
-_RUNNERS_UP = 2
-"""With the shipped models 22 to 30 % of recovered tokens are the first runner-up, 7 to 12 % the second."""
+_RUNNERS_UP = 15
+"""Of recovered tokens 25 to 54 % are the first runner-up, 73 to 92 % one of sixteen (docs/log/2026-11.md)."""
 _BRANCH_TOKENS = 6
 """About as many as the lead verifies in one step after it has left the main path."""
-_BRANCHES_WITH_MAIN = 1
-"""A second token in a batch costs 1.0 to 1.3 times a single one, a third already up to 1.8 times; most of the
-benefit comes from the main path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +17,8 @@ class DrafterOptions:
 
     While any sequence is drafting, prompts of others are decoded in chunks of at most `n_chunk` tokens per
     step. A draft stops where the product of its confidences falls below `min_confidence`. Each sequence has
-    up to `n_branches` side branches of at most `n_branch_tokens` tokens; `n_with_main` of them are decoded
-    in the same step as a main path. Texts of ended sequences are kept in `prompt_cache`. The model needs
-    `n_model_slots` slots and `n_cells` cells in its cache.
+    up to `n_branches` side branches of at most `n_branch_tokens` tokens. Texts of ended sequences are kept
+    in `prompt_cache`. The model needs `n_model_slots` slots and `n_cells` cells in its cache.
     """
 
     n_slots: int
@@ -34,7 +28,6 @@ class DrafterOptions:
     min_confidence: float = 0.0
     n_branches: int = 0
     n_branch_tokens: int = _BRANCH_TOKENS
-    n_with_main: int = _BRANCHES_WITH_MAIN
     prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
 
     @classmethod
@@ -50,13 +43,11 @@ class DrafterOptions:
     ) -> Self:
         """Divide a cache of `n_cells` for a model with a training context of `n_train` tokens.
 
-        Side branches are dropped if they would take more than a quarter of the cache.
+        Side branches take a quarter of the cache at most.
         """
         share = n_cells // n_slots
-        n_reserved = n_branches * _BRANCH_TOKENS
-        if n_reserved > share // 4:
-            n_branches = n_reserved = 0
-        n_window = min(share - n_reserved, n_train)
+        n_branches = min(n_branches, share // 4 // _BRANCH_TOKENS)
+        n_window = min(share - n_branches * _BRANCH_TOKENS, n_train)
         return cls(n_slots, n_window, n_ahead, n_branches=n_branches, prompt_cache=prompt_cache)
 
     @property
@@ -77,8 +68,3 @@ class DrafterOptions:
     def n_per_step(self) -> int:
         """About the number of draft tokens that the lead verifies in one step."""
         return max(1, self.n_ahead // 2)
-
-    @property
-    def min_branch_probability(self) -> float:
-        """Branch tokens that are less likely to be committed are not drafted."""
-        return max(_MIN_BRANCH_PROBABILITY, self.min_confidence / 2)

@@ -10,24 +10,41 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import accumulate
-from operator import itemgetter, mul
+from operator import attrgetter, mul
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.drafting.drafter_options import DrafterOptions
 from shared.llama.span import Span
-from shared.protocol import MAX_DRAFT_TOKENS, Draft
+from shared.protocol import MAX_DRAFT_TOKENS, BranchPart, Draft
 from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache, common_prefix_length
 
+_OTHERS_WEIGHT = 0.1
+"""What a branch counts that another back is to draft. With four backs in simulation .1 and .2 are the same;
+to leave such branches out gains less than if all backs draft alike, as none may be as far as the others."""
 _CONFIDENCE_DIGITS = 4
 SEND_SECONDS, SOON_SECONDS = 0.005, 0.001
 """From one message to the next, while the lead has enough to verify, and while it may be waiting for more.
 Each takes the lead's front process about 0.2 ms of CPU time that its model could use; in the shorter time a
 fast draft model makes several tokens, which then go into one message."""
+
+
+class Offer(NamedTuple):
+    """The next token of a path: the branch at `start` that begins with `first`, which may be yet to begin;
+    None: the main path.
+
+    value: the probability that it is committed, if the confidences are right; less if the branch is in
+    another back's part.
+    """
+
+    value: float
+    start: int
+    first: RankedToken | None = None
 
 
 @dataclass(slots=True)
@@ -94,7 +111,8 @@ class SequenceState:
     main path                    [len(committed) .... main.end)
     a branch                          [start .... end)    instead of the main path's tokens there
 
-    `options`: as the lead has tuned them; `group`: the same for all sequences of a lead. `release` takes back
+    `part`: of the side branches, as the lead divides them among backs; None: all. `options`: as the lead has
+    tuned them; `group`: the same for all sequences of a lead. `release` takes back
     the slots of paths that are dropped. `branches`: by their start and their first token. `grown_from`: the
     length of the main path when the draft began to grow after it was sent last; None: it has not grown.
     `sent_at`: when `take_draft` was called last, in seconds.
@@ -108,6 +126,7 @@ class SequenceState:
     end_tokens: Collection[int]
     release: Callable[[SlotCache], None]
     group: int = 0
+    part: BranchPart | None = None
     grown_from: int | None = None
     sent_at: float = -math.inf
     branches: dict[tuple[int, int], DraftPath] = field(default_factory=dict)
@@ -226,21 +245,20 @@ class SequenceState:
         for key in [key for key in self.branches if key[0] < before]:
             self.release(self.branches.pop(key).cache)
 
-    def best_branches(self, n: int) -> list[tuple[int, RankedToken]]:
-        """The start and first token of at most `n` branches to continue or to begin, likeliest first."""
-        options, main = self.options, self.main
+    def branch_offers(self, minimum: float) -> list[Offer]:
+        """Of the branches to continue or to begin, as far as their value is at least `minimum`."""
+        minimum = max(minimum, self.options.min_confidence / 2)
         # reach[i]: the probability that the first i tokens of the main path are all committed
-        reach = list(accumulate((each.confidence for each in main.drafted), mul, initial=1.0))
-        likely = [
-            (probability, branch.start, branch.ranked[0][0])
-            for branch in self.branches.values()
-            if self._can_grow(branch)
-            and (probability := reach[branch.start - main.start] * branch.confidence)
-            >= options.min_branch_probability
-        ]
-        if n_free := options.n_branches - len(self.branches):
-            likely += nlargest(n_free, self._new_branches(reach), key=itemgetter(0))
-        return [(start, first) for _, start, first in nlargest(n, likely, key=itemgetter(0))]
+        reach = list(accumulate((each.confidence for each in self.main.drafted), mul, initial=1.0))
+        begun = (self._next(branch, reach) for branch in self.branches.values() if self._can_grow(branch))
+        offers = [offer for offer in begun if offer.value >= minimum]
+        if n_free := self.options.n_branches - len(self.branches):
+            offers += nlargest(n_free, self._new_branches(reach, minimum), key=attrgetter("value"))
+        return offers
+
+    def _next(self, branch: DraftPath, reach: Sequence[float]) -> Offer:
+        probability = reach[branch.start - self.main.start] * branch.confidence
+        return self._offer(probability, branch.start, branch.ranked[0][0])
 
     def _can_grow(self, branch: DraftPath) -> bool:
         return (
@@ -251,9 +269,9 @@ class SequenceState:
             and branch.ranked[-1][0].token not in self.end_tokens
         )
 
-    def _new_branches(self, reach: Sequence[float]) -> Iterator[tuple[float, int, RankedToken]]:
-        """The probability, the start and the first token of each branch that could be started now."""
-        main, minimum = self.main, self.options.min_branch_probability
+    def _new_branches(self, reach: Sequence[float], minimum: float) -> Iterator[Offer]:
+        """Each branch that could be started now."""
+        main = self.main
         # A branch's cache begins as a copy of the main path's, which is refilled after the window has moved.
         n_cached_end = self.window_start + len(main.cache)
         last = min(n_cached_end, main.start + self.options.n_ahead - 2)
@@ -267,8 +285,15 @@ class SequenceState:
                 probability = prefix_probability * runner_up.confidence
                 if probability < minimum:
                     break
-                if runner_up.token not in self.end_tokens and (start, runner_up.token) not in self.branches:
-                    yield probability, start, runner_up
+                if runner_up.token in self.end_tokens or (start, runner_up.token) in self.branches:
+                    continue
+                offer = self._offer(probability, start, runner_up)
+                if offer.value >= minimum:
+                    yield offer
+
+    def _offer(self, probability: float, start: int, first: RankedToken) -> Offer:
+        is_own = self.part is None or self.part.has(start, first.token)
+        return Offer(probability * (1.0 if is_own else _OTHERS_WEIGHT), start, first)
 
     def take_draft(self, now: float) -> Draft | None:
         """The draft, which is sent at `now`; None if it has not grown since it was sent last."""

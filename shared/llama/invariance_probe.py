@@ -14,7 +14,6 @@ equal bit for bit.
 """
 
 import hashlib
-import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,8 @@ _ESTIMATE_STEPS = 35
 _NEEDED = (*_ESTIMATED, 32)
 """Without these sizes nothing can be promised."""
 _FURTHER = (5, 6, 7, 12, 24, 9, 10, 20, 28, 64, 48, 14, 15, 18, 40, 56, 36, 11, 13, 17, 21, 22, 30, 25, 27)
+_AT_ONCE = 5
+"""Further sizes are measured in groups of this many; one that has begun is finished in any case."""
 _WIDE = (64, 128, 48, 96, 80, 112)
 """Sizes for prompts only: longer chunks are hardly faster."""
 _MOST_LOGITS = 1 << 24
@@ -165,31 +166,28 @@ class _Measurement:
 
     def estimate(self) -> SizeReport:
         self._n_each = 1
-        self._measure(_CONTEXTS[0], _ESTIMATED, math.inf)
+        self._measure(_CONTEXTS[:1], _ESTIMATED)
         return self._timed(_FEW_REPEATS)
 
     def measure(self, seconds: float) -> SizeReport:
         contexts = [n for n in _CONTEXTS if n + max(_FURTHER) <= len(self._text)]
-        for context in contexts:
-            self._measure(context, _NEEDED, math.inf)
+        self._measure(contexts, _NEEDED)
         deadline = self._clock() + seconds
-        self._measure(contexts[0], _FURTHER, deadline)
+        for start in range(0, len(_FURTHER), _AT_ONCE):
+            if self._clock() > deadline:
+                break
+            self._measure(contexts, _FURTHER[start : start + _AT_ONCE])
         self._measure_wide(deadline)
-        for context in contexts[1:]:
-            self._measure(context, _FURTHER, deadline)
         return self._timed(_REPEATS)
 
-    def _measure(self, context: int, batch_sizes: Iterable[int], deadline: float) -> None:
-        if self._clock() > deadline:
-            return
-        self._read_context(context)
-        for size in batch_sizes:
-            if self._clock() > deadline:
-                return
-            if size > min(self._model.n_ubatch, _MOST_LOGITS // self._model.n_vocab):
-                continue
-            self._model.trim(0, context)
-            self._measure_size(context, size)
+    def _measure(self, contexts: Iterable[int], batch_sizes: Iterable[int]) -> None:
+        """After each of the contexts: kernels that differ after a long text only are no less different."""
+        for context in contexts:
+            self._read_context(context)
+            for size in batch_sizes:
+                if size <= min(self._model.n_ubatch, _MOST_LOGITS // self._model.n_vocab):
+                    self._model.trim(0, context)
+                    self._measure_size(context, size)
 
     def _measure_size(self, context: int, size: int) -> None:
         prints = self._report.prints.setdefault(size, {})

@@ -117,6 +117,9 @@ class ModelOutline:
         self._options = options
         self.n_ctx_train: int = llama_cpp.llama_model_n_ctx_train(model)
 
+        self.is_recurrent = bool(
+            llama_cpp.llama_model_is_recurrent(model) or llama_cpp.llama_model_is_hybrid(model)
+        )
         self.n_layers = self._metadata("block_count")
         """All, with those of MTP heads, and without the output."""
         self.n_heads = self._metadata("nextn_predict_layers")
@@ -152,9 +155,7 @@ class ModelOutline:
         with self._context(parameters) as (context, size):
             n_rollback = llama_cpp.llama_n_rs_seq(context) if context else 0
         return MemoryProbe(
-            is_recurrent=bool(
-                llama_cpp.llama_model_is_recurrent(model) or llama_cpp.llama_model_is_hybrid(model)
-            ),
+            is_recurrent=self.is_recurrent,
             can_roll_back=n_rollback > 0,
             n_window=llama_cpp.llama_model_n_swa(model),
             full_token_bytes=round(size.full_attention / _N_CELLS),

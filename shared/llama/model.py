@@ -5,6 +5,7 @@
 """
 
 import ctypes
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -393,9 +394,11 @@ class Model:
         if sum(n_outputs) == 0:
             return [np.empty((0, self.n_vocab), np.float32)] * len(n_outputs)
         # llama.h: one row for each token with llama_batch.logits[i] != 0, contiguous, in order of the batch
-        pointer = ctypes.cast(llama_cpp.llama_get_logits(self._context), ctypes.POINTER(ctypes.c_float))
-        table = np.ctypeslib.as_array(pointer, shape=(sum(n_outputs), self.n_vocab))
-        return np.split(table, np.cumsum(n_outputs)[:-1])
+        first, n_rows = llama_cpp.llama_get_logits(self._context).contents, sum(n_outputs)
+        memory = (ctypes.c_float * (n_rows * self.n_vocab)).from_address(ctypes.addressof(first))
+        table = np.frombuffer(memoryview(memory), np.float32).reshape(n_rows, self.n_vocab)
+        ends = itertools.accumulate(n_outputs)
+        return [table[end - n : end] for n, end in zip(n_outputs, ends, strict=True)]
 
 
 def _pinned(placement: Placement | None) -> int | None:

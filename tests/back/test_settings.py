@@ -77,24 +77,24 @@ def test_each_sequence_gets_the_configured_branches():
     assert settings("--n-branches", "5").n_branches_each == 5
 
 
-@pytest.mark.parametrize(("parallel", "n_branches"), [(64, 3), (65, 2), (128, 1), (129, 0), (256, 0)])
+@pytest.mark.parametrize(("parallel", "n_branches"), [(7, 16), (32, 3), (33, 2), (64, 1), (65, 0), (256, 0)])
 def test_there_are_fewer_branches_if_llama_cpp_has_too_few_slots(parallel, n_branches):
     assert settings("--parallel", str(parallel)).n_branches_each == n_branches
 
 
-@pytest.mark.parametrize(("ctx_size", "parallel"), [(1, 4), (15, 4), (3, 1), (255, 256)])
+@pytest.mark.parametrize(("ctx_size", "parallel"), [(1, 4), (67, 4), (16, 1), (255, 256)])
 def test_a_context_with_fewer_cells_than_slots_is_an_error(ctx_size, parallel, capsys):
     with pytest.raises(SystemExit):
         settings("--ctx-size", str(ctx_size), "--parallel", str(parallel))
     assert f"--ctx-size {ctx_size} is too small for --parallel {parallel}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("ctx_size", "parallel"), [(0, 4), (16, 4), (256, 256)])
+@pytest.mark.parametrize(("ctx_size", "parallel"), [(0, 4), (68, 4), (256, 256)])
 def test_a_context_with_a_cell_for_each_slot_is_accepted(ctx_size, parallel):
     assert settings("--ctx-size", str(ctx_size), "--parallel", str(parallel)).compute.ctx_size == ctx_size
 
 
-@pytest.mark.parametrize("n", ["-1", "9"])
+@pytest.mark.parametrize("n", ["-1", "65"])
 def test_a_number_of_branches_out_of_range_is_an_error(n, capsys):
     with pytest.raises(SystemExit):
         settings("--n-branches", n)

@@ -24,7 +24,7 @@ CLOSE = Close(sequence="s", reason="ended")
 
 
 class Working:
-    """A worker for `n_leads`; its clock goes 1.1 ms a look: five looks are an interval of the scheduler."""
+    """A worker for `n_leads`; its clock goes 0.55 ms a look, and 1.1 ms a decode."""
 
     def __init__(self, *, opened="", n_leads=1, on_failure=None, target=FakeTarget, **options):
         self.drafter = DrafterHarness(n_slots=6, n_ahead=N_AHEAD, target=target).drafter
@@ -34,7 +34,7 @@ class Working:
             self.drafter,
             [lambda draft, lead=lead: self.drafts.put((lead, draft)) for lead in range(n_leads)],
             on_failure,
-            lambda: 0.0011 * next(ticks),
+            lambda: 0.00055 * next(ticks),
             **options,
         )
         self.tell(*map(open_of, opened))

@@ -1,3 +1,4 @@
+import itertools
 import json
 
 import pytest
@@ -8,6 +9,7 @@ from shared.protocol import (
     MAX_LEAD_MESSAGE_BYTES,
     MAX_TOKENS_PER_MESSAGE,
     PROTOCOL_VERSION,
+    BranchPart,
     Close,
     Draft,
     Extend,
@@ -44,7 +46,7 @@ def test_what_a_back_says_is_read_as_it_was_said(message):
         Welcome(back="id", name="b"),
         Refused(reason="because"),
         Open(sequence="s", sampling=SamplingParameters(seed=2**62, logit_bias={5: -1.5}), tokens=[1]),
-        Extend(sequence="s", start=1, tokens=[2]),
+        Extend(sequence="s", start=1, tokens=[2], part=BranchPart(index=1, of=2)),
         Close(sequence="s", reason="ended"),
     ],
 )
@@ -110,3 +112,18 @@ def test_the_largest_open_that_is_told_fits_into_a_frame():
     text = Open(sequence="s" * 64, sampling=sampling, tokens=tokens).model_dump_json()
     assert len(text.encode()) <= MAX_LEAD_MESSAGE_BYTES
     assert not fits_into_open(SamplingParameters(seed=1, grammar="é" * 495_000))
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_each_side_branch_is_in_one_part(n):
+    parts = [BranchPart(index=index, of=n) for index in range(n)]
+    for position, token in itertools.product(range(7), range(7)):
+        assert sum(part.has(position, token) for part in parts) == 1
+
+
+@pytest.mark.parametrize("part", [{"index": 0, "of": 0}, {"index": -1, "of": 2}, {"index": 0, "of": 65}])
+def test_a_part_out_of_bounds_is_refused(part):
+    with pytest.raises(ProtocolError):
+        parse_lead_message(
+            json.dumps({"type": "extend", "sequence": "s", "start": 0, "tokens": [], "part": part})
+        )

@@ -5,32 +5,15 @@ Numbers that only bound memory or guard a division are next to the code that use
 
 from dataclasses import dataclass
 
+from shared.step_cost import StepCostConstants
+
 
 @dataclass(frozen=True, slots=True)
-class SpeculationConstants:
-    """Fields that end in `_decay` are the weight of the past at each new sample: 1 - 1 / memory."""
+class SpeculationConstants(StepCostConstants):
+    """And those of T(n), `shared.step_cost`.
 
-    # T(n), the duration of a step: `step_cost`
-
-    step_window: int = 9
-    """Steps remembered for each n, of which the median counts: robust to outliers against quick to follow."""
-    max_exact_size: int = 32
-    """Up to this n each has an entry of its own, larger n are rounded to multiples: precise against quick."""
-    pace_gain: float = 0.2
-    """Share of an unexpected duration attributed to the whole machine: follows its drift against noise."""
-    pace_window: int = 5
-    """The median of this many unexpected durations moves the pace: robust to outliers against quick."""
-    pace_share_window: int = 16
-    """Steps of which the share of each n is taken: a long run of one n against what others have shown."""
-    max_pace_change: float = 0.3
-    """The largest change, as a logarithm, by one step: a single n may not reflect the whole machine."""
-
-    change_share: float = 0.5
-    """The part of the cost of another size, on a GPU, that its first step is charged with: others may follow.
-    In 24 simulated cells of two models on an H200 adaptive over no drafts was 1.21 with 0, 1.30 with .5 (the
-    worst .80 and .89), 1.29 with .75."""
-    change_decay: float = 0.95
-    """Per change, of what the last ones have cost."""
+    Fields that end in `_decay` are the weight of the past at each new sample: 1 - 1 / memory.
+    """
 
     # The probability that a draft token is accepted: `forecast`
 

@@ -12,8 +12,8 @@ from lead.engine.speculation.arrivals import FutureDraft
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.drafts import Drafts
 from lead.engine.speculation.policy import DraftOrder
-from lead.engine.speculation.step_cost import StepCost
 from shared.sampling.parameters import SamplingParameters
+from shared.step_cost import StepCost
 
 _USUAL_PENDING = 4
 """After a step the drafter has one or two tokens to decode before it can go on, with several sources a few

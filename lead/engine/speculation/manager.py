@@ -15,6 +15,7 @@ from lead.engine.events import BackEvent, Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from lead.engine.speculation.arrivals import FutureDraft
+from lead.engine.speculation.batching import Batching, LikeliestFirst
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.drafts import DraftChain, Drafts, DraftTree
 from lead.engine.speculation.forecast import Candidate, Forecast
@@ -31,9 +32,9 @@ from lead.engine.speculation.policy import (
     Wait,
 )
 from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
-from lead.engine.speculation.step_cost import Batching, LikeliestFirst, StepCost
 from lead.engine.speculation.tuning import BackTuning
 from shared.llama.batch_invariance import InvariantSizes
+from shared.step_cost import StepCost
 
 MakeLookups = Callable[[Submit], Mapping[str, LookupDrafter]]
 """The lookup drafters for a request, by the names of their sources."""

@@ -12,10 +12,11 @@ from operator import itemgetter, sub, truediv
 from typing import NamedTuple, Protocol
 
 from lead.engine.speculation.arrivals import Arrival, FutureDraft
+from lead.engine.speculation.batching import Batching
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.drafts import DraftChain, Drafts, Probabilities
 from lead.engine.speculation.forecast import Candidate
-from lead.engine.speculation.step_cost import Batching, StepCost
+from shared.step_cost import StepCost
 
 SYNC_PATIENCE_S = 1.0
 """How long `Sync` waits for a source that sends nothing."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from lead.engine.commands import PolicyName
 from lead.engine.events import Tuned
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.step_cost import StepCost
+from shared.step_cost import StepCost
 
 _COST_SIZES = 8
 """The batch sizes among which the cheapest additional token is searched."""

@@ -165,3 +165,44 @@ def test_backs_share_sequences_among_themselves():
     asked = [back.n_asked for back in text.assignment.backs.values()]
     assert max(asked) <= 5
     assert sum(each > 0 for each in asked) >= 12
+
+
+def parts(text, sequence="s0"):
+    assignment = text.assignment
+    found = {back.name: assignment.part(sequence, back) for back in assignment.asked(sequence)}
+    return {name: (part.index, part.of) if part else None for name, part in found.items()}
+
+
+def test_equal_backs_divide_the_side_branches():
+    text = Text()
+    names = text.join(0.7, n=3)
+    text.run(200)
+    assert parts(text) == {name: (i, 3) for i, name in enumerate(names)}
+
+
+def test_one_alone_has_all_side_branches():
+    text = Text()
+    (name,) = text.join(0.7)
+    text.run(200)
+    assert parts(text) == {name: None}
+
+
+def test_the_part_of_a_back_that_leaves_is_taken_over():
+    text = Text()
+    first, second, third = text.join(0.7, n=3)
+    text.run(200)
+    text.leave(second)
+    assert parts(text) == {first: (0, 2), third: (1, 2)}
+
+
+def test_a_much_worse_back_has_no_part():
+    text = Text()
+    first, second, bad = *text.join(0.9, n=2), *text.join(0.2)
+    text.run(200)
+    assert parts(text) == {first: (0, 2), second: (1, 2), bad: None}
+
+
+def test_a_sequence_without_backs_has_no_parts():
+    text = Text()
+    text.join(0.7)
+    assert text.assignment.part("another", text.assignment.backs["back-0"]) is None

@@ -4,10 +4,10 @@ import pytest
 
 from lead.engine.calibration import Recalibration, StepTimer, recalibrate
 from lead.engine.slot import TrialPlace
-from lead.engine.speculation.step_cost import StepCost
 from shared.cache_edits import Trim
 from shared.errors import KvCacheFullError
 from shared.llama.span import Span
+from shared.step_cost import StepCost
 from tests.fakes import N_VOCAB, FakeTarget
 from tests.lead.engine.test_loop import run, submit
 

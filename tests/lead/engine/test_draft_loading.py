@@ -21,8 +21,8 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed
 from lead.engine.loop import Loop
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.step_cost import StepCost, batching_for
 from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError
 from shared.llama import devices
@@ -35,6 +35,7 @@ from shared.sampling.constrained import GrammarBudget
 from shared.sampling.factory import make_sampler
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
+from shared.step_cost import StepCost
 from tests.conftest import more
 from tests.fakes import FakeFront, submit
 from tests.lead.engine.drafters.by_name import ByName

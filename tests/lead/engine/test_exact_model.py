@@ -40,6 +40,12 @@ def test_usually_slots_share_their_cells_and_sizes_are_free():
     assert exactness.cost > 0
 
 
+def test_what_exact_mode_would_cost_is_measured_at_the_first_start_only(monkeypatch):
+    _, exactness = load("off")
+    monkeypatch.delattr(exact_model, "estimate_sizes")
+    assert load("off")[1] == exactness
+
+
 def test_in_exact_mode_slots_have_cells_of_their_own_and_the_next_start_measures_nothing(monkeypatch):
     model, exactness = load("on")
     assert not model.kv_unified

@@ -3,7 +3,17 @@
 import pytest
 
 from lead.engine.commands import DRAFT_MODEL, MTP
-from lead.planning.arrangements import Arrangement, SpeedForecast, arrangements, best, best_by_place, forecast
+from lead.planning.arrangements import (
+    Arrangement,
+    Machines,
+    SpeedForecast,
+    arrangements,
+    best,
+    best_by_place,
+    better_elsewhere,
+    forecast,
+    gains_of_more,
+)
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, PairTimes, SplitTimes
 
 
@@ -38,9 +48,9 @@ def test_without_drafts_a_token_takes_a_step():
 
 
 def test_what_cannot_draft_is_not_among_them():
-    kinds = [each.kind for each in arrangements(PairTimes(engine(drafters=())), [0.001])]
+    kinds = [each.kind for each in arrangements(PairTimes(engine(drafters=())), [Machines()])]
     assert kinds == ["none"]
-    kinds = [each.kind for each in arrangements(PairTimes(engine(drafters=(MTP,)), [split()]), [0.001])]
+    kinds = [each.kind for each in arrangements(PairTimes(engine(drafters=(MTP,)), [split()]), [Machines()])]
     assert kinds == ["none", "mtp"]
 
 
@@ -62,8 +72,13 @@ def test_contention_costs():
 
 
 def test_a_distant_back_is_worth_less():
-    near, far = (rate("remote", engine(), round_trip_s=each) for each in (0.001, 0.2))
+    near, far = (rate("remote", engine(), elsewhere=Machines(1, each)) for each in (0.001, 0.2))
     assert near > 1.2 * far
+
+
+def test_a_faster_machine_drafts_more():
+    slow, fast = (rate("remote", engine(cost=0.3), elsewhere=Machines(speed=each)) for each in (0.5, 4))
+    assert fast > 1.2 * slow
 
 
 def test_where_steps_grow_with_their_tokens_nothing_is_gained():
@@ -90,7 +105,7 @@ def test_a_bigger_and_better_draft_model_may_win_elsewhere_although_it_loses_in_
     found = [
         forecast(each, pair.engine)
         for pair in (small, big)
-        for each in arrangements(pair, [0.001])
+        for each in arrangements(pair, [Machines()])
         if each.draft_model
     ]
     winners = {each.arrangement.kind: each.arrangement.draft_model for each in best_by_place(found)}
@@ -107,3 +122,22 @@ def test_of_nearly_equal_ones_that_with_the_fewest_parts_is_the_best():
     assert best(forecasts(20.0, 20.3, 20.1)).arrangement.kind == "none"
     assert best(forecasts(20.0, 40.0, 40.5)).arrangement.kind == "engine"
     assert best(forecasts(20.0, 40.0, 41.0)).arrangement.kind == "split"
+
+
+def elsewhere(rates):
+    """Forecasts without drafts, and of so many machines with these tokens per second."""
+    remote = (SpeedForecast(Arrangement("remote", elsewhere=Machines(n)), v, v, v) for n, v in rates.items())
+    return [SpeedForecast(Arrangement("none"), 20.0, 20.0, 20.0), *remote]
+
+
+def test_what_more_backs_add_is_told_by_the_next_number():
+    pairs = gains_of_more(elsewhere({1: 30.0, 2: 33.0, 4: 33.3}))
+    assert [(fewer.tokens_per_second, more.tokens_per_second) for fewer, more in pairs] == [
+        (30.0, 33.0),
+        (33.0, 33.3),
+    ]
+
+
+def test_more_machines_are_not_advised_for_hardly_more_speed():
+    better = better_elsewhere(elsewhere({1: 30.0, 2: 33.0, 4: 33.3}))
+    assert better.arrangement.elsewhere.n == 2

@@ -58,7 +58,7 @@ def test_two_models_are_measured_and_each_arrangement_predicted(run, tiny_model)
     model = tiny_model("llama")
     cores = ",".join(map(str, cpus.one_of_each_core()[:2]))
     plan = json.loads(run("--model", model, "--draft-model", model, "--cpus", cores, "--json"))
-    assert [each["kind"] for each in plan["arrangements"]] == ["none", "engine", "split", "remote"]
+    assert [each["kind"] for each in plan["arrangements"]] == ["none", "engine", "split", "remote", "remote"]
     assert all(each["tokens_per_second"] > 0 for each in plan["arrangements"])
     (measured,) = plan["measured"]
     acceptance = measured["engine"]["drafters"]["draft_model"]["acceptance"]
@@ -72,7 +72,16 @@ def test_several_draft_models_are_compared_at_each_place(run, tmp_path):
     """The shipped pair, and a draft of twice its layers, which are dearer and draft the same."""
     grown = tmp_path / "twice.gguf"
     grow(builtin_draft(), grown, Shape(width=128, n_layers=4, n_heads=4, n_feed_forward=256), "q8_0")
-    models = ("--model", builtin_target(), "--draft-model", builtin_draft(), "--draft-model", grown)
+    models = (
+        "--model",
+        builtin_target(),
+        "--draft-model",
+        builtin_draft(),
+        "--draft-model",
+        grown,
+        "--backs",
+        "1",
+    )
     plan = json.loads(run(*models, "--cpus", "0", "--json"))
     names = [builtin_draft().name, "twice.gguf"]
     placed = [(each["kind"], each["draft_model"]) for each in plan["arrangements"]]

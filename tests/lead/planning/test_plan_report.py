@@ -8,7 +8,7 @@ import pytest
 
 from back.settings import BackSettings
 from lead.engine.commands import DRAFT_MODEL
-from lead.planning.arrangements import Arrangement, SpeedForecast
+from lead.planning.arrangements import Arrangement, Machines, SpeedForecast
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, PairTimes, SplitTimes
 from lead.planning.plan_report import PlanReport, commands
 from lead.planning.plan_settings import PlanSettings
@@ -26,7 +26,7 @@ def report():
         SpeedForecast(Arrangement("none"), 20.0, 20.0, 20.0),
         SpeedForecast(Arrangement("engine"), 40.0, 35.0, 44.0),
         SpeedForecast(Arrangement("split", SPLIT), 30.0, 28.0, 31.0),
-        SpeedForecast(Arrangement("remote", round_trip_s=0.0003), 39.0, 28.0, 31.0),
+        SpeedForecast(Arrangement("remote", elsewhere=Machines(1, 0.0003)), 39.0, 28.0, 31.0),
     ]
     commands = [["lead"], ["lead --draft-model x"], ["lead --back x"], ["lead --host", "back"]]
     return PlanReport([PairTimes(ENGINE, [SPLIT])], forecasts, commands, ["A remark."], ["Once"])
@@ -46,6 +46,15 @@ def test_a_back_elsewhere_is_named_too_if_it_is_faster(report):
     assert "Fastest here: draft model in the engine" in text
     assert "Faster still: back on another machine, 0.3 ms away, 50.0 tokens/s" in text
     assert text.endswith("\n  lead --host\n  back")
+
+
+def test_what_more_backs_add_is_said(report):
+    two = SpeedForecast(Arrangement("remote", elsewhere=Machines(2, 0.0003, 0.5)), 39.0, 28.0, 31.0)
+    four = SpeedForecast(Arrangement("remote", elsewhere=Machines(4, 0.0003, 0.5)), 42.0, 28.0, 31.0)
+    forecasts = [*report.forecasts[:3], two, four]
+    more = replace(report, forecasts=forecasts, commands=[*report.commands, ["lead", "back"]])
+    assert "4 backs on other machines, 0.3 ms away, 0.5 times as fast: +8 % over 2" in str(more)
+    assert "What more backs add" not in str(report)
 
 
 def test_what_was_measured_is_said(report):
@@ -70,7 +79,8 @@ def test_json_has_the_same(report):
 
 def test_of_several_draft_models_the_best_is_named_for_each_place(report):
     def rival(kind, name, rate):
-        return SpeedForecast(Arrangement(kind, draft_model=name), rate, rate, rate)
+        machines = Machines() if kind == "remote" else None
+        return SpeedForecast(Arrangement(kind, None, machines, name), rate, rate, rate)
 
     rivals = [
         rival("engine", "a.gguf", 40.0),
@@ -81,14 +91,14 @@ def test_of_several_draft_models_the_best_is_named_for_each_place(report):
     several = replace(report, pairs=pairs, forecasts=[report.forecasts[0], *rivals])
     text = str(several)
     assert (
-        "draft model in the engine: a.gguf, 40.0 tokens/s\n  back on another machine, 0 ms away: b.gguf"
+        "draft model in the engine: a.gguf, 40.0 tokens/s\n  back on another machine, 1 ms away: b.gguf"
         in text
     )
     assert "a.gguf takes 5 ms for a token, 0.100 of that" in text
     assert "With a back on 1 core (3) and a.gguf: a step" in text
     assert json.loads(several.to_json())["best_by_place"] == [
         "draft model in the engine: a.gguf",
-        "back on another machine, 0 ms away: b.gguf",
+        "back on another machine, 1 ms away: b.gguf",
     ]
     assert "The best draft model for each place" not in str(report)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from lead.planning.arrangements import Machines
 from lead.planning.plan_settings import PlanSettings
 
 
@@ -18,10 +19,17 @@ def test_round_trips_are_times_with_a_unit(text, seconds):
     assert list(read("--round-trip", text).round_trips) == pytest.approx(seconds)
 
 
+def test_other_machines_are_all_combinations_the_fewest_first():
+    machines = read("--backs", "2,1", "--back-speed", "0.5,4", "--round-trip", "5ms").machines
+    assert machines == [Machines(n, 0.005, speed) for n in (1, 2) for speed in (0.5, 4)]
+
+
 @pytest.mark.parametrize(
     ("option", "texts"),
     [
         ("--round-trip", ["5", "fast", "-1ms", "90s", "5ms,", ",".join(["1ms"] * 9)]),
+        ("--backs", ["0", "17", "1.5", "two", ",", "1,2,3,4,5"]),
+        ("--back-speed", ["0", "-1", "fast", "nan", "1000"]),
         ("--acceptance", ["0", "1", "1.5", "often"]),
     ],
 )

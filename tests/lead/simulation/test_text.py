@@ -41,6 +41,14 @@ def test_some_recovered_tokens_are_the_runner_up():
     assert covered / len(wrong) == pytest.approx(0.28, abs=0.04)
 
 
+def test_of_a_longer_recall_each_rank_has_its_share():
+    text, skill = Text(N, 5), DraftSkill(0.6, recall=(0.4, 0.2, 0.1, 0.05))
+    wrong = [i for i, is_right in enumerate(right(text, skill)) if not is_right]
+    choices = [[each.token for each in text.guesses(skill, i)] for i in range(N)]
+    shares = [sum(choices[i][rank] == text.token(i) for i in wrong) / len(wrong) for rank in range(1, 5)]
+    assert shares == pytest.approx(list(skill.recall), abs=0.04)
+
+
 def test_a_liar_is_sure_and_always_wrong():
     text, liar = Text(N, 6), DraftSkill(0.8, honest=False)
     assert not any(right(text, liar))

@@ -16,7 +16,10 @@ SAMPLED = SamplingParameters(seed=7, temperature=0.9, repeat_penalty=1.3, repeat
 
 
 class DrafterHarness:
-    """A drafter with a model of as many slots and cells as it says it needs, and not one more."""
+    """A drafter with a model of as many slots and cells as it says it needs, and not one more.
+
+    Each further token makes a decode longer by `slope` of its time for one.
+    """
 
     def __init__(
         self,
@@ -29,6 +32,7 @@ class DrafterHarness:
         traits=PLAIN,
         target=FakeTarget,
         make_sampler=toy_sampler,
+        slope=0.1,
         **more,
     ):
         options = DrafterOptions(n_slots, n_window, n_ahead, **more)
@@ -36,12 +40,13 @@ class DrafterHarness:
             options.n_model_slots, options.n_cells, n_batch, n_window=n_window, blur=blur, traits=traits
         )
         self.drafter = Drafter(self.model, options, make_sampler, END_TOKENS)
+        self.slope = slope
 
-    def open(self, sequence="s", tokens=LONG, sampling=GREEDY):
-        self.drafter.handle(Open(sequence=sequence, sampling=sampling, tokens=tokens))
+    def open(self, sequence="s", tokens=LONG, sampling=GREEDY, part=None):
+        self.drafter.handle(Open(sequence=sequence, sampling=sampling, tokens=tokens, part=part))
 
-    def extend(self, start, tokens, sequence="s"):
-        self.drafter.handle(Extend(sequence=sequence, start=start, tokens=tokens))
+    def extend(self, start, tokens, sequence="s", part=None):
+        self.drafter.handle(Extend(sequence=sequence, start=start, tokens=tokens, part=part))
 
     def close(self, sequence="s"):
         self.drafter.handle(Close(sequence=sequence, reason="ended"))
@@ -57,6 +62,7 @@ class DrafterHarness:
     def step(self):
         """The drafts that grew, as if there were no confidences."""
         grown = [sequence.draft() for sequence in self.drafter.step()]
+        self.drafter.learn(1 + self.slope * (self.drafter.n_decoded.total() - 1))
         return [draft.model_copy(update={"confidences": None}) for draft in grown]
 
     def drain(self):

@@ -144,7 +144,7 @@ def test_a_long_prompt_does_not_delay_other_drafts():
     harness.step()
     harness.open("t", [4] * 12)
     assert [draft.sequence for draft in harness.step()] == ["s"]
-    assert harness.model.steps[-1] == [1, 4]
+    assert harness.model.steps[-1] == [4, 1]
 
 
 # Caches that outlive their sequences

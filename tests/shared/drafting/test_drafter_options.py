@@ -28,9 +28,10 @@ def test_branches_take_a_little_of_the_window():
     assert 900 < shared().n_window < 1000
 
 
-def test_in_a_small_cache_reading_comes_before_branches():
-    options = shared(n_cells=256)
-    assert (options.n_window, options.n_branches) == (64, 0)
+@pytest.mark.parametrize(("n_cells", "n_window", "n_branches"), [(256, 52, 2), (80, 20, 0)])
+def test_in_a_small_cache_reading_comes_before_branches(n_cells, n_window, n_branches):
+    options = shared(n_cells=n_cells)
+    assert (options.n_window, options.n_branches) == (n_window, n_branches)
 
 
 @pytest.mark.parametrize(("n_ahead", "n"), [(16, 8), (1, 1), (0, 1)])

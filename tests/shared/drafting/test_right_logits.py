@@ -110,7 +110,7 @@ def test_logits_of_a_drafter_equal_a_fresh_evaluation(tiny_model, architecture):
 
 
 def test_logits_after_a_text_that_was_stored_equal_a_fresh_evaluation(tiny_model):
-    sequences = DraftedSequences(tiny_model("llama"), seed=2)
+    sequences = DraftedSequences(tiny_model("llama"), seed=5)
     comparison = sequences.run()
     sequences.close()
     assert sequences.checked.n_loaded > 0

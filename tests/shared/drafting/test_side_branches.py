@@ -5,8 +5,10 @@ At temperature 1 the toy model has a runner-up probable enough for a branch at a
 
 import functools
 
+import pytest
+
 from shared.errors import KvCacheFullError
-from shared.protocol import MAX_DRAFT_TOKENS
+from shared.protocol import MAX_DRAFT_TOKENS, MAX_PARTS, BranchPart
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, FakeTarget, extend_hash, toy_sampler
 from tests.shared.drafting.drafting import DrafterHarness
@@ -43,7 +45,7 @@ def chosen(text, sampling=WARM, n=1):
 
 
 def test_branches_begin_at_the_most_probable_runners_up():
-    harness = branching(n_branches=2, n_with_main=0)
+    harness = branching(n_branches=2, slope=1)
     worth, reach = {}, 1.0
     # n_ahead leaves no room after the last one
     for place, (first, *runners_up) in enumerate(state(harness).main.ranked[:-1]):
@@ -106,28 +108,88 @@ def test_min_confidence_of_the_lead_applies_to_branches():
 # When they are decoded
 
 
-def test_the_main_path_is_decoded_alone_until_it_is_long_enough_and_then_beside_one_branch_token():
-    harness = DrafterHarness(n_branches=3, n_ahead=8)
-    harness.open(tokens=PROMPT, sampling=WARM)
-    for _ in range(8):
-        harness.step()
-    assert harness.model.steps == [[2], [1], [1], [1], *[[1, 1]] * 4]
+def experienced(slope, **options):
+    """A harness whose drafter has learned what a further token costs, about to decode a prompt."""
+    harness = branching(slope=slope, **options)
+    harness.close()
+    harness.open(tokens=PROMPT, sampling=WARM.model_copy(update={"seed": 1}))
+    harness.model.steps.clear()
+    return harness
 
 
-def test_all_branches_are_decoded_together_once_the_main_path_is_complete():
-    assert branching(n_with_main=0).model.steps[:8] == [[2], [1], [1], [1], [1], [1], [1, 1, 1], [1, 1, 1]]
+def test_where_a_further_token_costs_as_much_as_the_first_the_likeliest_is_decoded_alone():
+    harness = experienced(slope=1)
+    harness.drain()
+    assert branches(harness)
+    assert {len(step) for step in harness.model.steps} == {1}
 
 
-def test_no_branch_is_decoded_while_the_main_path_of_another_sequence_is_short():
-    harness = branching(n_ahead=4)
-    harness.open("t", [1, 2, 3], WARM)
+def test_where_further_tokens_cost_nothing_all_branches_are_decoded_beside_the_main_path():
+    harness = experienced(slope=0, n_branches=4)
     harness.step()
-    assert harness.model.steps[-1] == [3]
+    harness.step()
+    assert harness.model.steps == [[1], [1] * 5]
+
+
+def test_a_step_makes_the_most_of_its_time():
+    """No other number of the likeliest tokens has a larger sum of probabilities in the time of its decode."""
+    harness = experienced(slope=0.3, n_branches=8, n_ahead=8)
+    harness.step()
+    while state(harness).main.confidence > 0.05:  # what is less likely than 0.05 * 0.3 is no gain
+        likely = [each.value for each in state(harness).branch_offers(0.0)]
+        values = sorted([state(harness).main.confidence, *likely], reverse=True)
+        rates = [sum(values[:n]) / (1 + 0.3 * (n - 1)) for n in range(1, len(values) + 1)]
+        harness.step()
+        assert rates[len(harness.model.steps[-1]) - 1] == pytest.approx(max(rates))
+    assert len({len(step) for step in harness.model.steps[1:]}) > 1
+
+
+def test_the_short_draft_of_another_sequence_comes_before_a_long_one():
+    harness = branching(n_ahead=4, slope=1)
+    harness.tune(12)
+    harness.open("t", [1], WARM)
+    harness.step()
+    assert len(harness.drafter.sequences["t"].main.ranked) == 1
+    assert harness.model.steps[-1] == [1]
 
 
 def test_branches_that_exceed_the_batch_size_take_turns():
     harness = branching(n_branches=3, n_batch=2)
     assert len(branches(harness)) == 3
+
+
+def first_tokens(harness):
+    """The first branches that are begun: (position, token)."""
+    while not state(harness).branches:
+        harness.step()
+    return list(state(harness).branches)
+
+
+def test_of_side_branches_a_back_drafts_those_of_its_part_first():
+    for index in range(2):
+        part = BranchPart(index=index, of=2)
+        harness = DrafterHarness(n_branches=1, n_ahead=6)
+        harness.open(tokens=PROMPT, sampling=WARM, part=part)
+        assert all(part.has(*first) for first in first_tokens(harness))
+
+
+def test_another_part_holds_from_the_next_tokens_of_the_text_on():
+    harness = DrafterHarness(n_branches=1, n_ahead=6)
+    harness.open(tokens=PROMPT, sampling=WARM, part=BranchPart(index=0, of=2))
+    (before,) = first_tokens(harness)
+    harness.extend(2, [9], part=BranchPart(index=1, of=2))
+    (after,) = first_tokens(harness)
+    assert [sum(each) % 2 for each in (before, after)] == [0, 1]
+
+
+def test_what_is_in_the_parts_of_others_is_drafted_last():
+    alone, divided = (DrafterHarness(n_branches=8, n_ahead=6) for _ in range(2))
+    alone.open(tokens=PROMPT, sampling=WARM)
+    divided.open(tokens=PROMPT, sampling=WARM, part=BranchPart(index=1, of=MAX_PARTS))
+    alone.drain()
+    divided.drain()
+    assert state(divided).main.tokens == state(alone).main.tokens
+    assert branches(divided), "nothing better is to be done"
 
 
 # Committed tokens
@@ -137,11 +199,10 @@ def test_a_branch_becomes_the_draft_when_its_first_token_is_committed():
     harness = branching(n_ahead=8)
     place, tokens = branches(harness)[0]
     main = state(harness).main.tokens
-    n_steps = len(harness.model.steps)
     harness.extend(2, [*main[:place], tokens[0]])
     assert harness.draft().tokens == tokens[1:]
+    assert state(harness).n_pending(state(harness).main) == 1, "all but its last token are decoded already"
     harness.step()
-    assert harness.model.steps[n_steps:] == [[1]], "all but the last token of the branch are decoded already"
     assert state(harness).main.tokens[: len(tokens) - 1] == tokens[1:]
 
 

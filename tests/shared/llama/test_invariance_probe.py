@@ -78,6 +78,12 @@ def test_the_choice_of_sizes_does_not_depend_on_their_times():
     assert slow.batch_sizes().answer[0] == fast.batch_sizes().answer[0] == 2
 
 
+def test_sizes_that_agree_after_a_short_text_only_are_unfit_however_little_time_there_is():
+    model = Kernels(lambda size, _: size if model.length > 200 and size in (5, 6, 7) else 0)
+    sizes = measure_sizes(model, 1.0, clock=lambda: model.now).batch_sizes()
+    assert not {5, 6, 7} & {*sizes.answer, *sizes.prompt}
+
+
 def test_a_step_of_one_token_is_priced_by_the_smallest_size():
     assert report(lambda size, _: size == 1, lambda n: 1.0 + 0.3 * (n > 1)).price(
         InvariantSizes((2, 3), (2, 3))

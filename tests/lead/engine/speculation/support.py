@@ -6,7 +6,7 @@ from operator import mul
 from lead.engine.speculation.arrivals import Arrival, FutureDraft
 from lead.engine.speculation.drafts import DraftToken
 from lead.engine.speculation.forecast import Candidate, Forecast
-from lead.engine.speculation.step_cost import StepCost
+from shared.step_cost import StepCost
 
 T1 = 0.04
 FLAT = dict.fromkeys(range(1, 40), 1.0)

@@ -1,0 +1,16 @@
+"""As many side branches as the draft model has memory for."""
+
+from pathlib import Path
+
+from back.settings import BackSettings
+from shared.llama.memory_probe import ModelOutline
+
+_MOST_OF_RECURRENT = 3
+"""Each side branch has recurrent states of its own, as many as tokens can be taken back."""
+
+
+def fitted(settings: BackSettings, model: Path) -> BackSettings:
+    """With fewer side branches if the model is recurrent; raises ModelLoadError."""
+    with ModelOutline.load(model, settings.model_options) as outline:
+        n_most = _MOST_OF_RECURRENT if outline.is_recurrent else settings.n_branches
+    return settings.model_copy(update={"n_branches": min(settings.n_branches, n_most)})

@@ -1,0 +1,145 @@
+"""Which batches a step with drafts may have.
+
+How draft tokens of several sequences share a step depends on the memory of the model: the likeliest tokens
+first, or equally many of each sequence.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import accumulate, chain, pairwise, repeat, zip_longest
+
+from lead.engine.engine_limits import EngineLimits
+from lead.engine.speculation.drafts import MAX_DEPTH, Probabilities
+from lead.engine.speculation.forecast import Candidate
+from shared.step_cost import StepCost
+
+
+class Batching(ABC):
+    """The batches that a step may have, from the one without drafts on: of these `sizes`, in tokens."""
+
+    def __init__(self, cost: StepCost | None = None) -> None:
+        self.cost = cost or StepCost()
+
+    @abstractmethod
+    def sizes(self, n_base: int, lengths: Sequence[int]) -> range:
+        """Up to that of drafts of these lengths; `n_base` tokens are in any case."""
+
+    def seconds(
+        self,
+        sizes: range,
+        candidates: Sequence[Candidate],  # noqa: ARG002 - for `Replaying`
+        n_prompt: int,  # noqa: ARG002 - for `Replaying`
+    ) -> list[float]:
+        """How long a step takes with each of the sizes, which count `n_prompt` tokens of prompts."""
+        cost = self.cost
+        return [cost.seconds(n) + cost.change_seconds(n) for n in sizes]
+
+    @abstractmethod
+    def expected(self, drafts: Sequence[Probabilities], n: int) -> list[float]:
+        """Expected tokens of steps with sizes[0] to sizes[n] tokens, as far as there are drafts for these."""
+
+    @abstractmethod
+    def depths(self, drafts: Sequence[Probabilities], n: int) -> tuple[int, ...]:
+        """How many draft tokens of each sequence are in a batch of sizes[n] tokens."""
+
+
+class LikeliestFirst(Batching):
+    """Any number of draft tokens for each sequence."""
+
+    def sizes(self, n_base: int, lengths: Sequence[int]) -> range:
+        return range(n_base, n_base + min(sum(lengths), MAX_DEPTH) + 1)
+
+    def expected(self, drafts: Sequence[Probabilities], n: int) -> list[float]:
+        likeliest = drafts[0] if len(drafts) == 1 else sorted(chain.from_iterable(drafts), reverse=True)
+        return list(accumulate(likeliest[:n], initial=float(len(drafts))))
+
+    def depths(self, drafts: Sequence[Probabilities], n: int) -> tuple[int, ...]:
+        if len(drafts) == 1:
+            return (n,)
+        ranked = sorted(
+            ((each, i) for i, draft in enumerate(drafts) for each in draft), key=lambda pair: -pair[0]
+        )
+        taken = [i for _, i in ranked[:n]]
+        return tuple(taken.count(i) for i in range(len(drafts)))
+
+
+class EqualDepths(Batching):
+    """The same depth for all, where llama.cpp would decode spans of different lengths in several passes.
+
+    For a sequence with a shorter draft, padding tokens are decoded (`shared.llama.span`).
+    """
+
+    def sizes(self, n_base: int, lengths: Sequence[int]) -> range:
+        n_sequences = len(lengths)
+        n_draft = n_sequences * min(max(lengths), MAX_DEPTH // n_sequences)
+        return range(n_base, n_base + n_draft + 1, n_sequences)
+
+    def expected(self, drafts: Sequence[Probabilities], n: int) -> list[float]:
+        columns = [sum(column) for column in zip_longest(*drafts, fillvalue=0.0)]
+        return list(accumulate(columns[:n], initial=float(len(drafts))))
+
+    def depths(self, drafts: Sequence[Probabilities], n: int) -> tuple[int, ...]:
+        return tuple(min(len(draft), n) for draft in drafts)
+
+
+class Replaying(EqualDepths):
+    """For recurrent models without rollback, which decode what was accepted of a rejected draft again.
+
+    Such a model returns to the state before the draft (`shared.llama.slot_parts`). What was accepted is
+    replayed together with the next draft, so a rejection makes the next step wider. Depths are equal, but
+    without padding, which would be a rejected draft token of each sequence: spans may have unequal lengths,
+    and llama.cpp decodes them in several passes.
+    """
+
+    def seconds(self, sizes: range, candidates: Sequence[Candidate], n_prompt: int) -> list[float]:
+        max_depth = len(sizes) - 1
+        replays = [self._replay_seconds(each, max_depth) for each in candidates]
+        return [
+            self._step_seconds(candidates, n_prompt, depth) + sum(replay[depth] for replay in replays)
+            for depth in range(max_depth + 1)
+        ]
+
+    def _step_seconds(self, candidates: Sequence[Candidate], n_prompt: int, depth: int) -> float:
+        """The time of all passes; the first has as many tokens of each span as the shortest, and so on."""
+        if len(candidates) == 1:
+            return self.cost.seconds(candidates[0].n_fed + depth + n_prompt)
+        lengths = sorted(
+            each.n_fed + (min(depth, len(each.chain)) if each.chain else depth) for each in candidates
+        )
+        if n_prompt:
+            lengths.append(lengths[-1] + n_prompt)
+        batch_sizes = [
+            (longer - shorter) * (len(lengths) - i)
+            for i, (shorter, longer) in enumerate(pairwise([0, *lengths]))
+            if longer > shorter
+        ]
+        return sum(map(self.cost.seconds, batch_sizes))
+
+    def _replay_seconds(self, candidate: Candidate, max_depth: int) -> list[float]:
+        """By depth: how much longer the next step is expected to take for what it replays.
+
+        If the draft is rejected after a accepted tokens, they and the `n_fed` before them are replayed.
+        """
+        plain, seconds, result = self.cost.seconds(1), 0.0, [0.0]
+        probabilities = [1.0, *_extended(candidate.probabilities, max_depth)]
+        for n_accepted, (before, after) in enumerate(pairwise(probabilities)):
+            n_replayed = candidate.n_fed + n_accepted
+            seconds += (before - after) * max(0.0, self.cost.seconds(1 + n_replayed) - plain)
+            result.append(seconds)
+        return result
+
+
+def batching_for(limits: EngineLimits, cost: StepCost | None = None) -> Batching:
+    """What suits the memory of the model."""
+    if limits.traits.replays:
+        return Replaying(cost)
+    return EqualDepths(cost) if limits.pads else LikeliestFirst(cost)
+
+
+def _extended(draft: Probabilities, n: int) -> list[float]:
+    """`draft` as if its last token were followed by others of the same probability."""
+    known = list(draft[:n])
+    ratio = known[-1] / known[-2] if len(known) > 1 else (known[0] if known else 1.0)
+    for _ in repeat(None, n - len(known)):
+        known.append((known[-1] if known else 1.0) * ratio)
+    return known
