@@ -16,10 +16,16 @@ _Change = DrafterMessage | Callable[[], Drafter] | None
 class LeadInbox:
     """What one lead has sent. May be used from any thread."""
 
-    def __init__(self, lead: int, inbox: queue.SimpleQueue[tuple[int, _Change]]) -> None:
-        """All leads' messages go into `inbox`, each with the number of its lead."""
+    def __init__(
+        self,
+        lead: int,
+        inbox: queue.SimpleQueue[tuple[int, _Change]],
+        on_coming: Callable[[DrafterMessage, int], None],
+    ) -> None:
+        """All leads' messages go into `inbox`, each with the number of its lead, after `on_coming`."""
         self._lead = lead
         self._inbox = inbox
+        self._on_coming = on_coming
 
     @property
     def n_unread(self) -> int:
@@ -27,6 +33,7 @@ class LeadInbox:
         return self._inbox.qsize()
 
     def on_message(self, message: DrafterMessage) -> None:
+        self._on_coming(message, self._lead)
         self._inbox.put((self._lead, message))
 
     def on_disconnect(self) -> None:
@@ -62,11 +69,15 @@ class DraftWorker:
         threading.Thread(target=self._run, name="drafter", daemon=True).start()
 
     def inbox_of(self, lead: int) -> LeadInbox:
-        return LeadInbox(lead, self._inbox)
+        return LeadInbox(lead, self._inbox, self._interrupt)
 
     def change_drafter(self, make: Callable[[], Drafter]) -> None:
         """Draft with another drafter from now on; `make` is called in the worker's thread."""
         self._inbox.put((0, make))
+
+    def _interrupt(self, message: DrafterMessage, lead: int) -> None:
+        """A message is about to be put into the inbox, by another thread."""
+        self._drafter.interrupt(message, lead)
 
     def step(self) -> None:
         """Handle all messages, waiting for one if there is nothing else to do; then one decode."""

@@ -146,15 +146,19 @@ class BackFuzzer:
             _N_CELLS, n_slots=_N_SLOTS, n_train=vocabulary.info.n_ctx_train, n_ahead=4, n_branches=_N_BRANCHES
         )
         model: DraftModel = _Model(self._n_vocab, options.n_model_slots)
+        interrupt = None
         if is_real:
             load = ModelOptions(
                 threads=1, ctx_size=_N_CELLS, parallel=options.n_model_slots, batch_size=_N_BATCH
             )
             model = Model(builtin_draft(), load)
+            interrupt = model.interrupt()
         budget = TimeBudget()
         grammars = GrammarServer(vocabulary.info.path, budget)
         sampler_for = functools.partial(drafting_sampler, vocabulary, grammars)
-        self._drafter = Drafter(model, options, sampler_for, vocabulary.end_tokens, budget)
+        self._drafter = Drafter(
+            model, options, sampler_for, vocabulary.end_tokens, budget, interrupt=interrupt
+        )
         self._texts: dict[str, int] = {}
         self._n = 0
         self._done = asyncio.Event()
@@ -169,7 +173,7 @@ class BackFuzzer:
             link = LeadLink(f"ws://127.0.0.1:{port}/v1/speculation", self._hello, _NoDelays())
             worker = DraftWorker(self._drafter, [link.outbox.post], failures.append)
             worker.start()
-            self._inbox = _CountingInbox(0, worker._inbox)  # noqa: SLF001 - as `inbox_of` does
+            self._inbox = _CountingInbox(0, worker._inbox, worker._interrupt)  # noqa: SLF001 - as `inbox_of` does
             following = asyncio.ensure_future(self._follow(link, self._inbox))
             while not self._done.is_set() and not failures:
                 with contextlib.suppress(TimeoutError):

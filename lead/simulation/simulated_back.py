@@ -3,7 +3,9 @@
 The same drafter, called by the engine, is a simulated draft model inside the lead.
 """
 
+import functools
 import math
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +19,7 @@ from lead.simulation.text import DraftSkill, Text
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter, DrafterMessage
 from shared.drafting.drafter_options import DrafterOptions
+from shared.errors import DecodeAbortedError
 from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
 from shared.protocol import Draft
@@ -36,7 +39,8 @@ _END = _N_VOCAB - 1
 class BackSpec:
     """A back: a decode of n tokens takes step_s * (1 + slope * (n - 1)); rtt_s is the round-trip time.
 
-    The back sends nothing after `silent_from` (seconds of simulated time).
+    The back sends nothing after `silent_from` (seconds of simulated time). can_interrupt: it stops decodes
+    that have become useless, as backs on a CPU do.
     """
 
     step_s: float
@@ -46,6 +50,7 @@ class BackSpec:
     message_s: float = 0.0003
     n_branches: int = 16
     silent_from: float = math.inf
+    can_interrupt: bool = True
 
     def seconds(self, n_tokens: int) -> float:
         return self.step_s * (1 + self.slope * (n_tokens - 1))
@@ -62,8 +67,11 @@ class GuessingModel(SlotMemory):
 
     def __init__(self) -> None:
         self._slots: dict[int, tuple[int, int]] = {}  # key of the text, number of tokens that are the text's
+        self.interrupt = threading.Event()
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
+        if self.interrupt.is_set():
+            raise DecodeAbortedError
         return [self._read(span) for span in spans]
 
     def trim(self, slot: int, n_keep: int) -> None:
@@ -100,15 +108,18 @@ class GuessingSampler(Sampler):
         return list(guesses(self._skill, position)[:n])
 
 
-def _drafter(skill: DraftSkill, texts: Mapping[int, Text], n_slots: int, n_branches: int) -> Drafter:
-    sampler = GuessingSampler(skill, texts)
+def _drafter(
+    skill: DraftSkill, texts: Mapping[int, Text], n_slots: int, n_branches: int, *, can_interrupt: bool
+) -> Drafter:
+    model, sampler = GuessingModel(), GuessingSampler(skill, texts)
     options = DrafterOptions(n_slots, _N_WINDOW, _MAX_AHEAD, n_branches=n_branches)
-    return Drafter(GuessingModel(), options, lambda *_: sampler, frozenset([_END]))
+    interrupt = model.interrupt if can_interrupt else None
+    return Drafter(model, options, lambda *_: sampler, frozenset([_END]), interrupt=interrupt)
 
 
 def simulated_draft_model(spec: BackSpec, texts: Mapping[int, Text], n_slots: int) -> ModelDrafter:
     """A draft model inside the lead's engine; its decodes take `spec.seconds`."""
-    return ModelDrafter(DRAFT_MODEL, _drafter(spec.skill, texts, n_slots, 0), _MAX_AHEAD)
+    return ModelDrafter(DRAFT_MODEL, _drafter(spec.skill, texts, n_slots, 0, can_interrupt=False), _MAX_AHEAD)
 
 
 class SimulatedBack:
@@ -134,15 +145,19 @@ class SimulatedBack:
         self._clock = clock
         self._post = post
         self._compute = compute or clock.after
-        self._drafter = _drafter(spec.skill, texts, n_slots, spec.n_branches)
+        can_interrupt = spec.can_interrupt and compute is None
+        self._drafter = _drafter(spec.skill, texts, n_slots, spec.n_branches, can_interrupt=can_interrupt)
         self._inbox: list[DrafterMessage] = []
         self._is_busy, self._began = False, 0.0
+        self._n_steps = 0
 
     def receive(self, message: DrafterMessage) -> None:
         """Handle a message of the lead: at once, or after the decode under way."""
         self._inbox.append(message)
         if not self._is_busy:
             self._step()
+        elif self._drafter.interrupt(message):
+            self._finish_step(self._n_steps)
 
     def _step(self) -> None:
         """The same as `back.worker.Worker.step`, but a decode takes simulated time."""
@@ -153,13 +168,18 @@ class SimulatedBack:
             self._send(self._drafter.take_due(self._clock.now, at_once=True))
         if self._clock.now >= self._spec.silent_from:
             return
-        self._drafter.step()
+        self._drafter.begin()
         if n_decoded := self._drafter.n_decoded.total():
             self._is_busy, self._began = True, self._clock.now
-            self._compute(self._spec.seconds(n_decoded), self._finish_step)
+            self._n_steps += 1
+            self._compute(self._spec.seconds(n_decoded), functools.partial(self._finish_step, self._n_steps))
 
-    def _finish_step(self) -> None:
+    def _finish_step(self, number: int) -> None:
+        """Step `number` ends, unless it was interrupted."""
+        if not self._is_busy or number != self._n_steps:
+            return
         self._is_busy = False
+        self._drafter.finish()
         self._drafter.learn(self._clock.now - self._began)
         self._send(self._drafter.take_due(self._clock.now))
         if self._inbox or not self._drafter.idle:

@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.drafting.drafter_options import DrafterOptions
-from shared.drafting.interfaces import DraftModel, LookAhead, MakeSampler
+from shared.drafting.interfaces import DraftModel, Interrupt, LookAhead, MakeSampler
 from shared.drafting.sequence_state import DraftPath, Offer, SequenceState, Work, spans_of
 from shared.drafting.slot_pool import SlotPool
-from shared.errors import KvCacheFullError, PendingAnswerError
+from shared.errors import DecodeAbortedError, KvCacheFullError, PendingAnswerError
+from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.coupled_choice import RankedToken
@@ -55,9 +56,13 @@ class Drafter:
         budget: GrammarBudget | None = None,
         *,
         look_ahead: LookAhead | None = None,
+        interrupt: Interrupt | None = None,
     ) -> None:
+        """interrupt: stops the model's decodes; None: they cannot be stopped."""
         self._model = model
         self._look_ahead = look_ahead
+        self._interrupt = interrupt
+        self._under_way: tuple[Work, list[Span]] = (), []
         self._budget = budget or GrammarBudget()
         self._options = options
         self._tuned: dict[int, DrafterOptions] = {}  # by group
@@ -123,12 +128,52 @@ class Drafter:
         only: of these sequences; None: of all. n_most: tokens in the batch, at least one for each of them;
         None: as many as it holds.
         """
-        self.n_decoded.clear()
+        grown = self.begin(only, n_most)
+        return grown + self.finish()
+
+    def begin(self, only: Collection[str] | None = None, n_most: int | None = None) -> list[SequenceState]:
+        """The first part of `step`: choose what to decode."""
+        if self._interrupt:
+            self._interrupt.clear()
         self._budget.set(0.0)
         grown = self._rank_again()
         work = self._choose_work(only)
+        n_most = self._model.n_batch if n_most is None else min(n_most, self._model.n_batch)
+        spans = spans_of(work, n_most, self._options.n_chunk)
+        self._under_way = work, spans
+        self.n_decoded.clear()
+        for (state, _), span in zip(work, spans, strict=True):
+            self.n_decoded[state.group] += len(span.tokens)
+        return grown
+
+    def finish(self) -> list[SequenceState]:
+        """The second part of `step`: decode it."""
+        work, spans = self._under_way
         self._budget.set(_GRAMMAR_SECONDS)
-        return grown + (self._decode(work, n_most) if work else self._rank_again())
+        try:
+            return self._decode(work, spans) if work else self._rank_again()
+        finally:
+            self._under_way = (), []
+
+    def interrupt(self, message: DrafterMessage, group: int = 0) -> bool:
+        """Stop a decode under way that will be of no use once `message` is handled; whether that was done.
+
+        For any thread. Called too late it stops nothing, or a decode that will be begun again.
+        """
+        if self._interrupt is None or not self._makes_useless(message, group):
+            return False
+        self._interrupt.set()
+        return True
+
+    def _makes_useless(self, message: DrafterMessage, group: int) -> bool:
+        work, spans = self._under_way
+        if not isinstance(message, Extend) or not work or any(len(span.tokens) > 1 for span in spans):
+            return False
+        return all(
+            (state.id, state.group) == (message.sequence, group)
+            and not state.can_follow(path, message.tokens[len(state.committed) - message.start :])
+            for state, path in work
+        )
 
     def learn(self, seconds: float) -> None:
         """The last step took so long."""
@@ -145,17 +190,19 @@ class Drafter:
         due = [state for state in self.sequences.values() if at_once or state.is_due(now)]
         return [(state.group, draft) for state in due if (draft := state.take_draft(now))]
 
-    def _decode(self, work: Work, n_most: int | None) -> list[SequenceState]:
-        n_most = self._model.n_batch if n_most is None else min(n_most, self._model.n_batch)
-        spans = spans_of(work, n_most, self._options.n_chunk)
+    def _decode(self, work: Work, spans: Sequence[Span]) -> list[SequenceState]:
         try:
             logits = self._model.decode(spans)
-        except KvCacheFullError:
-            self._make_room()
+        except (KvCacheFullError, DecodeAbortedError) as error:
+            self.n_decoded.clear()
+            if isinstance(error, KvCacheFullError):
+                self._make_room()
+            else:
+                for span in spans:
+                    self._model.trim(span.slot, span.start)
             return []
-        for (state, path), span in zip(work, spans, strict=True):
+        for (_, path), span in zip(work, spans, strict=True):
             path.cache.add(span.tokens)
-            self.n_decoded[state.group] += len(span.tokens)
         self._slots.save(path.cache for (_, path), span in zip(work, spans, strict=True) if span.n_logits)
         return self._append_tokens(
             (state, path, rows[0]) for (state, path), rows in zip(work, logits, strict=True) if len(rows)

@@ -21,7 +21,20 @@ class DraftModel(SlotMemory, Protocol):
     traits: MemoryTraits
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """One forward pass; logits for each span, shape (n_logits, n_vocab). Raises KvCacheFullError."""
+        """One forward pass; logits for each span, shape (n_logits, n_vocab).
+
+        Raises KvCacheFullError, and DecodeAbortedError after `Interrupt.set`.
+        """
+
+
+class Interrupt(Protocol):
+    """The seam to what stops `DraftModel.decode` (`shared.llama.abort_callback`)."""
+
+    def set(self) -> None:
+        """Stop the decode under way, which another thread has called."""
+
+    def clear(self) -> None:
+        """The next decode is not stopped."""
 
 
 class MakeSampler(Protocol):

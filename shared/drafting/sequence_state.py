@@ -184,6 +184,11 @@ class SequenceState:
             return path.tokens[start - path.start :][:n]
         return [*self.committed[start : start + n], *path.tokens][:n]
 
+    def can_follow(self, path: DraftPath, tokens: Sequence[int]) -> bool:
+        """Whether a path of the draft agrees with these tokens, which follow the committed ones."""
+        drafted = [*self.main.tokens[: path.start - self.main.start], *path.tokens]
+        return all(mine == theirs for mine, theirs in zip(drafted, tokens, strict=False))
+
     def commit(self, tokens: Sequence[int]) -> tuple[int, int]:
         """Add committed `tokens` and keep the part of the draft that agrees.
 

@@ -18,6 +18,7 @@ import numpy as np
 from shared.cache_edits import Snapshot
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import devices, library
+from shared.llama.abort_callback import Interrupt, StepProgress
 from shared.llama.batch import Batch
 from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
@@ -33,7 +34,6 @@ from shared.llama.native_parameters import context_parameters, model_parameters
 from shared.llama.placement import CACHE, Placement
 from shared.llama.slot_parts import Padding, StepCheckpoints, WindowCheck, WindowGuard
 from shared.llama.span import Pass, Rows, Span
-from shared.llama.step_progress import StepProgress
 from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
 from shared.models.file_kind import is_eagle_file
@@ -214,7 +214,7 @@ class Model:
 
         Returns the logits of each span, shape (n_logits, n_vocab), as views that the next call overwrites.
         Raises KvCacheFullError (the cache is unchanged, but for the slots that it names), WindowLostError (it
-        is unchanged), DecodeAbortedError, DecodeFatalError.
+        is unchanged), DecodeAbortedError (slots may hold some of the tokens), DecodeFatalError.
         """
         return self.launch(spans)()
 
@@ -325,6 +325,13 @@ class Model:
     def watch_steps(self) -> StepProgress:
         """Tells another thread whether `decode` proceeds; to be kept as long as this object."""
         return StepProgress(self._context)
+
+    def interrupt(self) -> Interrupt | None:
+        """Lets another thread stop `decode`; to be kept as long as this object. Not beside `watch_steps`.
+
+        None: what computes cannot be stopped, or the memory cannot be cut back to where it was.
+        """
+        return None if self.is_offloaded or not self.traits.can_trim else Interrupt(self._context)
 
     def store(self, slot: int, snapshot: Snapshot) -> None:
         """Take a snapshot of a slot; raises DecodeFatalError."""

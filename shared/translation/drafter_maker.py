@@ -59,7 +59,9 @@ class DrafterMaker:
         )
         make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
         if self._projection is None:
-            return Drafter(model, options, make_sampler, vocabulary.end_tokens, budget)
+            return Drafter(
+                model, options, make_sampler, vocabulary.end_tokens, budget, interrupt=model.interrupt()
+            )
         translating = TranslatingModel(model, self._projection, prefix_of(model.vocabulary, vocabulary))
         return Drafter(
             translating,

@@ -5,11 +5,15 @@ The drafter is a real one beside a toy model; the lead verifies `N_AHEAD // 2` o
 
 import itertools
 import queue
+import threading
+
+import pytest
 
 from back.worker import DraftWorker
+from shared.errors import DecodeAbortedError
 from shared.protocol import Close, Extend, Open, Tune
-from tests.fakes import FakeTarget
-from tests.shared.drafting.drafting import LONG, SAMPLED, DrafterHarness
+from tests.fakes import GREEDY, FakeTarget
+from tests.shared.drafting.drafting import LONG, SAMPLED, TEXT, DrafterHarness
 
 N_AHEAD = 16
 
@@ -26,8 +30,11 @@ CLOSE = Close(sequence="s", reason="ended")
 class Working:
     """A worker for `n_leads`; its clock goes 0.55 ms a look, and 1.1 ms a decode."""
 
-    def __init__(self, *, opened="", n_leads=1, on_failure=None, target=FakeTarget, **options):
-        self.drafter = DrafterHarness(n_slots=6, n_ahead=N_AHEAD, target=target).drafter
+    def __init__(
+        self, *, opened="", n_leads=1, on_failure=None, target=FakeTarget, interrupt=None, **options
+    ):
+        harness = DrafterHarness(n_slots=6, n_ahead=N_AHEAD, target=target, interrupt=interrupt)
+        self.drafter, self.model = harness.drafter, harness.model
         self.drafts = queue.Queue()
         ticks = itertools.count()
         self.worker = DraftWorker(
@@ -143,3 +150,30 @@ def test_another_drafter_takes_its_place():
     working.tell(open_of("t"))
     working.step()
     assert list(other.sequences) == ["t"]
+
+
+class ContradictedTarget(FakeTarget):
+    """While it decodes, the lead says something; it stops when it is interrupted."""
+
+    def decode(self, spans):
+        rows = super().decode(spans)
+        self.on_decode()
+        if self.interrupt.is_set():
+            raise DecodeAbortedError
+        return rows
+
+
+@pytest.mark.parametrize(("tokens", "n_sent"), [([5], 0), ([TEXT[2]], 1)], ids=["rejected", "accepted"])
+def test_a_decode_is_stopped_if_the_lead_rejects_what_it_is_about(tokens, n_sent):
+    interrupt = threading.Event()
+    working = Working(target=ContradictedTarget, interrupt=interrupt)
+    working.model.interrupt, working.model.on_decode = interrupt, lambda: None
+    working.tell(OPEN.model_copy(update={"sampling": GREEDY}))
+    working.step(2)
+    working.sent()
+    working.model.on_decode = lambda: working.tell(Extend(sequence="s", start=2, tokens=tokens))
+    working.step()
+    assert len(working.sent()) == n_sent
+    working.model.on_decode = lambda: None
+    working.step()
+    assert [draft.base for _, draft in working.sent()][-1] == 3

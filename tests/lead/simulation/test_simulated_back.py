@@ -80,14 +80,16 @@ def test_updates_are_applied_after_the_decode_under_way():
     assert (harness.last.base, harness.last.tokens) == (3, right(3, 4, 5))
 
 
-def test_after_a_wrong_token_all_are_wrong_until_the_lead_says_what_is_right():
-    harness = BackHarness(Scripted(wrong={2}))
+@pytest.mark.parametrize(("can_interrupt", "answered_at"), [(True, 5.5), (False, 6.0)])
+def test_after_a_wrong_token_all_are_wrong_until_the_lead_says_what_is_right(can_interrupt, answered_at):
+    harness = BackHarness(Scripted(wrong={2}), can_interrupt=can_interrupt)
     harness.run(4.5)
     assert harness.last.tokens[0] == Text.token(1)
     assert not {*harness.last.tokens[1:]} & {*right(*range(2, 6))}
     harness.extend(1, 3)
     harness.run(6.5)
-    assert (harness.last.base, harness.last.tokens) == (3, right(3))
+    answers = [(at, draft.tokens) for at, draft in harness.posts if draft.base == 3]
+    assert answers[0] == (answered_at, right(3))
 
 
 def test_a_branch_begins_with_a_runner_up_and_goes_on_rightly():

@@ -33,13 +33,14 @@ class DrafterHarness:
         target=FakeTarget,
         make_sampler=toy_sampler,
         slope=0.1,
+        interrupt=None,
         **more,
     ):
         options = DrafterOptions(n_slots, n_window, n_ahead, **more)
         self.model = target(
             options.n_model_slots, options.n_cells, n_batch, n_window=n_window, blur=blur, traits=traits
         )
-        self.drafter = Drafter(self.model, options, make_sampler, END_TOKENS)
+        self.drafter = Drafter(self.model, options, make_sampler, END_TOKENS, interrupt=interrupt)
         self.slope = slope
 
     def open(self, sequence="s", tokens=LONG, sampling=GREEDY, part=None):

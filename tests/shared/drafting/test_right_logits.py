@@ -29,7 +29,9 @@ class DraftedSequences:
         options = replace(options, prompt_cache=self.model.prompt_cache)
         self.fresh = load(path, 1, 512)
         self.checked = CheckedModel(self.model, self.fresh, self.rng)
-        self.drafter = Drafter(self.checked, options, greedy_sampler, frozenset())
+        self.interrupt = self.model.interrupt()
+        self.n_interrupted = 0
+        self.drafter = Drafter(self.checked, options, greedy_sampler, frozenset(), interrupt=self.interrupt)
         self.texts = {}
         self.ended = []
         self.n_opened = 0
@@ -38,11 +40,18 @@ class DraftedSequences:
         for _ in range(N_STEPS):
             while len(self.texts) < 2:
                 self.open()
-            self.drafter.step()
+            self.step()
             self.drafter.check_integrity()
             if self.rng.random() < 0.4:
                 self.commit(self.rng.choice(list(self.texts)))
         return self.checked.comparison
+
+    def step(self):
+        self.drafter.begin()
+        if self.interrupt and self.rng.random() < 0.1:
+            self.interrupt.set()
+            self.n_interrupted += bool(self.drafter.n_decoded)
+        self.drafter.finish()
 
     def open(self):
         text = [self.rng.randrange(self.model.n_vocab) for _ in range(self.rng.randint(2, 200))]
@@ -105,6 +114,7 @@ def test_logits_of_a_drafter_equal_a_fresh_evaluation(tiny_model, architecture):
     sequences = DraftedSequences(tiny_model(architecture))
     comparison = sequences.run()
     sequences.close()
+    assert bool(sequences.n_interrupted) == sequences.model.traits.can_trim
     assert len(comparison.differences) > N_STEPS / 2
     assert comparison.n_wrong(0.01) == 0
 
