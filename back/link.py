@@ -57,7 +57,7 @@ class Outbox:
                     continue
                 bucket.take(now)
                 draft = self._drafts.pop(next(iter(self._drafts)))
-                await send(draft.first(limits.max_draft).model_dump_json())
+                await send(draft.first(limits.max_draft).model_dump_json(exclude_none=True))
 
     def _put(self, draft: Draft) -> None:
         self._drafts[draft.sequence] = draft

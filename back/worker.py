@@ -11,6 +11,8 @@ from shared.protocol import MAX_SEQUENCES, Close, Draft, Extend, Open, Tune
 
 _Change = DrafterMessage | Callable[[], Drafter] | None
 """None: the connection has ended."""
+_Inbox = queue.SimpleQueue[tuple[int, _Change, float]]
+"""Of which lead, what, and when it arrived."""
 
 
 class LeadInbox:
@@ -19,12 +21,14 @@ class LeadInbox:
     def __init__(
         self,
         lead: int,
-        inbox: queue.SimpleQueue[tuple[int, _Change]],
+        inbox: _Inbox,
+        clock: Callable[[], float],
         on_coming: Callable[[DrafterMessage, int], None],
     ) -> None:
         """All leads' messages go into `inbox`, each with the number of its lead, after `on_coming`."""
         self._lead = lead
         self._inbox = inbox
+        self._clock = clock
         self._on_coming = on_coming
 
     @property
@@ -34,10 +38,10 @@ class LeadInbox:
 
     def on_message(self, message: DrafterMessage) -> None:
         self._on_coming(message, self._lead)
-        self._inbox.put((self._lead, message))
+        self._inbox.put((self._lead, message, self._clock()))
 
     def on_disconnect(self) -> None:
-        self._inbox.put((self._lead, None))
+        self._inbox.put((self._lead, None, self._clock()))
 
 
 class DraftWorker:
@@ -62,18 +66,20 @@ class DraftWorker:
         self._n_sequences = n_sequences
         self._shares = LeadShares(len(posts))
         # Bounded by the links, which read no more from the leads while there are many.
-        self._inbox: queue.SimpleQueue[tuple[int, _Change]] = queue.SimpleQueue()
+        self._inbox: _Inbox = queue.SimpleQueue()
+        self._corrected: dict[str, tuple[float, float]] = {}
+        """Sequences whose draft was rejected: when the message arrived, and when it was handled."""
 
     def start(self) -> None:
         """Draft from now on, until the process ends."""
         threading.Thread(target=self._run, name="drafter", daemon=True).start()
 
     def inbox_of(self, lead: int) -> LeadInbox:
-        return LeadInbox(lead, self._inbox, self._interrupt)
+        return LeadInbox(lead, self._inbox, self._clock, self._interrupt)
 
     def change_drafter(self, make: Callable[[], Drafter]) -> None:
         """Draft with another drafter from now on; `make` is called in the worker's thread."""
-        self._inbox.put((0, make))
+        self._inbox.put((0, make, self._clock()))
 
     def _interrupt(self, message: DrafterMessage, lead: int) -> None:
         """A message is about to be put into the inbox, by another thread."""
@@ -105,22 +111,27 @@ class DraftWorker:
         received = False
         while not received or not self._inbox.empty():
             try:
-                lead, message = self._inbox.get(block=self._drafter.idle)
+                lead, message, arrived = self._inbox.get(block=self._drafter.idle)
             except queue.Empty:
                 break
             received = True
-            self._handle(lead, message)
+            self._handle(lead, message, arrived)
         return received
 
-    def _handle(self, lead: int, message: _Change) -> None:
+    def _handle(self, lead: int, message: _Change, arrived: float) -> None:
         match message:
             case None:
                 self._drafter.reset(lead)
+                self._corrected.clear()
             case Open():
                 if self._n_open(lead) < self._n_sequences:  # its part of the slots
                     self._drafter.handle(message, lead)
             case Extend() | Close():
-                self._shares.learn(lead, *self._drafter.handle(message, lead))
+                n_right, n_wrong = self._drafter.handle(message, lead)
+                self._shares.learn(lead, n_right, n_wrong)
+                self._corrected.pop(message.sequence, None)
+                if n_wrong:
+                    self._corrected[message.sequence] = arrived, self._clock()
             case Tune():
                 self._shares.claim(lead, message.value)
                 self._drafter.handle(message, lead)
@@ -132,7 +143,15 @@ class DraftWorker:
 
     def _send(self, drafts: Iterable[tuple[int, Draft]]) -> None:
         for lead, draft in drafts:
-            self._posts[lead](draft)
+            self._posts[lead](self._with_times(draft))
+
+    def _with_times(self, draft: Draft) -> Draft:
+        """What the first draft after a rejection says of the way to it."""
+        if draft.sequence not in self._corrected:
+            return draft
+        arrived, handled = self._corrected.pop(draft.sequence)
+        waited, drafted = handled - arrived, self._clock() - handled
+        return draft.model_copy(update={"waited_ms": _ms(waited), "drafted_ms": _ms(drafted)})
 
     def _run(self) -> None:
         try:
@@ -140,3 +159,7 @@ class DraftWorker:
                 self.step()
         except Exception as error:  # noqa: BLE001 - handed over: a thread's exception would be lost
             self._on_failure(error)
+
+
+def _ms(seconds: float) -> float:
+    return round(1000 * seconds, 3)

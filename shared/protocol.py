@@ -34,6 +34,7 @@ Token = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=1 << 31)]
 SequenceId = Annotated[str, Field(min_length=1, max_length=64)]
 ShortText = Annotated[str, Field(max_length=128)]
+Milliseconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Confidence = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 CommittedTokens = Annotated[list[Token], Field(max_length=MAX_TOKENS_PER_MESSAGE)]
 
@@ -69,6 +70,9 @@ class Draft(_Message):
     token follows the one before it. Of the tokens that follow the same one, the first is the likeliest; the
     others are side branches. `confidences` are the draft model's own, between 0 and 1: hints for scheduling,
     never for acceptance.
+
+    In the first draft after an `extend` that rejected the one before it: `waited_ms` from the arrival of that
+    message until it was handled, `drafted_ms` from then on.
     """
 
     type: Literal["draft"] = "draft"
@@ -77,6 +81,8 @@ class Draft(_Message):
     tokens: Annotated[list[Token], Field(min_length=1, max_length=MAX_DRAFT_TOKENS)]
     parents: Annotated[list[int], Field(max_length=MAX_DRAFT_TOKENS)] | None = None
     confidences: Annotated[list[Confidence], Field(max_length=MAX_DRAFT_TOKENS)] | None = None
+    waited_ms: Milliseconds | None = None
+    drafted_ms: Milliseconds | None = None
 
     @model_validator(mode="after")
     def _check_tree(self) -> Self:

@@ -139,6 +139,8 @@ class PostDraft(BaseModel, frozen=True):
     tokens: list[int]
     parents: list[int] | None = None
     confidences: list[float] | None = None
+    waited_ms: float | None = None
+    drafted_ms: float | None = None
     received_at: float = 0.0
 
     @classmethod

@@ -177,3 +177,13 @@ def test_a_decode_is_stopped_if_the_lead_rejects_what_it_is_about(tokens, n_sent
     working.model.on_decode = lambda: None
     working.step()
     assert [draft.base for _, draft in working.sent()][-1] == 3
+
+
+def test_the_first_draft_after_a_rejection_says_how_long_it_took():
+    working = Working(opened="s")
+    working.step(2)
+    working.tell(EXTEND)
+    working.step(2)
+    drafts = [draft for _, draft in working.sent() if draft.base == 3]
+    assert [draft.waited_ms for draft in drafts] == [pytest.approx(0.55), None]
+    assert [draft.drafted_ms for draft in drafts] == [pytest.approx(2.2), None]

@@ -129,7 +129,7 @@ def test_the_back_is_shown_with_its_model_and_what_came_of_its_drafts(visit):
         back = page.get_by_role("listitem").filter(has_text="helper").filter(has_text="accepted")
         expect(back).to_contain_text("spec-demo-draft")
         expect(back).to_contain_text(re.compile(r"\d %"))
-        expect(back).to_contain_text("round trip")
+        expect(back).to_contain_text("answers in")
         expect(page.get_by_role("list", name="T(n)")).to_contain_text("1 tokens: ")
         expect(page.get_by_role("list", name="Depth")).to_contain_text("of steps")
 

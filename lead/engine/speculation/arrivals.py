@@ -1,11 +1,14 @@
 """When further draft tokens of a source will arrive: how far away it is, and how fast it drafts."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.drafts import Drafts, Probabilities, SourceDraft, SourceState
+
+log = logging.getLogger("engine")
 
 
 class Arrival(NamedTuple):
@@ -56,9 +59,14 @@ class _RunningMean:
 
 @dataclass(slots=True)
 class _Timing:
-    """`first`: seconds from a commit to a new draft, of `n_first` tokens; `token`: per further token."""
+    """`first`: seconds from a commit to a new draft, of `n_first` tokens; `token`: per further token.
+
+    waited, drafted: of the first, what a back says that it waited for an earlier decode, and drafted.
+    """
 
     first: _RunningMean = field(default_factory=_RunningMean)
+    waited: _RunningMean = field(default_factory=_RunningMean)
+    drafted: _RunningMean = field(default_factory=_RunningMean)
     n_first: _RunningMean = field(default_factory=_RunningMean)
     token: _RunningMean = field(default_factory=_RunningMean)
     n_pauses: int = 0  # in a row
@@ -85,6 +93,8 @@ class Arrivals:
         """These sources are connected now; all others are forgotten, also in the open `sequences`."""
         names = set(sources)
         gone = self._sources.keys() - names
+        for source in sorted(gone):
+            self._log_way(source)
         self._sources = {source: self._sources.get(source, _Timing()) for source in sorted(names)}
         for drafts in sequences:
             drafts.disconnect(gone)
@@ -112,6 +122,12 @@ class Arrivals:
         if alive:
             last.dead_since = None
 
+    def on_parts(self, source: str, waited: float, drafted: float) -> None:
+        """What `source` says of its part of the way from a rejection to its next draft, in seconds."""
+        timing = self._sources.setdefault(source, _Timing())
+        timing.waited.learn(waited, self._constants.arrival_gain)
+        timing.drafted.learn(drafted, self._constants.arrival_gain)
+
     def expected(self, drafts: Drafts, source: str, now: float) -> Arrival | None:
         """When more tokens arrive; None if none are expected: the source is silent, finished, or unknown."""
         timing, last = self._sources.get(source), drafts.by_source.get(source)
@@ -136,7 +152,29 @@ class Arrivals:
     def describe(self, source: str) -> dict[str, float | None]:
         """For `GET /v1/speculation`, in milliseconds."""
         timing = self._sources.get(source, _Timing())
-        return {"first_draft_ms": _ms(timing.first.value), "token_ms": _ms(timing.token.value)}
+        return {
+            "first_draft_ms": _ms(timing.first.value),
+            "waited_ms": _ms(timing.waited.value),
+            "drafted_ms": _ms(timing.drafted.value),
+            "token_ms": _ms(timing.token.value),
+        }
+
+    def _log_way(self, source: str) -> None:
+        timing = self._sources[source]
+        if (first := timing.first.value) is None:
+            return
+        waited, drafted = timing.waited.value, timing.drafted.value
+        parts = (
+            ""
+            if waited is None or drafted is None
+            else (
+                f": {1000 * waited:.1f} waiting for its decode, {1000 * drafted:.1f} drafting, "
+                f"{1000 * max(0.0, first - waited - drafted):.1f} on the way"
+            )
+        )
+        log.info(
+            "back %s: its first new token came %.1f ms after a correction%s", source, 1000 * first, parts
+        )
 
     def _growth(self, timing: _Timing, mean: _RunningMean, waited: float) -> Arrival | None:
         """When a living draft grows: a token each `mean` seconds, of which its source has `waited` some."""

@@ -113,6 +113,8 @@ class SpeculationManager:
         self._n_stale[source] += not alive
         arrivals = self.forecast.arrivals
         arrivals.on_draft(target.drafts, source, draft.base, end, draft.received_at, alive=alive)
+        if draft.waited_ms is not None and draft.drafted_ms is not None:
+            arrivals.on_parts(source, draft.waited_ms / 1000, draft.drafted_ms / 1000)
 
     def describe(self) -> dict[str, Any]:
         """What was learned and done, for `GET /v1/speculation`."""

@@ -78,6 +78,13 @@ export class Panels {
   }
 }
 
+/** Of the time from a correction to a back's first new token. */
+function itsParts({ first_draft_ms, waited_ms, drafted_ms }) {
+  if (waited_ms === null || drafted_ms === null) return "";
+  const way = Math.max(0, first_draft_ms - waited_ms - drafted_ms);
+  return ` (${milliseconds(waited_ms)} waiting, ${milliseconds(drafted_ms)} drafting, ${milliseconds(way)} on the way)`;
+}
+
 class BackView {
   constructor(name) {
     this.rate = new Rate();
@@ -98,8 +105,7 @@ class BackView {
   show(told, learned, now) {
     tell(this.share, `${share(told.n_accepted_tokens, told.n_used_tokens)} accepted`);
     const parts = [told.model];
-    // From being told of new text to its first new token: the way there and back, and one token's work.
-    if (learned?.first_draft_ms) parts.push(`round trip ${milliseconds(learned.first_draft_ms)}`);
+    if (learned?.first_draft_ms) parts.push(`answers in ${milliseconds(learned.first_draft_ms)}${itsParts(learned)}`);
     if (learned?.token_ms) parts.push(`${milliseconds(learned.token_ms)} per token`);
     tell(this.about, parts.join(" · "));
     this.rate.add(told.n_accepted_tokens, now);

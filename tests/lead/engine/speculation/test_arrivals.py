@@ -280,5 +280,23 @@ def test_the_removal_of_a_draft_whose_source_has_disconnected_is_ignored(draftin
 def test_the_report_is_in_milliseconds(answering):
     for i in range(4):
         answering.post(30, 32 + i, 1.02 + i / 100)
-    assert answering.arrivals.describe("a") == {"first_draft_ms": 20.0, "token_ms": 10.0}
-    assert answering.arrivals.describe("stranger") == {"first_draft_ms": None, "token_ms": None}
+    answering.arrivals.on_parts("a", 0.003, 0.012)
+    assert answering.arrivals.describe("a") == {
+        "first_draft_ms": 20.0,
+        "waited_ms": 3.0,
+        "drafted_ms": 12.0,
+        "token_ms": 10.0,
+    }
+    assert set(answering.arrivals.describe("stranger").values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [((0.003, 0.012), ": 3.0 waiting for its decode, 12.0 drafting, 5.0 on the way"), ((), "")],
+)
+def test_the_log_says_how_long_the_way_to_a_back_that_leaves_was(answering, caplog, parts, words):
+    caplog.set_level("INFO")
+    if parts:
+        answering.arrivals.on_parts("a", *parts)
+    answering.connect()
+    assert caplog.messages == [f"back a: its first new token came 20.0 ms after a correction{words}"]
