@@ -1,0 +1,127 @@
+"""`python -m bench by_clock`: several backs by the clock, against the simulation.
+
+Lead, backs and the connections between them are the real programs; only the decodes of their models are timed
+waits, as long as a table of T(n) says, so that one machine can play several. How often the draft model is
+right, and how fast it drafts, is measured beside one back; the simulation is given that.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from bench import options, report
+from bench.cluster import BackPlan, Cluster
+from bench.options import listed
+from bench.simulation.contest import ADAPTIVE, OFF, contest
+from bench.simulation.scenarios import RECALLS, WIDE_SLOPE
+from bench.ways import Policy, counters, policy_way
+from lead.benchmark.builtin_questions import rounds_of
+from lead.benchmark.contest import ContestStage, Way, run_contest
+from lead.benchmark.measured_answer import Sampling
+from lead.benchmark.summary import summarize
+from lead.simulation.cell import Cell
+from lead.simulation.machine import StepTable
+from lead.simulation.simulated_back import BackSpec
+from lead.simulation.text import DraftSkill
+from shared.errors import ConfigError
+from shared.models.builtin import builtin_draft, builtin_target
+
+_WAITS = Path(__file__).with_name("timed_waits")
+_STEP_MS = {1: 30.0, 8: 32.2, 16: 36.0}
+"""A lead whose T(n) is flat, as on a GPU that is limited by its memory."""
+_RTT_SECONDS = 0.001
+COLUMNS = {
+    "n_backs": ("backs", "d"),
+    "tokens_per_second": ("tokens/s", ".1f"),
+    "simulated": ("simulated", ".1f"),
+    "ratio": ("ratio", ".3f"),
+}
+_QUICK = {"repeats": 1, "tokens": 64, "kinds": ["stories"]}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, simulate, print a table and one line of JSON."""
+    settings = _parse(arguments)
+    lead = StepTable("by the clock", tuple((n, ms / 1000) for n, ms in sorted(_STEP_MS.items())))
+    back = {1: settings.draft_ms, 101: settings.draft_ms * (1 + 100 * WIDE_SLOPE)}
+    with _waiting(_STEP_MS, back):
+        measured, planner = _measure(settings)
+    spec = _as_measured(planner, settings.draft_ms / 1000)
+    rows = [
+        {
+            "n_backs": n,
+            "tokens_per_second": measured[n],
+            "simulated": (simulated := _simulate(lead, spec, n)),
+            "ratio": measured[n] / simulated,
+        }
+        for n in (0, *settings.backs)
+    ]
+    report.show(f"{spec.skill.acceptance:.2f} of the draft tokens are right", rows, COLUMNS)
+    report.finish("by_clock", rows, settings, planner=planner)
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench by_clock", description=__doc__)
+    parser.add_argument("--backs", type=listed(int), default=[1, 2, 4], help="numbers of backs")
+    parser.add_argument("--draft-ms", type=float, default=3.0, help="a back's decode of one token")
+    parser.add_argument("--temperature", type=float, default=0.8)
+    options.add_workload_options(parser)
+    report.add_options(parser)
+    return report.parse(parser, arguments, _QUICK)
+
+
+@contextmanager
+def _waiting(lead: dict[int, float], back: dict[int, float]) -> Iterator[None]:
+    """Programs that are started within wait in their decodes."""
+    before = dict(os.environ)
+    paths = [str(_WAITS), str(_WAITS.parent.parent), before.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    os.environ["LEAD_STEP_MS"], os.environ["BACK_STEP_MS"] = json.dumps(lead), json.dumps(back)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _measure(settings: argparse.Namespace) -> tuple[dict[int, float], dict[str, Any]]:
+    """Tokens/s by number of backs, and the planner's report beside one back."""
+    sampling = Sampling(settings.temperature, settings.tokens)
+    planner: dict[str, Any] = {}
+    with Cluster(builtin_target(), options.cores(settings)) as cluster:
+
+        @contextmanager
+        def beside(n: int) -> Iterator[list[Way]]:
+            plans = [BackPlan(builtin_draft(), f"back-{i}") for i in range(1, n + 1)]
+            with cluster.connected(plans) if n else nullcontext():
+                policy = Policy("adaptive" if n else "off")
+                yield [policy_way(cluster.http, sampling, policy, str(n))]
+                if n == settings.backs[0]:
+                    planner.update(counters(cluster.http))
+
+        stages: list[ContestStage] = [lambda n=n: beside(n) for n in (0, *settings.backs)]  # type: ignore[misc] # of a lambda with a default
+        rounds = rounds_of(settings.kinds, settings.prompts, settings.repeats, settings.seed)
+        runs = run_contest(stages, rounds, settings.seed, lambda line: print(line, file=sys.stderr))
+    rows = summarize("", runs, [str(n) for n in (0, *settings.backs)])
+    return {int(row.way): row.tokens_per_second for row in rows}, planner
+
+
+def _as_measured(planner: dict[str, Any], draft_s: float) -> BackSpec:
+    """Raises ConfigError if no back has drafted."""
+    source = planner.get("sources", {}).get("back-1", {})
+    if not source.get("n_scored"):
+        raise ConfigError("no draft of the first back was compared with the text")
+    skill = DraftSkill(source["n_right"] / source["n_scored"], recall=RECALLS["shipped"])
+    return BackSpec(draft_s, _RTT_SECONDS, skill, WIDE_SLOPE)
+
+
+def _simulate(lead: StepTable, back: BackSpec, n: int) -> float:
+    way = ADAPTIVE if n else OFF
+    cells = [Cell(lead, (back,) * n, seed=seed) for seed in range(3)]
+    rates = [result.outcomes[way].tokens_per_second for result in contest(cells, (way,))]
+    return sum(rates) / len(rates)
