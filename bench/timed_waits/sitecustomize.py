@@ -17,12 +17,12 @@ _ENGINE = "lead.engine"
 def _wait_in_decodes(step_ms: str) -> None:
     from lead.simulation.machine import StepTable  # noqa: PLC0415 - only where models decode
     from shared.errors import DecodeAbortedError  # noqa: PLC0415 - only where models decode
-    from shared.llama.abort_callback import Interrupt  # noqa: PLC0415 - only where models decode
+    from shared.llama.abort_callback import ContextInterrupt  # noqa: PLC0415 - only where models decode
     from shared.llama.model import Model  # noqa: PLC0415 - only where models decode
 
     points = sorted((int(n), ms / 1000) for n, ms in json.loads(step_ms).items())
     table = StepTable("waits", tuple(points))
-    begin, clear, interrupted = Model._begin, Interrupt.clear, Interrupt.set  # noqa: SLF001 - the call of llama.cpp
+    begin, clear, interrupted = Model._begin, ContextInterrupt.clear, ContextInterrupt.set  # noqa: SLF001 - the call of llama.cpp
     stopped: set[int] = set()
 
     def timed_begin(self: Model, together: Any) -> None:
@@ -33,17 +33,17 @@ def _wait_in_decodes(step_ms: str) -> None:
                 raise DecodeAbortedError("interrupted while it waited")
             time.sleep(min(left, _SLICE_SECONDS))
 
-    def timed_set(self: Interrupt) -> None:
+    def timed_set(self: ContextInterrupt) -> None:
         stopped.add(id(self))
         interrupted(self)
 
-    def timed_clear(self: Interrupt) -> None:
+    def timed_clear(self: ContextInterrupt) -> None:
         stopped.discard(id(self))
         clear(self)
 
     setattr(Model, "_begin", timed_begin)  # noqa: B010 - mypy allows no other way
-    setattr(Interrupt, "set", timed_set)  # noqa: B010
-    setattr(Interrupt, "clear", timed_clear)  # noqa: B010
+    setattr(ContextInterrupt, "set", timed_set)  # noqa: B010
+    setattr(ContextInterrupt, "clear", timed_clear)  # noqa: B010
 
 
 if _ENGINE in sys.orig_argv and "LEAD_STEP_MS" in os.environ:

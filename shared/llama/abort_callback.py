@@ -37,7 +37,7 @@ class StepProgress:
         return has
 
 
-class Interrupt:
+class ContextInterrupt:
     """Stops the decodes of one llama_context, which must not decode any more when this object is gone.
 
     strlen of the text that it is given is 0 until `set` puts a character there.

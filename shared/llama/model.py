@@ -18,7 +18,7 @@ import numpy as np
 from shared.cache_edits import Snapshot
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import devices, library
-from shared.llama.abort_callback import Interrupt, StepProgress
+from shared.llama.abort_callback import ContextInterrupt, StepProgress
 from shared.llama.batch import Batch
 from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
@@ -326,12 +326,12 @@ class Model:
         """Tells another thread whether `decode` proceeds; to be kept as long as this object."""
         return StepProgress(self._context)
 
-    def interrupt(self) -> Interrupt | None:
+    def interrupt(self) -> ContextInterrupt | None:
         """Lets another thread stop `decode`; to be kept as long as this object. Not beside `watch_steps`.
 
         None: what computes cannot be stopped, or the memory cannot be cut back to where it was.
         """
-        return None if self.is_offloaded or not self.traits.can_trim else Interrupt(self._context)
+        return None if self.is_offloaded or not self.traits.can_trim else ContextInterrupt(self._context)
 
     def store(self, slot: int, snapshot: Snapshot) -> None:
         """Take a snapshot of a slot; raises DecodeFatalError."""
