@@ -9,10 +9,14 @@ import argparse
 import json
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from bench import options, report
 from bench.cluster import BackPlan, Cluster
@@ -20,9 +24,10 @@ from bench.options import listed
 from bench.simulation.contest import ADAPTIVE, OFF, contest
 from bench.simulation.scenarios import RECALLS, WIDE_SLOPE
 from bench.ways import Policy, counters, policy_way
-from lead.benchmark.builtin_questions import rounds_of
-from lead.benchmark.contest import ContestStage, Way, run_contest
-from lead.benchmark.measured_answer import Sampling
+from lead.benchmark.builtin_questions import draw, rounds_of
+from lead.benchmark.contest import ContestStage, Way, run_contest, warm_up
+from lead.benchmark.measured_answer import MeasuredAnswer, Sampling
+from lead.benchmark.questions import ChatQuestion
 from lead.benchmark.summary import summarize
 from lead.simulation.cell import Cell
 from lead.simulation.machine import StepTable
@@ -40,6 +45,8 @@ COLUMNS = {
     "tokens_per_second": ("tokens/s", ".1f"),
     "simulated": ("simulated", ".1f"),
     "ratio": ("ratio", ".3f"),
+    "front_ms": ("front, ms CPU a token", ".2f"),
+    "kilobytes": ("loopback, KB a token", ".2f"),
 }
 _QUICK = {"repeats": 1, "tokens": 64, "kinds": ["stories"]}
 
@@ -50,7 +57,7 @@ def main(arguments: Sequence[str]) -> None:
     lead = StepTable("by the clock", tuple((n, ms / 1000) for n, ms in sorted(_STEP_MS.items())))
     back = {1: settings.draft_ms, 101: settings.draft_ms * (1 + 100 * WIDE_SLOPE)}
     with _waiting(_STEP_MS, back):
-        measured, planner = _measure(settings)
+        measured, costs, planner = _measure(settings)
     spec = _as_measured(planner, settings.draft_ms / 1000)
     rows = [
         {
@@ -58,6 +65,8 @@ def main(arguments: Sequence[str]) -> None:
             "tokens_per_second": measured[n],
             "simulated": (simulated := _simulate(lead, spec, n)),
             "ratio": measured[n] / simulated,
+            "front_ms": 1000 * costs[n].front_seconds / costs[n].n_tokens,
+            "kilobytes": costs[n].n_bytes / 1000 / costs[n].n_tokens,
         }
         for n in (0, *settings.backs)
     ]
@@ -89,10 +98,20 @@ def _waiting(lead: dict[int, float], back: dict[int, float]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _measure(settings: argparse.Namespace) -> tuple[dict[int, float], dict[str, Any]]:
-    """Tokens/s by number of backs, and the planner's report beside one back."""
+@dataclass
+class _Cost:
+    """Of all answers with so many backs; the bytes of everything on the loopback network, also HTTP."""
+
+    n_tokens: int = 0
+    front_seconds: float = 0.0
+    n_bytes: int = 0
+
+
+def _measure(settings: argparse.Namespace) -> tuple[dict[int, float], dict[int, _Cost], dict[str, Any]]:
+    """Tokens/s and costs by number of backs, and the planner's report beside one back."""
     sampling = Sampling(settings.temperature, settings.tokens)
     planner: dict[str, Any] = {}
+    costs: defaultdict[int, _Cost] = defaultdict(_Cost)
     with Cluster(builtin_target(), options.cores(settings)) as cluster:
 
         @contextmanager
@@ -100,7 +119,19 @@ def _measure(settings: argparse.Namespace) -> tuple[dict[int, float], dict[str, 
             plans = [BackPlan(builtin_draft(), f"back-{i}") for i in range(1, n + 1)]
             with cluster.connected(plans) if n else nullcontext():
                 policy = Policy("adaptive" if n else "off")
-                yield [policy_way(cluster.http, sampling, policy, str(n))]
+                way = policy_way(cluster.http, sampling, policy, str(n))
+
+                def ask(question: ChatQuestion) -> MeasuredAnswer:
+                    front, n_bytes = cluster.front_seconds, _loopback_bytes()
+                    answer = way.ask(question)
+                    cost = costs[n]
+                    cost.n_tokens += answer.n_tokens
+                    cost.front_seconds += cluster.front_seconds - front
+                    cost.n_bytes += _loopback_bytes() - n_bytes
+                    return answer
+
+                warm_up([way], draw(["stories"], 1, settings.seed - 1)[0])
+                yield [Way(way.name, ask)]
                 if n == settings.backs[0]:
                     planner.update(counters(cluster.http))
 
@@ -108,7 +139,12 @@ def _measure(settings: argparse.Namespace) -> tuple[dict[int, float], dict[str, 
         rounds = rounds_of(settings.kinds, settings.prompts, settings.repeats, settings.seed)
         runs = run_contest(stages, rounds, settings.seed, lambda line: print(line, file=sys.stderr))
     rows = summarize("", runs, [str(n) for n in (0, *settings.backs)])
-    return {int(row.way): row.tokens_per_second for row in rows}, planner
+    return {int(row.way): row.tokens_per_second for row in rows}, costs, planner
+
+
+def _loopback_bytes() -> int:
+    sent: int = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
+    return sent
 
 
 def _as_measured(planner: dict[str, Any], draft_s: float) -> BackSpec:

@@ -34,7 +34,7 @@ Token = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=1 << 31)]
 SequenceId = Annotated[str, Field(min_length=1, max_length=64)]
 ShortText = Annotated[str, Field(max_length=128)]
-Milliseconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+DelayMs = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Confidence = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 CommittedTokens = Annotated[list[Token], Field(max_length=MAX_TOKENS_PER_MESSAGE)]
 
@@ -81,8 +81,8 @@ class Draft(_Message):
     tokens: Annotated[list[Token], Field(min_length=1, max_length=MAX_DRAFT_TOKENS)]
     parents: Annotated[list[int], Field(max_length=MAX_DRAFT_TOKENS)] | None = None
     confidences: Annotated[list[Confidence], Field(max_length=MAX_DRAFT_TOKENS)] | None = None
-    waited_ms: Milliseconds | None = None
-    drafted_ms: Milliseconds | None = None
+    waited_ms: DelayMs | None = None
+    drafted_ms: DelayMs | None = None
 
     @model_validator(mode="after")
     def _check_tree(self) -> Self:

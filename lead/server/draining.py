@@ -178,6 +178,6 @@ def _config(app: FastAPI, settings: LeadSettings) -> ServerConfig:
         proxy_headers=False,  # any client on this machine could choose its address
         ws_ping_interval=limits.ping_seconds,
         ws_ping_timeout=limits.ping_seconds,
-        ws_per_message_deflate=False,  # costs more than what a frame of some ids saves
+        ws_per_message_deflate=True,  # a draft repeats most of the one before it
         timeout_graceful_shutdown=CLOSE_SECONDS,
     )
