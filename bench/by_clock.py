@@ -1,8 +1,9 @@
 """`python -m bench by_clock`: several backs by the clock, against the simulation.
 
 Lead, backs and the connections between them are the real programs; only the decodes of their models are timed
-waits, as long as a table of T(n) says, so that one machine can play several. How often the draft model is
-right, and how fast it drafts, is measured beside one back; the simulation is given that.
+waits, as long as a table of T(n) says, so that one machine can play several. The simulation is given what was
+measured without a back and beside one: the lead's own time in a step, how often the draft model is right, how
+fast it drafts, and how far away it is.
 """
 
 import argparse
@@ -39,7 +40,6 @@ from shared.models.builtin import builtin_draft, builtin_target
 _WAITS = Path(__file__).with_name("timed_waits")
 _STEP_MS = {1: 30.0, 8: 32.2, 16: 36.0}
 """A lead whose T(n) is flat, as on a GPU that is limited by its memory."""
-_RTT_SECONDS = 0.001
 COLUMNS = {
     "n_backs": ("backs", "d"),
     "tokens_per_second": ("tokens/s", ".1f"),
@@ -54,11 +54,10 @@ _QUICK = {"repeats": 1, "tokens": 64, "kinds": ["stories"]}
 def main(arguments: Sequence[str]) -> None:
     """Measure, simulate, print a table and one line of JSON."""
     settings = _parse(arguments)
-    lead = StepTable("by the clock", tuple((n, ms / 1000) for n, ms in sorted(_STEP_MS.items())))
     back = {1: settings.draft_ms, 101: settings.draft_ms * (1 + 100 * WIDE_SLOPE)}
     with _waiting(_STEP_MS, back):
         measured, costs, planner = _measure(settings)
-    spec = _as_measured(planner, settings.draft_ms / 1000)
+    lead, spec = _lead_as_measured(1 / measured[0]), _back_as_measured(planner)
     rows = [
         {
             "n_backs": n,
@@ -70,7 +69,8 @@ def main(arguments: Sequence[str]) -> None:
         }
         for n in (0, *settings.backs)
     ]
-    report.show(f"{spec.skill.acceptance:.2f} of the draft tokens are right", rows, COLUMNS)
+    what = f"a draft token takes {1000 * spec.step_s:.1f} ms, the way {1000 * spec.rtt_s:.1f} ms; "
+    report.show(f"{what}{spec.skill.acceptance:.2f} are right", rows, COLUMNS)
     report.finish("by_clock", rows, settings, planner=planner)
 
 
@@ -147,13 +147,20 @@ def _loopback_bytes() -> int:
     return sent
 
 
-def _as_measured(planner: dict[str, Any], draft_s: float) -> BackSpec:
+def _lead_as_measured(step_s: float) -> StepTable:
+    """step_s: of one token, with the lead's own time."""
+    own_s = step_s - _STEP_MS[1] / 1000
+    return StepTable("by the clock", tuple((n, own_s + ms / 1000) for n, ms in sorted(_STEP_MS.items())))
+
+
+def _back_as_measured(planner: dict[str, Any]) -> BackSpec:
     """Raises ConfigError if no back has drafted."""
     source = planner.get("sources", {}).get("back-1", {})
-    if not source.get("n_scored"):
+    if not source.get("n_scored") or not source.get("drafted_ms"):
         raise ConfigError("no draft of the first back was compared with the text")
     skill = DraftSkill(source["n_right"] / source["n_scored"], recall=RECALLS["shipped"])
-    return BackSpec(draft_s, _RTT_SECONDS, skill, WIDE_SLOPE)
+    way_s = max(0.0, source["first_draft_ms"] - source["waited_ms"] - source["drafted_ms"]) / 1000
+    return BackSpec(source["drafted_ms"] / 1000, way_s, skill, WIDE_SLOPE, message_s=0.0)
 
 
 def _simulate(lead: StepTable, back: BackSpec, n: int) -> float:

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from bench import by_clock
-from bench.by_clock import _as_measured, _waiting
+from bench.by_clock import _back_as_measured, _lead_as_measured, _simulate, _waiting
 from shared.errors import ConfigError
 
 _DECODE = """
@@ -53,17 +52,19 @@ def test_afterwards_programs_are_as_before():
     assert dict(os.environ) == before
 
 
-def test_the_simulated_back_is_right_as_often_as_the_real_one_was():
-    spec = _as_measured({"sources": {"back-1": {"n_scored": 40, "n_right": 30}}}, 0.003)
-    assert (spec.step_s, spec.skill.acceptance) == (0.003, 0.75)
+SOURCE = {"n_scored": 40, "n_right": 30, "first_draft_ms": 6.0, "waited_ms": 1.0, "drafted_ms": 4.0}
+
+
+def test_the_simulated_back_is_as_the_real_one_was():
+    spec = _back_as_measured({"sources": {"back-1": SOURCE}})
+    assert (spec.step_s, spec.rtt_s, spec.skill.acceptance) == (0.004, 0.001, 0.75)
 
 
 def test_a_back_that_has_not_drafted_is_an_error():
     with pytest.raises(ConfigError, match="no draft of the first back"):
-        _as_measured({"sources": {}}, 0.003)
+        _back_as_measured({"sources": {}})
 
 
-def test_without_backs_a_simulated_lead_makes_a_token_a_step():
-    lead = by_clock.StepTable("30 ms", ((1, 0.030),))
-    spec = _as_measured({"sources": {"back-1": {"n_scored": 40, "n_right": 30}}}, 0.003)
-    assert by_clock._simulate(lead, spec, 0) == pytest.approx(1 / 0.030, rel=1e-3)
+def test_a_simulated_lead_without_backs_is_as_fast_as_the_real_one_was():
+    lead, back = _lead_as_measured(0.0314), _back_as_measured({"sources": {"back-1": SOURCE}})
+    assert _simulate(lead, back, 0) == pytest.approx(1 / 0.0314, rel=1e-3)
