@@ -90,9 +90,9 @@ class LocalEngine:
         """Pass a draft on."""
         self._commands.append(encode_line(draft))
 
-    def connect(self, names: list[str]) -> None:
+    def connect(self, backs: SetBacks) -> None:
         """Set the connected backs."""
-        self._commands.append(encode_line(SetBacks(names=names)))
+        self._commands.append(encode_line(backs))
 
     def set_policy(self, policy: PolicyName, depth: int) -> None:
         """Change the policy."""

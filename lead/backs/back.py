@@ -59,9 +59,9 @@ class Following:
 class Back:
     """The record of one connected back. Times are in seconds of the registry's clock.
 
-    `peer` tells its sender from others: see `JoinLimits`. `changed` is notified when there are updates, or
-    when it has been removed. `followed`: by sequence, also those that it is not asked for at present, and
-    those that have ended and are still to be closed.
+    `peer` tells its sender from others: see `JoinLimits`. `is_local`: it runs on this machine. `changed` is
+    notified when there are updates, or when it has been removed. `followed`: by sequence, also those that it
+    is not asked for at present, and those that have ended and are still to be closed.
 
     n_updates, n_right: weighted by age; they begin with one update answered by one right token. n_in_time,
     n_late: of its right tokens while it was chosen, those that came before the lead's own, and the others.
@@ -75,6 +75,7 @@ class Back:
     connected_at: float
     last_seen: float
     draft_limits: DraftLimits
+    is_local: bool = False
     changed: Broadcast = field(default_factory=Broadcast)
     n_updates: float = 1.0
     n_right: float = 1.0

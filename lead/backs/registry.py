@@ -15,7 +15,7 @@ from lead.backs.assignment import Assignment
 from lead.backs.back import Back, Transport
 from lead.backs.draft_limits import BackStats, DraftLimits
 from lead.backs.join_limits import JoinLimits
-from lead.engine.commands import OWN_SOURCES, PostDraft
+from lead.engine.commands import OWN_SOURCES, PostDraft, SetBacks
 from lead.engine.events import Committed
 from lead.generation.sequences import LiveSequence, Sequences
 from lead.settings.limits import RequestLimits
@@ -38,11 +38,11 @@ class Backs:
         n_vocab: int,
         *,
         post_draft: Callable[[PostDraft], None],
-        on_change: Callable[[list[str]], None],
+        on_change: Callable[[SetBacks], None],
         clock: Callable[[], float],
         limits: RequestLimits | None = None,
     ) -> None:
-        """`post_draft` passes a draft to the engine; `on_change` gets the names of the connected backs.
+        """`post_draft` passes a draft to the engine; `on_change` gets the connected backs.
 
         `clock` gives seconds, and must be the engine's.
         """
@@ -71,8 +71,10 @@ class Backs:
         """Count an attempt of `peer` to join; raises UnavailableError if it has to wait."""
         self.join_limits.admit(peer, self._clock())
 
-    def join(self, hello: Hello, transport: Transport, peer: str = "") -> tuple[Back, Welcome]:
-        """Register a back of a peer that was admitted.
+    def join(
+        self, hello: Hello, transport: Transport, peer: str = "", *, is_local: bool = False
+    ) -> tuple[Back, Welcome]:
+        """Register a back of a peer that was admitted; is_local: it runs on this machine.
 
         Raises ProtocolError with a reason that a person can act on; UnavailableError if it was expelled a
         moment ago, or if there are too many backs, one of which may be a stale connection of the same back.
@@ -90,7 +92,7 @@ class Backs:
             raise UnavailableError(
                 f"the lead already has {len(self._backs)} backs, its maximum (--max-backs)"
             )
-        back = self._register(hello, transport, peer)
+        back = self._register(hello, transport, peer, is_local=is_local)
         welcome = Welcome(
             back=back.id,
             name=back.name,
@@ -99,7 +101,7 @@ class Backs:
         )
         return back, welcome
 
-    def _register(self, hello: Hello, transport: Transport, peer: str) -> Back:
+    def _register(self, hello: Hello, transport: Transport, peer: str, *, is_local: bool) -> Back:
         now = self._clock()
         back = Back(
             id=secrets.token_hex(16),
@@ -107,6 +109,7 @@ class Backs:
             hello=hello,
             transport=transport,
             peer=peer,
+            is_local=is_local,
             connected_at=now,
             last_seen=now,
             draft_limits=DraftLimits(self._limits, self._n_vocab, now),
@@ -235,7 +238,8 @@ class Backs:
             back.changed.notify()
 
     def _report_change(self) -> None:
-        self._on_change(list(self._backs))
+        share_cores = any(back.is_local for back in self._backs.values())
+        self._on_change(SetBacks(names=list(self._backs), share_cores=share_cores))
 
     def _unique_name(self, wanted: str) -> str:
         taken = {*OWN_SOURCES, *self._backs}

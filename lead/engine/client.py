@@ -188,9 +188,9 @@ class EngineClient:
         else:
             self._send(draft)
 
-    def connect(self, names: list[str]) -> None:
+    def connect(self, backs: SetBacks) -> None:
         """Set the connected backs; a restarted engine is informed again."""
-        self._connected = SetBacks(names=names)
+        self._connected = backs
         if self.state is EngineState.READY:
             self._send(self._connected)
 

@@ -70,6 +70,7 @@ class Load(EngineOptions):
     measures them. `mtp`: draft with the heads of the model, at most `n_most_mtp` tokens for a step;
     not with a draft model. `rpc`: machines that have layers of it (host:port), waited for at most
     `rpc_timeout` seconds. `taken`: bytes that the draft model will need of the devices and the CPU, by name.
+    `most_threads`: what may be used instead of `options.threads`, if that is faster; 0: nothing else.
     """
 
     type: Literal["load"] = "load"
@@ -83,6 +84,7 @@ class Load(EngineOptions):
     rpc: tuple[str, ...] = ()
     rpc_timeout: float = 0.0
     taken: Mapping[str, int] = {}
+    most_threads: int = 0
 
 
 class Submit(BaseModel, frozen=True):
@@ -150,10 +152,11 @@ class PostDraft(BaseModel, frozen=True):
 
 
 class SetBacks(BaseModel, frozen=True):
-    """The backs that are connected now, by name."""
+    """The backs that are connected now, by name. share_cores: one of them runs on this machine."""
 
     type: Literal["set_backs"] = "set_backs"
     names: list[str]
+    share_cores: bool = False
 
 
 class SetPolicy(BaseModel, frozen=True):

@@ -135,10 +135,12 @@ class Loop:
         *,
         recalibration: Recalibration | None = None,
         forget_old: Callable[[], float | None] = lambda: None,
+        on_backs: Callable[[SetBacks], None] = lambda _: None,
     ) -> None:
         """`clock` gives seconds; it must be the one that drafts were stamped with, and `recalibration`'s.
 
-        forget_old: is called at least when it says so, with the seconds until then.
+        forget_old: is called at least when it says so, with the seconds until then. on_backs: is told which
+        backs are connected.
         """
         self._target = target
         self._engine = engine
@@ -146,6 +148,7 @@ class Loop:
         self._clock = clock
         self._recalibration = recalibration
         self._forget_old = forget_old
+        self._on_backs = on_backs
         self._wait = 0.0
         self._held = HeldEvents()
         self._early: list[Command] = []  # that arrived during the last step
@@ -199,6 +202,7 @@ class Loop:
             match command:
                 case SetBacks():
                     self._held.has_backs = bool(command.names)
+                    self._on_backs(command)
                 case Cancel():
                     self._held.drop(command.sequence)
 

@@ -26,6 +26,7 @@ from lead.engine.rpc_workers import wait_for_workers
 from lead.engine.slot import TrialPlace
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.target_threads import TargetThreads
 from shared.errors import ModelLoadError
 from shared.llama import rpc_backend
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
@@ -123,19 +124,39 @@ def _serve(
     timer.warm_up()
     grammars.start(in_idle_time=True)
     pipe.send(ready)
+    threads = _threads(model, exactness, load)
     recalibration = None
     if limits.traits.can_speculate and load.calibrate:
+        threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
         timer.calibrate(speculation.cost, lambda: pipe.readable)
-        recalibration = _recalibration(model, speculation.cost, pipe)
-    forget_old = seen.forget_old if seen else lambda: None
-    Loop(model, engine, pipe, recalibration=recalibration, forget_old=forget_old).run()
+        recalibration = _recalibration(model, speculation.cost, threads, pipe)
+    loop = Loop(
+        model,
+        engine,
+        pipe,
+        recalibration=recalibration,
+        forget_old=seen.forget_old if seen else lambda: None,
+        on_backs=lambda backs: threads.share(with_backs=backs.share_cores),
+    )
+    loop.run()
 
 
-def _recalibration(model: Model, cost: StepCost, pipe: EnginePipe) -> Recalibration:
+def _threads(model: Model, exactness: Exactness, load: Load) -> TargetThreads:
+    """With --exact there is no choice: another number might compute other bits."""
+    n = load.options.threads
+    return TargetThreads(
+        model.use_threads, n, n if exactness.is_on or model.is_offloaded else load.most_threads
+    )
+
+
+def _recalibration(model: Model, cost: StepCost, threads: TargetThreads, pipe: EnginePipe) -> Recalibration:
     def measure(place: TrialPlace) -> bool:
-        return recalibrate(
+        has_learned = recalibrate(
             model, cost, model.n_vocab, lambda: pipe.readable, place=place, max_step_seconds=_MAX_STEP_SECONDS
         )
+        timer = StepTimer.of_target(model, model.n_vocab, place=place)
+        threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
+        return has_learned
 
     return Recalibration(measure, time.monotonic())
 

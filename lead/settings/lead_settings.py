@@ -289,6 +289,12 @@ class LeadSettings(FileSettings):
         return self.compute.threads or max(1, cpus.n_physical() - (0 if self.cpus else 1))
 
     @property
+    def _most_threads(self) -> int:
+        """What may be used instead, if nobody has said how many; else 0."""
+        said = self.compute.threads or self.compute.threads_batch or self.cpus
+        return 0 if said else cpus.n_physical()
+
+    @property
     def suffix_mib(self) -> int:
         """Memory for recent texts: where strangers count as one owner, only if it was asked for."""
         if self.engine.suffix_memory is not None:
@@ -313,6 +319,7 @@ class LeadSettings(FileSettings):
             draft=self.load_draft(draft_cache_ram),
             mtp=self.drafting.mtp,
             n_most_mtp=self.drafting.draft_max,
+            most_threads=self._most_threads,
             **dict(self.workers),
             **dict(self.engine) | {"suffix_memory": self.suffix_mib},
         )

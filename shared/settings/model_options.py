@@ -88,7 +88,8 @@ class ComputeOptions(OptionGroup):
         ge=0,
         le=MAX_THREADS,
         description="number of CPU threads; 0: all physical cores of --cpus, without efficiency cores; "
-        "without --cpus, all those of the machine but one",
+        "without --cpus, all those of the machine but one, or all where that is measured to be faster and no "
+        "back runs on the same machine",
     )
     flash_attn: FlashAttention = Field(
         "auto",

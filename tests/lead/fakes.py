@@ -88,8 +88,9 @@ class ScriptedEngine:
     def post_draft(self, draft):
         self.posted.append(draft)
 
-    def connect(self, names):
-        self.connected = names
+    def connect(self, backs):
+        self.connected = backs.names
+        self.shares_cores = backs.share_cores
 
     def set_policy(self, policy, depth):
         self.policy = (policy, depth)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import importlib.metadata
 import logging
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Query, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import FileResponse
@@ -18,6 +18,7 @@ from lead.engine.commands import PolicyName
 from lead.engine.exactness import promise
 from lead.engine.speculation.drafts import MAX_DEPTH
 from lead.http.json_route import JsonRoute
+from lead.http.middleware.hosts import is_loopback
 from lead.http.sse import unless_gone
 from lead.server.services import Services, get_ready_services, get_services
 from shared import cpus
@@ -118,7 +119,7 @@ async def exchange(
 ) -> Reply:
     """Hand in drafts and get updates; waits up to `wait` seconds for an update."""
     n_bytes = len(await request.body())
-    back, answers = _take_post(body, services.backs, _peer_of(request), n_bytes)
+    back, answers = _take_post(body, services.backs, _sender_of(request), n_bytes)
     if back is None:
         return Reply(messages=answers)
     updates = await unless_gone(request, _updates_within(back, services, 0.0 if answers else wait))
@@ -133,15 +134,15 @@ async def follow(socket: WebSocket) -> None:
     if services is None or services.engine.ready is None:
         await _close(socket, _CLOSE_TRY_AGAIN, "the lead is loading its model")
         return
-    peer = _peer_of(socket)
+    sender = _sender_of(socket)
     try:
-        services.backs.admit(peer)
+        services.backs.admit(sender.peer)
     except UnavailableError as error:
-        log.debug("%s may not join: %s", peer, error)  # it may try as often as it likes
+        log.debug("%s may not join: %s", sender.peer, error)  # it may try as often as it likes
         await _refuse(socket, services.backs, str(error))
         return
     try:
-        back = await _welcome(socket, services.backs, peer)
+        back = await _welcome(socket, services.backs, sender)
     except ProtocolError as error:
         # One with another vocabulary comes back and translates.
         level = logging.DEBUG if isinstance(error, VocabularyError) else logging.WARNING
@@ -163,18 +164,26 @@ async def follow(socket: WebSocket) -> None:
         services.backs.leave(back)
 
 
-def _peer_of(connection: HTTPConnection) -> str:
-    """What tells one sender of drafts from another: its key and address."""
+class _Sender(NamedTuple):
+    """Of drafts. peer: its key and address, which tell it from others; is_local: it is on this machine."""
+
+    peer: str
+    is_local: bool
+
+
+def _sender_of(connection: HTTPConnection) -> _Sender:
     host = connection.client.host if connection.client else "unknown"
-    return f"{getattr(connection.state, 'principal', 'anyone')} at {host}"
+    # Who comes from the very address that it connects to is here, too.
+    is_local = is_loopback(host) or host == (connection.scope.get("server") or (None,))[0]
+    return _Sender(f"{getattr(connection.state, 'principal', 'anyone')} at {host}", is_local)
 
 
-async def _welcome(socket: WebSocket, backs: Backs, peer: str) -> Back:
+async def _welcome(socket: WebSocket, backs: Backs, sender: _Sender) -> Back:
     async with asyncio.timeout(HELLO_SECONDS):
         hello = parse_back_message(await _receive_text(socket))
     if not isinstance(hello, Hello):
         raise ProtocolError("the first message has to be hello")
-    back, welcome = backs.join(hello, "websocket", peer)
+    back, welcome = backs.join(hello, "websocket", sender.peer, is_local=sender.is_local)
     try:
         await _send(socket, welcome)
     except BaseException:
@@ -258,7 +267,9 @@ async def _receive_text(socket: WebSocket) -> str:
     return text
 
 
-def _take_post(body: Post, backs: Backs, peer: str, n_bytes: int) -> tuple[Back | None, list[LeadMessage]]:
+def _take_post(
+    body: Post, backs: Backs, sender: _Sender, n_bytes: int
+) -> tuple[Back | None, list[LeadMessage]]:
     """The back that posts, if it is known, and the answers; each message counts for its part of `n_bytes`."""
     back = backs.get(body.back) if body.back else None
     if back:
@@ -268,9 +279,9 @@ def _take_post(body: Post, backs: Backs, peer: str, n_bytes: int) -> tuple[Back 
         if isinstance(message, Hello):
             if back:
                 raise ProtocolError("hello may be sent only once")
-            backs.admit(peer)
+            backs.admit(sender.peer)
             try:
-                back, welcome = backs.join(message, "http", peer)
+                back, welcome = backs.join(message, "http", sender.peer, is_local=sender.is_local)
             except ProtocolError as error:
                 return None, [_refused(error)]
             answers.append(welcome)

@@ -24,19 +24,22 @@ class RegistryHarness:
         self.now = 0.0
         self.posted = []
         self.sequences = Sequences()
-        self.names = []
+        self.names, self.share_cores = [], False
         self.backs = Backs(
             self.sequences,
             OURS,
             100,
             post_draft=self.posted.append,
-            on_change=lambda names: setattr(self, "names", names),
+            on_change=self.note,
             clock=lambda: self.now,
             limits=RequestLimits(**limits),
         )
 
-    def join(self, transport="websocket", **changes):
-        return self.backs.join(hello(**changes), transport)[0]
+    def note(self, backs):
+        self.names, self.share_cores = backs.names, backs.share_cores
+
+    def join(self, transport="websocket", *, is_local=False, **changes):
+        return self.backs.join(hello(**changes), transport, is_local=is_local)[0]
 
     def sequence(self, tokens=(1, 2, 3)):
         sequence = self.sequences.create(Submit(tokens=list(tokens), sampling=SAMPLING))

@@ -29,6 +29,16 @@ def test_a_posted_draft_has_its_branches_confidences_and_time_of_arrival(harness
     assert (posted.parents, posted.confidences, posted.received_at) == ([-1, -1], [0.6, 0.3], 7.0)
 
 
+def test_the_engine_hears_whether_a_back_computes_on_its_cores():
+    harness = RegistryHarness()
+    harness.join(name="far")
+    assert not harness.share_cores
+    near = harness.join(name="near", is_local=True)
+    assert harness.share_cores
+    harness.backs.leave(near)
+    assert not harness.share_cores
+
+
 def test_changes_of_the_connected_backs_are_reported(harness):
     desk, _ = harness.join(name="desk"), harness.join(name="desk")
     assert harness.names == ["desk", "desk-2"]

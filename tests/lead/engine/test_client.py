@@ -392,9 +392,9 @@ for line in commands:
 async def test_policy_and_sources_reach_a_running_engine(start, tmp_path):
     front = start("ready()\n" + LISTEN)
     await front.until(is_up)
-    front.client.connect(["desk"])
+    front.client.connect(SetBacks(names=["desk"]))
     front.client.set_policy("sync", 7)
-    front.client.connect([])
+    front.client.connect(SetBacks(names=[]))
     await front.stop()
     commands = [SetBacks(names=["desk"]), SetPolicy(policy="sync", depth=7), SetBacks(names=[])]
     assert (tmp_path / "notes").read_bytes() == b"".join(encode_line(command) for command in commands)
@@ -422,7 +422,7 @@ async def test_a_policy_set_before_the_engine_is_ready_is_not_lost(start):
 async def test_an_engine_that_is_started_again_is_told_who_is_connected(start, tmp_path):
     front = start("if first_time():\n    ready(); commands.readline(); sys.exit(3)\nready()\n" + LISTEN)
     await front.until(is_up)
-    front.client.connect(["desk"])
+    front.client.connect(SetBacks(names=["desk"]))
     await front.until(lambda front: front.events == [UP, UP])
     await front.stop()
     assert (tmp_path / "notes").read_bytes() == encode_line(SetBacks(names=["desk"]))

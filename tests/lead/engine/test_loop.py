@@ -75,6 +75,12 @@ def test_they_are_while_others_are_served():
     assert len(calls) == 3
 
 
+def test_who_is_connected_is_passed_on():
+    heard = []
+    run([SetBacks(names=["a"], share_cores=True)], [SetBacks(names=[])], on_backs=heard.append)
+    assert heard == [SetBacks(names=["a"], share_cores=True), SetBacks(names=[])]
+
+
 def test_with_work_it_only_looks_for_commands():
     pipe, _ = run([submit(tokens=LONG, max_tokens=9)], [], [])
     assert pipe.waits == [None, 0.0, 0.0]

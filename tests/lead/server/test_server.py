@@ -182,7 +182,7 @@ async def test_a_refused_websocket_is_no_error_of_ours(serve, caplog):
 async def test_a_back_that_answers_no_pings_is_gone(lead, serve):
     port = serve(limits=RequestLimits(ping_seconds=0.25)).port
     names = asyncio.Queue()
-    lead.backs._on_change = names.put_nowait
+    lead.backs._on_change = lambda backs: names.put_nowait(backs.names)
     url = f"ws://127.0.0.1:{port}/v1/speculation"
     async with asyncio.timeout(60), connect(url, ping_interval=None, proxy=None) as connection:
         await connection.send(hello(lead).model_dump_json())

@@ -30,6 +30,14 @@ def test_one_core_is_left_to_http_unless_there_is_no_other_or_cores_are_chosen(
     assert settings(*chosen).n_threads == n_threads
 
 
+@pytest.mark.parametrize(
+    ("said", "most"), [((), 8), (("-t", "7"), 0), (("-tb", "8"), 0), (("--cpus", "0-7"), 0)]
+)
+def test_all_cores_may_be_tried_unless_somebody_has_said_how_many(monkeypatch, tmp_path, said, most):
+    monkeypatch.setattr(cpus, "n_physical", lambda: 8)
+    assert settings(*said).load_command(tmp_path / "a.gguf").most_threads == most
+
+
 @pytest.mark.parametrize(("terminal", "printing"), [(True, "accepted"), (False, "none")])
 def test_text_is_printed_on_a_terminal_by_default(monkeypatch, terminal, printing):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)

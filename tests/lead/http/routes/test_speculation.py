@@ -5,6 +5,7 @@ import contextlib
 
 import httpx
 import pytest
+from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -89,6 +90,25 @@ async def post(client, *messages, back=None, wait=0):
 # By WebSocket
 
 
+@pytest.mark.parametrize(
+    ("client", "server", "is_local"),
+    [
+        ("127.0.0.1", "0.0.0.0", True),
+        ("::1", "::1", True),
+        ("192.168.1.7", "192.168.1.7", True),
+        ("192.168.1.8", "192.168.1.7", False),
+    ],
+)
+def test_a_back_is_on_this_machine_that_comes_from_its_address(client, server, is_local):
+    scope = {"type": "http", "client": (client, 40000), "server": (server, 5555)}
+    assert speculation._sender_of(HTTPConnection(scope)).is_local == is_local
+
+
+async def test_the_engine_hears_of_a_back_on_this_machine(lead):
+    async with welcomed(lead):
+        assert lead.engine.shares_cores
+
+
 async def test_a_back_hears_what_is_committed_while_it_is_connected(lead):
     sequence = running(lead)
     async with welcomed(lead) as back:
@@ -150,7 +170,7 @@ async def test_a_back_that_hangs_up_before_its_welcome_is_forgotten(lead):
             raise WebSocketDisconnect
 
     with pytest.raises(WebSocketDisconnect):
-        await speculation._welcome(Gone(), lead.backs, "peer")
+        await speculation._welcome(Gone(), lead.backs, speculation._Sender("peer", is_local=False))
     assert list(lead.backs) == []
 
 

@@ -1,0 +1,78 @@
+"""How many threads the target has, where nobody has said so: all cores but one, or all of them.
+
+With all of them a step is shorter, as long as nothing else computes. A back on the same cores would make
+everything several times as slow: at the end of each operation all threads wait for the last one.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from statistics import median
+
+log = logging.getLogger("engine")
+
+_N_TIMED = 3
+"""Steps with each number, in turns."""
+_MOST_SECONDS = 6.0
+"""After that it is decided by what has been timed."""
+_MARGIN = 0.95
+"""Only a step that takes less than this part of the other's is worth a core."""
+
+
+class TargetThreads:
+    """`few` until `most` were measured to be faster, and while backs compute on the same cores."""
+
+    def __init__(
+        self,
+        use: Callable[[int], None],
+        few: int,
+        most: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`use` sets the number of threads; `few` are set already. With equal numbers there is no choice."""
+        self._use = use
+        self._few, self._most = few, most
+        self._clock = clock
+        self._are_faster = self._is_shared = False
+
+    def measure(self, step: Callable[[], float], interrupted: Callable[[], bool]) -> None:
+        """Whether `most` are faster: to be called again, as this may be `interrupted`, or the machine busy.
+
+        `step` decodes one token and returns the seconds that it took.
+        """
+        if self._few >= self._most or self._are_faster or self._is_shared:
+            return
+        seconds: dict[int, list[float]] = {self._few: [], self._most: []}
+        began = self._clock()
+        for _ in range(_N_TIMED):
+            for n, timed in seconds.items():
+                if interrupted():
+                    self._apply()
+                    return
+                self._use(n)
+                step()  # this one starts the threads
+                timed.append(step())
+            if self._clock() - began > _MOST_SECONDS:
+                break
+        self._decide(median(seconds[self._few]), median(seconds[self._most]))
+        self._apply()
+
+    def share(self, *, with_backs: bool) -> None:
+        """Whether backs compute on this machine, too."""
+        self._is_shared = with_backs
+        self._apply()
+
+    def _decide(self, of_few: float, of_most: float) -> None:
+        self._are_faster = of_most < _MARGIN * of_few
+        if self._are_faster:
+            log.info(
+                "%d threads from now on (%.1f ms for a token) instead of %d (%.1f ms)",
+                self._most,
+                1000 * of_most,
+                self._few,
+                1000 * of_few,
+            )
+
+    def _apply(self) -> None:
+        if self._few < self._most:
+            self._use(self._most if self._are_faster and not self._is_shared else self._few)

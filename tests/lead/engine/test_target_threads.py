@@ -1,0 +1,87 @@
+"""All cores are used where that was measured to be faster, and no back computes on them."""
+
+import itertools
+
+import pytest
+
+from lead.engine.target_threads import TargetThreads
+
+
+class Machine:
+    """A step takes `seconds[n]` with n threads; the clock goes on by that."""
+
+    def __init__(self, seconds, few=3, most=4):
+        self.seconds, self.used, self.now = seconds, few, 0.0
+        self.n_steps = 0
+        self.threads = TargetThreads(self.use, few, most, lambda: self.now)
+
+    def use(self, n):
+        self.used = n
+
+    def step(self):
+        self.n_steps += 1
+        self.now += self.seconds[self.used]
+        return self.seconds[self.used]
+
+    def measure(self, n_free=1000):
+        """A command arrives after so many looks."""
+        looks = itertools.count(1)
+        self.threads.measure(self.step, lambda: next(looks) > n_free)
+        return self.used
+
+
+@pytest.mark.parametrize(("of_most", "used"), [(0.03, 4), (0.039, 3), (0.08, 3)])
+def test_all_cores_are_used_where_a_step_is_clearly_shorter_then(of_most, used):
+    assert Machine({3: 0.04, 4: of_most}).measure() == used
+
+
+def test_once_they_are_faster_nothing_is_measured_any_more():
+    machine = Machine({3: 0.04, 4: 0.02})
+    machine.measure()
+    n_steps = machine.n_steps
+    assert (machine.measure(), machine.n_steps) == (4, n_steps)
+
+
+def test_on_a_machine_that_was_busy_it_is_measured_again():
+    machine = Machine({3: 0.04, 4: 0.06})
+    machine.measure()
+    machine.seconds[4] = 0.02
+    assert machine.measure() == 4
+
+
+def test_a_measurement_that_was_interrupted_is_made_again():
+    machine = Machine({3: 0.04, 4: 0.02})
+    assert machine.measure(n_free=3) == 3
+    assert machine.measure() == 4
+
+
+def test_a_slow_model_is_timed_once_with_each_number():
+    machine = Machine({3: 5.0, 4: 2.0})
+    assert machine.measure() == 4
+    assert machine.n_steps == 4
+
+
+def test_while_a_back_computes_on_this_machine_a_core_is_left_to_it():
+    machine = Machine({3: 0.04, 4: 0.02})
+    machine.measure()
+    machine.threads.share(with_backs=True)
+    assert machine.used == 3
+    machine.threads.share(with_backs=False)
+    assert machine.used == 4
+
+
+def test_nothing_is_measured_beside_a_back():
+    machine = Machine({3: 0.04, 4: 0.02})
+    machine.threads.share(with_backs=True)
+    assert machine.measure() == 3
+    assert machine.n_steps == 0
+    machine.threads.share(with_backs=False)
+    assert machine.measure() == 4
+
+
+@pytest.mark.parametrize("most", [0, 3])
+def test_without_a_choice_nothing_is_measured(most):
+    machine = Machine({3: 0.04}, most=most)
+    assert machine.measure() == 3
+    machine.threads.share(with_backs=False)
+    assert (machine.used, machine.n_steps) == (3, 0)
