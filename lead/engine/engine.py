@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.events import Event, Explained, Failed, Finished, FinishReason, PromptProgress
+from lead.engine.events import Committed, Event, Explained, Failed, Finished, FinishReason, PromptProgress
 from lead.engine.scheduler import Action, PlanEntry, Scheduler, StepPlan
 from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import Slot, TrialPlace
@@ -172,11 +172,13 @@ class Engine:
 
         What speculation learns from a step is learned here, so that a step on a device need not wait for it.
         """
+        count = self.speculation.count
+        events: list[Event] = [count(each) if isinstance(each, Committed) else each for each in self._events]
+        self._events.clear()
         if report := self._report:
             self._report = None
             self.speculation.on_step(report)
-            self._events += self.speculation.pop_events()
-        events, self._events = self._events, []
+            events += self.speculation.pop_events()
         return events
 
     def pop_edits(self) -> list[CacheEdit]:
@@ -285,7 +287,8 @@ class Engine:
             self._end(sequence)
             return 0
         self._slots.commit(slot, outcome.tokens)
-        self._events.append(self.speculation.on_commit(sequence, outcome, now))
+        self.speculation.on_commit(sequence, outcome, now)
+        self._events.append(outcome)
         if reason := self._finish_reason(sequence):
             self._finish(sequence, reason)
         return len(outcome.tokens)

@@ -91,7 +91,8 @@ class Table:
         step = Committed(
             sequence="s", start=start, tokens=list(tokens), n_accepted=n_accepted, rejected=list(rejected)
         )
-        return self.speculation.on_commit(self.sequence, step, now)
+        self.speculation.on_commit(self.sequence, step, now)
+        return self.speculation.count(step)
 
     def scored(self, source="a"):
         report = self.speculation.forecast.describe(source)
