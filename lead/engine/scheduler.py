@@ -149,9 +149,9 @@ class Scheduler:
         n_spare = 0 if self.is_minimal else self._limits.n_batch - len(running)
         slots = []
         for slot in running:
-            if slot.is_generating and slot.n_to_decode - 1 <= n_spare:
+            if slot.is_generating and (n_replayed := slot.n_to_decode - 1) <= n_spare:
                 slots.append(slot)
-                n_spare -= slot.n_to_decode - 1
+                n_spare -= n_replayed
         return slots
 
     def _n_prompt(self, generating: list[Slot], prompts: list[Slot]) -> int:
