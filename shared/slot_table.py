@@ -32,7 +32,7 @@ class SlotTable:
     @property
     def n_cells(self) -> int:
         """Cells of all that is valid or about to be loaded; shared ones count once for each slot."""
-        return sum(cache.n_cells for cache in self.caches)
+        return sum([cache.n_cells for cache in self.caches])
 
     @property
     def has_moved(self) -> bool:

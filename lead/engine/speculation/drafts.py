@@ -242,10 +242,8 @@ class Drafts:
         record = self.of(tree.source)
         if tree.base > len(self.tokens):
             return False
-        for position in range(tree.base, len(self.tokens)):
-            if not tree.alive:  # it has ended, or conflicts with what was committed
-                break
-            self._settle([tree], position, position - tree.base, self.tokens[position], received_at)
+        later = (self.tokens[position] for position in range(tree.base, len(self.tokens)))
+        self._settle([tree], tree.base, later, received_at)
         if tree.alive and not _outdated(tree, record.tree):
             record.tree = tree
         return tree.alive
@@ -267,8 +265,7 @@ class Drafts:
     def extend(self, start: int, tokens: Sequence[int], now: float) -> None:
         """`tokens` were committed from position `start` on, which backs hear now. Dead drafts are removed."""
         trees = [each.tree for each in self.by_source.values() if each.tree]
-        for place, token in enumerate(tokens):
-            self._settle(trees, start + place, place, token)
+        self._settle(trees, start, tokens)
         n_committed = start + len(tokens)
         self._commits.append((n_committed, now))
         for each in self.by_source.values():
@@ -343,15 +340,17 @@ class Drafts:
 
     def _settle(
         self,
-        trees: Iterable[DraftTree],
-        position: int,
-        place: int,
-        token: int,
+        trees: Collection[DraftTree],
+        start: int,
+        tokens: Iterable[int],
         received_at: float | None = None,
     ) -> None:
-        """`token` was committed at `position`: remember what was proposed, and move all cursors."""
-        if proposed := [tree.branch[0] for tree in trees if tree.branch]:
-            self._unscored.append(_Unscored(proposed, position, place, token, received_at))
+        """`tokens` were committed from `start` on: move all cursors, and remember what was proposed there."""
+        for place, token in enumerate(tokens):
+            proposed = [tree.branch[0] for tree in trees if tree.branch]
+            if not proposed:  # all have ended, or conflict with what was committed
+                break
+            self._unscored.append(_Unscored(proposed, start + place, place, token, received_at))
             for tree in trees:
                 tree.step(token)
 

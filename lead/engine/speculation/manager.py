@@ -261,7 +261,7 @@ class SpeculationManager:
             n_fed,
             chain[:n_useful],
             awaited=tuple(self._awaited(drafts, n_useful, now)) if policy == "adaptive" else (),
-            inline=self._inline_offer(slot, target, n_useful),
+            inline=self._inline_offer(slot, target, n_useful) if self.inline else None,
             is_drafting=policy == "sync" and self._is_drafting(drafts, chain, now),
         )
 

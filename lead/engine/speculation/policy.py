@@ -303,5 +303,7 @@ def _growths(
 
 def _longest(candidate: Candidate) -> int:
     """How many draft tokens it may have after waiting or drafting."""
-    futures = [*candidate.awaited, candidate.inline] if candidate.inline else candidate.awaited
-    return max([len(candidate.chain), *(len(each.probabilities) for each in futures)])
+    longest = len(candidate.chain)
+    for each in (*candidate.awaited, candidate.inline) if candidate.inline else candidate.awaited:
+        longest = max(longest, len(each.probabilities))
+    return longest
