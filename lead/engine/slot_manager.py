@@ -197,9 +197,9 @@ class SlotManager:
 
         There may be more later, when a long text has been stored.
         """
-        while self.n_free < n_wanted and self.evict_idle(waits=True):
+        while (n_free := self.n_free) < n_wanted and self.evict_idle(waits=True):
             pass
-        return self.n_free
+        return n_free
 
     def find_place(self, n_tokens: int, n_most: int) -> TrialPlace | None:
         """Where `n_tokens` can be decoded and removed again; None: nowhere. n_most: tokens of a slot."""

@@ -3,6 +3,7 @@
 `np.argpartition` over a vocabulary moves every value; here all but a few hundred are only compared.
 """
 
+import functools
 import math
 from typing import Any
 
@@ -63,14 +64,21 @@ def candidates_for_top_k(values: NDArray[np.floating[Any]], k: int) -> tuple[NDA
 def _grouped(
     values: NDArray[np.floating[Any]], k: int
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
-    """(groups, maxima): all but the last few values, each column a group, and the maximum of each.
+    """(groups, maxima): all values, or all but the last few, each column a group, and the maximum of each.
 
     The maximum of whole rows is several times as fast as that within each row.
     """
-    n_rows = math.isqrt(len(values) // k)
+    n_rows = _n_rows(len(values), k)
     n_groups = len(values) // n_rows
     groups = values[: n_rows * n_groups].reshape(n_rows, n_groups)
     return groups, np.maximum.reduce(groups, axis=0)
+
+
+@functools.lru_cache(maxsize=64)
+def _n_rows(n: int, k: int) -> int:
+    """The number of values in a group; one that leaves no values over, if that is about as good."""
+    most = math.isqrt(n // k)
+    return next((n_rows for n_rows in range(most, most // 2, -1) if n % n_rows == 0), most)
 
 
 def _alone(
@@ -84,8 +92,10 @@ def _alone(
     threshold = maxima[column] + offset
     if np.count_nonzero(maxima >= threshold) != 1:
         return None
-    group, last = groups[:, column], values[groups.size :]
-    if np.count_nonzero(group >= threshold) != 1 or (last >= threshold).any():
+    group = groups[:, column]
+    if np.count_nonzero(group >= threshold) != 1:
+        return None
+    if groups.size < len(values) and (values[groups.size :] >= threshold).any():
         return None
     return int(group.argmax()) * len(maxima) + column
 
@@ -106,8 +116,10 @@ def _reaching(
         return (values >= bound).nonzero()[0], float(bound)
     rows, columns = divmod((groups.take(some, axis=1).ravel() >= bound).nonzero()[0], len(some))
     found = rows * n_groups + some[columns]
-    last = (values[groups.size :] >= bound).nonzero()[0]
-    return np.concatenate((found, last + groups.size)) if len(last) else found, float(bound)
+    if groups.size < len(values):
+        last = (values[groups.size :] >= bound).nonzero()[0]
+        found = np.concatenate((found, last + groups.size))
+    return found, float(bound)
 
 
 def _in_order(values: NDArray[np.floating[Any]]) -> NDArray[np.intp]:
