@@ -114,7 +114,7 @@ class SlotManager:
         """`tokens`, maybe with a draft at their end, were decoded; can_roll_back: see `SlotCache.add`."""
         assert slot.sequence
         slot.cache.add(tokens, can_roll_back=can_roll_back)
-        if len(slot.cache) in slot.sequence.checkpoints and not has_draft:
+        if not has_draft and len(slot.cache) in slot.sequence.checkpoints:
             self._store(slot.cache)
 
     def commit(self, slot: Slot, tokens: Sequence[int]) -> None:

@@ -71,11 +71,16 @@ class SuffixIndex:
 
     def _extend_one_by_one(self, tokens: Sequence[int], first: int, start: int) -> None:
         (newest, previous), (newest_long, previous_long) = self._views
-        for end in range(max(first + 1, ORDERS[0]), len(tokens)):
-            bucket, *longer = self._buckets(tokens, end)
+        a, b, c, d, e = _FACTORS
+        shift = self._shift
+        for end in range(max(first + 1, ORDERS[0]), len(tokens)):  # as in `_buckets`: each step waits for it
+            short = tokens[end - 1] * a + tokens[end - 2] * b
+            bucket = (short & _MASK) >> shift
             previous[bucket] = newest[bucket]
             newest[bucket] = start + end
-            for bucket in longer:
+            if end >= ORDERS[1]:
+                long = short + tokens[end - 3] * c + tokens[end - 4] * d + tokens[end - 5] * e
+                bucket = (long & _MASK) >> shift
                 previous_long[bucket] = newest_long[bucket]
                 newest_long[bucket] = start + end
 
