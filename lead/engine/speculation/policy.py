@@ -124,7 +124,7 @@ class Adaptive:
             return Verify(())
         step = self._next_step(candidates, n_prompt)
         choices = [step.verify()]
-        if n_prompt == 0 and any([each.awaited for each in candidates]):
+        if n_prompt == 0 and any(each.awaited for each in candidates):
             choices.append(step.wait())
         if self._draft_cost:
             choices.append(step.draft(self._draft_cost))
