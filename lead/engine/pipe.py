@@ -12,8 +12,6 @@ import time
 from lead.engine.commands import Command, decode_command
 from lead.engine.events import Event, encode_line
 
-_READ_BYTES = 1 << 16
-
 
 def low_numbered(descriptor: int) -> socket.socket:
     """The socket of an inherited descriptor under the lowest free number, which a new process has below 10.
@@ -86,15 +84,13 @@ class EnginePipe:
     def _read_available(self) -> None:
         while self.open:
             try:
-                data = self._socket.recv(_READ_BYTES, socket.MSG_DONTWAIT)
+                data = self._socket.recv(1 << 16, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
             except ConnectionResetError:
                 data = b""
             self.open = bool(data)
             self._buffer += data
-            if len(data) < _READ_BYTES:
-                return
 
     def _take_lines(self) -> list[Command]:
         end = self._buffer.rfind(b"\n") + 1
