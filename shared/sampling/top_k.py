@@ -1,4 +1,4 @@
-"""The k largest of many values, at the cost of reading the values once or twice.
+"""The k largest of many values, at the cost of reading them once, or twice where they are few.
 
 `np.argpartition` over a vocabulary moves every value; here all but a few hundred are only compared.
 """
