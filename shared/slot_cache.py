@@ -103,9 +103,9 @@ class SlotCache:
 
         can_roll_back: they were decoded, and no pass over other slots has followed in the same decode.
         """
-        assert self.n_physical == len(self), f"slot {self.index} was not trimmed before it grows"
+        assert self.n_physical == len(self.tokens), f"slot {self.index} was not trimmed before it grows"
         self.tokens.extend(tokens)
-        self.n_physical = len(self)
+        self.n_physical = len(self.tokens)
         self._n_last = len(tokens) if can_roll_back else 0
 
     @property

@@ -32,7 +32,7 @@ class SlotTable:
     @property
     def n_cells(self) -> int:
         """Cells of all that is valid or about to be loaded; shared ones count once for each slot."""
-        return sum(cache.n_cells for cache in self.caches)
+        return sum([cache.n_cells for cache in self.caches])
 
     @property
     def has_moved(self) -> bool:
@@ -109,7 +109,10 @@ class SlotTable:
         """What is asked for from now on is applied after all that was."""
         edits, self._edits = self._edits, []
         self._filled.clear()
-        self._ordered += loads_last(edits + [edit for cache in self.caches for edit in cache.take_edits()])
+        for cache in self.caches:
+            edits += cache.take_edits()
+        if edits:
+            self._ordered += loads_last(edits)
 
     def _load(self, cache: SlotCache, loading: Loading) -> None:
         if self._n_movable <= 0:

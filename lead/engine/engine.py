@@ -10,15 +10,15 @@ that its sequence sits out the next steps, and the others go on.
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.events import Event, Explained, Failed, Finished, FinishReason, PromptProgress
+from lead.engine.events import Committed, Event, Explained, Failed, Finished, FinishReason, PromptProgress
 from lead.engine.scheduler import Action, PlanEntry, Scheduler, StepPlan
 from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import Slot, TrialPlace
@@ -43,6 +43,23 @@ _LEAST_GRAMMAR_SECONDS = 0.001
 """The least of that: a usual answer takes a tenth of it."""
 _ALONE_GRAMMAR_SECONDS = 0.005
 """Where nothing else runs: until commands are looked at again."""
+
+
+class _Decoded(NamedTuple):
+    """A step that is over; is_usual: no choice of a token waits for a grammar."""
+
+    plan: StepPlan
+    seconds: float
+    n_committed: int
+    is_usual: bool
+
+    def report(self) -> StepReport:
+        plan = self.plan
+        depths = [len(entry.draft) for entry in plan.entries if entry.n_logits]
+        n_expected = plan.n_expected if self.is_usual else None
+        return StepReport(
+            plan.n_tokens, self.seconds, depths, self.n_committed, n_expected, plan.layout.n_ubatches
+        )
 
 
 class Engine:
@@ -70,7 +87,7 @@ class Engine:
         self._scheduler = Scheduler(limits, self._slots, speculation)
         self._events: list[Event] = []
         self._edits: list[CacheEdit] = []
-        self._report: StepReport | None = None  # of the last step, if nothing was learned from it yet
+        self._last_step: _Decoded | None = None  # if nothing was learned from it yet
         self._waiting_since: float | None = None
         self._n_windows_lost = 0
 
@@ -105,8 +122,9 @@ class Engine:
             self.speculation.on_wait(now - self._waiting_since)
             self._waiting_since = None
         running = self._slots.running()
-        is_alone = all(slot.is_waiting for slot in running)
-        self._verify_waiting(running, _ALONE_GRAMMAR_SECONDS if is_alone else 0.0, now)
+        if waiting := [slot for slot in running if slot.is_waiting]:
+            is_alone = len(waiting) == len(running)
+            self._verify_waiting(waiting, _ALONE_GRAMMAR_SECONDS if is_alone else 0.0, now)
         self._slots.shift_contexts()
         self._admit()
         self._slots.make_room_for_one_token_each()
@@ -131,18 +149,15 @@ class Engine:
         can_roll_back, n_committed = plan.layout.can_roll_back, 0
         for entry, rows in zip(plan.entries, logits, strict=True):
             n_committed += self._commit_entry(entry, rows, now, can_roll_back=entry.slot in can_roll_back)
-        slots = [entry.slot_state for entry in plan.entries]
-        n_committed += self._verify_waiting(slots, max(_LEAST_GRAMMAR_SECONDS, _GRAMMAR_SHARE * seconds), now)
-        depths = [len(entry.draft) for entry in plan.entries if entry.n_logits]
         is_usual = True
-        for slot in slots:
-            if slot.sequence and (verification := slot.sequence.verification):
-                is_usual = False
-                verification.rows = verification.rows.copy()  # the model reuses their memory
-        n_expected = plan.n_expected if is_usual else None
-        self._report = StepReport(
-            plan.n_tokens, seconds, depths, n_committed, n_expected, plan.layout.n_ubatches
-        )
+        if waiting := [entry.slot_state for entry in plan.entries if entry.slot_state.is_waiting]:
+            most_seconds = max(_LEAST_GRAMMAR_SECONDS, _GRAMMAR_SHARE * seconds)
+            n_committed += self._verify_waiting(waiting, most_seconds, now)
+            for slot in waiting:
+                if slot.sequence and (verification := slot.sequence.verification):
+                    is_usual = False
+                    verification.rows = verification.rows.copy()  # the model reuses their memory
+        self._last_step = _Decoded(plan, seconds, n_committed, is_usual)
 
     def edited(self, edits: Sequence[CacheEdit], seconds: float) -> None:
         """What `pop_edits` gave was applied, which took `seconds`."""
@@ -172,11 +187,13 @@ class Engine:
 
         What speculation learns from a step is learned here, so that a step on a device need not wait for it.
         """
-        if report := self._report:
-            self._report = None
-            self.speculation.on_step(report)
-            self._events += self.speculation.pop_events()
-        events, self._events = self._events, []
+        count = self.speculation.count
+        events: list[Event] = [count(each) if isinstance(each, Committed) else each for each in self._events]
+        self._events.clear()
+        if step := self._last_step:
+            self._last_step = None
+            self.speculation.on_step(step.report())
+            events += self.speculation.pop_events()
         return events
 
     def pop_edits(self) -> list[CacheEdit]:
@@ -260,12 +277,12 @@ class Engine:
         sequence.verification = Verification(entry.draft, rows)
         return self._verify(slot, now)
 
-    def _verify_waiting(self, slots: Iterable[Slot], seconds: float, now: float) -> int:
+    def _verify_waiting(self, waiting: Sequence[Slot], seconds: float, now: float) -> int:
         """Commit choices that were not ready, and are within `seconds`; returns the number of tokens.
 
         Each slot has an equal part of the time.
         """
-        waiting, n_committed = [slot for slot in slots if slot.is_waiting], 0
+        n_committed = 0
         for slot in waiting:
             self._budget.set(seconds / len(waiting))
             if slot.sequence and slot.sequence.sampler.is_ready:
@@ -285,7 +302,8 @@ class Engine:
             self._end(sequence)
             return 0
         self._slots.commit(slot, outcome.tokens)
-        self._events.append(self.speculation.on_commit(sequence, outcome, now))
+        self.speculation.on_commit(sequence, outcome, now)
+        self._events.append(outcome)
         if reason := self._finish_reason(sequence):
             self._finish(sequence, reason)
         return len(outcome.tokens)

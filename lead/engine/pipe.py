@@ -94,6 +94,8 @@ class EnginePipe:
 
     def _take_lines(self) -> list[Command]:
         end = self._buffer.rfind(b"\n") + 1
+        if not end:
+            return []
         lines = bytes(self._buffer[:end]).splitlines()
         del self._buffer[:end]
         return [decode_command(line) for line in lines]

@@ -123,14 +123,15 @@ class Scheduler:
             return Wait(0.0)
         generating = self._generating_slots(running)
         prompts = [slot for slot in running if slot not in generating]
-        choice = self._choose(generating, self._n_prompt(generating, prompts), now)
+        n_prompt = self._n_prompt(generating, prompts)
+        choice = self._choose(generating, n_prompt, now)
         if isinstance(choice, Wait) and self._slots.has_moved:
             return Wait(0.0)  # the next part of a text moves then
         if not isinstance(choice, Verify):
             return choice
-        entries, planned = self._lay_out(self._entries(generating, choice.drafts, prompts))
+        entries, planned = self._lay_out(self._entries(generating, choice.drafts, prompts, n_prompt))
         self._slots.store_idle()
-        return StepPlan(entries, planned, sum(entry.n_fed for entry in entries[len(generating) :]))
+        return StepPlan(entries, planned, sum([entry.n_fed for entry in entries[len(generating) :]]))
 
     def learn(self, plan: StepPlan, seconds: float) -> None:
         """A plan was decoded, which took `seconds`."""
@@ -149,9 +150,9 @@ class Scheduler:
         n_spare = 0 if self.is_minimal else self._limits.n_batch - len(running)
         slots = []
         for slot in running:
-            if slot.is_generating and slot.n_to_decode - 1 <= n_spare:
+            if slot.is_generating and (n_replayed := slot.n_to_decode - 1) <= n_spare:
                 slots.append(slot)
-                n_spare -= slot.n_to_decode - 1
+                n_spare -= n_replayed
         return slots
 
     def _n_prompt(self, generating: list[Slot], prompts: list[Slot]) -> int:
@@ -183,11 +184,11 @@ class Scheduler:
         return self._speculation.plan(generating, n_prompt, now)
 
     def _entries(
-        self, generating: list[Slot], drafts: Sequence[DraftChain], prompts: list[Slot]
+        self, generating: list[Slot], drafts: Sequence[DraftChain], prompts: list[Slot], n_prompt: int
     ) -> list[PlanEntry]:
         # What generating slots require has its place in the batch; the rest goes to drafts, then to prompts.
-        n_required = sum(slot.n_to_decode for slot in generating)
-        n_wanted = n_required + self._n_prompt(generating, prompts)
+        n_required = sum([slot.n_to_decode for slot in generating])
+        n_wanted = n_required + n_prompt
         if not self.is_minimal:
             n_wanted += sum(map(len, drafts))
         n_spare = min(self._limits.n_batch, self._slots.free_up_to(n_wanted), n_wanted) - n_required
@@ -197,7 +198,7 @@ class Scheduler:
             verified = draft[: n_spare - n_kept]
             n_spare -= len(verified)
             entries.append(PlanEntry.of(slot, slot.n_to_decode, verified))
-        return entries + self._prompt_entries(prompts, min(n_spare, self._n_prompt(generating, prompts)))
+        return entries + self._prompt_entries(prompts, min(n_spare, n_prompt)) if prompts else entries
 
     def _prompt_entries(self, prompts: list[Slot], n_spare: int) -> list[PlanEntry]:
         """One prompt after the other: a few tokens of another cost as much attention as a tile of 64."""

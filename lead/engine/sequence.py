@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -167,7 +168,8 @@ class EngineSequence:
         draft = [each.token for each in verification.draft]
         chosen = verification.chosen
         try:
-            n_accepted = verify(draft, lambda i: self._choose(verification, i), end_tokens, chosen)
+            choose = partial(self._choose, verification, self.sampler)
+            n_accepted = verify(draft, choose, end_tokens, chosen)
         except PendingAnswerError:
             return None
         except RequestError as error:  # its grammar has become too complex
@@ -189,9 +191,9 @@ class EngineSequence:
             probabilities=verification.probabilities,
         )
 
-    def _choose(self, verification: Verification, i: int) -> int:
+    def _choose(self, verification: Verification, sampler: Sampler, i: int) -> int:
         """The target's token after the first `i` of the draft."""
-        position, row, sampler = len(self.tokens) + i, verification.rows[i], self.sampler
+        position, row = len(self.tokens) + i, verification.rows[i]
         token = sampler.choose(row, position)
         if (n_probs := self.request.n_probs) is not None:
             verification.probabilities.append(

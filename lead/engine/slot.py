@@ -40,14 +40,13 @@ class Slot:
         More also while accepted tokens are replayed, where the memory could not be cut back precisely, and
         after the context has been shifted.
         """
-        return len(self.sequence.context) - len(self.cache) if self.sequence else 0
+        return len(self.sequence.context) - len(self.cache.tokens) if self.sequence else 0
 
     @property
     def is_generating(self) -> bool:
         """Whether the next step reaches the end of its tokens."""
-        if self.n_to_decode == 1:
-            return True
-        return self.is_replaying and self.n_to_decode <= MAX_REPLAY + MAX_DEPTH
+        n = self.n_to_decode
+        return n == 1 or (self.is_replaying and n <= MAX_REPLAY + MAX_DEPTH)
 
     @property
     def is_waiting(self) -> bool:
@@ -79,7 +78,8 @@ class Slot:
     @property
     def n_required(self) -> int:
         """Tokens that it needs in the next step."""
-        return max(1, self.n_to_decode) if self.is_generating else 1
+        n = self.n_to_decode
+        return n if n > 1 and self.is_generating else 1
 
     @property
     def n_to_next_checkpoint(self) -> int:

@@ -1,5 +1,6 @@
 """The slots of the KV cache: which sequence runs where, and which gives way when the cells run out."""
 
+from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ class SlotManager:
         self._prefixes = Prefixes(self._slots, self._table.texts, limits)
         self.sequences: dict[str, EngineSequence] = {}
         """All that have not ended, by id, in the order in which those that wait start."""
+        self._running: list[Slot] = []
         self._n_started = 0
         self._n_released = 0
 
@@ -59,7 +61,7 @@ class SlotManager:
 
     def running(self) -> list[Slot]:
         """Slots with a sequence, in the order in which those started."""
-        return sorted((slot for slot in self._slots if slot.sequence), key=_number)
+        return self._running.copy()
 
     def add(self, sequence: EngineSequence) -> None:
         """It starts when a slot is free."""
@@ -75,8 +77,8 @@ class SlotManager:
     def admit(self, *, only_if_idle: bool) -> list[Started]:
         """Give free slots to the sequences that wait; with `only_if_idle` only if none runs."""
         started = []
-        self._table.begin_step(alone=all(slot.cache.loading for slot in self._slots if slot.sequence))
-        while (idle := self._idle()) and (sequence := self._next(idle)):
+        self._table.begin_step(alone=all(slot.cache.loading for slot in self._running))
+        while self._any_waits and (idle := self._idle()) and (sequence := self._next(idle)):
             self._keep_for(sequence)
             if not self._fits(sequence, only_if_idle) or self._prefixes.is_prefix_being_decoded(sequence):
                 break
@@ -90,6 +92,7 @@ class SlotManager:
                 self._add_checkpoint(sequence, n_common)
             slot.sequence, slot.cache.n_prefill = sequence, sequence.n_prefill
             started.append(self._started(sequence, n_reused, slot))
+            insort(self._running, slot, key=_number)
         if started:
             for slot in self._idle():
                 slot.n_steps_idle += _STEPS_OF_ANSWER
@@ -111,7 +114,7 @@ class SlotManager:
         """`tokens`, maybe with a draft at their end, were decoded; can_roll_back: see `SlotCache.add`."""
         assert slot.sequence
         slot.cache.add(tokens, can_roll_back=can_roll_back)
-        if len(slot.cache) in slot.sequence.checkpoints and not has_draft:
+        if not has_draft and len(slot.cache) in slot.sequence.checkpoints:
             self._store(slot.cache)
 
     def commit(self, slot: Slot, tokens: Sequence[int]) -> None:
@@ -132,7 +135,7 @@ class SlotManager:
             if (sequence := slot.sequence) and sequence.is_context_full:
                 slot.cache.keep(sequence.shift_context())
                 slot.cache.n_prefill = sequence.n_prefill
-                if any(self._waiting()):
+                if self._any_waits:
                     self._release(slot)
                     self.sequences[sequence.id] = self.sequences.pop(sequence.id)
 
@@ -146,6 +149,7 @@ class SlotManager:
         if inline := slot.sequence.drafts.inline:
             inline.leave()
         slot.sequence = slot.cache.loading = None
+        self._running.remove(slot)
         slot.n_steps_idle = 0
         self._n_released += 1
         slot.last_used = self._n_released
@@ -184,7 +188,7 @@ class SlotManager:
 
     def make_room_for_one_token_each(self) -> None:
         """Evict idle caches first, then preempt the youngest sequences. Replayed tokens need room, too."""
-        while (running := self.running()) and self.n_free < sum(slot.n_required for slot in running):
+        while (running := self._running) and self.n_free < sum([slot.n_required for slot in running]):
             if not self.evict_idle():
                 self.preempt(running[-1])
 
@@ -193,9 +197,9 @@ class SlotManager:
 
         There may be more later, when a long text has been stored.
         """
-        while self.n_free < n_wanted and self.evict_idle(waits=True):
+        while (n_free := self.n_free) < n_wanted and self.evict_idle(waits=True):
             pass
-        return self.n_free
+        return n_free
 
     def find_place(self, n_tokens: int, n_most: int) -> TrialPlace | None:
         """Where `n_tokens` can be decoded and removed again; None: nowhere. n_most: tokens of a slot."""
@@ -230,7 +234,9 @@ class SlotManager:
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless the records agree with each other."""
-        for slot in self.running():
+        in_order = sorted((slot for slot in self._slots if slot.sequence), key=_number)
+        assert in_order == self._running, "slots with a sequence do not run, or not in their order"
+        for slot in in_order:
             assert slot.sequence
             assert slot.sequence in self.sequences.values(), "a sequence that has ended has a slot"
             tokens = slot.sequence.context
@@ -243,6 +249,11 @@ class SlotManager:
         for slot in self._slots:
             assert len(slot.cache) <= slot.cache.n_physical, "a token is valid but not in the cache"
         assert self.n_free >= 0, "more cells are used than exist"
+
+    @property
+    def _any_waits(self) -> bool:
+        """Whether a sequence has no slot."""
+        return len(self.sequences) > len(self._running)
 
     def _waiting(self) -> Iterator[EngineSequence]:
         """Sequences without a slot, in the order in which they start."""
@@ -260,7 +271,7 @@ class SlotManager:
 
     def _fits(self, sequence: EngineSequence, only_if_idle: bool) -> bool:
         """Whether there is room for its prompt and for the other sequences."""
-        held = [len(slot.sequence.context) + 1 for slot in self._slots if slot.sequence]
+        held = [len(slot.sequence.context) + 1 for slot in self._running if slot.sequence]
         if not held:
             return True
         return not only_if_idle and sum(held) + len(sequence.context) + 1 <= self._n_ctx
@@ -282,7 +293,7 @@ class SlotManager:
 
         None: not yet; what would be lost is being stored, or made room for, over several steps.
         """
-        n_running = sum(slot.cache.n_cells for slot in self._slots if slot.sequence)
+        n_running = sum(slot.cache.n_cells for slot in self._running)
         n, _, source = self._prefixes.best(slot, sequence, self._n_ctx - n_running)
         if isinstance(source, StoredText):
             slot.cache.loading = Loading(source, n)  # so that it does not give way, and has its cells
@@ -316,7 +327,7 @@ class SlotManager:
 
     def store_idle(self) -> None:
         """Empty idle slots while others run, before a step: attention reads all cells of the pool."""
-        if not self._stores_idle or not any(slot.sequence for slot in self._slots):
+        if not self._stores_idle or not self._running:
             return
         self._table.limit_moves()
         for slot in self._idle():

@@ -90,7 +90,7 @@ def layout(spans: Sequence[Span], rules: LayoutRules) -> Layout:
     if rules.batch_sizes:
         return _layout(spans, invariant_passes(spans, rules.batch_sizes), rules)
     parts = [SpanPart(number, span) for number, span in enumerate(spans)]
-    if rules.pads and len(spans) > 1:
+    if len(spans) > 1 and rules.pads:
         passes = [parts] if rules.traits.can_trim else _prompts_first(parts)
         return _layout(spans, [_padded(each, rules) for each in passes], rules)
     is_apart = rules.tiles_attention and _is_read_apart(spans)

@@ -93,7 +93,10 @@ class NativeFilters:
         ):
             if truncates:
                 are_sorted = stages[-1:] == [self._top_k]
-                stages.append(_Truncation(tuple(names), self._parameters, are_sorted=are_sorted))
+                truncation = _Truncation(tuple(names), self._parameters, are_sorted=are_sorted)
+                if are_sorted:  # where only the likeliest is left, no others are looked for
+                    stages[-1] = functools.partial(self._top_k, offset=truncation.offset)
+                stages.append(truncation)
             else:
                 stages += map(self._stage, names)
         return stages
@@ -115,9 +118,15 @@ class NativeFilters:
         self._penalties.append(penalty)
         return penalty
 
-    def _top_k(self, ids: NDArray[np.int32], logits: NDArray[np.float32], _position: int) -> Candidates:
+    def _top_k(
+        self,
+        ids: NDArray[np.int32],
+        logits: NDArray[np.float32],
+        _position: int,
+        offset: np.float32 | None = None,
+    ) -> Candidates:
         if ids is self._all:
-            top = top_k(logits, self._top)  # of equal ones the first, so the lowest id
+            top = top_k(logits, self._top, offset)  # of equal ones the first, so the lowest id
             return top.astype(np.int32), logits[top]
         if len(ids) > _MANY and (ids[1:] > ids[:-1]).all():
             top = top_k(logits, self._top)
@@ -191,14 +200,14 @@ class _Truncation:
         self._are_sorted = are_sorted
         self._begins_with_min_p = names[0] == "min_p"
         before_min_p = names[: names.index("min_p")] if "min_p" in names else ("typ_p",)
-        self._offset = None if "typ_p" in before_min_p else _min_p_offset(parameters.min_p)
+        self.offset = None if "typ_p" in before_min_p else _min_p_offset(parameters.min_p)
 
     def __call__(self, ids: NDArray[np.int32], logits: NDArray[np.float32], _position: int) -> Candidates:
-        if self._offset is not None and self._are_sorted:
-            if logits[1] < logits[0] + self._offset:
+        if self.offset is not None and self._are_sorted:
+            if logits[1] < logits[0] + self.offset:
                 return ids[:1], logits[:1]
-        elif self._offset is not None:
-            near = (logits >= logits.max() + self._offset).nonzero()[0]
+        elif self.offset is not None:
+            near = (logits >= logits.max() + self.offset).nonzero()[0]
             if len(near) == 1:
                 return ids[near], logits[near]
             if self._begins_with_min_p and len(near):  # none: the logits are no numbers

@@ -1,8 +1,9 @@
-"""The k largest of many values, at the cost of reading the values once or twice.
+"""The k largest of many values, at the cost of reading them once, or twice where they are few.
 
 `np.argpartition` over a vocabulary moves every value; here all but a few hundred are only compared.
 """
 
+import functools
 import math
 from typing import Any
 
@@ -11,20 +12,26 @@ from numpy.typing import NDArray
 
 _FEW = 64
 """Up to this many values are sorted directly."""
+_MANY = 1 << 15
+"""From this many values on, reading them a second time takes longer than a dozen calls of numpy."""
 
 
-def top_k(values: NDArray[np.floating[Any]], k: int) -> NDArray[np.intp]:
+def top_k(values: NDArray[np.floating[Any]], k: int, offset: np.float32 | None = None) -> NDArray[np.intp]:
     """Indices of the `k` largest values, or of all if there are fewer.
 
     The largest comes first; of equal values the one with the lowest index. values: shape (n,), not modified.
-    A NaN counts as less than every number.
+    A NaN counts as less than every number. offset: where all others are below the largest value plus this,
+    it may be the only one.
     """
     n = len(values)
     if k <= 0:
         return np.empty(0, np.intp)
     if n <= _FEW or n < 4 * k:
         return _in_order(values)[:k]
-    candidates, bound = candidates_for_top_k(values, k)
+    groups, maxima = _grouped(values, k)
+    if offset is not None and (alone := _alone(values, groups, maxima, offset)) is not None:
+        return np.array([alone])
+    candidates, bound = _reaching(values, groups, maxima, k)
     if len(candidates) < k:  # NaNs
         return _in_order(values)[:k]
     left = values[candidates]
@@ -50,13 +57,69 @@ def candidates_for_top_k(values: NDArray[np.floating[Any]], k: int) -> tuple[NDA
     0 < k ≤ len(values). The bound is the k-th largest of the maxima of about √(n k) groups of values: each of
     these maxima is a value. With NaNs among the values there may be fewer than `k`, or none.
     """
-    n_rows = math.isqrt(len(values) // k)
+    groups, maxima = _grouped(values, k)
+    return _reaching(values, groups, maxima, k)
+
+
+def _grouped(
+    values: NDArray[np.floating[Any]], k: int
+) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+    """(groups, maxima): all values, or all but the last few, each column a group, and the maximum of each.
+
+    The maximum of whole rows is several times as fast as that within each row.
+    """
+    n_rows = _n_rows(len(values), k)
     n_groups = len(values) // n_rows
-    # A group is a column: the maximum of whole rows is several times as fast as that within each row.
-    maxima = np.maximum.reduce(values[: n_rows * n_groups].reshape(n_rows, n_groups), axis=0)
-    maxima.partition(n_groups - k)
-    bound = maxima[n_groups - k]
-    return (values >= bound).nonzero()[0], float(bound)
+    groups = values[: n_rows * n_groups].reshape(n_rows, n_groups)
+    return groups, np.maximum.reduce(groups, axis=0)
+
+
+@functools.lru_cache(maxsize=64)
+def _n_rows(n: int, k: int) -> int:
+    """The number of values in a group; one that leaves no values over, if that is about as good."""
+    most = math.isqrt(n // k)
+    return next((n_rows for n_rows in range(most, most // 2, -1) if n % n_rows == 0), most)
+
+
+def _alone(
+    values: NDArray[np.floating[Any]],
+    groups: NDArray[np.floating[Any]],
+    maxima: NDArray[np.floating[Any]],
+    offset: np.float32,
+) -> int | None:
+    """The index of the largest value, if all others are below it plus `offset`; None also in rare cases."""
+    column = int(maxima.argmax())
+    threshold = maxima[column] + offset
+    if np.count_nonzero(maxima >= threshold) != 1:
+        return None
+    group = groups[:, column]
+    if np.count_nonzero(group >= threshold) != 1:
+        return None
+    if groups.size < len(values) and (values[groups.size :] >= threshold).any():
+        return None
+    return int(group.argmax()) * len(maxima) + column
+
+
+def _reaching(
+    values: NDArray[np.floating[Any]],
+    groups: NDArray[np.floating[Any]],
+    maxima: NDArray[np.floating[Any]],
+    k: int,
+) -> tuple[NDArray[np.intp], float]:
+    """See `candidates_for_top_k`."""
+    n_groups = len(maxima)
+    ordered = maxima.copy()
+    ordered.partition(n_groups - k)
+    bound = ordered[n_groups - k]
+    some = (~(maxima < bound)).nonzero()[0]  # a NaN may hide larger values of its group
+    if len(values) < _MANY or 4 * len(some) > n_groups:
+        return (values >= bound).nonzero()[0], float(bound)
+    rows, columns = divmod((groups.take(some, axis=1).ravel() >= bound).nonzero()[0], len(some))
+    found = rows * n_groups + some[columns]
+    if groups.size < len(values):
+        last = (values[groups.size :] >= bound).nonzero()[0]
+        found = np.concatenate((found, last + groups.size))
+    return found, float(bound)
 
 
 def _in_order(values: NDArray[np.floating[Any]]) -> NDArray[np.intp]:

@@ -54,8 +54,7 @@ class SuffixIndex:
         if len(tokens) - 1 - first > _MOST_ONE_BY_ONE:
             self._extend_at_once(tokens, start)
         else:
-            for end in range(first + 1, len(tokens)):
-                self._add(tokens, end, start)
+            self._extend_one_by_one(tokens, first, start)
         self.n_indexed = max(self.n_indexed, start + len(tokens) - 1)
 
     def places(self, tokens: Sequence[int]) -> list[int]:
@@ -70,10 +69,20 @@ class SuffixIndex:
         found.pop(0, None)
         return list(found)
 
-    def _add(self, tokens: Sequence[int], end: int, start: int) -> None:
-        for (newest, previous), bucket in zip(self._views, self._buckets(tokens, end), strict=False):
+    def _extend_one_by_one(self, tokens: Sequence[int], first: int, start: int) -> None:
+        (newest, previous), (newest_long, previous_long) = self._views
+        a, b, c, d, e = _FACTORS
+        shift = self._shift
+        for end in range(max(first + 1, ORDERS[0]), len(tokens)):  # as in `_buckets`: each step waits for it
+            short = tokens[end - 1] * a + tokens[end - 2] * b
+            bucket = (short & _MASK) >> shift
             previous[bucket] = newest[bucket]
             newest[bucket] = start + end
+            if end >= ORDERS[1]:
+                long = short + tokens[end - 3] * c + tokens[end - 4] * d + tokens[end - 5] * e
+                bucket = (long & _MASK) >> shift
+                previous_long[bucket] = newest_long[bucket]
+                newest_long[bucket] = start + end
 
     def _buckets(self, tokens: Sequence[int], end: int) -> list[int]:
         """The buckets of the n-grams that end at `end`; orders longer than the text are missing."""

@@ -60,6 +60,16 @@ class TokenOutcome(NamedTuple):
     right: bool
 
 
+class _Unscored(NamedTuple):
+    """What was proposed for a position, where `token` was committed; see `TokenOutcome` and `Drafts.post`."""
+
+    proposed: Sequence[DraftToken]
+    position: int
+    place: int
+    token: int
+    received_at: float | None
+
+
 class DraftTree:
     """The tokens follow the first `base` committed ones, as `shared.protocol.Draft` says.
 
@@ -183,6 +193,7 @@ class Drafts:
         self.stuck_at_step = -1  # the number of the step before which it gets no more inline tokens
         self._commits = deque([(len(tokens), now)], maxlen=_MAX_COMMITS)
         self._followers = Followers()
+        self._unscored: list[_Unscored] = []
 
     # What is proposed
 
@@ -220,8 +231,8 @@ class Drafts:
             record = self.by_source[source] = SourceDraft(self.opened_at)
         return record
 
-    def post(self, tree: DraftTree, received_at: float | None = None) -> tuple[bool, list[TokenOutcome]]:
-        """Store a draft if it is alive; returns whether it is, and the outcomes of tokens that are settled.
+    def post(self, tree: DraftTree, received_at: float | None = None) -> bool:
+        """Store a draft if it is alive; returns whether it is.
 
         With m = len(tokens) ≥ base it is alive iff tokens[base : m] is a path in the tree that goes on below.
         It does not replace a draft of its source that knew more committed tokens, or as many and is longer:
@@ -230,16 +241,12 @@ class Drafts:
         """
         record = self.of(tree.source)
         if tree.base > len(self.tokens):
-            return False, []
-        outcomes: list[TokenOutcome] = []
-        for position in range(tree.base, len(self.tokens)):
-            if not tree.alive:  # it has ended, or conflicts with what was committed
-                break
-            place = position - tree.base
-            outcomes += self._settle([tree], position, place, self.tokens[position], received_at)
+            return False
+        later = (self.tokens[position] for position in range(tree.base, len(self.tokens)))
+        self._settle([tree], tree.base, later, received_at)
         if tree.alive and not _outdated(tree, record.tree):
             record.tree = tree
-        return tree.alive, outcomes
+        return tree.alive
 
     def post_own(self, source: str, tokens: Sequence[int], confidences: Sequence[float]) -> None:
         """A draft of the engine's own, after all committed tokens."""
@@ -255,12 +262,10 @@ class Drafts:
 
     # What is committed
 
-    def extend(self, start: int, tokens: Sequence[int], now: float) -> list[TokenOutcome]:
+    def extend(self, start: int, tokens: Sequence[int], now: float) -> None:
         """`tokens` were committed from position `start` on, which backs hear now. Dead drafts are removed."""
-        outcomes: list[TokenOutcome] = []
         trees = [each.tree for each in self.by_source.values() if each.tree]
-        for place, token in enumerate(tokens):
-            outcomes += self._settle(trees, start + place, place, token)
+        self._settle(trees, start, tokens)
         n_committed = start + len(tokens)
         self._commits.append((n_committed, now))
         for each in self.by_source.values():
@@ -268,10 +273,32 @@ class Drafts:
                 each.unseen_since = now
             if each.tree and not each.tree.alive:
                 each.tree, each.dead_since = None, n_committed
+
+    def pop_outcomes(self) -> list[TokenOutcome]:
+        """Of all drafts, those that are known since the last call; each position of a source counts once.
+
+        They need not be known before the next step.
+        """
+        outcomes: list[TokenOutcome] = []
+        for proposed, position, place, token, received_at in self._unscored:
+            tokens = [each.token for each in proposed]
+            for drafted in proposed:
+                record = self.by_source[drafted.source]
+                if position < record.n_scored:
+                    continue
+                record.n_scored = position + 1
+                right = drafted.token == token
+                outcomes.append(TokenOutcome(drafted, agreement_on(drafted.token, tokens), place, right))
+                if right:
+                    n_in_time, n_late = record.n_right
+                    at = None if received_at is None else self.passed(position)
+                    is_late = at is not None and received_at is not None and received_at > at
+                    record.n_right = (n_in_time + (not is_late), n_late + is_late)
+        self._unscored.clear()
         return outcomes
 
     def pop_right(self, *, except_of: Collection[str]) -> dict[str, tuple[int, int]]:
-        """By source, the right tokens (in time, too late) that were counted since the last call."""
+        """By source, the right tokens (in time, too late) of outcomes since the last call."""
         counted = {}
         for source, each in self.by_source.items():
             if any(each.n_right) and source not in except_of:
@@ -314,30 +341,18 @@ class Drafts:
     def _settle(
         self,
         trees: Collection[DraftTree],
-        position: int,
-        place: int,
-        token: int,
+        start: int,
+        tokens: Iterable[int],
         received_at: float | None = None,
-    ) -> list[TokenOutcome]:
-        """`token` was committed at `position`: the outcomes that are not known yet. Moves all cursors."""
-        here = [tree.branch[0] for tree in trees if tree.branch]
-        tokens = [each.token for each in here]
-        outcomes: list[TokenOutcome] = []
-        for drafted in here:
-            record = self.by_source[drafted.source]
-            if position < record.n_scored:
-                continue
-            record.n_scored = position + 1
-            right = drafted.token == token
-            outcomes.append(TokenOutcome(drafted, agreement_on(drafted.token, tokens), place, right))
-            if right:
-                n_in_time, n_late = record.n_right
-                at = None if received_at is None else self.passed(position)
-                is_late = at is not None and received_at is not None and received_at > at
-                record.n_right = (n_in_time + (not is_late), n_late + is_late)
-        for tree in trees:
-            tree.step(token)
-        return outcomes
+    ) -> None:
+        """`tokens` were committed from `start` on: move all cursors, and remember what was proposed there."""
+        for place, token in enumerate(tokens):
+            proposed = [tree.branch[0] for tree in trees if tree.branch]
+            if not proposed:  # all have ended, or conflict with what was committed
+                break
+            self._unscored.append(_Unscored(proposed, start + place, place, token, received_at))
+            for tree in trees:
+                tree.step(token)
 
 
 def agreement_on(token: int, proposed: Sequence[int]) -> Agreement:

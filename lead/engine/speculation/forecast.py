@@ -116,7 +116,8 @@ class Forecast:
         record = self._records.get(source)
         if record is None:
             return prior
-        bin_, n_prior = self._bin_of(confidence), self._n_prior
+        bin_ = -1 if confidence is None else bisect_right(self._edges, confidence)
+        n_prior = self._n_prior
         if all_ := record.bins.get((bin_, None)):  # the hot path of every step: `_posterior` written out
             prior = (all_.n_right + n_prior * prior) / (all_.n_outcomes + n_prior)
         if agreement != "single" and (some := record.bins.get((bin_, agreement))):

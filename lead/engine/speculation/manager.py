@@ -5,7 +5,7 @@ they change only when it calls. Its policy chooses; the scheduler verifies.
 """
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -79,6 +79,7 @@ class SpeculationManager:
         self._make_drafters = make_drafters
         self._own_sources: set[str] = {inline.source} if inline else set()
         self._n_stale: Counter[str] = Counter()
+        self._uncounted: deque[tuple[Drafts, bool]] = deque()
         draft_cost = self.inline.cost if self.inline else None
         self._adaptive = Adaptive(batching, draft_cost, constants)  # outlives another policy
         self._waited = 0.0
@@ -108,8 +109,8 @@ class SpeculationManager:
             return
         tree = DraftTree(source, draft.base, draft.tokens, draft.parents, draft.confidences)
         end = draft.base + len(tree.branch)
-        alive, outcomes = target.drafts.post(tree, draft.received_at)
-        self.forecast.learn(outcomes)
+        alive = target.drafts.post(tree, draft.received_at)
+        self.forecast.learn(target.drafts.pop_outcomes())
         self._n_stale[source] += not alive
         arrivals = self.forecast.arrivals
         arrivals.on_draft(target.drafts, source, draft.base, end, draft.received_at, alive=alive)
@@ -160,20 +161,26 @@ class SpeculationManager:
             case _:
                 return choice
 
-    def on_commit(self, target: EngineSequence, committed: Committed, now: float) -> Committed:
-        """One sequence's part of a step; the backs receive it at this moment.
+    def on_commit(self, target: EngineSequence, committed: Committed, now: float) -> None:
+        """One sequence's part of a step; the backs receive it at this moment. `count` has to follow."""
+        drafts = target.drafts
+        drafts.extend(committed.start, committed.tokens, now)
+        is_covered = bool(committed.rejected) and bool(set(drafts.sources) - drafts.lookups.keys())
+        self._uncounted.append((drafts, is_covered))
+
+    def count(self, committed: Committed) -> Committed:
+        """Learn from what `on_commit` was told of, in the same order; the next step need not wait for it.
 
         Returns it with what the backs' drafts had right.
         """
-        drafts = target.drafts
-        self.forecast.learn(drafts.extend(committed.start, committed.tokens, now))
-        is_covered = bool(set(drafts.sources) - drafts.lookups.keys())
+        drafts, is_covered = self._uncounted.popleft()
+        self.forecast.learn(drafts.pop_outcomes())
         self.stats.add_committed(committed, covered=is_covered)
         n_right = drafts.pop_right(except_of=self._own_sources)
         return committed.model_copy(update={"n_right": n_right}) if n_right else committed
 
     def on_step(self, step: StepReport) -> None:
-        """Called after each step, after `on_commit` for each of its sequences."""
+        """Called after each step, after `count` for each of its sequences."""
         n_sequences, waited = len(step.depths), self._waited
         self.stats.add_step(step, self.cost.seconds(step.n_tokens), waited)
         if step.n_passes == 1:
@@ -256,7 +263,7 @@ class SpeculationManager:
             n_fed,
             chain[:n_useful],
             awaited=tuple(self._awaited(drafts, n_useful, now)) if policy == "adaptive" else (),
-            inline=self._inline_offer(slot, target, n_useful),
+            inline=self._inline_offer(slot, target, n_useful) if self.inline else None,
             is_drafting=policy == "sync" and self._is_drafting(drafts, chain, now),
         )
 

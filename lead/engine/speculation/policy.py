@@ -6,7 +6,6 @@ together. `Fixed` and `Sync` are what it is compared with.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from operator import itemgetter, sub, truediv
 from typing import NamedTuple, Protocol
@@ -125,11 +124,11 @@ class Adaptive:
             return Verify(())
         step = self._next_step(candidates, n_prompt)
         choices = [step.verify()]
-        if n_prompt == 0:
+        if n_prompt == 0 and any(each.awaited for each in candidates):
             choices.append(step.wait())
         if self._draft_cost:
             choices.append(step.draft(self._draft_cost))
-        _, choice = max(choices, key=itemgetter(0))  # the first one of equals
+        _, choice = max(choices, key=itemgetter(0)) if len(choices) > 1 else choices[0]  # first of equals
         return self._explored(choice, step) if isinstance(choice, Verify) else choice
 
     def _next_step(self, candidates: Sequence[Candidate], n_prompt: int) -> "_NextStep":
@@ -168,8 +167,7 @@ class Adaptive:
         return choice
 
 
-@dataclass(frozen=True, slots=True)
-class _NextStep:
+class _NextStep(NamedTuple):
     """What the next step is worth with the drafts that there are now, and when they have grown.
 
     `prices[n]`: what the time of a step with sizes[n] tokens is worth, in tokens; `worths[n]`: what such a
@@ -305,5 +303,7 @@ def _growths(
 
 def _longest(candidate: Candidate) -> int:
     """How many draft tokens it may have after waiting or drafting."""
-    futures = [*candidate.awaited, candidate.inline] if candidate.inline else candidate.awaited
-    return max([len(candidate.chain), *(len(each.probabilities) for each in futures)])
+    longest = len(candidate.chain)
+    for each in (*candidate.awaited, candidate.inline) if candidate.inline else candidate.awaited:
+        longest = max(longest, len(each.probabilities))
+    return longest

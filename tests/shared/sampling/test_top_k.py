@@ -78,3 +78,32 @@ def test_a_nan_is_less_than_every_number(n_nan):
 @pytest.mark.parametrize("k", [0, -1])
 def test_none_are_none(k):
     assert top_k(np.ones(4), k).tolist() == []
+
+
+@given(
+    rows(n_values=60) | rows(n_values=5) | rows(n_values=60, n_most=200_000),
+    st.integers(1, 100),
+    st.integers(0, 30),
+)
+def test_a_value_that_is_far_above_all_others_may_be_the_only_one(values, k, distance):
+    offset = np.float32(-distance)
+    top, expected = top_k(values, k, offset).tolist(), straightforward(values, k).tolist()
+    if top != expected:
+        assert top == expected[:1]
+        assert (np.delete(values, top) < values[top[0]] + offset).all()
+
+
+@pytest.mark.parametrize("at", [0, 2285, 127_998, 127_999])
+def test_one_that_is_alone_is_found_without_the_others(at):
+    values = np.zeros(128_000, np.float32)
+    values[at] = 4
+    assert top_k(values, 40, np.float32(-3)).tolist() in ([at], straightforward(values, 40).tolist())
+    assert len(top_k(values, 40, np.float32(-5))) == 40
+    values[127_960] = 2
+    assert len(top_k(values, 40, np.float32(-3))) == 40
+
+
+def test_where_a_nan_is_none_is_alone():
+    values = np.zeros(5000, np.float32)
+    values[[7, 9]] = [9, np.nan]
+    assert len(top_k(values, 40, np.float32(-3))) == 40

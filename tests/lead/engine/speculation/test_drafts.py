@@ -20,7 +20,8 @@ class Sequence:
 
     def post(self, base, tokens, parents=None, confidences=None, *, source="a"):
         """(alive, outcomes)"""
-        return self.drafts.post(DraftTree(source, base, tokens, parents, confidences))
+        alive = self.drafts.post(DraftTree(source, base, tokens, parents, confidences))
+        return alive, self.drafts.pop_outcomes()
 
     def lives(self, base, tokens, parents=None):
         return self.post(base, tokens, parents)[0]
@@ -31,7 +32,8 @@ class Sequence:
     def commit(self, *tokens):
         start = len(self.text)
         self.text += tokens
-        return self.drafts.extend(start, tokens, 0.0)
+        self.drafts.extend(start, tokens, 0.0)
+        return self.drafts.pop_outcomes()
 
     def branch(self):
         return [each.token for each in self.drafts.branch("a")]
@@ -196,6 +198,7 @@ class DraftsMachine(RuleBasedStateMachine):
         self.committed: dict[str, list[int]] = {}
         self.posted: dict[str, dict[str, Posted]] = {}  # by sequence and source
         self.tried: set[tuple[str, str, int]] = set()  # sequence, source, position
+        self.expected: dict[str, list[TokenOutcome]] = {}  # that nobody has asked for yet
         self.n_opened = 0
 
     @rule(target=sequences, prompt=st.lists(tokens, min_size=1, max_size=4))
@@ -204,6 +207,7 @@ class DraftsMachine(RuleBasedStateMachine):
         self.n_opened += 1
         self.committed[sequence], self.posted[sequence] = list(prompt), {}
         self.drafts[sequence] = Drafts(sequence, self.committed[sequence], {}, 0.0)
+        self.expected[sequence] = []
         return sequence
 
     @rule(sequence=consumes(sequences))
@@ -226,9 +230,8 @@ class DraftsMachine(RuleBasedStateMachine):
                 expected.append(TokenOutcome(drafted, agreement, place, guess == token))
                 self.note(sequence, source, len(committed))
             committed.append(token)
-        assert sorted(self.drafts[sequence].extend(start, tokens, 0.0), key=repr) == sorted(
-            expected, key=repr
-        )
+        self.drafts[sequence].extend(start, tokens, 0.0)
+        self.expected[sequence] += expected
 
     @rule(sequence=sequences, source=sources, n=st.integers(1, 3))
     def commit_what_was_drafted(self, sequence, source, n):
@@ -264,11 +267,18 @@ class DraftsMachine(RuleBasedStateMachine):
         lives = bool(posted.line(committed))
         is_chain = parents == list(range(-1, len(tokens) - 1))
         tree = DraftTree(source, base, tokens, None if is_chain else parents, posted.confidences)
-        assert self.drafts[sequence].post(tree) == (lives, expected)
+        assert self.drafts[sequence].post(tree) == lives
+        self.expected[sequence] += expected
         older = self.posted[sequence].get(source)
         older_lives = older is not None and bool(older.line(committed))
         if lives and not (older_lives and (base, len(tokens)) < (older.base, len(older.tokens))):
             self.posted[sequence][source] = posted
+
+    @rule(sequence=sequences)
+    def ask_for_outcomes(self, sequence):
+        outcomes = self.drafts[sequence].pop_outcomes()
+        assert sorted(outcomes, key=repr) == sorted(self.expected[sequence], key=repr)
+        self.expected[sequence].clear()
 
     def n_tried(self, sequence, source):
         """Up to which position."""

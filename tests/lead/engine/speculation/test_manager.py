@@ -85,13 +85,17 @@ class Table:
     def tokens_at(self, now=0.0, **more):
         return tuple(each.token for each in self.decide(now, **more).drafts[0])
 
-    def commit(self, *tokens, now=0.0, n_accepted=0, rejected=()):
+    def commit(self, *tokens, **more):
+        return self.speculation.count(self.commit_uncounted(*tokens, **more))
+
+    def commit_uncounted(self, *tokens, now=0.0, n_accepted=0, rejected=()):
         start = len(self.tokens)
         self.tokens += tokens
         step = Committed(
             sequence="s", start=start, tokens=list(tokens), n_accepted=n_accepted, rejected=list(rejected)
         )
-        return self.speculation.on_commit(self.sequence, step, now)
+        self.speculation.on_commit(self.sequence, step, now)
+        return step
 
     def scored(self, source="a"):
         report = self.speculation.forecast.describe(source)
@@ -184,6 +188,20 @@ def test_a_draft_that_came_while_its_tokens_were_decoded_is_in_time_and_one_afte
     table.post([1, 2, 3], base=3, now=0.19)
     table.post([1, 2, 3], base=3, now=0.21, source="b")
     assert table.commit(7, now=0.3).n_right == {"a": (2, 0), "b": (0, 2)}
+
+
+def test_a_commit_may_be_counted_when_the_next_step_has_begun():
+    """What comes until then changes nothing: neither a draft that is late, nor another commit."""
+    table = Table()
+    table.post([1, 2, 3], now=0.1)
+    steps = [table.commit_uncounted(1, 9, now=0.2, n_accepted=1, rejected=[2])]
+    table.post([1, 9], base=3, now=0.3)
+    table.post([8], now=0.3, source="b")
+    steps.append(table.commit_uncounted(8, now=0.4))
+    counted = [table.speculation.count(step).n_right for step in steps]
+    assert counted == [{"a": (1, 0), "b": (1, 0)}, {}]
+    assert (table.scored("a"), table.scored("b")) == ((1, 2), (1, 1))
+    assert table.speculation.stats.n_recovered == 1
 
 
 @pytest.mark.parametrize(
