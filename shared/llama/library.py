@@ -14,6 +14,8 @@ log = logging.getLogger("llama")
 
 # ggml_log_level: 1 debug, 2 info, 3 warn, 4 error, 5 continuation of the line before.
 _LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.DEBUG, 4: logging.ERROR}
+_ABORTED = re.compile(r"graph_compute: .* error 1$|process_ubatch: .* status: 1$|llama_decode: .* ret = 2$")
+"""Said with level 4 of a decode that was stopped on purpose (GGML_STATUS_ABORTED)."""
 _OF_A_DEVICE = re.compile(r" *Device \d+: ")
 _captures: list[list[str]] = []
 about_devices: list[str] = []
@@ -27,7 +29,9 @@ def _forward(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:
     if _OF_A_DEVICE.match(message):
         about_devices.append(message)
     if message and message != ".":
-        log.log(_LEVELS.get(level, logging.DEBUG), "%s", message)
+        log.log(
+            logging.DEBUG if _ABORTED.match(message) else _LEVELS.get(level, logging.DEBUG), "%s", message
+        )
 
 
 # ctypes keeps no reference to a callback, so this module does.

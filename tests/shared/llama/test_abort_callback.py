@@ -35,7 +35,7 @@ def test_watching_changes_no_logit(model):
     assert (before == after).all()
 
 
-def test_an_interrupted_decode_is_aborted_and_the_next_one_is_right(model):
+def test_an_interrupted_decode_is_aborted_and_the_next_one_is_right(model, caplog):
     (before,) = model.decode([Span(0, 0, [1, 2, 3], 1)])
     before = before.copy()
     model.trim(0, 0)
@@ -43,6 +43,7 @@ def test_an_interrupted_decode_is_aborted_and_the_next_one_is_right(model):
     interrupt.set()
     with pytest.raises(DecodeAbortedError):
         model.decode([Span(0, 0, [1, 2, 3], 1)])
+    assert all(record.levelname == "DEBUG" for record in caplog.records)
     interrupt.clear()
     model.trim(0, 0)
     (after,) = model.decode([Span(0, 0, [1, 2, 3], 1)])
