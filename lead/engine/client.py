@@ -96,6 +96,7 @@ class EngineClient:
         sequences: Sequences,
         log_level: LogLevel,
         *,
+        share_grammars: Callable[[], int],
         log_json: bool = False,
         timeout: float = 0.0,
         sleep_seconds: float = 0.0,
@@ -105,10 +106,12 @@ class EngineClient:
 
         After `sleep_seconds` with no sequence it ends, until there is one again; 0 or less:
         never.
+        `share_grammars` is `TokenizerPool.share`.
         `clock` returns seconds; times of events are measured with it.
         """
         self._load = load.model_copy(update={"heartbeat_seconds": timeout / _BEATS})
         self._sequences = sequences
+        self._share_grammars = share_grammars
         self._timeout = timeout
         self._sleep_seconds = sleep_seconds
         self._fed_at = clock()
@@ -216,7 +219,7 @@ class EngineClient:
         """Start a process and run it to its end; one that cannot be started is logged."""
         try:
             with self._spare.released():
-                process = await EngineProcess.start(self._log_options, self._timeout)
+                process = await EngineProcess.start(self._share_grammars(), self._log_options, self._timeout)
         except OSError as error:  # no descriptors, memory or processes: there may be some later
             log.error("the engine cannot be started: %s", error)  # noqa: TRY400 - no fault of the program
         else:

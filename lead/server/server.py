@@ -220,6 +220,7 @@ class Lead:
                     settings.load_command(path, self._shares.target, self._shares.draft),
                     self._sequences,
                     settings.log_level,
+                    share_grammars=tokenizer.share,
                     log_json=settings.log_json,
                     timeout=settings.engine_timeout,
                     sleep_seconds=settings.sleep_idle_seconds,

@@ -19,6 +19,9 @@ _FIXED_HEAP_BYTES = 96 * _MEGABYTE
 _HEAP_BYTES_PER_BYTE = 40
 _SECONDS_PER_SECOND_AND_MEGABYTE = 0.5
 
+JOBS = b"j"
+"""The kind of task that jobs are for `shared.sandbox`."""
+
 Prompt = str | Sequence[int | str]
 """Text, token ids, or a mix of both."""
 
@@ -60,6 +63,9 @@ class Refusal:
     code: str | None = None
     is_bug: bool = False
 
+
+GRAMMARS_NEEDED = "grammars needed"
+"""The answer to a job with a grammar, of a process that was forked before the vocabulary was indexed."""
 
 HEADER = struct.Struct("!i")
 """The number of bytes that follow, as in `multiprocessing.connection`."""

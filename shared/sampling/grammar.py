@@ -4,8 +4,8 @@ A grammar is written in llguidance's variant of Lark (`lead.grammar` produces it
 and time of every call. A matcher that reaches one fails for good, and so does its sequence.
 """
 
-import functools
 import re
+import weakref
 from collections.abc import Sequence
 from typing import Self
 
@@ -46,12 +46,21 @@ class _Tokens:
         return self._vocabulary.tokenize(text, add_special=False, parse_special=False)
 
 
-@functools.lru_cache(maxsize=2)  # a program has one
+_INDEXES = weakref.WeakKeyDictionary[Vocabulary, LLTokenizer]()
+
+
 def prepare(vocabulary: Vocabulary) -> LLTokenizer:
-    """The vocabulary, indexed for grammars. Takes about 1 s for 150,000 tokens: call it early."""
-    # llguidance needs an end token. For a model without one, grammars end with token 0.
-    ends = sorted(vocabulary.end_tokens) or [0]
-    return LLTokenizer(TokenizerWrapper(_Tokens(vocabulary)), eos_token=ends)
+    """The vocabulary, indexed for grammars. The first time that takes about 1 s for 150,000 tokens."""
+    if vocabulary not in _INDEXES:
+        # llguidance needs an end token. For a model without one, grammars end with token 0.
+        ends = sorted(vocabulary.end_tokens) or [0]
+        _INDEXES[vocabulary] = LLTokenizer(TokenizerWrapper(_Tokens(vocabulary)), eos_token=ends)
+    return _INDEXES[vocabulary]
+
+
+def is_prepared(vocabulary: Vocabulary) -> bool:
+    """Whether `prepare` returns at once."""
+    return vocabulary in _INDEXES
 
 
 class GrammarMatcher:

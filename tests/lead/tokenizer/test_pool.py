@@ -11,11 +11,12 @@ from lead.settings.limits import RequestLimits
 from lead.tokenizer import pool as pool_module
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.job_handler import TokenizerProgram
-from lead.tokenizer.jobs import Refusal, decode
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, JOBS, Refusal, decode
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.preparation import Preparation
 from lead.tokenizer.workers import WorkerDiedError, WorkersGoneError
 from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
+from shared.sampling.grammar_worker import FOLLOW
 
 LONG = "x" * 100_000
 PROGRAM = TokenizerProgram("model.gguf", None, ConversationOptions(), RequestLimits())
@@ -63,11 +64,13 @@ class FakeServer:
         self.n_begun = 0
         self.n_busy = 0
         self.n_failures = 0
+        self.kinds = []
 
     def start(self, _program):
         return self
 
-    async def begin(self):
+    async def begin(self, kind):
+        self.kinds.append(kind)
         if self.n_failures:
             self.n_failures -= 1
             raise WorkersGoneError
@@ -226,3 +229,9 @@ async def test_a_job_that_is_lost_with_all_processes_is_done_again(pool, server)
     assert await ask(pool, "job") == "job"
     assert server.asked == ["job", "job"]
     assert server.n_failures == 0
+
+
+async def test_a_job_with_the_first_grammar_is_done_again_by_a_process_that_can_check_it(pool, server):
+    server.script["grammar"] = [GRAMMARS_NEEDED, "checked"]
+    assert await ask(pool, "grammar") == "checked"
+    assert server.kinds == [JOBS, JOBS, JOBS, FOLLOW]
