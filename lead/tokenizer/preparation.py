@@ -184,7 +184,7 @@ class Preparation:
             for token in self._vocabulary.tokenize(marker, add_special=False, parse_special=True)
             if not self._vocabulary.piece(token)
         }
-        return frozenset(tokens - self._vocabulary.end_tokens)
+        return frozenset(token for token in tokens if not self._vocabulary.is_end(token))
 
     # Parser and grammar
 

@@ -36,7 +36,7 @@ class _Tokens:
     """A vocabulary in the form that llguidance's TokenizerWrapper expects."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self.tokens = [vocabulary.piece(token, special=True) for token in range(vocabulary.n_tokens)]
+        self.tokens = vocabulary.all_pieces()
         self.special_token_ids = sorted(vocabulary.special_tokens.values())
         self.eos_token_id = min(vocabulary.end_tokens, default=0)
         self.bos_token_id = vocabulary.bos
@@ -54,7 +54,9 @@ def prepare(vocabulary: Vocabulary) -> LLTokenizer:
     if vocabulary not in _INDEXES:
         # llguidance needs an end token. For a model without one, grammars end with token 0.
         ends = sorted(vocabulary.end_tokens) or [0]
-        _INDEXES[vocabulary] = LLTokenizer(TokenizerWrapper(_Tokens(vocabulary)), eos_token=ends)
+        tokens = _Tokens(vocabulary)
+        _INDEXES[vocabulary] = LLTokenizer(TokenizerWrapper(tokens), eos_token=ends)
+        tokens.tokens = []  # the index has them
     return _INDEXES[vocabulary]
 
 
