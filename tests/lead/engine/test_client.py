@@ -78,7 +78,9 @@ class Front:
         self.holds_back = False
         self.was_busy = True
         self._news = asyncio.Event()
-        self.running = asyncio.ensure_future(self.client.run(self))
+        backs = asyncio.get_running_loop().create_future()
+        backs.set_result(self)
+        self.running = asyncio.ensure_future(self.client.run(backs))
 
     def apply(self, event, now):
         assert now >= 1.0
