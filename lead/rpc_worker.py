@@ -14,8 +14,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from lead.http.middleware.hosts import is_loopback
 from lead.server.listening import listen
+from lead.settings.host_names import is_loopback
 from shared import cpus
 from shared.errors import ConfigError
 from shared.llama import devices, rpc_backend

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from lead.http.middleware.hosts import AllowedHosts, is_loopback, machine_names
 from lead.http.middleware.keys import HOW_TO_MAKE_ONE, Key, Keyring, Role, named_keys, role_keys
+from lead.settings.host_names import AllowedHosts, is_loopback, machine_names
 from shared.settings.base import CommaList, OptionError, OptionGroup
 
 KeyList = Annotated[list[SecretStr], NoDecode]
