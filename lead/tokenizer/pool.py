@@ -54,10 +54,14 @@ class _Ticket:
 
 @dataclass(slots=True)
 class _Lane:
-    """Jobs and where they wait. slice_seconds: after which one moves to `next`."""
+    """Jobs and where they wait. slice_seconds: after which one moves to `next`.
+
+    needs_grammars: a worker that cannot check any is replaced; until others can, it goes on with the rest.
+    """
 
     next: "_Lane | None" = None
     slice_seconds: float = 0.0
+    needs_grammars: bool = False
     queue: FairQueue[_Ticket] = field(default_factory=lambda: FairQueue(_MOST_WAITING, _MOST_WAITING_BYTES))
     has_some: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -122,6 +126,7 @@ class TokenizerPool:
         message = encode((method, arguments, options))
         while (answer := await self._answer(client, message)) == GRAMMARS_NEEDED:
             (await _begin(self._workers, FOLLOW)).close()
+            self._quick.needs_grammars = self._long.needs_grammars = True
         result: R = _result(answer)
         return result
 
@@ -196,7 +201,7 @@ async def _attempt(ticket: _Ticket, worker: Worker, lane: _Lane) -> bool:
         asking.cancel()
     if not ticket.answer.done():
         ticket.answer.set_result(asking.result())
-    return bool(asking.result() != GRAMMARS_NEEDED)  # a worker that is forked later has the index
+    return not (lane.needs_grammars and asking.result() == GRAMMARS_NEEDED)
 
 
 def _too_costly(ticket: _Ticket, status: int) -> RequestError:

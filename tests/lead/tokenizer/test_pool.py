@@ -65,12 +65,16 @@ class FakeServer:
         self.n_busy = 0
         self.n_failures = 0
         self.kinds = []
+        self.may_follow = asyncio.Event()
+        self.may_follow.set()
 
     def start(self, _program):
         return self
 
     async def begin(self, kind):
         self.kinds.append(kind)
+        if kind == FOLLOW:
+            await self.may_follow.wait()
         if self.n_failures:
             self.n_failures -= 1
             raise WorkersGoneError
@@ -232,6 +236,16 @@ async def test_a_job_that_is_lost_with_all_processes_is_done_again(pool, server)
 
 
 async def test_a_job_with_the_first_grammar_is_done_again_by_a_process_that_can_check_it(pool, server):
-    server.script["grammar"] = [GRAMMARS_NEEDED, "checked"]
+    server.script["grammar"] = [GRAMMARS_NEEDED, GRAMMARS_NEEDED, "checked"]
     assert await ask(pool, "grammar") == "checked"
-    assert server.kinds == [JOBS, JOBS, JOBS, FOLLOW]
+    assert server.kinds == [JOBS, JOBS, FOLLOW, JOBS, FOLLOW]
+
+
+async def test_other_jobs_do_not_wait_until_grammars_can_be_checked(pool, server):
+    server.script["grammar"] = [GRAMMARS_NEEDED, "checked"]
+    server.may_follow.clear()
+    job = ask(pool, "grammar")
+    await settle()
+    assert await ask(pool, "text") == "text"
+    server.may_follow.set()
+    assert await job == "checked"
