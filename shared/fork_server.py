@@ -6,6 +6,7 @@ which a worker gets the first. NAME is for whoever lists the processes.
 """
 
 import contextlib
+import ctypes
 import functools
 import gc
 import os
@@ -54,6 +55,8 @@ def _share() -> None:
     """What the garbage collector leaves alone stays shared with all workers."""
     gc.collect()
     gc.freeze()
+    with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was needed only to load, a tenth
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @dataclass(eq=False, slots=True)

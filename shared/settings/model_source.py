@@ -9,7 +9,7 @@ from shared.errors import ConfigError
 from shared.models.builtin import named_model
 from shared.models.hub import Hub, HubModel
 from shared.models.model_file import loadable, pending_conversion
-from shared.settings.base import OptionError, OptionGroup
+from shared.settings.options import OptionError, OptionGroup
 
 if TYPE_CHECKING:  # see `shared.models.model_file`
     from shared.models.convert.conversion import Conversion
