@@ -31,6 +31,8 @@ log = logging.getLogger("sandbox")
 STATUS = struct.Struct("!i")
 """The status in which a worker has ended, as `Popen.returncode` has it."""
 KILL = b"K"
+JOBS, FOLLOW = b"j", b"f"
+"""Kinds of tasks: a tokenizer's jobs, and following a grammar (`shared.sampling.grammar_worker`)."""
 MEGABYTE = 1 << 20
 _MOST_GROWTH_BYTES = 32 * MEGABYTE
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|PROXY", re.IGNORECASE)

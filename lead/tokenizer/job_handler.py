@@ -8,13 +8,12 @@ from pathlib import Path
 from lead.chat.template import model_template
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, JOBS, JobLimits, Refusal, decode, encode
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, JobLimits, Refusal, decode, encode
 from lead.tokenizer.preparation import GrammarsNeededError, Preparation
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import LogLevel, configure_logging
-from shared.sampling.grammar_worker import FOLLOW, GrammarHandler
-from shared.sandbox import TaskHandler, WorkerLimits
+from shared.sandbox import FOLLOW, JOBS, TaskHandler, WorkerLimits
 
 log = logging.getLogger("tokenizer")
 
@@ -32,6 +31,8 @@ class TokenizerProgram:
 
     def load(self) -> dict[bytes, TaskHandler]:
         """Read the vocabulary, and fill the caches that all workers share."""
+        from shared.sampling.grammar_worker import GrammarHandler  # noqa: PLC0415 - the front needs no numpy
+
         configure_logging(self.log_level, as_json=self.log_json)
         vocabulary = Vocabulary.load(self.model)
         template, _ = model_template(vocabulary, self.chat_template)

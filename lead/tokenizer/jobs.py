@@ -19,9 +19,6 @@ _FIXED_HEAP_BYTES = 96 * _MEGABYTE
 _HEAP_BYTES_PER_BYTE = 40
 _SECONDS_PER_SECOND_AND_MEGABYTE = 0.5
 
-JOBS = b"j"
-"""The kind of task that jobs are for `shared.sandbox`."""
-
 Prompt = str | Sequence[int | str]
 """Text, token ids, or a mix of both."""
 

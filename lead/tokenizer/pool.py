@@ -15,12 +15,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lead.tokenizer.fair_queue import Client, FairQueue
 from lead.tokenizer.job_handler import TokenizerProgram
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, JOBS, JobLimits, Refusal, encode
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, JobLimits, Refusal, encode
 from lead.tokenizer.preparation import Preparation
 from lead.tokenizer.workers import Worker, WorkerDiedError, Workers, WorkersGoneError
 from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
 from shared.pace import jittered_delays
-from shared.sampling.grammar_worker import FOLLOW
+from shared.sandbox import FOLLOW, JOBS
 
 log = logging.getLogger("lead")
 

@@ -28,7 +28,6 @@ from lead.tokenizer.jobs import (
 )
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling.grammar import is_prepared
 
 _MIN_TOKENS_BEFORE = 64
 """A shorter beginning is decoded as quickly as a checkpoint of it is made."""
@@ -230,6 +229,8 @@ class Preparation:
         return grammar
 
     def _check_grammar(self, grammar: str, param: str) -> None:
+        from shared.sampling.grammar import is_prepared  # noqa: PLC0415 - the front needs no llguidance
+
         if not self._indexes_grammars and not is_prepared(self._vocabulary):
             raise GrammarsNeededError
         check_grammar(grammar, self._vocabulary, param)

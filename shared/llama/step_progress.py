@@ -9,7 +9,7 @@ So each operation lowers a flag, and whoever wants to know raises it again.
 import ctypes
 from typing import Any
 
-import llama_cpp
+from shared.llama.native import llama_cpp
 
 _FLAG_BYTES = 1024
 """sigset_t has 128 bytes in glibc and musl, 4 in macOS."""

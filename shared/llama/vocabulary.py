@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import llama_cpp
-
 from shared.errors import ModelLoadError
 from shared.llama import library
 from shared.llama.gguf_metadata import tensor_names
+from shared.llama.native import llama_cpp
 from shared.llama.special_tokens import SpecialToken, SpecialTokens
 from shared.models.file_kind import check_kind, check_metadata, parts_of, refuse_drafter, refuse_encoder
 from shared.protocol import VocabularyId

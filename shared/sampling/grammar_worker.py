@@ -19,10 +19,8 @@ from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.constrained import Constraint
 from shared.sampling.grammar import FollowedGrammar, GrammarMatcher
-from shared.sandbox import WorkerLimits
+from shared.sandbox import FOLLOW, WorkerLimits
 
-FOLLOW = b"f"
-"""The kind of these tasks."""
 _COMPILE_SECONDS = 2.0
 """CPU time. A grammar was admitted because it took no longer than a quarter of this."""
 _CALL_SECONDS = 1.0

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from shared.errors import PendingAnswerError, RequestError
 from shared.sampling.constrained import GrammarBudget
-from shared.sampling.grammar_worker import FOLLOW, AnswerKind, GrammarProgram, Operation
-from shared.sandbox import Sandbox, SandboxError
+from shared.sampling.grammar_worker import AnswerKind, GrammarProgram, Operation
+from shared.sandbox import FOLLOW, Sandbox, SandboxError
 
 _AT_ONCE_BYTES = 1 << 16
 """The kernel buffers this much of a message that nobody reads yet; more may wait for a compilation."""

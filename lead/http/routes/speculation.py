@@ -16,7 +16,7 @@ from lead.backs.registry import Backs
 from lead.chat.fields import NullIsDefault
 from lead.engine.commands import PolicyName
 from lead.engine.exactness import promise
-from lead.engine.speculation.drafts import MAX_DEPTH
+from lead.engine.speculation.constants import MAX_DEPTH
 from lead.http.json_route import JsonRoute
 from lead.http.sse import unless_gone
 from lead.server.services import Services, get_ready_services, get_services

@@ -11,11 +11,11 @@ from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer import workers as workers_module
 from lead.tokenizer.job_handler import TokenizerProgram
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, JOBS, Refusal, encode
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, Refusal, encode
 from lead.tokenizer.preparation import Preparation
 from lead.tokenizer.workers import WorkerDiedError, Workers, WorkersGoneError
 from shared.models.builtin import builtin_target
-from shared.sampling.grammar_worker import FOLLOW
+from shared.sandbox import FOLLOW, JOBS
 
 
 def program(path=None, **limits):

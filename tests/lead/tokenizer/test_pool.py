@@ -11,12 +11,12 @@ from lead.settings.limits import RequestLimits
 from lead.tokenizer import pool as pool_module
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.job_handler import TokenizerProgram
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, JOBS, Refusal, decode
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, Refusal, decode
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.preparation import Preparation
 from lead.tokenizer.workers import WorkerDiedError, WorkersGoneError
 from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
-from shared.sampling.grammar_worker import FOLLOW
+from shared.sandbox import FOLLOW, JOBS
 
 LONG = "x" * 100_000
 PROGRAM = TokenizerProgram("model.gguf", None, ConversationOptions(), RequestLimits())
