@@ -12,11 +12,14 @@ from platformdirs import user_cache_path
 from pydantic import BaseModel
 
 from shared import cpus
-from shared.cached_files import written_whole
+from shared.cached_files import remove_oldest, written_whole
 from shared.llama import devices, library
 from shared.models.file_kind import parts_of
 
 T = TypeVar("T", bound=BaseModel)
+
+_N_FILES = 256
+"""Of a kilobyte or two each; the oldest are deleted."""
 
 
 class Remembered(Generic[T]):
@@ -43,3 +46,4 @@ class Remembered(Generic[T]):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(self.path) as part:
             part.write_text(found.model_dump_json())
+        remove_oldest(self.path.parent, _N_FILES)

@@ -3,17 +3,11 @@
 import pytest
 from pydantic import BaseModel
 
-from shared.llama import remembered
 from shared.llama.remembered import Remembered
 
 
 class Found(BaseModel):
     n: int
-
-
-@pytest.fixture(autouse=True)
-def folder(monkeypatch, tmp_path):
-    monkeypatch.setattr(remembered, "user_cache_path", lambda _: tmp_path / "cache")
 
 
 @pytest.fixture
@@ -51,3 +45,11 @@ def test_a_damaged_file_is_as_none(model):
     stored(model).keep(Found(n=7))
     stored(model).path.write_text("{")
     assert stored(model).recall() is None
+
+
+def test_few_files_are_kept(model, monkeypatch):
+    monkeypatch.setattr("shared.llama.remembered._N_FILES", 2)
+    for n in range(3):
+        stored(model, n).keep(Found(n=n))
+    assert len(list(stored(model).path.parent.iterdir())) == 2
+    assert stored(model, 2).recall() == Found(n=2)

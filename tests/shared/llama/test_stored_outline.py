@@ -11,10 +11,9 @@ OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2, cache_ram=0)
 
 
 @pytest.fixture
-def loads(monkeypatch, tmp_path):
+def loads(monkeypatch):
     """How often a model is loaded to measure it, with an empty cache folder at first."""
     loads, load = [], ModelOutline.load
-    monkeypatch.setattr("shared.llama.remembered.user_cache_path", lambda _: tmp_path / "cache")
 
     def counted(*arguments, **options):
         loads.append(arguments)
@@ -48,7 +47,7 @@ def test_other_slots_are_measured_again(tiny_model, loads):
 
 def test_a_file_that_cannot_be_read_or_written_is_as_none(tiny_model, loads, tmp_path):
     plan_memory(tiny_model("llama"), OPTIONS)
-    (stored,) = (tmp_path / "cache" / "memory").iterdir()
+    (stored,) = (tmp_path / "remembered" / "memory").iterdir()
     stored.write_text("{")
     plan_memory(tiny_model("llama"), OPTIONS)
     stored.unlink()
