@@ -249,7 +249,7 @@ class Lead:
         self._sequences.observe(Printer(vocabulary, self._settings.printing, sys.stdout))
         backs = Backs(
             self._sequences,
-            vocabulary.identify(),
+            vocabulary.identify,
             vocabulary.n_tokens,
             post_draft=engine.post_draft,
             on_change=engine.connect,
@@ -291,7 +291,6 @@ class Lead:
 def _read_vocabulary(path: Path, chosen: str | None) -> tuple[Vocabulary, ChatTemplate, str | None]:
     """And what is wrong with the model's own template; raises ModelLoadError."""
     vocabulary = Vocabulary.load(path)
-    vocabulary.identify()  # here, where it delays no other start
     return vocabulary, *model_template(vocabulary, chosen)
 
 

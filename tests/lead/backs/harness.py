@@ -27,7 +27,7 @@ class RegistryHarness:
         self.names = []
         self.backs = Backs(
             self.sequences,
-            OURS,
+            lambda: OURS,
             100,
             post_draft=self.posted.append,
             on_change=lambda names: setattr(self, "names", names),
