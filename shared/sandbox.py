@@ -141,7 +141,8 @@ class Sandbox:
 
     def share(self) -> int:
         """A descriptor over which another process may use this fork server, whose program knows its tasks."""
-        if self._control is None:
+        if self.pid is None:
+            self.close()
             self.start()
         assert self._control
         return self._control.fileno()

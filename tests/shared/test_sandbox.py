@@ -272,3 +272,12 @@ def test_the_fork_server_ends_with_its_last_client(own):
     with contextlib.closing(Sandbox(ToyProgram(), control)) as other:
         assert Client(other).pid
     assert process.wait() == 0
+
+
+def test_one_that_has_died_is_started_again_for_another_client(own):
+    own.share()
+    os.kill(own.pid, signal.SIGKILL)
+    own._process.wait()
+    with contextlib.closing(Sandbox(ToyProgram(), socket.socket(fileno=os.dup(own.share())))) as other:
+        assert Client(other).pid
+        assert other.pid is None
