@@ -5,9 +5,6 @@ import importlib
 import logging
 import sys
 
-import uvloop
-
-from lead.server.server import Lead
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus, descriptors
 from shared.diagnostics.findings import exit_with
@@ -61,6 +58,10 @@ def run(settings: LeadSettings) -> None:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
         settings = settings.located()
+        import uvloop  # noqa: PLC0415 - as above
+
+        from lead.server.server import Lead  # noqa: PLC0415 - as above
+
         # With uvloop a message costs a fifth of the time on the core that the engine needs.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(Lead(settings).serve())

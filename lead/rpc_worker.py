@@ -14,14 +14,15 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from lead.http.middleware.hosts import is_loopback
 from lead.server.listening import listen
+from lead.settings.host_names import is_loopback
 from shared import cpus
 from shared.errors import ConfigError
 from shared.llama import devices, rpc_backend
 from shared.logs import configure_logging
-from shared.settings.base import CommaList, CpuList, OptionError, ProgramSettings
+from shared.settings.base import ProgramSettings
 from shared.settings.model_options import MAX_THREADS
+from shared.settings.options import CommaList, CpuList, OptionError
 
 log = logging.getLogger("rpc-worker")
 

@@ -1,12 +1,12 @@
 """The fork server of a `shared.sandbox.Sandbox`: `python -m shared.fork_server NAME DESCRIPTOR`.
 
 It loads the program that is pickled on its standard input, then forks workers and hands them the tasks that
-arrive over the inherited socket. A task is two descriptors (`shared.sandbox.Task`), a worker gets the first.
-NAME is for whoever lists the processes. With the argument `IN_IDLE_TIME` it loads while cores are idle. It
-sends `LOADED` when it has.
+arrive over the inherited socket. A task is a byte, its kind, and two descriptors (`shared.sandbox.Task`), of
+which a worker gets the first. NAME is for whoever lists the processes.
 """
 
 import contextlib
+import ctypes
 import functools
 import gc
 import os
@@ -17,13 +17,13 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from shared.errors import ModelLoadError
-from shared.sandbox import IN_IDLE_TIME, KILL, LOADED, MEGABYTE, STATUS, Program, TaskHandler, WorkerLimits
+from shared.sandbox import KILL, MEGABYTE, STATUS, Program, TaskHandler, WorkerLimits
 
 _STACK_BYTES = 128 * MEGABYTE
 """For the thread that works. std::regex, with which llama.cpp splits text for some models, takes up to 400
@@ -41,31 +41,22 @@ def main() -> None:
     # A terminal and systemd send these to all processes; this one ends with the one that it serves.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    gc.disable()  # as in `shared.imports.import_program`
+    gc.disable()  # what is loaded here stays, as in `shared.imports.import_program`
     program: Program = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent, a program with the same rights
     try:
-        handler = _load_in_idle_time(program) if sys.argv[3:] == [IN_IDLE_TIME] else program.load()
+        handlers = program.load()
     except ModelLoadError:
         return  # the parent, which loads the same file, says why
-    gc.collect()
-    gc.freeze()  # what the garbage collector leaves alone stays shared with all workers
-    gc.enable()
     with socket.socket(fileno=int(sys.argv[2])) as control:
-        with contextlib.suppress(OSError):  # the other end may be gone
-            control.send(LOADED)
-        ForkServer(control, handler).run()
+        ForkServer(control, handlers).run()
 
 
-def _load_in_idle_time(program: Program) -> TaskHandler:
-    """In a thread: what has given up its priority may not take it back, and workers are forked from here."""
-    with ThreadPoolExecutor(1, initializer=_wait_for_idle_cores) as executor:
-        return executor.submit(program.load).result()
-
-
-def _wait_for_idle_cores() -> None:
-    """Let this thread run only where nothing else wants to, if the system knows such a thing."""
-    with contextlib.suppress(AttributeError, OSError):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+def _share() -> None:
+    """What the garbage collector leaves alone stays shared with all workers."""
+    gc.collect()
+    gc.freeze()
+    with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was needed only to load, a tenth
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @dataclass(eq=False, slots=True)
@@ -73,8 +64,11 @@ class _Child:
     """supervision: the fork server's end of the task's, while the worker does one and the client wants it."""
 
     pid: int
+    kind: bytes
     tasks: socket.socket
     supervision: socket.socket | None = None
+    lacks_something: bool = False
+    """More has been loaded since it was forked."""
 
 
 class ForkServer:
@@ -84,12 +78,14 @@ class ForkServer:
     closed.
     """
 
-    def __init__(self, control: socket.socket, handler: TaskHandler) -> None:
+    def __init__(self, control: socket.socket, handlers: Mapping[bytes, TaskHandler]) -> None:
         self._control = control
-        self._handler = handler
+        self._handlers = handlers
         self._workers: set[_Child] = set()
-        self._idle: list[_Child] = []
-        self._may_fork_in_advance = True
+        self._idle = defaultdict[bytes, list[_Child]](list)
+        """By the kind of their tasks; a kind without a list has not been prepared yet."""
+        self._expected: bytes | None = None
+        """The kind for which to fork a worker in advance."""
         self._selector = selectors.DefaultSelector()
         self._selector.register(control, selectors.EVENT_READ)
 
@@ -97,10 +93,11 @@ class ForkServer:
         """Hand over tasks until the other end of `control` is closed, then end all workers."""
         is_open = True
         while is_open:
-            forks = self._may_fork_in_advance and not self._idle
+            kind = self._expected
+            forks = kind is not None and not self._idle[kind]
             events = self._selector.select(_REST_SECONDS if forks else None)
-            if forks and not events:
-                self._fork()
+            if kind is not None and forks and not events:
+                self._fork(kind)
             for key, _ in events:
                 assert isinstance(key.fileobj, socket.socket)
                 if key.fileobj is self._control:
@@ -113,26 +110,35 @@ class ForkServer:
 
     def _hand_over(self) -> bool:
         """Give the next task to a worker. Returns False if there will be none."""
-        try:
-            message, descriptors, _, _ = socket.recv_fds(self._control, 1, 2)
-        except ConnectionResetError:  # nobody has read `LOADED`
+        kind, descriptors, _, _ = socket.recv_fds(self._control, 1, 2)
+        if not kind:
             return False
-        if not message:
-            return False
+        self._prepare(kind)
         connection, supervision = (socket.socket(fileno=descriptor) for descriptor in descriptors)
         with connection:
             for _ in range(_N_IDLE + 1):
-                if not self._idle:
-                    self._fork([connection.fileno(), supervision.fileno()])
-                worker = self._idle.pop()
+                if not self._idle[kind]:
+                    self._fork(kind, [connection.fileno(), supervision.fileno()])
+                worker = self._idle[kind].pop()
                 with contextlib.suppress(OSError):  # killed for want of memory, say
                     socket.send_fds(worker.tasks, [b"\0"], [connection.fileno()])
                     self._supervise(worker, supervision)
                     break
             else:
                 supervision.close()
-        self._may_fork_in_advance = True
+        self._expected = kind
         return True
+
+    def _prepare(self, kind: bytes) -> None:
+        if kind in self._idle:
+            return
+        self._handlers[kind].prepare()
+        _share()
+        for worker in self._workers:
+            worker.lacks_something = True
+        for idle in self._idle.values():
+            while idle:
+                idle.pop().tasks.shutdown(socket.SHUT_WR)
 
     def _supervise(self, worker: _Child, supervision: socket.socket) -> None:
         worker.supervision = supervision
@@ -154,14 +160,14 @@ class ForkServer:
         with contextlib.suppress(OSError):
             if worker.tasks.recv(1):
                 self._stop_supervising(worker)
-                if len(self._idle) < _N_IDLE:
-                    self._idle.append(worker)
+                if len(self._idle[worker.kind]) < _N_IDLE and not worker.lacks_something:
+                    self._idle[worker.kind].append(worker)
                 else:
                     worker.tasks.shutdown(socket.SHUT_WR)
                 return
-        if worker in self._idle:  # it died without any work: no other one before it is needed
-            self._idle.remove(worker)
-            self._may_fork_in_advance = False
+        if worker in self._idle[worker.kind]:  # it died without any work: no other one before it is needed
+            self._idle[worker.kind].remove(worker)
+            self._expected = None
         self._close(worker.tasks)
         self._workers.remove(worker)
         _, status = os.waitpid(worker.pid, 0)
@@ -179,22 +185,22 @@ class ForkServer:
         self._selector.unregister(end)
         end.close()
 
-    def _fork(self, unwanted: Iterable[int] = ()) -> None:
+    def _fork(self, kind: bytes, unwanted: Iterable[int] = ()) -> None:
         """Start an idle worker, which closes the descriptors `unwanted`."""
         ours, theirs = socket.socketpair()
         with theirs:
             others = [key.fd for key in self._selector.get_map().values()]
-            worker = _Child(
-                fork(functools.partial(self._start_work, theirs), [ours.fileno(), *others, *unwanted]), ours
-            )
+            work = functools.partial(self._start_work, theirs, self._handlers[kind])
+            worker = _Child(fork(work, [ours.fileno(), *others, *unwanted]), kind, ours)
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear_worker(worker))
         self._workers.add(worker)
-        self._idle.append(worker)
+        self._idle[kind].append(worker)
 
-    def _start_work(self, tasks: socket.socket) -> None:
+    def _start_work(self, tasks: socket.socket, handler: TaskHandler) -> None:
+        gc.enable()
         self._selector.close()
         threading.stack_size(_STACK_BYTES)
-        thread = threading.Thread(target=_do_tasks, args=(tasks, self._handler))
+        thread = threading.Thread(target=_do_tasks, args=(tasks, handler))
         thread.start()
         thread.join()
 

@@ -5,7 +5,8 @@ clients send. It forks workers that do one task at a time, each over a connectio
 a worker that takes too much CPU time or memory: nothing in native code can delay that.
 
 `Sandbox` is the client's side. It never waits for a worker, and starts the fork server again when that has
-ended; tasks under way go on meanwhile.
+ended; tasks under way go on meanwhile. Several processes may use one fork server, whose workers share what it
+has loaded: `share`.
 """
 
 import contextlib
@@ -20,7 +21,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,10 +31,8 @@ log = logging.getLogger("sandbox")
 STATUS = struct.Struct("!i")
 """The status in which a worker has ended, as `Popen.returncode` has it."""
 KILL = b"K"
-LOADED = b"L"
-IN_IDLE_TIME = "in-idle-time"
-_PATIENCE_SECONDS = 4.0
-"""For a fork server that loads in idle time, from its first task on: enough if cores are idle."""
+JOBS, FOLLOW = b"j", b"f"
+"""Kinds of tasks: a tokenizer's jobs, and following a grammar (`shared.sampling.grammar_worker`)."""
 MEGABYTE = 1 << 20
 _MOST_GROWTH_BYTES = 32 * MEGABYTE
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|PROXY", re.IGNORECASE)
@@ -92,7 +90,10 @@ class WorkerLimits:
 
 
 class TaskHandler(Protocol):
-    """What workers do. It is made in the fork server; they have copies of it."""
+    """What workers do in tasks of one kind. It is made in the fork server; they have copies of it."""
+
+    def prepare(self) -> None:
+        """Called once in the fork server, before the first task: load what no other kind needs."""
 
     def warm_up(self) -> None:
         """Called once in each worker."""
@@ -104,8 +105,11 @@ class TaskHandler(Protocol):
 class Program(Protocol):
     """What a fork server is started for. It is pickled."""
 
-    def load(self) -> TaskHandler:
-        """Load what all workers need. After a ModelLoadError the fork server ends without a word."""
+    def load(self) -> Mapping[bytes, TaskHandler]:
+        """Load what all workers need; returns who does the tasks of each kind, which is a byte.
+
+        After a ModelLoadError the fork server ends without a word.
+        """
 
 
 class Task(NamedTuple):
@@ -123,40 +127,41 @@ class Task(NamedTuple):
 class Sandbox:
     """A fork server and its workers. It starts with the first task, or with `start`."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, control: socket.socket | None = None) -> None:
+        """control: `share` of another process; its fork server is used until that ends."""
         self._program = program
         self._name = type(program).__module__
         self._process: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
-        self._is_waiting_for_idle_time = self._was_hurried = False
+        self._control = control
 
     @property
     def pid(self) -> int | None:
         """The process id of the fork server while it runs."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
-    def start(self, *, in_idle_time: bool = False) -> None:
-        """Start the fork server before the first task needs it: loading takes a while.
+    def share(self) -> int:
+        """A descriptor over which another process may use this fork server, whose program knows its tasks."""
+        if self.pid is None:
+            self.close()
+            self.start()
+        assert self._control
+        return self._control.fileno()
 
-        in_idle_time: it takes no time from what computes, until there is a task that has waited for a while.
-        """
-        self._is_waiting_for_idle_time, self._was_hurried = in_idle_time, False
+    def start(self) -> None:
+        """Start the fork server before the first task needs it: loading takes a while."""
         self._control, theirs = socket.socketpair()
         with theirs, tempfile.TemporaryFile() as program:
             pickle.dump(self._program, program)
             program.seek(0)
             self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "shared.fork_server", self._name, str(theirs.fileno())),
-                    *([IN_IDLE_TIME] if in_idle_time else []),
-                ],
+                [sys.executable, "-m", "shared.fork_server", self._name, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=program,
                 env=without_secrets(os.environ) | _ENVIRONMENT,
             )
 
-    def open(self) -> Task:
-        """Have a worker do a task, as soon as there is one; raises SandboxError.
+    def open(self, kind: bytes) -> Task:
+        """Have a worker do a task of a kind, as soon as there is one; raises SandboxError.
 
         A task whose supervision ends before it has begun was lost with the fork server: open another one.
         """
@@ -168,36 +173,15 @@ class Sandbox:
                     self.start()
                 assert self._control
                 try:
-                    socket.send_fds(self._control, [b"\0"], [theirs.fileno(), supervised.fileno()])
+                    socket.send_fds(self._control, [kind], [theirs.fileno(), supervised.fileno()])
                 except (BrokenPipeError, ConnectionResetError):
-                    if not self._was_hurried:
-                        log.error("the fork server of %s has ended: starting it again", self._name)  # noqa: TRY400 - expected
+                    log.error("the fork server of %s has ended: starting it again", self._name)  # noqa: TRY400 - expected
                     self.close()
                 else:
-                    self._hurry()
                     return Task(connection, supervision)
         connection.close()
         supervision.close()
         raise SandboxError
-
-    def _hurry(self) -> None:
-        """There is a task, which must not wait for idle time for long. It is lost then, and opened again."""
-        if self._is_waiting_for_idle_time and self._process and not self._has_loaded():
-            killing = threading.Timer(_PATIENCE_SECONDS, self._kill_unless_loaded, [self._process])
-            killing.daemon = True
-            killing.start()
-        self._is_waiting_for_idle_time = False
-
-    def _kill_unless_loaded(self, process: subprocess.Popen[bytes]) -> None:
-        if process is self._process and not self._has_loaded():
-            self._was_hurried = True
-            process.kill()
-
-    def _has_loaded(self) -> bool:
-        try:
-            return self._control is None or self._control.recv(1, socket.MSG_DONTWAIT) == LOADED
-        except BlockingIOError:
-            return False
 
     def kill(self) -> None:
         """Kill the fork server, which does not answer. The next task starts it again."""

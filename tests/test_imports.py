@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 PROGRAMS = {"lead", "back", "chat", "fleet"}
 CORE = [
@@ -50,7 +52,7 @@ def test_shared_imports_no_program():
         assert not {name.split(".")[0] for name in imported(path)} & (PROGRAMS | {"bench", "tests"}), path
 
 
-def test_only_two_packages_import_llama_cpp():
+def test_only_one_package_imports_llama_cpp():
     write_models = {ROOT / "bench" / "quantize.py", ROOT / "bench" / "tiny_models.py"}  # to test and measure
     users = {
         path.relative_to(ROOT).parent.as_posix()
@@ -58,7 +60,7 @@ def test_only_two_packages_import_llama_cpp():
         for path in sources(package)
         if path not in write_models and any(name.split(".")[0] == "llama_cpp" for name in imported(path))
     }
-    assert users == {"shared/llama", "shared/sampling"}
+    assert users == {"shared/llama"}
 
 
 def sources_imported(path):
@@ -90,8 +92,18 @@ def test_the_core_uses_no_clock_no_event_loop_and_no_native_code():
         assert not {name.split(".")[0] for name in imported(path)} & FORBIDDEN_IN_CORE, path
 
 
-def test_chat_loads_neither_numpy_nor_llama():
-    code = "import sys, chat.program; print(sorted({'numpy', 'llama_cpp'} & set(sys.modules)))"
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("chat.program", {"numpy", "llama_cpp"}),
+        ("lead.cli", {"fastapi", "numpy", "llama_cpp", "gguf"}),
+        ("lead.server.server", {"numpy", "llama_cpp.llama", "llguidance", "gguf"}),
+        ("lead.engine.worker", {"fastapi", "asyncio", "pydantic_settings", "llama_cpp.llama", "gguf"}),
+        ("lead.tokenizer.job_handler", {"fastapi", "asyncio", "pydantic_settings", "llama_cpp.llama"}),
+    ],
+)
+def test_a_process_loads_no_library_that_it_does_not_need(module, unwanted):
+    code = f"import sys, {module}; print(sorted({unwanted} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert result.stdout.strip() == "[]"
 

@@ -55,7 +55,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "shared/sampling/parameters.py",
     ),
     "tests/shared/models/test_grow.py": ("shared/models/gguf_file.py",),
-    "tests/shared/settings/test_base.py": ("shared/settings/sources.py",),
+    "tests/shared/settings/test_base.py": ("shared/settings/sources.py", "shared/settings/options.py"),
     "tests/lead/chat/test_request.py": ("lead/chat/request_parts.py",),
 }
 """Modules without a test file of their own, under the test that covers them: parts of what it tests."""

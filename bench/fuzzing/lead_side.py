@@ -105,7 +105,7 @@ class LeadFuzzer:
         self._truth = [int(self._engine.rows.at(position).argmax()) for position in range(N_CTX)]
         self._backs = Backs(
             self._sequences,
-            vocabulary.identify(),
+            vocabulary.identify,
             self._n_vocab,
             post_draft=self._engine.post_draft,
             on_change=self._engine.connect,

@@ -3,6 +3,7 @@
 Knows the messages but no transport: the routes for WebSocket and POST ask for updates and hand in drafts.
 """
 
+import functools
 import itertools
 import logging
 import secrets
@@ -34,7 +35,7 @@ class Backs:
     def __init__(
         self,
         sequences: Sequences,
-        vocabulary: VocabularyId,
+        identify: Callable[[], VocabularyId],
         n_vocab: int,
         *,
         post_draft: Callable[[PostDraft], None],
@@ -44,10 +45,11 @@ class Backs:
     ) -> None:
         """`post_draft` passes a draft to the engine; `on_change` gets the connected backs.
 
+        `identify` is called when the first back joins: for a quarter of a million tokens it takes .15 s.
         `clock` gives seconds, and must be the engine's.
         """
         self._sequences = sequences
-        self.vocabulary = vocabulary
+        self._identify = identify
         self._n_vocab = n_vocab
         self._post_draft = post_draft
         self._on_change = on_change
@@ -61,6 +63,11 @@ class Backs:
             self._open(sequence)
         sequences.on_create(self._open)
         sequences.observe(self)
+
+    @functools.cached_property
+    def vocabulary(self) -> VocabularyId:
+        """What backs must have."""
+        return self._identify()
 
     def __iter__(self) -> Iterator[Back]:
         """The connected backs in the order in which they joined."""

@@ -8,9 +8,9 @@ from pydantic import Field, field_validator, model_validator
 
 from lead.benchmark.questions import BUILT_IN
 from lead.planning.plan_settings import ComparisonSettings
-from shared.settings.base import CommaList, OptionError
 from shared.settings.command_line import Spelling
 from shared.settings.llama_server_options import LLAMA_SERVER
+from shared.settings.options import CommaList, OptionError
 from shared.settings.server_url import server_url
 
 _PLOTS = (".png", ".svg", ".pdf")

@@ -1,4 +1,4 @@
-"""The way into the engine process: `python -m lead.engine FD LEVEL`; `lead.engine.client` starts it."""
+"""The way into the engine process: `python -m lead.engine FD GRAMMARS LEVEL`, started by `process`."""
 
 import signal
 

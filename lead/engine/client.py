@@ -96,6 +96,7 @@ class EngineClient:
         sequences: Sequences,
         log_level: LogLevel,
         *,
+        share_grammars: Callable[[], int],
         log_json: bool = False,
         timeout: float = 0.0,
         sleep_seconds: float = 0.0,
@@ -105,10 +106,12 @@ class EngineClient:
 
         After `sleep_seconds` with no sequence it ends, until there is one again; 0 or less:
         never.
+        `share_grammars` is `TokenizerPool.share`.
         `clock` returns seconds; times of events are measured with it.
         """
         self._load = load.model_copy(update={"heartbeat_seconds": timeout / _BEATS})
         self._sequences = sequences
+        self._share_grammars = share_grammars
         self._timeout = timeout
         self._sleep_seconds = sleep_seconds
         self._fed_at = clock()
@@ -136,9 +139,10 @@ class EngineClient:
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
-    async def run(self, backs: Backs) -> None:
+    async def run(self, backs: "asyncio.Future[Backs]") -> None:
         """Keep an engine running and pass its events to the listeners.
 
+        The first engine loads the model while `backs` are not there yet; raises what they raise.
         Raises ModelLoadError if there is never one that is ready, EngineError if no further one will be, or
         if what the first one needs is not there yet.
         """
@@ -212,23 +216,29 @@ class EngineClient:
                 return await asyncio.shield(self._explanation)
         return None
 
-    async def _run_next(self, backs: Backs) -> None:
+    async def _run_next(self, backs: "asyncio.Future[Backs]") -> None:
         """Start a process and run it to its end; one that cannot be started is logged."""
         try:
             with self._spare.released():
-                process = await EngineProcess.start(self._log_options, self._timeout)
+                process = await EngineProcess.start(self._share_grammars(), self._log_options, self._timeout)
         except OSError as error:  # no descriptors, memory or processes: there may be some later
             log.error("the engine cannot be started: %s", error)  # noqa: TRY400 - no fault of the program
         else:
-            await self._run_once(process, backs)
-
-    async def _run_once(self, process: EngineProcess, backs: Backs) -> None:
-        self._process = process
-        self._restarts.on_start()
-        dozing = asyncio.ensure_future(self._fall_asleep(process))
-        try:
+            self._process = process
+            self._restarts.on_start()
             if not self._stopped:  # while it was being started
                 self._send(self._load)
+            try:
+                listener = await backs
+            except BaseException:
+                await process.reap()
+                raise
+            await self._run_once(process, listener)
+
+    async def _run_once(self, process: EngineProcess, backs: Backs) -> None:
+        dozing = asyncio.ensure_future(self._fall_asleep(process))
+        try:
+            if not self._stopped:
                 async with contextlib.aclosing(process.events()) as events:
                     async for event in events:
                         self._take(event, backs)

@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field, TypeAdapter
 from lead.engine.events import Exactness
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
-from shared.settings.base import OptionGroup
 from shared.settings.model_options import ModelOptions
+from shared.settings.options import OptionGroup
 
 MtpMode = Literal["auto", "on", "off"]
 PolicyName = Literal["adaptive", "fixed", "sync", "off"]

@@ -2,28 +2,20 @@
 
 With --exact each slot has cells of its own, in which keys lie in the order of their positions, and the model
 decodes in sizes that agree on this machine (`shared.llama.batch_invariance`). What was measured for it is
-kept, so that the next start takes no longer than without: one file in the cache folder for each digest of all
-that decides which sizes agree: the model's files, the options, llama.cpp's build, the CPU and other devices.
+kept, so that the next start takes no longer than without (`shared.llama.remembered`).
 """
 
-import hashlib
 import logging
-from pathlib import Path
-
-from platformdirs import user_cache_path
 
 from lead.engine.commands import Load
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness
-from shared import cpus
-from shared.cached_files import written_whole
 from shared.errors import ModelLoadError
-from shared.llama import devices, library
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.invariance_probe import NEEDED_CONTEXT, estimate_sizes, measure_sizes, rehearse
 from shared.llama.memory_plan import on_cpu
 from shared.llama.model import Model
-from shared.models.file_kind import parts_of
+from shared.llama.remembered import Remembered
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 
 log = logging.getLogger("engine")
@@ -86,44 +78,24 @@ def _known(load: Load, *, with_heads: bool) -> Exactness | None:
 
 def recall(load: Load, *, with_heads: bool) -> Exactness | None:
     """None if nothing was measured for such a start, or it cannot be read."""
-    try:
-        path = _path(load, with_heads=with_heads)
-        exactness = Exactness.model_validate_json(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    if load.options.exact != "off":
-        log.info("--exact: as measured at an earlier start (%s)", path)
+    stored = _stored(load, with_heads=with_heads)
+    exactness = stored.recall()
+    if exactness and load.options.exact != "off":
+        log.info("--exact: as measured at an earlier start (%s)", stored.path)
     return exactness
 
 
 def remember(load: Load, exactness: Exactness, *, with_heads: bool) -> None:
     """For the next start like this one; where nothing can be written, that will measure again."""
     try:
-        path = _path(load, with_heads=with_heads)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as part:
-            part.write_text(exactness.model_dump_json())
+        _stored(load, with_heads=with_heads).keep(exactness)
     except OSError as error:
         log.info("--exact will be measured again at the next start: %s", error)
 
 
-def _path(load: Load, *, with_heads: bool) -> Path:
-    digest = hashlib.sha256()
-    for part in parts_of(load.model):
-        state = part.stat()
-        digest.update(f"{part.absolute()}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
-    facts = (
-        _VERSION,
-        load.options.model_dump_json(exclude={"cache_ram"}),  # as much as is free, which changes no bit
-        with_heads,
-        bool(load.rpc),
-        library.build(),
-        cpus.kind(),
-        *devices.descriptions(),
-    )
-    for fact in facts:
-        digest.update(f"{fact}\0".encode())
-    return user_cache_path("llama-duo") / "exactness" / f"{digest.hexdigest()[:24]}.json"
+def _stored(load: Load, *, with_heads: bool) -> Remembered[Exactness]:
+    options = load.options.model_dump_json(exclude={"cache_ram"})  # as much as is free, which changes no bit
+    return Remembered("exactness", Exactness, load.model, _VERSION, options, with_heads, bool(load.rpc))
 
 
 def _measured(load: Load, *, with_heads: bool) -> tuple[Model, Exactness]:

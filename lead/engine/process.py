@@ -71,16 +71,19 @@ class EngineProcess:
         self._watchdog = Watchdog(most_silence)
 
     @classmethod
-    async def start(cls, log_options: Sequence[str], most_silence: float) -> Self:
-        """Start one; raises OSError. It is killed after `most_silence` seconds without an event; 0: never."""
+    async def start(cls, grammars: int, log_options: Sequence[str], most_silence: float) -> Self:
+        """Start one; raises OSError. It is killed after `most_silence` seconds without an event; 0: never.
+
+        grammars: a descriptor over which it has grammars followed (`shared.sandbox.Sandbox.share`).
+        """
         ours, theirs = socket.socketpair()
         with theirs:
-            arguments = ["-m", "lead.engine", str(theirs.fileno()), *log_options]
+            arguments = ["-m", "lead.engine", str(theirs.fileno()), str(grammars), *log_options]
             try:
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
                     *arguments,
-                    pass_fds=[theirs.fileno()],
+                    pass_fds=[theirs.fileno(), grammars],
                     stdin=asyncio.subprocess.DEVNULL,
                     env=without_secrets(os.environ),
                 )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lead.engine.sequence import EngineSequence
-from lead.engine.speculation.drafts import MAX_DEPTH
+from lead.engine.speculation.constants import MAX_DEPTH
 from shared.cache_edits import CacheEdit
 from shared.llama.batch_invariance import InvariantSizes
 from shared.slot_cache import SlotCache

@@ -1,6 +1,7 @@
 """The engine process; `lead.engine.__main__` is its entry point."""
 
 import logging
+import socket
 import sys
 import time
 
@@ -48,8 +49,8 @@ _NGRAM_BITS = 14
 
 def main() -> None:
     """Load the model that the first command names, then serve until the front closes the pipe."""
-    descriptor, level = sys.argv[1:3]
-    configure_logging(level, as_json="json" in sys.argv[3:])  # type: ignore[arg-type]  # the front passes on its own valid level
+    descriptor, grammars, level = sys.argv[1:4]
+    configure_logging(level, as_json="json" in sys.argv[4:])  # type: ignore[arg-type]  # the front passes on its own valid level
     pipe = EnginePipe(low_numbered(int(descriptor)))
     commands = pipe.drain(None)
     if not commands:
@@ -73,7 +74,7 @@ def main() -> None:
     if heartbeat:
         progress = model.watch_steps()
         heartbeat.watch(lambda: pipe.has_been_read() or progress.has_proceeded())
-    _serve(model, exactness, inline, load, pipe)
+    _serve(model, exactness, inline, load, pipe, fork_server=socket.socket(fileno=int(grammars)))
 
 
 def _reach_workers(load: Load, heartbeat: Heartbeat | None) -> None:
@@ -87,12 +88,18 @@ def _reach_workers(load: Load, heartbeat: Heartbeat | None) -> None:
 
 
 def _serve(
-    model: Model, exactness: Exactness, inline: InlineSource | None, load: Load, pipe: EnginePipe
+    model: Model,
+    exactness: Exactness,
+    inline: InlineSource | None,
+    load: Load,
+    pipe: EnginePipe,
+    *,
+    fork_server: socket.socket,
 ) -> None:
     vocabulary = model.vocabulary
     limits = limits_of(model, n_prompt_checkpoints(model.traits, load.options), model.prompt_cache)
     budget = TimeBudget()
-    grammars = GrammarServer(load.model, budget)
+    grammars = GrammarServer(load.model, budget, fork_server)
 
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens, follow=grammars.follow)
@@ -122,7 +129,6 @@ def _serve(
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
-    grammars.start(in_idle_time=True)
     pipe.send(ready)
     threads = _threads(model, exactness, load)
     recalibration = None

@@ -10,9 +10,9 @@ from pydantic_settings import CliToggleFlag
 
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError
-from shared.settings.base import OptionError
 from shared.settings.command_line import Spelling
 from shared.settings.llama_server_options import LLAMA_SERVER
+from shared.settings.options import OptionError
 
 _STDIN = "-"
 _MAX_PROMPT_BYTES = 64 << 20

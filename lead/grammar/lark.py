@@ -7,12 +7,14 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling.grammar import GrammarMatcher, prepare
+
+if TYPE_CHECKING:  # see `check_grammar`
+    from shared.sampling.grammar import GrammarMatcher
 
 _HEADER = '%llguidance {"no_forcing": true}'
 """Without it, forced text gets its usual tokens only: the mask would allow less than the grammar does."""
@@ -74,6 +76,8 @@ def check_grammar(text: str, vocabulary: Vocabulary, param: str) -> None:
     It is compiled as the engine will compile it, under the same limits.
     Takes as long as compiling the grammar: call it in a thread.
     """
+    from shared.sampling.grammar import GrammarMatcher, prepare  # noqa: PLC0415 - the front needs no llguidance
+
     prepare(vocabulary)  # the first time this takes long, which is not the grammar's fault
     begun = time.thread_time()
     try:
@@ -84,7 +88,7 @@ def check_grammar(text: str, vocabulary: Vocabulary, param: str) -> None:
         raise RequestError(f"{param}: compiling this grammar takes too long", param)
 
 
-def _take_a_step(matcher: GrammarMatcher) -> None:
+def _take_a_step(matcher: "GrammarMatcher") -> None:
     """The limits are those of a step, and many grammars are widest at their beginning."""
     if len(allowed := matcher.allowed()) and matcher.accept(int(allowed[0])):
         matcher.allowed()

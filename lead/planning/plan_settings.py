@@ -13,10 +13,10 @@ from pydantic_settings import CliToggleFlag
 
 from lead.planning.arrangements import Machines
 from lead.settings.lead_settings import LeadSettings
-from shared.settings.base import OptionError, PathList
 from shared.settings.command_line import Spelling
 from shared.settings.llama_server_options import LLAMA_SERVER
 from shared.settings.model_source import find_named
+from shared.settings.options import OptionError, PathList
 
 ModelPaths = Annotated[PathList, AfterValidator(lambda paths: tuple(map(find_named, paths)))]
 _PATHS: TypeAdapter[tuple[Path, ...]] = TypeAdapter(ModelPaths)

@@ -10,7 +10,6 @@ from lead.http.json_route import BodyReader
 from lead.http.middleware.access_log import AccessLogMiddleware
 from lead.http.middleware.auth import AuthMiddleware
 from lead.http.middleware.hosts import (
-    AllowedHosts,
     AllowedHostsMiddleware,
     AllowedOrigins,
     WebSocketOriginMiddleware,
@@ -19,6 +18,7 @@ from lead.http.middleware.keys import Keyring
 from lead.http.routes import chat, completions, models, monitoring, speculation, tokens
 from lead.http.sse import ClientGoneError
 from lead.server.services import Services
+from lead.settings.host_names import AllowedHosts
 from lead.settings.limits import RequestLimits
 
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log: the response is not read

@@ -10,7 +10,8 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -212,25 +213,31 @@ class Lead:
             )
             tokenizer = TokenizerPool(program)
             async with _in_background(tokenizer.run_processes()):
-                vocabulary = await asyncio.to_thread(Vocabulary.load, path)
-                template, problem = await asyncio.to_thread(model_template, vocabulary, chosen)
-                if problem:
-                    log.warning("%s; using ChatML instead of the model's own", problem)
                 self._engine = engine = EngineClient(
                     settings.load_command(path, self._shares.target, self._shares.draft),
                     self._sequences,
                     settings.log_level,
+                    share_grammars=tokenizer.share,
                     log_json=settings.log_json,
                     timeout=settings.engine_timeout,
                     sleep_seconds=settings.sleep_idle_seconds,
                 )
-                services = self._app.state.services = self._services(vocabulary, template, engine, tokenizer)
                 if not self._stopping.is_set():
-                    async with _in_background(self._note_ready(engine)):
-                        await engine.run(services.backs)
+                    opening = asyncio.ensure_future(self._open_services(path, chosen, engine, tokenizer))
+                    async with _in_background(self._note_ready(engine)), _in_background(opening):
+                        await engine.run(opening)
         except BaseException:
             self.stop()
             raise
+
+    async def _open_services(
+        self, path: Path, chosen: str | None, engine: EngineClient, tokenizer: TokenizerPool
+    ) -> Backs:
+        vocabulary, template, problem = await asyncio.to_thread(_read_vocabulary, path, chosen)
+        if problem:
+            log.warning("%s; using ChatML instead of the model's own", problem)
+        services = self._app.state.services = self._services(vocabulary, template, engine, tokenizer)
+        return services.backs
 
     async def _note_ready(self, engine: EngineClient) -> None:
         await engine.has_been_ready.wait()
@@ -242,7 +249,7 @@ class Lead:
         self._sequences.observe(Printer(vocabulary, self._settings.printing, sys.stdout))
         backs = Backs(
             self._sequences,
-            vocabulary.identify(),
+            vocabulary.identify,
             vocabulary.n_tokens,
             post_draft=engine.post_draft,
             on_change=engine.connect,
@@ -281,8 +288,14 @@ class Lead:
             services.backs.disconnect_http()
 
 
+def _read_vocabulary(path: Path, chosen: str | None) -> tuple[Vocabulary, ChatTemplate, str | None]:
+    """And what is wrong with the model's own template; raises ModelLoadError."""
+    vocabulary = Vocabulary.load(path)
+    return vocabulary, *model_template(vocabulary, chosen)
+
+
 @contextlib.asynccontextmanager
-async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def _in_background(work: Awaitable[Any]) -> AsyncIterator[None]:
     """Do `work` while the context lasts; then it is cancelled."""
     task = asyncio.ensure_future(work)
     try:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from shared.errors import ConfigError
-from shared.settings.base import OptionError, OptionGroup
+from shared.settings.options import OptionError, OptionGroup
 
 ReasoningFormat = Literal["auto", "none", "deepseek"]
 """`none` leaves reasoning in the content; `auto` and `deepseek` separate it."""

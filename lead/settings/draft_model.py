@@ -8,10 +8,10 @@ from pydantic import Field, model_validator
 from lead.engine.commands import MtpMode
 from shared.models.builtin import builtin_draft
 from shared.models.file_kind import is_eagle_file
-from shared.settings.base import CommaList, CpuList, OptionError, OptionGroup
 from shared.settings.llama_server_options import AUTO_LAYERS, GpuLayers, ThreadCount
 from shared.settings.model_options import MAX_CTX, MAX_THREADS, CacheType, ModelOptions
 from shared.settings.model_source import HubRepository, ModelPath, ModelSource
+from shared.settings.options import CommaList, CpuList, OptionError, OptionGroup
 
 _BUILTIN = Path("builtin")
 _MOST_DRAFTED = 32

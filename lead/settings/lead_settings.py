@@ -10,23 +10,22 @@ from pydantic import Field, field_validator, model_validator
 
 from lead.engine.commands import EngineOptions, Load, LoadDraft
 from lead.generation.answer_stats import SpecDecodeDetail
-from lead.http.middleware.hosts import is_loopback
 from lead.settings.conversation import ConversationOptions
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
+from lead.settings.host_names import is_loopback
 from lead.settings.limits import RequestLimits
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.settings.security import EXPOSED, SecurityOptions
 from shared import cpus
 from shared.errors import ConfigError
-from shared.llama import rpc_backend
 from shared.logs import LogLevel
 from shared.models.builtin import grown_target
-from shared.models.gguf_file import progress_bar
 from shared.rpc_probe import split_address
-from shared.settings.base import CommaList, CpuList, FileSettings, OptionError, OptionGroup
+from shared.settings.base import FileSettings
 from shared.settings.llama_server_options import LLAMA_SERVER
 from shared.settings.model_options import MAX_CTX, ModelOptions
 from shared.settings.model_source import ModelSource
+from shared.settings.options import CommaList, CpuList, OptionError, OptionGroup
 
 log = logging.getLogger("lead")
 
@@ -71,6 +70,8 @@ class RpcOptions(OptionGroup):
     def check_built(self) -> None:
         """Raises ConfigError if there are workers, and llama.cpp cannot use any."""
         if self.rpc:
+            from shared.llama import rpc_backend  # noqa: PLC0415 - imports llama.cpp
+
             rpc_backend.require()
 
 
@@ -351,6 +352,8 @@ def _demo_model(cancelled: Callable[[], bool]) -> Path:
         "without --model, the built-in demo model is served: 6M parameters expanded to 0.4G, which gives the "
         "answers of the small model at the speed of a large one"
     )
+    from shared.models.gguf_file import progress_bar  # noqa: PLC0415 - imports what writes models
+
     with progress_bar("creating the demo model") as show:
 
         def progress(n_done: int, n_total: int) -> None:

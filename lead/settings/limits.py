@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_DRAFT_TOKENS, MAX_DRAFTS_PER_SECOND
-from shared.settings.base import OptionGroup
+from shared.settings.options import OptionGroup
 
 
 class RequestLimits(OptionGroup):

@@ -6,10 +6,9 @@ from copy import copy
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
-from pydantic_settings import NoDecode
 
 from shared.sampling.parameters import DEFAULT_SAMPLERS, MAX_SEED, Breaker, SamplerName, SamplingParameters
-from shared.settings.base import OptionGroup
+from shared.settings.options import AsWritten, OptionGroup
 
 _ESCAPED: Final = re.compile(r"\\(x[0-9A-Fa-f]{2}|[nrt'\"\\])")
 _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t"}
@@ -80,8 +79,8 @@ def _read_breakers(given: object) -> object:
     return () if parts == ["none"] else tuple(map(_unescape, parts))
 
 
-Samplers = Annotated[tuple[SamplerName, ...], NoDecode, BeforeValidator(by_names_or_letters)]
-Breakers = Annotated[tuple[Breaker, ...], NoDecode, BeforeValidator(_read_breakers)]
+Samplers = Annotated[tuple[SamplerName, ...], AsWritten, BeforeValidator(by_names_or_letters)]
+Breakers = Annotated[tuple[Breaker, ...], AsWritten, BeforeValidator(_read_breakers)]
 
 
 class SamplingDefaults(OptionGroup):

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
-from pydantic_settings import NoDecode
 
-from lead.http.middleware.hosts import AllowedHosts, is_loopback, machine_names
 from lead.http.middleware.keys import HOW_TO_MAKE_ONE, Key, Keyring, Role, named_keys, role_keys
-from shared.settings.base import CommaList, OptionError, OptionGroup
+from lead.settings.host_names import AllowedHosts, is_loopback, machine_names
+from shared.settings.options import AsWritten, CommaList, OptionError, OptionGroup
 
-KeyList = Annotated[list[SecretStr], NoDecode]
+KeyList = Annotated[list[SecretStr], AsWritten]
 """Keys separated by commas, or given by repeating the option."""
 
 EXPOSED = (

@@ -8,20 +8,19 @@ from pathlib import Path
 from lead.chat.template import model_template
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.jobs import JobLimits, Refusal, decode, encode
-from lead.tokenizer.preparation import Preparation
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, JobLimits, Refusal, decode, encode
+from lead.tokenizer.preparation import GrammarsNeededError, Preparation
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import LogLevel, configure_logging
-from shared.sampling.grammar import prepare
-from shared.sandbox import WorkerLimits
+from shared.sandbox import FOLLOW, JOBS, TaskHandler, WorkerLimits
 
 log = logging.getLogger("tokenizer")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerProgram:
-    """A `shared.sandbox.Program`. chat_template: what was chosen; None: the model's own."""
+    """A `shared.sandbox.Program`, also for the engine's grammars. chat_template: None: the model's own."""
 
     model: Path
     chat_template: str | None
@@ -30,15 +29,17 @@ class TokenizerProgram:
     log_level: LogLevel = "info"
     log_json: bool = False
 
-    def load(self) -> "JobHandler":
+    def load(self) -> dict[bytes, TaskHandler]:
         """Read the vocabulary, and fill the caches that all workers share."""
+        from shared.sampling.grammar_worker import GrammarHandler  # noqa: PLC0415 - the front needs no numpy
+
         configure_logging(self.log_level, as_json=self.log_json)
         vocabulary = Vocabulary.load(self.model)
         template, _ = model_template(vocabulary, self.chat_template)
-        prepare(vocabulary)
         vocabulary.tokenize("", add_special=True, parse_special=True)
-        preparation = Preparation(vocabulary, template, self.chat, self.limits)
-        return JobHandler(preparation, self.limits.prepare_seconds)
+        preparation = Preparation(vocabulary, template, self.chat, self.limits, indexes_grammars=False)
+        jobs = JobHandler(preparation, self.limits.prepare_seconds)
+        return {JOBS: jobs, FOLLOW: GrammarHandler(vocabulary)}
 
 
 class JobHandler:
@@ -47,6 +48,9 @@ class JobHandler:
     def __init__(self, preparation: Preparation, base_seconds: float) -> None:
         self._preparation = preparation
         self._base_seconds = base_seconds
+
+    def prepare(self) -> None:
+        """All is loaded."""
 
     def warm_up(self) -> None:
         """Nothing is slower the first time."""
@@ -64,6 +68,8 @@ class JobHandler:
         try:
             method, arguments, options = decode(data)
             return method(self._preparation, *arguments, **options)
+        except GrammarsNeededError:
+            return GRAMMARS_NEEDED
         except RequestError as error:
             return Refusal(str(error), error.param, error.code)
         except MemoryError:

@@ -61,6 +61,9 @@ class Refusal:
     is_bug: bool = False
 
 
+GRAMMARS_NEEDED = "grammars needed"
+"""The answer to a job with a grammar, of a process that was forked before the vocabulary was indexed."""
+
 HEADER = struct.Struct("!i")
 """The number of bytes that follow, as in `multiprocessing.connection`."""
 

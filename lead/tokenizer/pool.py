@@ -6,7 +6,6 @@ than the slice.
 """
 
 import asyncio
-import functools
 import logging
 import random
 import signal
@@ -16,11 +15,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lead.tokenizer.fair_queue import Client, FairQueue
 from lead.tokenizer.job_handler import TokenizerProgram
-from lead.tokenizer.jobs import JobLimits, Refusal, encode
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, JobLimits, Refusal, encode
 from lead.tokenizer.preparation import Preparation
 from lead.tokenizer.workers import Worker, WorkerDiedError, Workers, WorkersGoneError
 from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
 from shared.pace import jittered_delays
+from shared.sandbox import FOLLOW, JOBS
 
 log = logging.getLogger("lead")
 
@@ -54,10 +54,14 @@ class _Ticket:
 
 @dataclass(slots=True)
 class _Lane:
-    """Jobs and where they wait. slice_seconds: after which one moves to `next`."""
+    """Jobs and where they wait. slice_seconds: after which one moves to `next`.
+
+    needs_grammars: a worker that cannot check any is replaced; until others can, it goes on with the rest.
+    """
 
     next: "_Lane | None" = None
     slice_seconds: float = 0.0
+    needs_grammars: bool = False
     queue: FairQueue[_Ticket] = field(default_factory=lambda: FairQueue(_MOST_WAITING, _MOST_WAITING_BYTES))
     has_some: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -104,7 +108,7 @@ class TokenizerPool:
         self, program: TokenizerProgram, make_workers: Callable[[TokenizerProgram], Workers] = Workers
     ) -> None:
         self._base_seconds = program.limits.prepare_seconds
-        self._make_workers = functools.partial(make_workers, program)
+        self._workers = make_workers(program)
         self._long = _Lane()
         self._quick = _Lane(self._long, _QUICK_SECONDS)
 
@@ -120,30 +124,39 @@ class TokenizerPool:
         Raises RequestError, UnavailableError, QueueFullError. Cancelling it stops the job.
         """
         message = encode((method, arguments, options))
+        while (answer := await self._answer(client, message)) == GRAMMARS_NEEDED:
+            (await _begin(self._workers, FOLLOW)).close()
+            self._quick.needs_grammars = self._long.needs_grammars = True
+        result: R = _result(answer)
+        return result
+
+    async def _answer(self, client: Client, message: bytes) -> Any:
         ticket = _Ticket(client, message, JobLimits.of(len(message), self._base_seconds))
         lane = self._quick if len(message) <= _QUICK_BYTES else self._long
         lane.push(ticket)
         try:
-            result: R = _result(await ticket.answer)
-            return result
+            return await ticket.answer
         finally:
             for each in (self._quick, self._long):
                 each.queue.remove(client, ticket)
 
     async def run_processes(self) -> None:
         """Keep the processes running, until cancelled."""
-        workers = self._make_workers()
         try:
             async with asyncio.TaskGroup() as lanes:
                 for lane in (self._quick, self._long):
-                    lanes.create_task(_serve_lane(lane, workers))
+                    lanes.create_task(_serve_lane(lane, self._workers))
         finally:
-            await workers.close()
+            await self._workers.close()
+
+    def share(self) -> int:
+        """See `Workers.share`."""
+        return self._workers.share()
 
 
 async def _serve_lane(lane: _Lane, workers: Workers) -> None:
     while True:
-        worker = await _begin(workers)
+        worker = await _begin(workers, JOBS)
         try:
             is_free = True
             while is_free and not worker.has_ended:
@@ -157,10 +170,10 @@ async def _serve_lane(lane: _Lane, workers: Workers) -> None:
             worker.close()
 
 
-async def _begin(workers: Workers) -> Worker:
+async def _begin(workers: Workers, kind: bytes) -> Worker:
     for delay in jittered_delays(0.2, 30.0, random.Random()):  # noqa: S311 - jitter is no secret
         try:
-            return await workers.begin()
+            return await workers.begin(kind)
         except WorkersGoneError:
             await asyncio.sleep(delay)
     raise AssertionError("delays have no end")
@@ -188,7 +201,7 @@ async def _attempt(ticket: _Ticket, worker: Worker, lane: _Lane) -> bool:
         asking.cancel()
     if not ticket.answer.done():
         ticket.answer.set_result(asking.result())
-    return True
+    return not (lane.needs_grammars and asking.result() == GRAMMARS_NEEDED)
 
 
 def _too_costly(ticket: _Ticket, status: int) -> RequestError:

@@ -33,16 +33,28 @@ _MIN_TOKENS_BEFORE = 64
 """A shorter beginning is decoded as quickly as a checkpoint of it is made."""
 
 
+class GrammarsNeededError(Exception):
+    """There is a grammar to check, and the vocabulary has not been indexed for that."""
+
+
 class Preparation:
     """Its public methods are the jobs that the front may give to a tokenizer process."""
 
     def __init__(
-        self, vocabulary: Vocabulary, template: ChatTemplate, chat: ConversationOptions, limits: RequestLimits
+        self,
+        vocabulary: Vocabulary,
+        template: ChatTemplate,
+        chat: ConversationOptions,
+        limits: RequestLimits,
+        *,
+        indexes_grammars: bool = True,
     ) -> None:
+        """indexes_grammars: otherwise jobs raise GrammarsNeededError where that is still to be done."""
         self._vocabulary = vocabulary
         self._template = template
         self._chat = chat
         self._limits = limits
+        self._indexes_grammars = indexes_grammars
         self._control_texts = ControlTexts(vocabulary.special)
 
     # Jobs
@@ -171,7 +183,7 @@ class Preparation:
             for token in self._vocabulary.tokenize(marker, add_special=False, parse_special=True)
             if not self._vocabulary.piece(token)
         }
-        return frozenset(tokens - self._vocabulary.end_tokens)
+        return frozenset(token for token in tokens if not self._vocabulary.is_end(token))
 
     # Parser and grammar
 
@@ -213,8 +225,15 @@ class Preparation:
             param = "grammar"
         else:
             return None
-        check_grammar(grammar, self._vocabulary, param)
+        self._check_grammar(grammar, param)
         return grammar
+
+    def _check_grammar(self, grammar: str, param: str) -> None:
+        from shared.sampling.grammar import is_prepared  # noqa: PLC0415 - the front needs no llguidance
+
+        if not self._indexes_grammars and not is_prepared(self._vocabulary):
+            raise GrammarsNeededError
+        check_grammar(grammar, self._vocabulary, param)
 
     def _constrain(
         self, constraint: OutputConstraint, parser: ParserConfig, *, may_think: bool
@@ -224,7 +243,7 @@ class Preparation:
         def check(schema: object, field: str) -> Mapping[str, Any]:
             checked = check_schema(schema, self._limits, field)
             if constraint.tools and field != "tools":  # an error in the whole grammar would name the tools
-                check_grammar(lark_grammar([json_rule("start", checked)]), self._vocabulary, field)
+                self._check_grammar(lark_grammar([json_rule("start", checked)]), field)
             return checked
 
         # Reasoning that stays in the text (`reasoning_format: none`) is only constrained where it has begun.
@@ -240,7 +259,7 @@ class Preparation:
         if grammar is not None:
             field = "tools" if constraint.tools else constraint.schema_field
             check_size(grammar, self._limits, field)
-            check_grammar(grammar, self._vocabulary, field)
+            self._check_grammar(grammar, field)
         return grammar
 
 

@@ -32,10 +32,14 @@ class Workers:
     def __init__(self, program: Program) -> None:
         self._sandbox = Sandbox(program)
 
-    async def begin(self) -> "Worker":
-        """A worker that waits for jobs; raises WorkersGoneError."""
+    def share(self) -> int:
+        """A descriptor over which the engine has grammars followed by processes with the same vocabulary."""
+        return self._sandbox.share()
+
+    async def begin(self, kind: bytes) -> "Worker":
+        """A worker that waits for jobs of a kind of `TokenizerProgram`; raises WorkersGoneError."""
         try:
-            task = self._sandbox.open()
+            task = self._sandbox.open(kind)
             worker = Worker(*[await asyncio.open_connection(sock=each) for each in task])
         except (SandboxError, OSError) as error:
             raise WorkersGoneError from error

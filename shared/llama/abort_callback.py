@@ -8,7 +8,7 @@ libc are the callback, which cost nanoseconds; what they return means "abort" un
 import ctypes
 from typing import Any
 
-import llama_cpp
+from shared.llama.native import llama_cpp
 
 _FLAG_BYTES = 1024
 """sigset_t has 128 bytes in glibc and musl, 4 in macOS."""

@@ -4,11 +4,11 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.llama.hidden_states import MtpSpan
+from shared.llama.native import llama_cpp
 from shared.llama.span import Pass
 
 

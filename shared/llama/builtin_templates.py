@@ -4,7 +4,7 @@ import ctypes
 import functools
 from collections.abc import Sequence
 
-import llama_cpp
+from shared.llama.native import llama_cpp
 
 _MAX_NAMES = 256
 

@@ -5,11 +5,10 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-import llama_cpp
-
 from shared.errors import ModelLoadError
 from shared.free_memory import free_memory
 from shared.llama import library
+from shared.llama.native import llama_cpp
 from shared.llama.placement import Device
 from shared.llama.unbound import DeviceProperties, GgmlInitParameters, function
 from shared.sandbox import NO_GPU

@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import llama_cpp
 import numpy as np
-from llama_cpp import llama_cpp_ext
 from numpy.typing import NDArray
 
 from shared.errors import DecodeFatalError, ModelLoadError
@@ -23,6 +21,7 @@ from shared.llama.gguf_metadata import tensor_names
 from shared.llama.hidden_sources import ARCHITECTURES, target_layers
 from shared.llama.hidden_states import MtpOutput, MtpSpan
 from shared.llama.mtp_heads import MtpHeads
+from shared.llama.native import llama_cpp, llama_cpp_ext
 from shared.llama.vocabulary import metadata
 from shared.models.file_kind import EAGLE
 

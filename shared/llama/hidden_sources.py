@@ -4,13 +4,12 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import llama_cpp
 import numpy as np
-from llama_cpp import llama_cpp_ext
 from numpy.typing import NDArray
 
 from shared.errors import ModelLoadError
 from shared.llama import unbound
+from shared.llama.native import llama_cpp, llama_cpp_ext
 
 ARCHITECTURES = frozenset(
     {

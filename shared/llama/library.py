@@ -2,13 +2,14 @@
 
 import ctypes
 import functools
+import importlib.metadata
 import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import llama_cpp
+from shared.llama.native import llama_cpp
 
 log = logging.getLogger("llama")
 
@@ -65,4 +66,4 @@ def build() -> str:
 
 def version() -> str:
     """llama.cpp's own version and llama-cpp-python's."""
-    return f"llama-cpp-python {llama_cpp.__version__}"
+    return f"llama-cpp-python {importlib.metadata.version('llama-cpp-python')}"

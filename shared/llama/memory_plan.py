@@ -13,6 +13,7 @@ from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, siz
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.native_parameters import context_parameters, make_room
 from shared.llama.placement import CPU, EMBEDDINGS, EXPERTS, Device, ModelSizes, Placement, group_of, settle
+from shared.llama.stored_outline import MeasuredOutline, StoredOutline
 from shared.models.file_kind import parts_of, read_beginning
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
@@ -79,14 +80,14 @@ def plan_memory(
     ]
     on_host = [CPU, *(device.name for device in gpus if device.is_shared)]
     host_free = free_memory() - sum(taken.get(name, 0) for name in on_host)
-    with ModelOutline.load(path, on_cpu(options), with_heads=with_heads) as outline:
-        probe = outline.probe()
+    with StoredOutline.open(path, on_cpu(options), with_heads=with_heads) as outline:
+        measured, probe = outline.measured, outline.measured.probe
         used = options if n_step_checkpoints else _without_a_wrong_pool(options, probe)
-        weights = _weights(path, outline, with_heads=with_heads)
+        weights = _weights(path, measured, with_heads=with_heads)
         n_weights = sum(weights.values())
         n_free = _free_for_states(n_weights, gpus, host_free)
         traits = choose_traits(probe, used, n_slots, n_free, n_step_checkpoints)
-        n_ctx = choose_n_ctx(used, outline.n_ctx_train) + n_reserve * n_slots
+        n_ctx = choose_n_ctx(used, measured.n_ctx_train) + n_reserve * n_slots
         context = _Context(n_ctx, n_slots, traits, used.kv_unified, probe.n_window)
         if context.is_guarded:
             _refuse_unguarded_slots(path, n_slots)
@@ -121,7 +122,7 @@ def plan_memory(
         if context.can_store
         else NO_PROMPT_CACHE,
         placement=placement,
-        step_bytes=_step_bytes(weights, outline.used_experts),
+        step_bytes=_step_bytes(weights, measured.used_experts),
     )
 
 
@@ -172,7 +173,7 @@ class _Context:
 
 def _place(
     path: Path,
-    outline: ModelOutline,
+    outline: StoredOutline,
     options: ModelOptions,
     context: _Context,
     *,
@@ -183,9 +184,10 @@ def _place(
     with_heads: bool,
 ) -> tuple[Placement, MemorySize]:
     """What goes where, and what it takes there. handles: of the devices `gpus`."""
-    caches = on_host.caches(outline.n_layers)
+    n_layers, n_heads = outline.measured.n_layers, outline.measured.n_heads
+    caches = on_host.caches(n_layers)
     if with_heads:  # they have a context of their own, with a cache and a graph
-        caches[-outline.n_heads :] = [max(caches)] * outline.n_heads
+        caches[-n_heads:] = [max(caches)] * n_heads
     size, names = on_host, devices.buffer_names(handles)
 
     def computing(tried: Placement) -> Mapping[str, int]:
@@ -198,7 +200,7 @@ def _place(
             size = outline.size(context.parameters(on_cpu(options)))
         return {place: (1 + with_heads) * n_bytes for place, n_bytes in size.computing_by(names).items()}
 
-    placement = settle(ModelSizes(weights, outline.n_layers, caches), gpus, options, computing)
+    placement = settle(ModelSizes(weights, n_layers, caches), gpus, options, computing)
     return placement, size
 
 
@@ -207,12 +209,12 @@ def on_cpu(options: ModelOptions) -> ModelOptions:
     return options.model_copy(update={"n_gpu_layers": 0})
 
 
-def _weights(path: Path, outline: ModelOutline, *, with_heads: bool) -> dict[str, int]:
+def _weights(path: Path, measured: MeasuredOutline, *, with_heads: bool) -> dict[str, int]:
     """Bytes by tensor, without the heads that are not loaded."""
     sizes = {name: size for part in parts_of(path) for name, size in tensor_sizes(part).items()}
     if with_heads:
         return sizes
-    heads = tuple(f"blk.{layer}." for layer in range(outline.n_layers - outline.n_heads, outline.n_layers))
+    heads = tuple(f"blk.{layer}." for layer in range(measured.n_layers - measured.n_heads, measured.n_layers))
     return {name: size for name, size in sizes.items() if not name.startswith(heads)}
 
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import llama_cpp
-
 from shared.llama import library
+from shared.llama.native import llama_cpp
 from shared.llama.native_parameters import context_parameters, model_parameters
 from shared.llama.placement import CPU
 from shared.llama.unbound import function

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import llama_cpp
 import numpy as np
 
 from shared.cache_edits import Snapshot
@@ -30,6 +29,7 @@ from shared.llama.host_memory import HostMemory
 from shared.llama.memory_plan import plan_memory
 from shared.llama.memory_traits import PLAIN, SlotPart
 from shared.llama.mtp_heads import MtpHeads, has_heads, load_heads
+from shared.llama.native import llama_cpp
 from shared.llama.native_parameters import context_parameters, model_parameters
 from shared.llama.placement import CACHE, Placement
 from shared.llama.slot_parts import Padding, StepCheckpoints, WindowCheck, WindowGuard

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import llama_cpp
 import numpy as np
-from llama_cpp import llama_cpp_ext
 from numpy.typing import NDArray
 
 from shared.errors import DecodeFatalError, KvCacheFullError, ModelLoadError
@@ -21,6 +19,7 @@ from shared.llama.batch import MtpBatch
 from shared.llama.gguf_metadata import tensor_names
 from shared.llama.hidden_states import MtpOutput, MtpSpan
 from shared.llama.memory_probe import graph_bytes, read_sizes
+from shared.llama.native import llama_cpp, llama_cpp_ext
 from shared.models.file_kind import parts_of, read_beginning
 
 _HEAD_TENSOR = ".nextn.eh_proj.weight"

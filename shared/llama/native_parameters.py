@@ -4,9 +4,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-import llama_cpp
-
 from shared.llama import devices, rpc_backend
+from shared.llama.native import llama_cpp
 from shared.llama.placement import CPU, EXPERTS_PATTERN
 from shared.llama.unbound import TensorOverride
 from shared.settings.model_options import (

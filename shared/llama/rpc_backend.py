@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import llama_cpp
-
 from shared.errors import ConfigError, ModelLoadError
 from shared.llama import library
+from shared.llama.native import llama_cpp
 from shared.llama.unbound import function
 
 HOW_TO_BUILD = "this llama.cpp was built without RPC; build it with: CMAKE_ARGS=-DGGML_RPC=ON make setup"

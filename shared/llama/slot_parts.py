@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-import llama_cpp
-
 from shared.errors import WindowLostError
 from shared.llama.memory_traits import SlotPart
+from shared.llama.native import llama_cpp
 
 
 class Padding(SlotPart):

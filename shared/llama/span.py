@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # settings, which import this, need no numpy
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Span:
         return self.n_logits == len(self.tokens)
 
 
-Rows = NDArray[np.float32]
+Rows: TypeAlias = "NDArray[np.float32]"
 """Logits, shape (n_logits, n_vocab)."""
 
 

@@ -8,12 +8,11 @@ spare sequence shares their cells while they are written or read.
 
 from typing import Any
 
-import llama_cpp
-
 from shared.cache_edits import Snapshot
 from shared.errors import DecodeFatalError
 from shared.llama.host_memory import HostBlock, HostMemory
 from shared.llama.memory_traits import SlotPart
+from shared.llama.native import llama_cpp
 
 _PARTIAL = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 _WHOLE = 0

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import llama_cpp
+from shared.llama.native import llama_cpp
 
 _library: Any = llama_cpp.llama_cpp._lib  # noqa: SLF001 - its handle also finds what is in libggml, which it needs
 

@@ -6,18 +6,18 @@ Needs no weights: the lead's front process loads it alone.
 import ctypes
 import functools
 import hashlib
+import itertools
 import logging
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import llama_cpp
-
 from shared.errors import ModelLoadError
 from shared.llama import library
 from shared.llama.gguf_metadata import tensor_names
+from shared.llama.native import llama_cpp
 from shared.llama.special_tokens import SpecialToken, SpecialTokens
 from shared.models.file_kind import check_kind, check_metadata, parts_of, refuse_drafter, refuse_encoder
 from shared.protocol import VocabularyId
@@ -30,6 +30,7 @@ _POOLING_TYPES = frozenset("1234")
 _NONE: "array[int]" = array("i")
 
 _N_BYTES = 256
+_CONTROL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,6 @@ class Vocabulary:
         self.bos = _token_or_none(llama_cpp.llama_vocab_bos(self._vocab)) if has_bos else None
         self.eos = _token_or_none(llama_cpp.llama_vocab_eos(self._vocab))
         self.adds_bos = bool(llama_cpp.llama_vocab_get_add_bos(self._vocab))
-        self.end_tokens = frozenset(
-            token for token in range(self.n_tokens) if llama_cpp.llama_vocab_is_eog(self._vocab, token)
-        )
         turn_end = _token_or_none(llama_cpp.llama_vocab_eot(self._vocab))
         self.turn_end = self.eos if turn_end is None else turn_end
         """What a chat template puts after every message, where the model has such a token."""
@@ -82,12 +80,31 @@ class Vocabulary:
         return self._vocab
 
     @functools.cached_property
+    def end_tokens(self) -> frozenset[int]:
+        """Those that end an answer."""
+        ends = map(llama_cpp.llama_vocab_is_eog, itertools.repeat(self._vocab), range(self.n_tokens))
+        return frozenset(itertools.compress(range(self.n_tokens), ends))
+
+    def is_end(self, token: int) -> bool:
+        """Whether a token ends an answer; without `end_tokens`, which takes as long as `_attributes`."""
+        return bool(llama_cpp.llama_vocab_is_eog(self._vocab, self.check(token)))
+
+    @functools.cached_property
+    def _attributes(self) -> "array[int]":
+        """Of each token: asking for a quarter of a million takes a tenth of a second."""
+        tokens = range(self.n_tokens)
+        return array("i", map(llama_cpp.llama_vocab_get_attr, itertools.repeat(self._vocab), tokens))
+
+    def _with_attributes(self, mask: int) -> Iterator[int]:
+        """The tokens that have one of them."""
+        return (token for token, attributes in enumerate(self._attributes) if attributes & mask)
+
+    @functools.cached_property
     def special_tokens(self) -> dict[str, int]:
         """Control tokens by their text. A grammar names them by id: for it they have no text."""
         special = (
             (self.piece(token, special=True).decode("utf-8", "replace"), token)
-            for token in range(self.n_tokens)
-            if llama_cpp.llama_vocab_is_control(self._vocab, token)
+            for token in self._with_attributes(llama_cpp.LLAMA_TOKEN_ATTR_CONTROL)
         )
         return {text: token for text, token in special if text}
 
@@ -102,19 +119,16 @@ class Vocabulary:
     @functools.cached_property
     def special(self) -> SpecialTokens:
         """All tokens that are found in text before it is tokenized."""
-        found = (self._special_token(token) for token in range(self.n_tokens))
-        return SpecialTokens(token for token in found if token is not None)
+        found = self._with_attributes(_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED)
+        return SpecialTokens(self._special_token(token) for token in found)
 
-    def _special_token(self, token: int) -> SpecialToken | None:
-        attributes = llama_cpp.llama_vocab_get_attr(self._vocab, token)
-        control = attributes & (llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN)
-        if not control and not attributes & llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED:
-            return None
+    def _special_token(self, token: int) -> SpecialToken:
+        attributes = self._attributes[token]
         text = llama_cpp.llama_vocab_get_text(self._vocab, token) or b""
         return SpecialToken(
             token,
             text.decode("utf-8", "surrogateescape"),
-            control=bool(control),
+            control=bool(attributes & _CONTROL),
             strips_left=bool(attributes & llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP),
             strips_right=bool(attributes & llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP),
         )
@@ -177,14 +191,20 @@ class Vocabulary:
             found = self._pieces[token, special] = self._read_piece(self.check(token), special=special)
         return found
 
+    def all_pieces(self) -> list[bytes]:
+        """`piece` of every token, special ones too. Not kept here."""
+        vocab, read, buffer = self._vocab, llama_cpp.llama_token_to_piece, ctypes.create_string_buffer(64)
+        pieces = []
+        for token in range(self.n_tokens):
+            n = read(vocab, token, buffer, len(buffer), 0, True)
+            pieces.append(buffer.raw[:n] if n >= 0 else self._read_piece(token, special=True))
+        return pieces
+
     @functools.cached_property
     def reads_any_text(self) -> bool:
         """Whether llama.cpp can tokenize every text: SentencePiece aborts at a byte that has no token."""
-        has_byte = (
-            llama_cpp.llama_vocab_get_attr(self._vocab, token) & llama_cpp.LLAMA_TOKEN_ATTR_BYTE
-            for token in range(self.n_tokens)
-        )
-        return self.info.vocab_type != llama_cpp.LLAMA_VOCAB_TYPE_SPM or sum(map(bool, has_byte)) == _N_BYTES
+        n_bytes = sum(1 for _ in self._with_attributes(llama_cpp.LLAMA_TOKEN_ATTR_BYTE))
+        return self.info.vocab_type != llama_cpp.LLAMA_VOCAB_TYPE_SPM or n_bytes == _N_BYTES
 
     def is_unused(self, token: int) -> bool:
         """Whether a token only fills up the vocabulary to a round size."""

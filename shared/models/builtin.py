@@ -11,20 +11,22 @@ from contextlib import suppress
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 
 from shared.cached_files import make_cache_folder, remove_abandoned
 from shared.errors import ConfigError
-from shared.models.gguf_file import Progress, Quantization
-from shared.models.grow import VERSION, Shape, grow
+
+if TYPE_CHECKING:  # what makes models is imported when one is made
+    from shared.models.gguf_file import Progress, Quantization
 
 # Of the shapes near 0.4G that were measured this one gains most from checking several tokens in a step, and
 # f16 gains more than q8_0 or q4_0 (docs/performance.md); the file takes 0.77 GB.
-_GROWN_SHAPE = Shape(width=2048, n_layers=6, n_heads=64, n_feed_forward=8192)
-_GROWN_QUANTIZATION: Quantization = "f16"
+_GROWN_SHAPE = {"width": 2048, "n_layers": 6, "n_heads": 64, "n_feed_forward": 8192}
+_GROWN_QUANTIZATION: "Quantization" = "f16"
 _GROWN_PREFIX = "target-grown-"
-_SMOLLM2_SHAPE = Shape(width=1024, n_layers=30, n_heads=15, n_feed_forward=2816)
+_SMOLLM2_SHAPE = {"width": 1024, "n_layers": 30, "n_heads": 15, "n_feed_forward": 2816}
 """Of 0.78 GB in f16, too; it has as many layers as there are."""
 _SMOLLM2_PREFIX = "smollm2-grown-"
 
@@ -69,7 +71,7 @@ def grown_path() -> Path:
     return _grown_path(builtin_target(), _GROWN_SHAPE, _GROWN_PREFIX)
 
 
-def grown_target(progress: Progress | None = None) -> Path:
+def grown_target(progress: "Progress | None" = None) -> Path:
     """The demo's target: the shipped one's answers at the cost of 0.4G parameters.
 
     Takes some seconds the first time, and then calls `progress`, which may raise to cancel. The file appears
@@ -78,21 +80,23 @@ def grown_target(progress: Progress | None = None) -> Path:
     return _grown(builtin_target(), _GROWN_SHAPE, _GROWN_PREFIX, progress)
 
 
-def grown_smollm2(progress: Progress | None = None) -> Path:
+def grown_smollm2(progress: "Progress | None" = None) -> Path:
     """SmolLM2-135M's answers at the cost of 0.4G parameters, as `grown_target`."""
     return _grown(named_model(Path("smollm2")), _SMOLLM2_SHAPE, _SMOLLM2_PREFIX, progress)
 
 
-def _grown(source: Path, shape: Shape, prefix: str, progress: Progress | None) -> Path:
+def _grown(source: Path, shape: dict[str, int], prefix: str, progress: "Progress | None") -> Path:
+    from shared.models.grow import Shape, grow  # noqa: PLC0415 - as above
+
     path = _grown_path(source, shape, prefix)
     if not path.is_file():
         make_cache_folder(path.parent)
-        grow(source, path, shape, _GROWN_QUANTIZATION, progress)
+        grow(source, path, Shape(**shape), _GROWN_QUANTIZATION, progress)
         _remove_old(path, prefix)
     return path
 
 
-def _grown_path(source: Path, shape: Shape, prefix: str) -> Path:
+def _grown_path(source: Path, shape: dict[str, int], prefix: str) -> Path:
     return user_cache_path("llama-duo") / f"{prefix}{_digest(source, shape)}.gguf"
 
 
@@ -103,8 +107,10 @@ def _shipped(name: str) -> Path:
     return path
 
 
-def _digest(source: Path, shape: Shape) -> str:
-    recipe = f"{VERSION} {shape} {_GROWN_QUANTIZATION}"
+def _digest(source: Path, shape: dict[str, int]) -> str:
+    from shared.models.grow import VERSION, Shape  # noqa: PLC0415 - as above
+
+    recipe = f"{VERSION} {Shape(**shape)} {_GROWN_QUANTIZATION}"
     return hashlib.sha256(recipe.encode() + source.read_bytes()).hexdigest()[:16]
 
 

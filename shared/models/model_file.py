@@ -7,15 +7,17 @@ import hashlib
 import logging
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 
 from shared.cached_files import make_cache_folder, remove_abandoned
 from shared.errors import ModelLoadError
-from shared.models.convert import gpt2, llama2c
-from shared.models.convert.conversion import Conversion
 from shared.models.file_kind import check_kind, parts_of
-from shared.models.gguf_file import Progress, progress_bar
+
+if TYPE_CHECKING:  # what writes models is imported when one is converted
+    from shared.models.convert.conversion import Conversion
+    from shared.models.gguf_file import Progress
 
 log = logging.getLogger("model")
 
@@ -39,28 +41,30 @@ def loadable(path: Path, tokenizer: Path | None = None) -> Path:
         return path
     if not cached_path(conversion).is_file():
         log.info("%s is %s: converting it to GGUF, once", path, conversion.kind)
+    from shared.models.gguf_file import progress_bar  # noqa: PLC0415 - as above
+
     with progress_bar(f"converting {conversion.name}") as progress:
         return converted(conversion, progress)
 
 
-def pending_conversion(path: Path, tokenizer: Path | None = None) -> Conversion | None:
+def pending_conversion(path: Path, tokenizer: Path | None = None) -> "Conversion | None":
     """The conversion that `loadable` would do; None if there is nothing to do. Raises ConfigError."""
     conversion = read_conversion(path, tokenizer)
     return conversion if conversion and not cached_path(conversion).is_file() else None
 
 
-def read_conversion(path: Path, tokenizer: Path | None = None) -> Conversion | None:
+def read_conversion(path: Path, tokenizer: Path | None = None) -> "Conversion | None":
     """The model at `path`, if it has to be converted; None for a GGUF and for what does not exist.
 
     `tokenizer`: of a llama2.c checkpoint. Raises ModelLoadError for a damaged or unknown one.
     """
+    if not path.is_dir() and (not path.is_file() or _magic(path) == _GGUF_MAGIC):
+        return None
+    from shared.models.convert import gpt2, llama2c  # noqa: PLC0415 - as above
+
     if path.is_dir():
         return gpt2.read_folder(path) if (path / gpt2.CONFIG).is_file() else None
-    if not path.is_file():
-        return None
     magic = _magic(path)
-    if magic == _GGUF_MAGIC:
-        return None
     if magic == llama2c.MAGIC:
         return llama2c.read_checkpoint(path, tokenizer)
     _refuse_others(path, magic)
@@ -86,7 +90,7 @@ def _refuse_others(path: Path, magic: bytes) -> None:
         )
 
 
-def cached_path(conversion: Conversion) -> Path:
+def cached_path(conversion: "Conversion") -> Path:
     """Where the converted model is, or will be; raises ModelLoadError.
 
     The folder's name depends on path, size and time of change of all files of the source; the file has the
@@ -96,7 +100,7 @@ def cached_path(conversion: Conversion) -> Path:
     return folder / f"{_source_digest(conversion)}-{_state_digest(conversion)}" / f"{conversion.name}.gguf"
 
 
-def converted(conversion: Conversion, progress: Progress | None = None) -> Path:
+def converted(conversion: "Conversion", progress: "Progress | None" = None) -> Path:
     """The model in the cache, converted if it is not there or the source has changed; raises ConfigError.
 
     The file appears when it is whole: any number of processes may ask at once.
@@ -109,11 +113,11 @@ def converted(conversion: Conversion, progress: Progress | None = None) -> Path:
     return path
 
 
-def _source_digest(conversion: Conversion) -> str:
+def _source_digest(conversion: "Conversion") -> str:
     return hashlib.sha256(str(conversion.path.absolute()).encode()).hexdigest()[:12]
 
 
-def _state_digest(conversion: Conversion) -> str:
+def _state_digest(conversion: "Conversion") -> str:
     digest = hashlib.sha256(str(VERSION).encode())
     for path in conversion.files:
         try:

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.llama.native import llama_cpp
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.coupled_choice import every_token
 from shared.sampling.native_chain import NativeChain

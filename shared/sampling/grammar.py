@@ -4,8 +4,8 @@ A grammar is written in llguidance's variant of Lark (`lead.grammar` produces it
 and time of every call. A matcher that reaches one fails for good, and so does its sequence.
 """
 
-import functools
 import re
+import weakref
 from collections.abc import Sequence
 from typing import Self
 
@@ -36,7 +36,7 @@ class _Tokens:
     """A vocabulary in the form that llguidance's TokenizerWrapper expects."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self.tokens = [vocabulary.piece(token, special=True) for token in range(vocabulary.n_tokens)]
+        self.tokens = vocabulary.all_pieces()
         self.special_token_ids = sorted(vocabulary.special_tokens.values())
         self.eos_token_id = min(vocabulary.end_tokens, default=0)
         self.bos_token_id = vocabulary.bos
@@ -46,12 +46,23 @@ class _Tokens:
         return self._vocabulary.tokenize(text, add_special=False, parse_special=False)
 
 
-@functools.lru_cache(maxsize=2)  # a program has one
+_INDEXES = weakref.WeakKeyDictionary[Vocabulary, LLTokenizer]()
+
+
 def prepare(vocabulary: Vocabulary) -> LLTokenizer:
-    """The vocabulary, indexed for grammars. Takes about 1 s for 150,000 tokens: call it early."""
-    # llguidance needs an end token. For a model without one, grammars end with token 0.
-    ends = sorted(vocabulary.end_tokens) or [0]
-    return LLTokenizer(TokenizerWrapper(_Tokens(vocabulary)), eos_token=ends)
+    """The vocabulary, indexed for grammars. The first time that takes about 1 s for 150,000 tokens."""
+    if vocabulary not in _INDEXES:
+        # llguidance needs an end token. For a model without one, grammars end with token 0.
+        ends = sorted(vocabulary.end_tokens) or [0]
+        tokens = _Tokens(vocabulary)
+        _INDEXES[vocabulary] = LLTokenizer(TokenizerWrapper(tokens), eos_token=ends)
+        tokens.tokens = []  # the index has them
+    return _INDEXES[vocabulary]
+
+
+def is_prepared(vocabulary: Vocabulary) -> bool:
+    """Whether `prepare` returns at once."""
+    return vocabulary in _INDEXES
 
 
 class GrammarMatcher:

@@ -18,8 +18,8 @@ import numpy as np
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.constrained import Constraint
-from shared.sampling.grammar import FollowedGrammar, GrammarMatcher, prepare
-from shared.sandbox import WorkerLimits
+from shared.sampling.grammar import FollowedGrammar, GrammarMatcher
+from shared.sandbox import FOLLOW, WorkerLimits
 
 _COMPILE_SECONDS = 2.0
 """CPU time. A grammar was admitted because it took no longer than a quarter of this."""
@@ -54,12 +54,9 @@ class GrammarProgram:
 
     model: Path
 
-    def load(self) -> "GrammarHandler":
-        """Read and index the vocabulary."""
-        vocabulary = Vocabulary.load(self.model)
-        prepare(vocabulary)
-        _compile_usual(vocabulary)
-        return GrammarHandler(vocabulary)
+    def load(self) -> "dict[bytes, GrammarHandler]":
+        """Read the vocabulary."""
+        return {FOLLOW: GrammarHandler(Vocabulary.load(self.model))}
 
 
 class GrammarHandler:
@@ -67,6 +64,10 @@ class GrammarHandler:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
+
+    def prepare(self) -> None:
+        """Index the vocabulary."""
+        _compile_usual(self._vocabulary)
 
     def warm_up(self) -> None:
         """Touch the memory that a usual grammar needs."""

@@ -5,11 +5,11 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.llama import library
+from shared.llama.native import llama_cpp
 
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])  # llama_token_data
 

@@ -4,6 +4,7 @@ import array
 import contextlib
 import math
 import os
+import socket
 import threading
 import time
 import weakref
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from shared.errors import PendingAnswerError, RequestError
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.grammar_worker import AnswerKind, GrammarProgram, Operation
-from shared.sandbox import Sandbox, SandboxError
+from shared.sandbox import FOLLOW, Sandbox, SandboxError
 
 _AT_ONCE_BYTES = 1 << 16
 """The kernel buffers this much of a message that nobody reads yet; more may wait for a compilation."""
@@ -53,9 +54,12 @@ class TimeBudget(GrammarBudget):
 class GrammarServer(Sandbox):
     """Has grammars followed by its workers."""
 
-    def __init__(self, model: Path, budget: TimeBudget) -> None:
-        """model: a GGUF with the vocabulary. budget: for the answers to all grammars."""
-        super().__init__(GrammarProgram(model))
+    def __init__(self, model: Path, budget: TimeBudget, control: socket.socket | None = None) -> None:
+        """model: a GGUF with the vocabulary. budget: for the answers to all grammars.
+
+        control: of a fork server that has read the same vocabulary.
+        """
+        super().__init__(GrammarProgram(model), control)
         self._budget = budget
 
     def follow(self, text: str, *, is_optional: bool = False) -> "RemoteGrammar":
@@ -92,7 +96,7 @@ class _Channel:
         if self._n_opened == _MOST_OPENED:
             raise RequestError(_NO_START, "grammar")
         try:
-            task = self._sandbox.open()
+            task = self._sandbox.open(FOLLOW)
         except SandboxError as error:
             raise RequestError(_NO_START, "grammar") from error
         self._n_opened += 1

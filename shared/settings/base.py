@@ -10,55 +10,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import CliToggleFlag, NoDecode, SettingsError
+from pydantic_settings import CliToggleFlag, SettingsError
 
-from shared.cpus import parse_cpus
-from shared.errors import ConfigError
 from shared.settings.command_line import Dialect, OptionParser
+from shared.settings.options import OptionError
 from shared.settings.sources import OptionSources
 from shared.terminal import sanitize
-
-
-class OptionError(ValueError):
-    """The value of an option contradicts others; raised by validators that see several options."""
-
-    def __init__(self, option: str, message: str) -> None:
-        """`option` is a field's name, as in `back_cpus`."""
-        super().__init__(message)
-        self.option = option
-
-
-def _check_cpus(value: str) -> str:
-    try:
-        parse_cpus(value)
-    except ConfigError as error:
-        raise ValueError(str(error)) from error
-    return value
-
-
-def _split(value: object) -> object:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
-CpuList = Annotated[str, AfterValidator(_check_cpus)]
-"""CPU cores, as in 0-7,16; `shared.cpus.parse_cpus` reads it."""
-
-CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-"""Strings separated by commas, given by repeating the option, or as a list in a file."""
-
-PathList = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_split)]
-"""Paths, in the same way."""
-
-
-class OptionGroup(BaseModel):
-    """Options that are used together."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ProgramSettings(BaseModel):

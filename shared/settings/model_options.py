@@ -4,10 +4,9 @@ import re
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
-from pydantic_settings import NoDecode
 
-from shared.settings.base import CommaList, OptionError, OptionGroup
 from shared.settings.llama_server_options import AUTO_LAYERS, GpuLayers, SlotCount, ThreadCount
+from shared.settings.options import AsWritten, CommaList, OptionError, OptionGroup
 
 _SWITCH: Final = {"1": "on", "true": "on", "enabled": "on", "0": "off", "false": "off", "disabled": "off"}
 
@@ -26,7 +25,7 @@ LoadMode = Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"]
 SplitMode = Literal["none", "layer", "row"]
 Fit = Annotated[Literal["on", "off"], BeforeValidator(_read_switch)]
 Exact = Annotated[Literal["off", "on", "auto"], BeforeValidator(_read_switch)]
-Shares = Annotated[tuple[Annotated[float, Field(ge=0)], ...], NoDecode, BeforeValidator(_split_numbers)]
+Shares = Annotated[tuple[Annotated[float, Field(ge=0)], ...], AsWritten, BeforeValidator(_split_numbers)]
 
 
 def _check_places(value: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,16 +1,18 @@
 """Which model to load: a file, or one from the Hugging Face hub."""
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from shared.errors import ConfigError
 from shared.models.builtin import named_model
-from shared.models.convert.conversion import Conversion
 from shared.models.hub import Hub, HubModel
 from shared.models.model_file import loadable, pending_conversion
-from shared.settings.base import OptionError, OptionGroup
+from shared.settings.options import OptionError, OptionGroup
+
+if TYPE_CHECKING:  # see `shared.models.model_file`
+    from shared.models.convert.conversion import Conversion
 
 
 def _check_repository(value: str) -> str:
@@ -81,7 +83,7 @@ class ModelSource(OptionGroup):
         path = self.fetched(HubModel.parse(self.hf_repo, self.hf_file))
         return self.model_copy(update={"model": path, "hf_repo": None, "hf_file": None})
 
-    def pending_conversion(self) -> Conversion | None:
+    def pending_conversion(self) -> "Conversion | None":
         """What `located` would convert; None if nothing. Raises ConfigError."""
         return None if self.model is None else pending_conversion(self.model, self.tokenizer)
 

@@ -4,6 +4,7 @@ import difflib
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,11 +14,13 @@ from pydantic_settings import (
     BaseSettings,
     CliSettingsSource,
     EnvSettingsSource,
+    NoDecode,
     SettingsConfigDict,
     SettingsError,
 )
 
 from shared.settings.command_line import Dialect, OptionParser
+from shared.settings.options import AsWritten
 
 _MISSPELLED = 0.75
 """How similar (`difflib`) a variable is to the name of an option if that was probably meant."""
@@ -108,8 +111,15 @@ def _flat_settings(options: Mapping[str, FieldInfo], prefix: str) -> type[BaseSe
             cli_parse_none_str="unset",  # shown by --help for an option without a default
         )
 
-    fields: Any = {name: (field.annotation, field) for name, field in options.items()}
+    fields: Any = {name: (field.annotation, _undecoded(field)) for name, field in options.items()}
     return create_model("Options", __base__=Flat, **fields)
+
+
+def _undecoded(field: FieldInfo) -> FieldInfo:
+    """The same, and pydantic-settings leaves it alone if it is to be read as written."""
+    found = copy(field)
+    found.metadata = [NoDecode if each is AsWritten else each for each in field.metadata]
+    return found
 
 
 def _read_file(path: Path | str, known: set[str]) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class ScriptedLead:
         self.engine = ScriptedEngine(self.sequences)
         self.backs = Backs(
             self.sequences,
-            vocabulary.identify(),
+            vocabulary.identify,
             vocabulary.n_tokens,
             post_draft=self.engine.post_draft,
             on_change=self.engine.connect,

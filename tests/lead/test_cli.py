@@ -16,7 +16,7 @@ def status_after(error, monkeypatch):
         def __init__(self, _):
             raise error
 
-    monkeypatch.setattr(cli, "Lead", Lead)
+    monkeypatch.setattr("lead.server.server.Lead", Lead)
     monkeypatch.setattr(LeadSettings, "located", lambda self: self)
     with pytest.raises(SystemExit) as end:
         cli.run(LeadSettings.from_options())

@@ -5,14 +5,15 @@ import os
 import resource
 import select
 import signal
+import socket
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
-from shared.sandbox import KILL, MEGABYTE, NO_GPU, STATUS, without_secrets
-from tests.shared.toy_program import toy
+from shared.sandbox import KILL, MEGABYTE, NO_GPU, STATUS, Sandbox, without_secrets
+from tests.shared.toy_program import OTHER, PLAIN, ToyProgram, toy
 
 SECRETS = [
     "LEAD_API_KEY",
@@ -29,8 +30,8 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc, and limits of
 class Client:
     """The client of one task."""
 
-    def __init__(self, sandbox):
-        task = sandbox.open()
+    def __init__(self, sandbox, kind=PLAIN):
+        task = sandbox.open(kind)
         self.connection = Connection(task.connection.detach())
         self.supervision = task.supervision
 
@@ -242,32 +243,41 @@ def test_a_spare_worker_that_is_killed_is_replaced(own):
     assert Client(own).pid
 
 
-# Loading in idle time
+# Kinds of tasks, and several clients
+
+
+def test_what_a_kind_needs_is_prepared_before_its_first_task_and_for_workers_forked_later(own):
+    before = Client(own)
+    assert Client(own, OTHER).ask("what is prepared") == [PLAIN, OTHER]
+    assert before.ask("what is prepared") == [PLAIN]
+    assert Client(own).ask("what is prepared") == [PLAIN, OTHER]
 
 
 @linux
-def test_what_is_loaded_in_idle_time_has_workers_of_usual_priority():
-    with toy() as sandbox:
-        sandbox.start(in_idle_time=True)
-        assert os.sched_getscheduler(Client(sandbox).pid) == os.SCHED_OTHER
+def test_another_client_uses_the_same_fork_server_until_that_ends(own, caplog):
+    control = socket.socket(fileno=os.dup(own.share()))
+    with contextlib.closing(Sandbox(ToyProgram(), control)) as other:
+        assert Client(other).pid in children(own.pid)
+        assert other.pid is None
+        os.kill(own.pid, signal.SIGKILL)
+        own._process.wait()
+        assert Client(other).pid in children(other.pid)
+    assert "has ended" in caplog.text
 
 
-@linux
-def test_a_task_that_waits_for_idle_time_too_long_is_lost_and_the_next_one_does_not_wait(monkeypatch, caplog):
-    monkeypatch.setattr("shared.sandbox._PATIENCE_SECONDS", 0.01)
-    with toy(seconds_in_idle_time=600) as sandbox:
-        sandbox.start(in_idle_time=True)
-        assert Client(sandbox).supervision.recv(1) == b"", "the fork server has ended"
-        assert Client(sandbox).pid
-    assert not caplog.records, "nothing went wrong"
+def test_the_fork_server_ends_with_its_last_client(own):
+    control = socket.socket(fileno=os.dup(own.share()))
+    process = own._process
+    own._control.close()
+    with contextlib.closing(Sandbox(ToyProgram(), control)) as other:
+        assert Client(other).pid
+    assert process.wait() == 0
 
 
-@linux
-def test_a_fork_server_that_has_loaded_in_idle_time_stays(monkeypatch):
-    monkeypatch.setattr("shared.sandbox._PATIENCE_SECONDS", 0.0)
-    with toy() as sandbox:
-        sandbox.start(in_idle_time=True)
-        before = sandbox.pid
-        select.select([sandbox._control], [], [])  # it says that it has loaded
-        assert Client(sandbox).pid
-        assert sandbox.pid == before
+def test_one_that_has_died_is_started_again_for_another_client(own):
+    own.share()
+    os.kill(own.pid, signal.SIGKILL)
+    own._process.wait()
+    with contextlib.closing(Sandbox(ToyProgram(), socket.socket(fileno=os.dup(own.share())))) as other:
+        assert Client(other).pid
+        assert other.pid is None

@@ -3,29 +3,36 @@
 import contextlib
 import os
 import resource
-import sys
 import time
 from dataclasses import dataclass
 
 from shared.errors import ModelLoadError
 from shared.sandbox import Sandbox
 
+PLAIN, OTHER = b"p", b"o"
+
 
 @dataclass
 class ToyProgram:
     fails: bool = False
     seconds: float = 0.0
-    seconds_in_idle_time: float = 0.0
 
     def load(self):
-        is_idle_class = sys.platform == "linux" and os.sched_getscheduler(0) == os.SCHED_IDLE
-        time.sleep(self.seconds_in_idle_time if is_idle_class else self.seconds)
+        time.sleep(self.seconds)
         if self.fails:
             raise ModelLoadError("no such file")
-        return ToyHandler()
+        prepared = []
+        return {kind: ToyHandler(kind, prepared) for kind in (PLAIN, OTHER)}
 
 
 class ToyHandler:
+    def __init__(self, kind, prepared):
+        self._kind = kind
+        self._prepared = prepared
+
+    def prepare(self):
+        self._prepared.append(self._kind)
+
     def warm_up(self):
         pass
 
@@ -39,6 +46,8 @@ class ToyHandler:
                         resource.getrlimit(n)[0] for n in (resource.RLIMIT_CORE, resource.RLIMIT_DATA)
                     )
                     connection.send((os.getpid(), dict(os.environ), core, data))
+                case "what is prepared":
+                    connection.send(self._prepared)
                 case "compute":
                     with limits.time(0.05):
                         while True:

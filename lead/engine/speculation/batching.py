@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from itertools import accumulate, chain, pairwise, repeat, zip_longest
 
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.speculation.drafts import MAX_DEPTH, Probabilities
+from lead.engine.speculation.constants import MAX_DEPTH
+from lead.engine.speculation.drafts import Probabilities
 from lead.engine.speculation.forecast import Candidate
 from shared.step_cost import StepCost
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from shared.step_cost import StepCostConstants
 
+MAX_DEPTH = 32
+"""No step verifies more draft tokens of a sequence; here, where servers can read it without the engine."""
+
 
 @dataclass(frozen=True, slots=True)
 class SpeculationConstants(StepCostConstants):

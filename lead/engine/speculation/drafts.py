@@ -16,8 +16,6 @@ from typing import Literal, NamedTuple
 from lead.engine.drafters.draft_source import InlineDraft, LookupDrafter
 from lead.engine.drafters.lookup import Followers
 
-MAX_DEPTH = 32
-"""No step verifies more draft tokens of a sequence."""
 _MAX_COMMITS = 64
 """A source that answers commits older than this is not worth waiting for."""
 

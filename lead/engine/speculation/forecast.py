@@ -14,9 +14,8 @@ from operator import mul
 from typing import NamedTuple
 
 from lead.engine.speculation.arrivals import Arrivals, FutureDraft
-from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
+from lead.engine.speculation.constants import DEFAULTS, MAX_DEPTH, SpeculationConstants
 from lead.engine.speculation.drafts import (
-    MAX_DEPTH,
     Agreement,
     DraftChain,
     Drafts,

@@ -3,9 +3,7 @@
 A page that has pointed its own name at this machine (DNS rebinding) sends a Host header with that name.
 """
 
-import ipaddress
 import re
-import socket
 from collections.abc import Iterable
 
 from starlette.datastructures import Headers
@@ -14,28 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.http.error_responses import http_error
-
-_HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
-"""RFC 9112, section 3.2: a name or an address, and an optional port."""
-
-
-class AllowedHosts:
-    """The names that Host headers may have. IP addresses are always allowed: DNS cannot redirect them."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        """Each is a name, `*.name` for all names below it, or `*` for any."""
-        wanted = {name.lower() for name in names}
-        self._names = {name for name in wanted if not name.startswith("*")}
-        self._suffixes = tuple(name[1:] for name in wanted if name.startswith("*"))
-
-    def allows(self, host: str) -> bool:
-        """Whether to serve a request with this Host header; without one it does not come from a browser."""
-        match = _HOST.fullmatch(host.strip().lower())
-        if match is None:
-            return False
-        name = match[1]
-        address = name.removeprefix("[").removesuffix("]")
-        return not host or _is_address(address) or name in self._names or name.endswith(self._suffixes)
+from lead.settings.host_names import AllowedHosts
 
 
 class AllowedHostsMiddleware:
@@ -53,25 +30,6 @@ class AllowedHostsMiddleware:
                 await http_error(403, message, "permission_error")(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
-
-def machine_names(bound: str) -> set[str]:
-    """The names of this machine, and `bound`, the address or name that the server listens on."""
-    machine = socket.gethostname()
-    return {"localhost", "*.localhost", bound, machine, f"{machine}.local"}
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a server that listens on `host` can be reached only from this machine; False if unsure."""
-    return host.lower() == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 _LOOPBACK = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lead.engine.events import PromptProgress
-from lead.engine.speculation.drafts import MAX_DEPTH
+from lead.engine.speculation.constants import MAX_DEPTH
 from lead.generation.answer_stats import AnswerStats, SpecDecodeDetail, VerifiedDraft
 from lead.generation.assembler import TextToken
 from lead.http.answers import AnswerEnd, AnswerUpdate

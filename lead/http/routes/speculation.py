@@ -16,11 +16,11 @@ from lead.backs.registry import Backs
 from lead.chat.fields import NullIsDefault
 from lead.engine.commands import PolicyName
 from lead.engine.exactness import promise
-from lead.engine.speculation.drafts import MAX_DEPTH
+from lead.engine.speculation.constants import MAX_DEPTH
 from lead.http.json_route import JsonRoute
-from lead.http.middleware.hosts import is_loopback
 from lead.http.sse import unless_gone
 from lead.server.services import Services, get_ready_services, get_services
+from lead.settings.host_names import is_loopback
 from shared import cpus
 from shared.errors import ProtocolError, UnavailableError, VocabularyError
 from shared.protocol import (

@@ -27,7 +27,7 @@ class RegistryHarness:
         self.names, self.share_cores = [], False
         self.backs = Backs(
             self.sequences,
-            OURS,
+            lambda: OURS,
             100,
             post_draft=self.posted.append,
             on_change=self.note,

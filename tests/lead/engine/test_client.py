@@ -61,7 +61,13 @@ class Front:
     def __init__(self, timeout=0.0, sleep_seconds=0.0):
         clock = itertools.count(1.0).__next__ if sleep_seconds else lambda: 1.0
         self.client = EngineClient(
-            LOAD, self, "info", timeout=timeout, sleep_seconds=sleep_seconds, clock=clock
+            LOAD,
+            self,
+            "info",
+            share_grammars=lambda: 2,
+            timeout=timeout,
+            sleep_seconds=sleep_seconds,
+            clock=clock,
         )
         self.n_sequences = 0
         self.events = []
@@ -72,7 +78,9 @@ class Front:
         self.holds_back = False
         self.was_busy = True
         self._news = asyncio.Event()
-        self.running = asyncio.ensure_future(self.client.run(self))
+        backs = asyncio.get_running_loop().create_future()
+        backs.set_result(self)
+        self.running = asyncio.ensure_future(self.client.run(backs))
 
     def apply(self, event, now):
         assert now >= 1.0

@@ -12,7 +12,7 @@ from lead.engine.events import Exactness
 from lead.engine.exact_model import limits_of, load_target
 from shared import cpus
 from shared.errors import ModelLoadError
-from shared.llama import devices, library
+from shared.llama import devices, library, remembered
 from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.model import Model
 from shared.models.builtin import builtin_target
@@ -31,7 +31,7 @@ def load(exact, path=None, **more):
 @pytest.fixture(autouse=True)
 def _brief(monkeypatch, tmp_path):
     monkeypatch.setattr(exact_model, "_SPARE_SECONDS", 0.1)
-    monkeypatch.setattr(exact_model, "user_cache_path", lambda _name: tmp_path)
+    monkeypatch.setattr(remembered, "user_cache_path", lambda _name: tmp_path)
 
 
 def test_usually_slots_share_their_cells_and_sizes_are_free():

@@ -24,7 +24,7 @@ def start(tmp_path, monkeypatch):
     async def start(body, most_silence=0.0):
         path.write_text("#!/bin/bash\n" + body)
         path.chmod(0o700)
-        return await EngineProcess.start([], most_silence)
+        return await EngineProcess.start(2, [], most_silence)
 
     return start
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lead.engine.slot import MAX_REPLAY, Slot
-from lead.engine.speculation.drafts import MAX_DEPTH
+from lead.engine.speculation.constants import MAX_DEPTH
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.slot_cache import SlotCache
 from tests.fakes import engine_sequence

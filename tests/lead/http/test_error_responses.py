@@ -6,9 +6,9 @@ import pytest
 from lead.engine.client import EngineState
 from lead.http.error_responses import error_response
 from lead.http.middleware.connections import only_health
-from lead.http.middleware.hosts import AllowedHosts
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.server.app import create_app
+from lead.settings.host_names import AllowedHosts
 from shared.errors import NotServingError, QueueFullError, UnavailableError
 from tests.lead.http.middleware.asgi import asgi_request
 

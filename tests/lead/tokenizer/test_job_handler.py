@@ -11,10 +11,11 @@ from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer import workers as workers_module
 from lead.tokenizer.job_handler import TokenizerProgram
-from lead.tokenizer.jobs import Refusal, encode
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, Refusal, encode
 from lead.tokenizer.preparation import Preparation
 from lead.tokenizer.workers import WorkerDiedError, Workers, WorkersGoneError
 from shared.models.builtin import builtin_target
+from shared.sandbox import FOLLOW, JOBS
 
 
 def program(path=None, **limits):
@@ -34,7 +35,7 @@ async def workers():
 
 
 async def ask(workers, message):
-    worker = await workers.begin()
+    worker = await workers.begin(JOBS)
     try:
         return await worker.ask(message)
     finally:
@@ -47,7 +48,7 @@ async def test_a_text_is_tokenized(workers, vocabulary):
 
 
 async def test_a_worker_does_jobs_until_one_takes_much_memory(workers):
-    worker = await workers.begin()
+    worker = await workers.begin(JOBS)
     assert not worker.has_ended
     for _ in range(2):
         assert await worker.ask(tokenize("Hello"))
@@ -69,7 +70,7 @@ async def test_the_system_ends_a_worker_whose_job_takes_too_long():
 
 
 async def test_a_worker_that_is_killed_is_noticed_and_the_next_one_works(workers):
-    worker = await workers.begin()
+    worker = await workers.begin(JOBS)
     worker.kill()
     with pytest.raises(WorkerDiedError) as caught:
         await worker.ask(tokenize("Hello"))
@@ -86,7 +87,7 @@ async def test_a_job_with_a_bug_is_refused_and_leaves_the_process(workers):
 
 
 async def test_the_death_of_the_process_that_forks_loses_nothing(workers):
-    worker = await workers.begin()
+    worker = await workers.begin(JOBS)
     pid = workers._sandbox.pid
     os.kill(pid, signal.SIGKILL)
     await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # until then it takes tasks
@@ -100,13 +101,22 @@ async def test_a_process_that_forks_no_more_is_killed_and_started_again(workers,
     os.kill(workers._sandbox.pid, signal.SIGSTOP)
     monkeypatch.setattr(workers_module, "_BEGIN_SECONDS", 0.05)
     with pytest.raises(WorkersGoneError):
-        await workers.begin()
+        await workers.begin(JOBS)
     monkeypatch.undo()
     assert await ask(workers, tokenize("Hello"))
+
+
+async def test_a_job_with_a_grammar_needs_a_process_that_was_forked_since_the_first_one_was_to_be_followed(
+    workers,
+):
+    job = encode((Preparation.prepare_prompts, [["Say"], 'root ::= "yes"'], {}))
+    assert await ask(workers, job) == GRAMMARS_NEEDED
+    (await workers.begin(FOLLOW)).close()
+    assert (await ask(workers, job)).grammar
 
 
 async def test_a_model_that_is_not_there_ends_the_process():
     workers = Workers(program(builtin_target().with_name("no.gguf")))
     with pytest.raises(WorkersGoneError):
-        await asyncio.wait_for(workers.begin(), 60)
+        await asyncio.wait_for(workers.begin(JOBS), 60)
     await workers.close()

@@ -11,11 +11,12 @@ from lead.settings.limits import RequestLimits
 from lead.tokenizer import pool as pool_module
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.job_handler import TokenizerProgram
-from lead.tokenizer.jobs import Refusal, decode
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, Refusal, decode
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.preparation import Preparation
 from lead.tokenizer.workers import WorkerDiedError, WorkersGoneError
 from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
+from shared.sandbox import FOLLOW, JOBS
 
 LONG = "x" * 100_000
 PROGRAM = TokenizerProgram("model.gguf", None, ConversationOptions(), RequestLimits())
@@ -63,11 +64,17 @@ class FakeServer:
         self.n_begun = 0
         self.n_busy = 0
         self.n_failures = 0
+        self.kinds = []
+        self.may_follow = asyncio.Event()
+        self.may_follow.set()
 
     def start(self, _program):
         return self
 
-    async def begin(self):
+    async def begin(self, kind):
+        self.kinds.append(kind)
+        if kind == FOLLOW:
+            await self.may_follow.wait()
         if self.n_failures:
             self.n_failures -= 1
             raise WorkersGoneError
@@ -226,3 +233,19 @@ async def test_a_job_that_is_lost_with_all_processes_is_done_again(pool, server)
     assert await ask(pool, "job") == "job"
     assert server.asked == ["job", "job"]
     assert server.n_failures == 0
+
+
+async def test_a_job_with_the_first_grammar_is_done_again_by_a_process_that_can_check_it(pool, server):
+    server.script["grammar"] = [GRAMMARS_NEEDED, GRAMMARS_NEEDED, "checked"]
+    assert await ask(pool, "grammar") == "checked"
+    assert server.kinds == [JOBS, JOBS, FOLLOW, JOBS, FOLLOW]
+
+
+async def test_other_jobs_do_not_wait_until_grammars_can_be_checked(pool, server):
+    server.script["grammar"] = [GRAMMARS_NEEDED, "checked"]
+    server.may_follow.clear()
+    job = ask(pool, "grammar")
+    await settle()
+    assert await ask(pool, "text") == "text"
+    server.may_follow.set()
+    assert await job == "checked"

@@ -109,3 +109,16 @@ def test_sentencepiece_needs_a_token_for_each_byte_to_read_any_text(tmp_path, n_
 
 def test_other_tokenizers_read_any_text(vocabulary):
     assert vocabulary.reads_any_text
+
+
+def test_all_pieces_are_those_of_each_token_however_long(tmp_path):
+    tokens = {"<unk>": TokenType.UNKNOWN, "<s>": TokenType.CONTROL, "</s>": TokenType.CONTROL}
+    tokens |= {"x": TokenType.NORMAL, "y" * 100: TokenType.USER_DEFINED, "z": TokenType.NORMAL}
+    vocabulary = Vocabulary.load(write_vocabulary(tmp_path / "model.gguf", "llama", tokens))
+    assert vocabulary.all_pieces() == [vocabulary.piece(token, special=True) for token in range(6)]
+    assert b"y" * 100 in vocabulary.all_pieces()
+
+
+def test_a_token_that_ends_answers_is_among_all_of_these(vocabulary):
+    ends = {token for token in range(vocabulary.n_tokens) if vocabulary.is_end(token)}
+    assert ends == vocabulary.end_tokens

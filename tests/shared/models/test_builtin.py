@@ -10,10 +10,9 @@ from gguf import GGUFReader
 from shared.errors import ConfigError
 from shared.models import builtin
 from shared.models.builtin import builtin_draft, builtin_target, grown_target, named_model
-from shared.models.grow import Shape
 from tests.shared.models.gguf_copies import without_vocabulary
 
-TINY = Shape(width=256, n_layers=6, n_heads=8, n_feed_forward=800)
+TINY = {"width": 256, "n_layers": 6, "n_heads": 8, "n_feed_forward": 800}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,7 @@ def test_a_missing_model_is_a_config_error(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_the_grown_target_has_the_shape(cache: Path) -> None:
     path = grown_target()
     assert path.parent == cache
-    assert GGUFReader(path).fields["llama.feed_forward_length"].contents() == TINY.n_feed_forward
+    assert GGUFReader(path).fields["llama.feed_forward_length"].contents() == TINY["n_feed_forward"]
 
 
 def test_a_second_call_uses_the_same_file(cache: Path) -> None:
@@ -65,13 +64,17 @@ def test_a_second_call_uses_the_same_file(cache: Path) -> None:
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize(
     ("constant", "value"),
-    [("VERSION", 99), ("_GROWN_QUANTIZATION", "q8_0"), ("_GROWN_SHAPE", Shape(256, 7, 8, 800))],
+    [
+        ("grow.VERSION", 99),
+        ("builtin._GROWN_QUANTIZATION", "q8_0"),
+        ("builtin._GROWN_SHAPE", TINY | {"n_layers": 7}),
+    ],
 )
 def test_another_recipe_has_another_name(
     monkeypatch: pytest.MonkeyPatch, constant: str, value: object
 ) -> None:
     old = grown_target()
-    monkeypatch.setattr(builtin, constant, value)
+    monkeypatch.setattr(f"shared.models.{constant}", value)
     assert grown_target().name != old.name
     assert not old.exists()
 

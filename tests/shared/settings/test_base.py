@@ -3,8 +3,9 @@ from typing import Any
 import pytest
 from pydantic import Field, model_validator
 
-from shared.settings.base import CommaList, FileSettings, OptionError, OptionGroup
+from shared.settings.base import FileSettings
 from shared.settings.command_line import Dialect, Spelling
+from shared.settings.options import CommaList, OptionError, OptionGroup
 
 
 class Paint(OptionGroup):

@@ -3,7 +3,8 @@
 import pytest
 
 from lead.engine.speculation.batching import EqualDepths, LikeliestFirst, Replaying, batching_for
-from lead.engine.speculation.drafts import MAX_DEPTH, DraftToken
+from lead.engine.speculation.constants import MAX_DEPTH
+from lead.engine.speculation.drafts import DraftToken
 from lead.engine.speculation.forecast import Candidate
 from lead.engine.speculation.policy import Adaptive
 from shared.llama.memory_traits import MemoryTraits

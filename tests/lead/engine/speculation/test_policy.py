@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from lead.engine.speculation.arrivals import Arrival
 from lead.engine.speculation.batching import EqualDepths, LikeliestFirst
-from lead.engine.speculation.constants import DEFAULTS
-from lead.engine.speculation.drafts import MAX_DEPTH
+from lead.engine.speculation.constants import DEFAULTS, MAX_DEPTH
 from lead.engine.speculation.policy import SYNC_PATIENCE_S, Adaptive, DraftOrder, Fixed, Sync, Verify, Wait
 from shared.step_cost import StepCost
 from tests.lead.engine.speculation.support import (

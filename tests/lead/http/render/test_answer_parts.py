@@ -3,7 +3,7 @@
 import pytest
 
 from lead.engine.events import PromptProgress, TokenProbabilities
-from lead.engine.speculation.drafts import MAX_DEPTH
+from lead.engine.speculation.constants import MAX_DEPTH
 from lead.generation.answer_stats import AnswerStats, VerifiedDraft
 from lead.http.answers import AnswerEnd
 from lead.http.render.answer_parts import spec_decode_metrics, timings

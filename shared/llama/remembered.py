@@ -1,0 +1,49 @@
+"""What was measured of a model, kept in the cache folder for the next start like this one.
+
+One file for each digest of all that decides what is found: the model's files, llama.cpp's build, the CPU and
+other devices, and what the measurement itself depends on.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from platformdirs import user_cache_path
+from pydantic import BaseModel
+
+from shared import cpus
+from shared.cached_files import remove_oldest, written_whole
+from shared.llama import devices, library
+from shared.models.file_kind import parts_of
+
+T = TypeVar("T", bound=BaseModel)
+
+_N_FILES = 256
+"""Of a kilobyte or two each; the oldest are deleted."""
+
+
+class Remembered(Generic[T]):
+    def __init__(self, folder: str, kind: type[T], model: Path, *facts: object) -> None:
+        """facts: what else decides what is found; their texts tell them apart."""
+        self._kind = kind
+        digest = hashlib.sha256()
+        for part in parts_of(model):
+            state = part.stat()
+            digest.update(f"{part.absolute()}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
+        for fact in (*facts, library.build(), cpus.kind(), *devices.descriptions()):
+            digest.update(f"{fact}\0".encode())
+        self.path = user_cache_path("llama-duo") / folder / f"{digest.hexdigest()[:24]}.json"
+
+    def recall(self) -> T | None:
+        """None if nothing was measured for such a start, or it cannot be read."""
+        try:
+            return self._kind.model_validate_json(self.path.read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    def keep(self, found: T) -> None:
+        """Raises OSError where nothing can be written: the next start measures again."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(self.path) as part:
+            part.write_text(found.model_dump_json())
+        remove_oldest(self.path.parent, _N_FILES)

@@ -1,0 +1,101 @@
+"""What contexts of a model would take, without loading its vocabulary again to find out.
+
+llama.cpp reads the vocabulary even of a model without weights, which is most of what measuring takes: for a
+quarter of a million tokens more than a second.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from shared.llama import library
+from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline
+from shared.llama.remembered import Remembered
+from shared.settings.model_options import ModelOptions
+
+log = logging.getLogger("llama")
+
+_VERSION = 1
+"""Raise this when something else is measured."""
+
+
+class MeasuredOutline(BaseModel):
+    """What `ModelOutline` says of a model; sizes by the context's parameters."""
+
+    n_ctx_train: int
+    n_layers: int
+    n_heads: int
+    used_experts: float
+    probe: MemoryProbe
+    sizes: dict[str, MemorySize] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        """False where there was no memory even for contexts that allocate nothing."""
+        return self.probe.checkpoint_bytes + self.probe.full_token_bytes > 0 and all(
+            size.total for size in self.sizes.values()
+        )
+
+
+class StoredOutline:
+    """A `ModelOutline` on the CPU that loads the model only if something is asked for the first time."""
+
+    def __init__(self, load: Callable[[], ModelOutline], measured: MeasuredOutline | None) -> None:
+        self._load = load
+        self._loaded: ModelOutline | None = None
+        self.measured = measured or self._measure()
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, path: Path, options: ModelOptions, *, with_heads: bool = False
+    ) -> Iterator["StoredOutline"]:
+        """`options` have no layers on devices. Raises ModelLoadError."""
+        library.start()
+        facts = options.model_dump_json(exclude={"cache_ram"})  # as much as is free, which changes no size
+        stored = Remembered("memory", MeasuredOutline, path, _VERSION, facts, with_heads)
+        with ExitStack() as loaded:
+            outline = cls(
+                lambda: loaded.enter_context(ModelOutline.load(path, options, with_heads=with_heads)),
+                stored.recall(),
+            )
+            yield outline
+            if outline._loaded and outline.measured.is_complete:
+                try:
+                    stored.keep(outline.measured)
+                except OSError as error:
+                    log.info("memory will be measured again at the next start: %s", error)
+
+    def _outline(self) -> ModelOutline:
+        if self._loaded is None:
+            self._loaded = self._load()
+        return self._loaded
+
+    def _measure(self) -> MeasuredOutline:
+        outline = self._outline()
+        return MeasuredOutline(
+            n_ctx_train=outline.n_ctx_train,
+            n_layers=outline.n_layers,
+            n_heads=outline.n_heads,
+            used_experts=outline.used_experts,
+            probe=outline.probe(),
+        )
+
+    def texts_size(self, parameters: Any) -> MemorySize:
+        """See `ModelOutline`."""
+        return self._size(ModelOutline.texts_size, parameters)
+
+    def size(self, parameters: Any) -> MemorySize:
+        """See `ModelOutline`."""
+        return self._size(ModelOutline.size, parameters)
+
+    def _size(self, measure: Callable[[ModelOutline, Any], MemorySize], parameters: Any) -> MemorySize:
+        values = (getattr(parameters, name) for name, *_ in parameters._fields_)
+        key = f"{measure.__name__} {[value for value in values if isinstance(value, int | float)]}"
+        if key not in self.measured.sizes:
+            self.measured.sizes[key] = measure(self._outline(), parameters)
+        return self.measured.sizes[key]

@@ -1,0 +1,53 @@
+"""Options and groups of them: what a process needs that is given its settings by another one.
+
+Reading the command line (`base`) imports pydantic-settings and asyncio besides.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+
+from shared.cpus import parse_cpus
+from shared.errors import ConfigError
+
+
+class OptionError(ValueError):
+    """The value of an option contradicts others; raised by validators that see several options."""
+
+    def __init__(self, option: str, message: str) -> None:
+        """`option` is a field's name, as in `back_cpus`."""
+        super().__init__(message)
+        self.option = option
+
+
+def _check_cpus(value: str) -> str:
+    try:
+        parse_cpus(value)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return value
+
+
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+class AsWritten:
+    """In the annotation of an option: its validator reads the text, which is no JSON."""
+
+
+CpuList = Annotated[str, AfterValidator(_check_cpus)]
+"""CPU cores, as in 0-7,16; `shared.cpus.parse_cpus` reads it."""
+
+CommaList = Annotated[tuple[str, ...], AsWritten, BeforeValidator(_split)]
+"""Strings separated by commas, given by repeating the option, or as a list in a file."""
+
+PathList = Annotated[tuple[Path, ...], AsWritten, BeforeValidator(_split)]
+"""Paths, in the same way."""
+
+
+class OptionGroup(BaseModel):
+    """Options that are used together."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
