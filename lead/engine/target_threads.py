@@ -14,7 +14,7 @@ log = logging.getLogger("engine")
 _N_TIMED = 3
 """Steps with each number, in turns."""
 _MOST_SECONDS = 6.0
-"""After that it is decided by what has been timed."""
+"""After that it is decided by what has been timed; also once a step with all cores takes longer."""
 _MARGIN = 0.95
 """Only a step that takes less than this part of the other's is worth a core."""
 
@@ -33,14 +33,16 @@ class TargetThreads:
         self._use = use
         self._few, self._most = few, most
         self._clock = clock
-        self._are_faster = self._is_shared = False
+        self._are_faster = False
+        self.are_shared = False
+        """Whether backs compute on the same cores."""
 
     def measure(self, step: Callable[[], float], interrupted: Callable[[], bool]) -> None:
         """Whether `most` are faster: to be called again, as this may be `interrupted`, or the machine busy.
 
         `step` decodes one token and returns the seconds that it took.
         """
-        if self._few >= self._most or self._are_faster or self._is_shared:
+        if self._few >= self._most or self._are_faster or self.are_shared:
             return
         seconds: dict[int, list[float]] = {self._few: [], self._most: []}
         began = self._clock()
@@ -52,14 +54,24 @@ class TargetThreads:
                 self._use(n)
                 step()  # this one starts the threads
                 timed.append(step())
-            if self._clock() - began > _MOST_SECONDS:
+            is_slower = seconds[self._most][-1] > seconds[self._few][-1]
+            if is_slower or self._clock() - began > _MOST_SECONDS:
                 break
         self._decide(median(seconds[self._few]), median(seconds[self._most]))
         self._apply()
 
+    def choose(self, n: int) -> None:
+        """As an earlier process has found."""
+        self._are_faster = n == self._most > self._few
+        self._apply()
+
+    @property
+    def used(self) -> int:
+        return self._most if self._are_faster and not self.are_shared else self._few
+
     def share(self, *, with_backs: bool) -> None:
         """Whether backs compute on this machine, too."""
-        self._is_shared = with_backs
+        self.are_shared = with_backs
         self._apply()
 
     def _decide(self, of_few: float, of_most: float) -> None:
@@ -75,4 +87,4 @@ class TargetThreads:
 
     def _apply(self) -> None:
         if self._few < self._most:
-            self._use(self._most if self._are_faster and not self._is_shared else self._few)
+            self._use(self.used)

@@ -1,5 +1,6 @@
 """The engine process; `lead.engine.__main__` is its entry point."""
 
+import contextlib
 import logging
 import socket
 import sys
@@ -27,11 +28,13 @@ from lead.engine.rpc_workers import wait_for_workers
 from lead.engine.slot import TrialPlace
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.step_times import StepTimes
 from lead.engine.target_threads import TargetThreads
 from shared.errors import ModelLoadError
 from shared.llama import rpc_backend
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
 from shared.llama.model import Model
+from shared.llama.remembered import Remembered
 from shared.logs import configure_logging
 from shared.rpc_probe import WorkerAwayError
 from shared.sampling.factory import make_sampler
@@ -45,6 +48,8 @@ _MAX_STEP_SECONDS = 0.3
 """Where a step takes longer, no further ones are timed: a request would have to wait for them."""
 _NGRAM_BITS = 14
 """A quarter of a megabyte per request, running or waiting; repetitions further back are forgotten."""
+_MAX_AGE = 86_400.0
+"""Seconds. T(n) is measured anew each day: what was found on a busy machine does not stay."""
 
 
 def main() -> None:
@@ -133,9 +138,12 @@ def _serve(
     threads = _threads(model, exactness, load)
     recalibration = None
     if limits.traits.can_speculate and load.calibrate:
-        threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
-        timer.calibrate(speculation.cost, lambda: pipe.readable)
-        recalibration = _recalibration(model, speculation.cost, threads, pipe)
+        options = load.options.model_dump_json(exclude={"cache_ram"})  # as much as is free
+        stored = Remembered("step-times", StepTimes, load.model, options, load.most_threads, load.rpc)
+        if not _has_recalled(stored, speculation.cost, threads, timer):
+            threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
+            timer.calibrate(speculation.cost, lambda: pipe.readable)
+            recalibration = _recalibration(model, speculation.cost, threads, pipe, stored)
     loop = Loop(
         model,
         engine,
@@ -155,13 +163,29 @@ def _threads(model: Model, exactness: Exactness, load: Load) -> TargetThreads:
     )
 
 
-def _recalibration(model: Model, cost: StepCost, threads: TargetThreads, pipe: EnginePipe) -> Recalibration:
+def _has_recalled(
+    stored: Remembered[StepTimes], cost: StepCost, threads: TargetThreads, timer: StepTimer
+) -> bool:
+    """Whether T(n) is as an earlier start has measured it, and `cost` knows it now."""
+    known = stored.recall(max_age=_MAX_AGE)
+    if known is None:
+        return False
+    threads.choose(known.n_threads)
+    return known.teach(cost, timer)
+
+
+def _recalibration(
+    model: Model, cost: StepCost, threads: TargetThreads, pipe: EnginePipe, stored: Remembered[StepTimes]
+) -> Recalibration:
     def measure(place: TrialPlace) -> bool:
         has_learned = recalibrate(
             model, cost, model.n_vocab, lambda: pipe.readable, place=place, max_step_seconds=_MAX_STEP_SECONDS
         )
-        timer = StepTimer.of_target(model, model.n_vocab, place=place)
-        threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
+        if has_learned and not threads.are_shared:  # the machine is not busy
+            with contextlib.suppress(OSError):  # the next start measures again
+                stored.keep(StepTimes(n_threads=threads.used, seconds=cost.table()))
+            timer = StepTimer.of_target(model, model.n_vocab, place=place)
+            threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
         return has_learned
 
     return Recalibration(measure, time.monotonic())

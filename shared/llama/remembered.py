@@ -5,6 +5,8 @@ other devices, and what the measurement itself depends on.
 """
 
 import hashlib
+import math
+import time
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -34,9 +36,11 @@ class Remembered(Generic[T]):
             digest.update(f"{fact}\0".encode())
         self.path = user_cache_path("llama-duo") / folder / f"{digest.hexdigest()[:24]}.json"
 
-    def recall(self) -> T | None:
-        """None if nothing was measured for such a start, or it cannot be read."""
+    def recall(self, max_age: float = math.inf) -> T | None:
+        """None if nothing was measured for such a start within `max_age` seconds, or it cannot be read."""
         try:
+            if time.time() - self.path.stat().st_mtime > max_age:
+                return None
             return self._kind.model_validate_json(self.path.read_bytes())
         except (OSError, ValueError):
             return None

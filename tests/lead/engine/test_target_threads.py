@@ -55,6 +55,12 @@ def test_a_measurement_that_was_interrupted_is_made_again():
     assert machine.measure() == 4
 
 
+def test_where_all_cores_are_slower_they_are_tried_once():
+    machine = Machine({3: 0.04, 4: 0.05})
+    assert machine.measure() == 3
+    assert machine.n_steps == 4
+
+
 def test_a_slow_model_is_timed_once_with_each_number():
     machine = Machine({3: 5.0, 4: 2.0})
     assert machine.measure() == 4
@@ -85,3 +91,10 @@ def test_without_a_choice_nothing_is_measured(most):
     assert machine.measure() == 3
     machine.threads.share(with_backs=False)
     assert (machine.used, machine.n_steps) == (3, 0)
+
+
+@pytest.mark.parametrize(("n", "used"), [(4, 4), (3, 3), (9, 3)])
+def test_what_an_earlier_start_has_found_is_used(n, used):
+    machine = Machine({3: 0.04, 4: 0.02})
+    machine.threads.choose(n)
+    assert (machine.used, machine.threads.used) == (used, used)

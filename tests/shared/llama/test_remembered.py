@@ -1,5 +1,7 @@
 """What one start has measured, as the next one finds it."""
 
+import os
+
 import pytest
 from pydantic import BaseModel
 
@@ -26,6 +28,13 @@ def test_what_was_kept_is_found_by_a_start_with_the_same_facts(model):
     stored(model, 1).keep(Found(n=7))
     assert stored(model, 1).recall() == Found(n=7)
     assert stored(model, 2).recall() is None
+
+
+def test_what_is_too_old_is_not_found(model):
+    stored(model).keep(Found(n=7))
+    os.utime(stored(model).path, (0, 0))
+    assert stored(model).recall(max_age=60.0) is None
+    assert stored(model).recall() == Found(n=7)
 
 
 def test_nothing_is_known_of_a_file_that_has_changed(model):
