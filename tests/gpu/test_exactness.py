@@ -4,11 +4,10 @@ import contextlib
 
 import pytest
 
-from lead.engine import exact_model
 from lead.engine.commands import Load
 from lead.engine.exact_model import load_target
 from shared.errors import ModelLoadError
-from shared.llama import devices
+from shared.llama import devices, remembered
 from shared.llama.placement import Device
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
@@ -20,7 +19,7 @@ REFUSED = "no --exact here: with layers on a GPU"
 
 @pytest.fixture(autouse=True)
 def _first_start(monkeypatch, tmp_path):
-    monkeypatch.setattr(exact_model, "user_cache_path", lambda _name: tmp_path)
+    monkeypatch.setattr(remembered, "user_cache_path", lambda _name: tmp_path)
 
 
 @pytest.fixture
