@@ -61,7 +61,7 @@ class TargetThreads:
         self._apply()
 
     def choose(self, n: int) -> None:
-        """As an earlier process has found."""
+        """As an earlier process has found; 0: nothing is known, as at first."""
         self._are_faster = n == self._most > self._few
         self._apply()
 

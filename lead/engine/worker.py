@@ -171,7 +171,10 @@ def _has_recalled(
     if known is None:
         return False
     threads.choose(known.n_threads)
-    return known.teach(cost, timer)
+    if known.teach(cost, timer):
+        return True
+    threads.choose(0)  # whether all cores are faster now is to be measured, too
+    return False
 
 
 def _recalibration(

@@ -171,6 +171,7 @@ class Drafter:
             return False
         return all(
             (state.id, state.group) == (message.sequence, group)
+            and message.start <= len(state.committed)
             and not state.can_follow(path, message.tokens[len(state.committed) - message.start :])
             for state, path in work
         )

@@ -98,3 +98,11 @@ def test_what_an_earlier_start_has_found_is_used(n, used):
     machine = Machine({3: 0.04, 4: 0.02})
     machine.threads.choose(n)
     assert (machine.used, machine.threads.used) == (used, used)
+
+
+def test_what_was_found_earlier_and_does_not_hold_any_more_is_measured_again():
+    machine = Machine({3: 0.04, 4: 0.06})
+    machine.threads.choose(4)
+    machine.threads.choose(0)
+    assert machine.measure() == 3
+    assert machine.n_steps > 0

@@ -129,7 +129,8 @@ class DrafterMachine(RuleBasedStateMachine):
 
     def rank(self, text, sampling):
         logits = self.harness.model._row(functools.reduce(extend_hash, text, 0))
-        return toy_sampler(sampling, text).rank(logits, len(text), 3)
+        n_choices = self.harness.drafter._options.n_choices
+        return toy_sampler(sampling, text).rank(logits, len(text), n_choices)
 
     @invariant()
     def the_books_are_right(self):

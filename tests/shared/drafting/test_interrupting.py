@@ -59,10 +59,11 @@ def test_tokens_that_are_known_count_once():
         extend(TEXT[2:4]),
         extend([*TEXT[2:4], WRONG, 5]),
         extend([WRONG], sequence="t"),
+        extend([WRONG], start=9),
         Close(sequence="s", reason="ended"),
         Open(sequence="t", sampling=GREEDY, tokens=[4]),
     ],
-    ids=["accepted", "all-accepted", "beyond", "another-sequence", "close", "open"],
+    ids=["accepted", "all-accepted", "beyond", "another-sequence", "beyond-what-is-known", "close", "open"],
 )
 def test_a_decode_that_may_be_of_use_goes_on(message):
     harness = interruptible()
