@@ -98,7 +98,7 @@ class Submit(BaseModel, frozen=True):
     filtered: probabilities after the filters. n_draft: verify at most this many draft tokens per step. slot:
     run in this slot only. progress: report how far the prompt has been read. checkpoint: length of a prefix
     that later requests may share; 0: not known. owner: whose recent texts drafts may be taken from, this one
-    among them when it has ended; None: nobody's.
+    among them when it has ended; None: nobody's. unread: the client is shown nothing before its end.
 
     A sequence that an earlier engine process had begun is submitted with what that has generated:
     `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as its `Started` said; None: it has not started.
@@ -119,6 +119,7 @@ class Submit(BaseModel, frozen=True):
     progress: bool = False
     checkpoint: int = 0
     owner: int | None = None
+    unread: bool = False
     n_prompt: int = 0
     n_cached: int | None = None
 

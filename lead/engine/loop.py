@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn, Protocol
 
 from lead.engine.calibration import Recalibration
-from lead.engine.commands import Cancel, Command, PostDraft, SetBacks
+from lead.engine.commands import Cancel, Command, PostDraft, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.events import Event, Failed, Finished, Started
 from lead.engine.held_events import HeldEvents
@@ -200,6 +200,8 @@ class Loop:
             self._engine.apply(command, now)
             self._unchecked = True
             match command:
+                case Submit():
+                    self._held.open(command)
                 case SetBacks():
                     self._held.has_backs = bool(command.names)
                     self._on_backs(command)

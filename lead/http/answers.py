@@ -92,16 +92,21 @@ class AnswerRenderer(Renderer[AnswerUpdate]):
         """The body of a response that is not streamed."""
 
 
-async def answer_updates(request: GenerationRequest, services: Services) -> AsyncGenerator[AnswerUpdate]:
+async def answer_updates(
+    request: GenerationRequest, services: Services, *, whole: bool = False
+) -> AsyncGenerator[AnswerUpdate]:
     """What is new of all answers, as it comes; the last update of each has an `end`.
 
+    whole: nobody reads an answer before its end, so what is new may come later, unless a text may end it.
     Closing it early cancels them all. Nothing is submitted to the engine before it is read. Raises
     RequestError, UnavailableError, QueueFullError where a sequence cannot begin or go on.
     """
     admission, stats, changed = services.admission, current_request.get(), Broadcast()
     readers: list[_AnswerReader] = []
+    unread = whole and not request.stops and request.max_seconds is None
     try:
         for index, submission in enumerate(request.submissions):
+            submission = submission.model_copy(update={"unread": unread})
             sequence = admission.submit(submission, private=request.private, changed=changed)
             readers.append(_AnswerReader(index, sequence, request, services.vocabulary))
         while unfinished := [reader for reader in readers if not reader.finished]:
@@ -124,7 +129,7 @@ async def whole_answers(request: GenerationRequest, services: Services) -> list[
     """All answers, once they have ended; raises what `answer_updates` raises."""
     updates: list[list[AnswerUpdate]] = [[] for _ in request.submissions]
     ends: dict[int, AnswerEnd] = {}
-    async for update in answer_updates(request, services):
+    async for update in answer_updates(request, services, whole=True):
         updates[update.index].append(update)
         if update.end:
             ends[update.index] = update.end

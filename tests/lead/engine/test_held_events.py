@@ -4,6 +4,7 @@ import pytest
 
 from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.held_events import HeldEvents
+from tests.fakes import submit
 
 
 def token(start, sequence="s"):
@@ -76,3 +77,21 @@ def test_what_is_held_of_a_cancelled_sequence_is_dropped():
     steps.held.pass_on([token(2, "t"), token(2)], steps.now)
     steps.held.drop("t")
     assert steps.held.pass_on([], steps.now, at_once=True) == [token(2)]
+
+
+def test_tokens_of_an_answer_that_is_read_at_its_end_are_sent_four_times_a_second():
+    steps = Steps(0.02)
+    steps.held.open(submit(sequence="s", unread=True))
+    sent = steps.step(37)
+    assert sent[0] == 1, "the first one at once"
+    assert sent[1:] == [*[0] * 11, 12] * 3
+
+
+def test_a_stream_beside_it_gets_its_tokens_as_usual():
+    steps = Steps(0.02)
+    steps.held.open(submit(sequence="t", unread=True))
+    first, second = token(1, "t"), token(2, "t")
+    steps.held.pass_on([first], steps.now)
+    assert steps.held.pass_on([second], steps.now) == []
+    assert steps.held.pass_on([token(1)], steps.now) == [second, token(1)]
+    assert steps.step(2) == [1, 1]

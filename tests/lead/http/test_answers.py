@@ -67,6 +67,15 @@ async def test_a_prompt_that_is_too_long_leaves_none_running(lead):
     assert list(lead.sequences) == []
 
 
+@pytest.mark.parametrize(("stops", "unread"), [((), True), (["."], False)])
+async def test_the_engine_knows_that_nobody_reads_an_answer_before_its_end_unless_a_text_may_end_it(
+    lead, stops, unread
+):
+    lead.will_say("one")
+    await whole_answers(*asked(lead, stops=stops))
+    assert [request.unread for request in lead.engine.submitted] == [unread]
+
+
 async def test_what_all_answers_took_is_counted_for_the_log(lead):
     stats = RequestStats("r")
     current_request.set(stats)
