@@ -56,6 +56,16 @@ class _AskedBacks:
         return self.trial_right >= _PROMOTING
 
 
+def division(n: int) -> list[BranchPart | None]:
+    """The parts of `n` backs, the best one first.
+
+    It has all side branches: if it were to leave some to others, four backs would be slower than one where
+    T(n) rises, as the one that prepared what was chosen is not always the one that is ahead
+    (docs/log/2026-11.md).
+    """
+    return [BranchPart(index=i, of=n) if i else None for i in range(n)]
+
+
 class Assignment:
     """Knows for each sequence whom it asks; what a back has of its sequences is in its `Back.followed`."""
 
@@ -102,20 +112,21 @@ class Assignment:
         return asked_backs.asked if asked_backs else ()
 
     def part(self, sequence: str, back: Back) -> BranchPart | None:
-        """Of the side branches of a sequence, which the backs divide that are about as good as the best.
+        """Of the side branches of a sequence, those that `back` drafts before all others; None: all.
 
-        None: all, beside those that divide them.
+        The backs that are about as good as the best divide them, but for one, which drafts as if alone.
         """
         asked_backs = self._sequences.get(sequence)
         if asked_backs is None:
             return None
         # in the order in which they joined, which stays
         chosen = [each for each in self.backs.values() if asked_backs.has_chosen(each)]
-        least = _PART_GAIN * max((each.gain for each in chosen), default=0.0)
-        dividing = [each for each in chosen if each.gain >= least]
-        if back not in dividing or len(dividing) == 1:
-            return None
-        return BranchPart(index=dividing.index(back), of=len(dividing))
+        best = max((each.gain for each in chosen), default=0.0)
+        dividing = sorted(
+            (each for each in chosen if each.gain >= _PART_GAIN * best),
+            key=lambda each: each.gain * _INCUMBENT < best,
+        )
+        return division(len(dividing))[dividing.index(back)] if back in dividing else None
 
     def on_step(
         self, sequence: str, n_right: Mapping[str, tuple[int, int]], seconds: float | None, now: float

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from lead.backs.assignment import division
 from lead.engine.commands import PolicyName, Submit
 from lead.engine.drafters.draft_source import LookupDrafter
 from lead.engine.events import Committed, Finished, Tuned
@@ -100,10 +101,10 @@ class _Simulation:
             inline=self.cell.inline,
             compute=functools.partial(self._machine.run, LEAD) if self._machine else None,
         )
-        n = len(self.cell.backs)
+        parts = division(len(self.cell.backs))
         self._links: list[tuple[Link[DrafterMessage], BranchPart | None]] = [
-            (self._connect(f"back-{i}", spec), BranchPart(index=i, of=n) if n > 1 else None)
-            for i, spec in enumerate(self.cell.backs)
+            (self._connect(f"back-{i}", spec), part)
+            for i, (spec, part) in enumerate(zip(self.cell.backs, parts, strict=True))
         ]
         self._lead.connect([f"back-{i}" for i in range(len(self.cell.backs))])
         for client in range(self.cell.n_clients):

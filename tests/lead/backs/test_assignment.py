@@ -173,11 +173,18 @@ def parts(text, sequence="s0"):
     return {name: (part.index, part.of) if part else None for name, part in found.items()}
 
 
-def test_equal_backs_divide_the_side_branches():
+def test_equal_backs_divide_the_side_branches_beside_the_first_which_has_all():
     text = Text()
-    names = text.join(0.7, n=3)
+    first, second, third = text.join(0.7, n=3)
     text.run(200)
-    assert parts(text) == {name: (i, 3) for i, name in enumerate(names)}
+    assert parts(text) == {first: None, second: (1, 3), third: (2, 3)}
+
+
+def test_a_back_that_is_clearly_better_has_all_side_branches_whenever_it_joined():
+    text = Text()
+    (worse,), (better,) = text.join(0.7), text.join(0.9)
+    text.run(400)
+    assert parts(text) == {worse: (1, 2), better: None}
 
 
 def test_one_alone_has_all_side_branches():
@@ -192,14 +199,14 @@ def test_the_part_of_a_back_that_leaves_is_taken_over():
     first, second, third = text.join(0.7, n=3)
     text.run(200)
     text.leave(second)
-    assert parts(text) == {first: (0, 2), third: (1, 2)}
+    assert parts(text) == {first: None, third: (1, 2)}
 
 
 def test_a_much_worse_back_has_no_part():
     text = Text()
     first, second, bad = *text.join(0.9, n=2), *text.join(0.2)
     text.run(200)
-    assert parts(text) == {first: (0, 2), second: (1, 2), bad: None}
+    assert parts(text) == {first: None, second: (1, 2), bad: None}
 
 
 def test_a_sequence_without_backs_has_no_parts():
