@@ -57,13 +57,14 @@ def main() -> None:
 
         print_text(list_devices())
         return
-    if to_doctor or settings.check:
-        from back import doctor  # noqa: PLC0415  (slow to import, and not needed to draft)
-
-        exit_with(doctor.diagnose(settings) if to_doctor else doctor.check(settings))
     if settings.exit_with_stdin:
         threading.Thread(target=exit_with_stdin, name="stdin", daemon=True).start()
     try:
+        settings = settings.joined()
+        if to_doctor or settings.check:
+            from back import doctor  # noqa: PLC0415  (slow to import, and not needed to draft)
+
+            exit_with(doctor.diagnose(settings) if to_doctor else doctor.check(settings))
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
         settings = leads.find(settings, _jitter()).located()

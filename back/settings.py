@@ -14,6 +14,7 @@ from pydantic_settings import CliSuppress
 
 from shared import cpus
 from shared.discovery import FoundLead, choose, find_leads, usable
+from shared.joined_lead import JOIN_HELP, JoinedLead
 from shared.key_file import read_key
 from shared.logs import LogLevel
 from shared.protocol import MAX_DRAFT_TOKENS
@@ -109,6 +110,7 @@ class BackSettings(FileSettings):
         description="as --discover, but for all leads that are announced when the back starts: they share "
         "its time, as with several --lead",
     )
+    join: str | None = Field(None, description=JOIN_HELP)
     key: SecretStr | None = Field(
         None,
         description="the lead's key for backs; the variable BACK_KEY or --key-file hides it from process "
@@ -178,6 +180,19 @@ class BackSettings(FileSettings):
                 "sequence to be useful"
             )
         return self
+
+    def joined(self) -> Self:
+        """With the lead that is joined, or was before, unless leads are named or searched for.
+
+        Raises ConfigError.
+        """
+        if self.join is None and (self.discover or self.discover_all or "lead" in self.model_fields_set):
+            return self
+        lead = JoinedLead.find("back", self.own_name, self.join)
+        if lead is None:
+            return self
+        found = {"lead": (lead.url,), "key": lead.key, "pinned_certificate": lead.certificate}
+        return self.model_copy(update=found)
 
     def located(self) -> Self:
         """With a model that exists: the file is checked, or downloaded. Raises ConfigError."""

@@ -42,7 +42,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        settings = ChatSettings.from_command_line()
+        settings = ChatSettings.from_command_line().joined()
         sys.exit(run(settings, sys.stdin, sys.stdout, sys.stderr))
     except ConfigError as error:
         sys.stderr.write(f"chat: {sanitize(str(error))}\n")

@@ -1,18 +1,20 @@
 """chat's settings: command line over environment (CHAT_*) over default."""
 
+import platform
 import ssl
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import httpx
 from pydantic import AfterValidator, Field, SecretStr, field_validator
-from pydantic_settings import CliPositionalArg
+from pydantic_settings import CliPositionalArg, CliSuppress
 
 from chat.sampling import Sampling
+from shared.joined_lead import JOIN_HELP, JoinedLead
 from shared.key_file import read_key
 from shared.settings.base import ProgramSettings
 from shared.settings.command_line import Dialect, Spelling
-from shared.tls import trusting
+from shared.tls import pinning, trusting
 
 
 def _encodable(text: str) -> str:
@@ -47,6 +49,7 @@ class ChatSettings(ProgramSettings):
         default=[], description="question to answer, then exit; - is replaced with the text from stdin"
     )
     lead: str = Field("http://127.0.0.1:5555", description="URL of the server")
+    join: str | None = Field(None, description=JOIN_HELP)
     model: _Text | None = Field(None, description="name of the model to use, if the server has several")
     api_key: SecretStr | None = Field(
         None,
@@ -58,6 +61,9 @@ class ChatSettings(ProgramSettings):
         None,
         description="file with CA certificates (PEM) for verifying a server at https://…, instead of the "
         "system's; it may be the server's own self-signed certificate",
+    )
+    pinned_certificate: CliSuppress[Path | None] = Field(
+        None, description="the server's own certificate, trusted under any name"
     )
     system: _Text | None = Field(None, description="system prompt")
     history: bool = Field(True, description="keep the input history for later sessions")
@@ -88,10 +94,22 @@ class ChatSettings(ProgramSettings):
             raise ValueError("should be an address like http://127.0.0.1:5555")
         return address
 
+    def joined(self) -> Self:
+        """With the lead that is joined, or was before, unless one is named; raises ConfigError."""
+        if self.join is None and "lead" in self.model_fields_set:
+            return self
+        lead = JoinedLead.find("client", platform.node(), self.join)
+        if lead is None:
+            return self
+        found = {"lead": lead.url, "api_key": lead.key, "pinned_certificate": lead.certificate}
+        return self.model_copy(update=found)
+
     def read_key(self) -> str | None:
         """The key to send to the server; raises ConfigError."""
         return read_key(self.api_key, self.api_key_file)
 
     def tls(self) -> ssl.SSLContext | None:
         """How to verify a server at https://…; None for http. Raises ConfigError."""
-        return trusting(self.ca_file) if self.lead.startswith("https:") else None
+        if not self.lead.startswith("https:"):
+            return None
+        return pinning(self.pinned_certificate) if self.pinned_certificate else trusting(self.ca_file)

@@ -1,4 +1,4 @@
-"""The `lead` program: `run`, `check`, `bench`, `convert`, `generate`, `plan`, `doctor` and `rpc-worker`."""
+"""The `lead` program: serving, `--check`, `doctor`, and the subcommands below."""
 
 import asyncio
 import importlib
@@ -24,6 +24,7 @@ _SUBCOMMANDS = {
     "bench": "lead.benchmark.bench_program",
     "convert": "lead.convert",
     "generate": "lead.generate.program",
+    "invite": "lead.invite",
     "plan": "lead.planning.plan_program",
     "rpc-worker": "lead.rpc_worker",
 }

@@ -1,5 +1,6 @@
 """Files that several processes may write, replace and delete at the same time, mostly in the cache folder."""
 
+import os
 import secrets
 import time
 from collections.abc import Iterator
@@ -23,6 +24,17 @@ def written_whole(path: Path) -> Iterator[Path]:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """A file that only its owner can read, whole or not at all; raises OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with written_whole(path) as part:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
 
 
 def make_cache_folder(folder: Path) -> None:

@@ -147,11 +147,26 @@ def usable(found: Iterable[FoundLead], *, with_https: bool = False) -> list[Foun
 
 
 def own_addresses() -> list[str]:
-    """The IPv4 addresses at which other machines may reach this one."""
-    import ifaddr  # noqa: PLC0415  (comes with zeroconf)
+    """The IPv4 addresses at which other machines may reach this one, that of the default route first."""
+    import psutil  # noqa: PLC0415 - only who is announced, or invites, needs it
 
-    addresses = [str(ip.ip) for adapter in ifaddr.get_adapters() for ip in adapter.ips if ip.is_IPv4]
-    return [address for address in addresses if not address.startswith("127.")]
+    found = [
+        each.address
+        for adapter in psutil.net_if_addrs().values()
+        for each in adapter
+        if each.family == socket.AF_INET and not each.address.startswith(("127.", "169.254."))
+    ]
+    return sorted(found, key=lambda address: address != _outward_address())
+
+
+def _outward_address() -> str | None:
+    """Of the default route; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # RFC 5737: belongs to nobody
+        except OSError:
+            return None
+        return str(probe.getsockname()[0])
 
 
 def _label(name: str, address: str, port: int) -> str:

@@ -36,9 +36,14 @@ def pinning(certificate: Path) -> ssl.SSLContext:
         own = _FIRST_CERTIFICATE.search(certificate.read_text("utf-8"))
         if own is None:
             raise ConfigError(f"no certificate (PEM) in {certificate}")
-        context = ssl.create_default_context(cadata=own[0])
+        return trusting_only(own[0])
     except (OSError, UnicodeError, ssl.SSLError) as error:
         raise ConfigError(f"cannot read certificates from {certificate}: {_reason(error)}") from error
+
+
+def trusting_only(certificate: str) -> ssl.SSLContext:
+    """Trust this certificate (PEM), whatever its name and issuer; raises ssl.SSLError."""
+    context = ssl.create_default_context(cadata=certificate)
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context

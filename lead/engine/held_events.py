@@ -43,7 +43,9 @@ class HeldEvents:
         if any(isinstance(event, Committed) and event.sequence not in self._unread for event in events):
             self._hold_seconds = _HOLD_SECONDS
         next_time, self._asked_at = 2 * now - self._asked_at, now
-        if not (at_once or self.has_backs or any(are_urgent) or next_time - self._sent_at > self._hold_seconds):
+        if not (
+            at_once or self.has_backs or any(are_urgent) or next_time - self._sent_at > self._hold_seconds
+        ):
             return []
         sent, self._held = self._held, []
         if sent:

@@ -106,8 +106,9 @@ async def answer_updates(
     unread = whole and not request.stops and request.max_seconds is None
     try:
         for index, submission in enumerate(request.submissions):
-            submission = submission.model_copy(update={"unread": unread})
-            sequence = admission.submit(submission, private=request.private, changed=changed)
+            sequence = admission.submit(
+                submission.model_copy(update={"unread": unread}), private=request.private, changed=changed
+            )
             readers.append(_AnswerReader(index, sequence, request, services.vocabulary))
         while unfinished := [reader for reader in readers if not reader.finished]:
             change = changed.next_change()

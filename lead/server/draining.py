@@ -5,7 +5,9 @@ import contextlib
 import logging
 import signal
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -60,20 +62,25 @@ class DrainingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Like uvicorn's, with a time limit for TLS handshakes, which are not among its connections yet."""
-        loop, config = asyncio.get_running_loop(), self.config
-        seconds = self._settings.limits.header_seconds if config.ssl else None
-        self.servers = [
-            await loop.create_server(
-                self._make_protocol,
-                sock=each,
-                ssl=config.ssl,
-                backlog=config.backlog,
-                ssl_handshake_timeout=seconds,
-            )
-            for each in sockets or []
-        ]
+        self.servers = [await self._accept(each, self.config.ssl, {}) for each in sockets or []]
         self.started = True
         self.accepting.set()
+
+    async def listen_also(
+        self, listener: socket.socket, tls: ssl.SSLContext, state: dict[str, Any]
+    ) -> asyncio.Server:
+        """Accept connections on another socket, too; `state` is that of each request there."""
+        server = await self._accept(listener, tls, state)
+        self.servers.append(server)
+        return server
+
+    def disconnect(self, number: int) -> None:
+        """Cut the connections whose last request was of the principal with this number."""
+        for connection in list(self.server_state.connections):
+            scope = getattr(connection, "scope", None) or {}
+            principal = scope.get("state", {}).get("principal")
+            if principal is not None and principal.number == number:
+                connection.transport.abort()
 
     def replace(self) -> None:
         """Another process accepts the connections from now on; end when all answers have."""
@@ -129,8 +136,16 @@ class DrainingServer(uvicorn.Server):
             if not isinstance(connection, WebSocketProtocol):
                 connection.shutdown()
 
-    def _make_protocol(self) -> asyncio.Protocol:
-        return HttpProtocol(self.config, self.server_state, app_state={})
+    async def _accept(
+        self, listener: socket.socket, tls: ssl.SSLContext | None, state: dict[str, Any]
+    ) -> asyncio.Server:
+        return await asyncio.get_running_loop().create_server(
+            lambda: HttpProtocol(self.config, self.server_state, app_state=state),
+            sock=listener,
+            ssl=tls,
+            backlog=self.config.backlog,
+            ssl_handshake_timeout=self._settings.limits.header_seconds if tls else None,
+        )
 
     async def _drain(self) -> None:
         if self._sequences and not self._is_hurried:

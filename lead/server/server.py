@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
+from platformdirs import user_data_path
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
@@ -25,10 +26,11 @@ from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
 from lead.http.middleware.hosts import AllowedOrigins
 from lead.http.middleware.keys import Key, Principal, Role
+from lead.members.door import Door
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from lead.server.draining import DrainingServer
-from lead.server.listening import Address, hand_over, meeting_point, open_address
+from lead.server.listening import Address, hand_over, listen, meeting_point, open_address
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
 from lead.server.services import Services
 from lead.settings.cache_shares import cache_shares
@@ -36,7 +38,7 @@ from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import EXPOSED
 from lead.tokenizer.job_handler import TokenizerProgram
 from lead.tokenizer.pool import TokenizerPool
-from shared.discovery import Scheme, announced
+from shared.discovery import Scheme, announced, own_addresses
 from shared.errors import ConfigError
 from shared.free_memory import free_memory
 from shared.llama import devices
@@ -45,6 +47,7 @@ from shared.tls import check_certificate
 
 log = logging.getLogger("lead")
 
+_LAST_PORT = 65535
 _END_SECONDS = 30.0
 """For all that comes after the drain, each part of which has a shorter time limit of its own."""
 
@@ -138,6 +141,7 @@ class Lead:
         )
 
     async def _serve(self, address: Address) -> None:
+        self._app.state.door = door = self._make_door(address.port)
         if self._settings.own_back.is_wanted:
             self._local_back = LocalBack(
                 back_command(self._settings, address.host, address.port),
@@ -150,7 +154,7 @@ class Lead:
                 ),
             )
         running = asyncio.ensure_future(self._run_engine())
-        async with _in_background(self._run_local_back(address)):
+        async with _in_background(self._run_local_back(address)), _in_background(self._open_again(door)):
             try:
                 if address.is_inherited:
                     await self._wait_until_ready(running)
@@ -165,6 +169,29 @@ class Lead:
                     running.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await running
+
+    def _make_door(self, port: int) -> Door | None:
+        """At the next port; None if it cannot be known who is a member."""
+        try:
+            door = Door(
+                user_data_path("llama-duo") / f"lead-{port}",
+                port + 1 if port < _LAST_PORT else port - 1,
+                listen=listen,
+                own_addresses=own_addresses,
+            )
+        except ConfigError as error:
+            log.error("%s: nobody can be invited", error)  # noqa: TRY400 - a sentence for a person
+            return None
+        door.belongs_to(self._server)
+        return door
+
+    async def _open_again(self, door: Door | None) -> None:
+        if door and door.was_open:
+            await self._owns_address.wait()  # the lead before this one has left the port
+            try:
+                await door.open()
+            except ConfigError as error:
+                log.error("invited machines cannot come in: %s", error)  # noqa: TRY400 - as above
 
     async def _wait_until_ready(self, running: asyncio.Future[Any]) -> None:
         """A lead that cannot load its model must not replace one that runs, nor answer who can wait.

@@ -8,12 +8,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from lead.http.error_responses import http_error
 from lead.http.middleware.keys import Keyring, Role
 from lead.http.page import FILES
+from lead.members.door import came_by_door
 
 WEBSOCKET = "WEBSOCKET"
 """The method of a WebSocket handshake in the table below."""
 
 PUBLIC = frozenset({"/health", "/v1/health", *FILES})
 """Needs no key: load balancers have none, and a browser has none before the page has asked for it."""
+
+_JOIN = "/v1/join"
+"""Needs a code, and no key."""
 
 _DEFAULT_ROLES = frozenset({Role.CLIENT})
 _ROLES: Mapping[tuple[str, str], frozenset[Role]] = {
@@ -22,6 +26,10 @@ _ROLES: Mapping[tuple[str, str], frozenset[Role]] = {
     ("GET", "/v1/speculation"): frozenset({Role.CLIENT, Role.BACK}),  # statistics, no text: `back doctor`
     ("GET", "/v1/speculation/vocabulary"): frozenset({Role.CLIENT, Role.BACK}),  # for backs of another one
     ("PUT", "/v1/speculation"): frozenset(),
+    ("POST", "/v1/invitations"): frozenset(),
+    ("DELETE", "/v1/invitations"): frozenset(),
+    ("GET", "/v1/members"): frozenset(),
+    ("DELETE", "/v1/members"): frozenset(),
 }
 """The exceptions from the default, by method and path. Admins may use everything."""
 
@@ -29,6 +37,7 @@ _ROLES: Mapping[tuple[str, str], frozenset[Role]] = {
 class AuthMiddleware:
     """Answers 401 to a request without a valid key and 403 to one whose role is not allowed here.
 
+    Who comes by the door for invited machines has to be a member, whatever else the lead allows.
     It decides by `scope["path"]`, which routing uses too, and not by the route: a new route is protected
     from the start, and requests without a key cannot find out which paths exist. Handlers find the
     principal in `request.state.principal`.
@@ -39,10 +48,11 @@ class AuthMiddleware:
         self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or scope["path"] in PUBLIC:
+        if scope["type"] == "lifespan" or scope["path"] in PUBLIC or scope["path"] == _JOIN:
             await self._app(scope, receive, send)
             return
-        principal = self._keys.identify(presented_key(Headers(scope=scope)))
+        known = scope["app"].state.door.members if came_by_door(scope) else self._keys
+        principal = known.identify(presented_key(Headers(scope=scope)))
         if principal is None:
             refusal = http_error(
                 401,

@@ -12,6 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.http.error_responses import http_error
+from lead.members.door import came_by_door
 from lead.settings.host_names import AllowedHosts
 
 
@@ -23,7 +24,8 @@ class AllowedHostsMiddleware:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan":
+        # As with keys: a page that has pointed its own name here is no member.
+        if scope["type"] != "lifespan" and not came_by_door(scope):
             host = Headers(scope=scope).get("host", "")
             if not self._hosts.allows(host):
                 message = f"{host!r} is not an allowed host name of this server: see --allowed-hosts"

@@ -1,0 +1,110 @@
+"""Inviting machines: `lead invite` and the page ask for codes; `back --join` and `chat --join` use them."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import Base64UrlBytes, Field
+from starlette.exceptions import HTTPException
+
+from lead.chat.fields import NullIsDefault
+from lead.http.json_route import JsonRoute
+from lead.http.middleware.keys import Role
+from lead.members.door import BY_DOOR, Door
+from lead.members.members import INVITATION_SECONDS, NotInvitedError
+from shared.errors import ConfigError, RequestError, UnavailableError
+
+router = APIRouter(route_class=JsonRoute)
+
+_Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,253}$")]
+
+
+def get_door(request: Request) -> Door:
+    """Raises RequestError where nobody can be invited."""
+    door: Door | None = request.app.state.door
+    if door is None:
+        raise RequestError("this lead cannot invite machines")
+    return door
+
+
+class InvitationRequest(NullIsDefault):
+    """open: let machines in from now on. addresses: hosts, instead of this machine's."""
+
+    open: bool = False
+    addresses: Annotated[list[_Host], Field(max_length=4)] = []  # noqa: RUF012 - of a pydantic model
+
+
+@router.post("/v1/invitations")
+async def invite(body: InvitationRequest, door: Annotated[Door, Depends(get_door)]) -> dict[str, Any]:
+    """A code for one machine."""
+    if body.open:
+        try:
+            await door.open()
+        except ConfigError as error:
+            raise RequestError(str(error), "open") from error
+    if not door.is_open:
+        raise RequestError(
+            "only this machine reaches this lead so far: `lead invite --open` lets invited ones in", "open"
+        )
+    invitation = door.invite(body.addresses)
+    return {
+        "code": invitation.code(),
+        "seconds": INVITATION_SECONDS,
+        "addresses": invitation.addresses,
+    }
+
+
+@router.delete("/v1/invitations")
+async def close(door: Annotated[Door, Depends(get_door)]) -> dict[str, Any]:
+    """Let nobody in any more."""
+    door.close()
+    return {"open": False}
+
+
+@router.get("/v1/members")
+async def members(door: Annotated[Door, Depends(get_door)]) -> dict[str, Any]:
+    """Who has joined; codes that can still be used, and attempts with wrong ones."""
+    return {
+        "open": door.is_open,
+        "addresses": door.addresses() if door.is_open else (),
+        "members": [
+            {"name": each.name, "role": each.role.value, "joined_at": int(each.joined_at)}
+            for each in door.members
+        ],
+        "invited": door.members.n_invited,
+        "refused": door.members.n_refused,
+    }
+
+
+@router.delete("/v1/members")
+async def revoke(
+    name: Annotated[str, Query(max_length=64)], door: Annotated[Door, Depends(get_door)]
+) -> dict[str, Any]:
+    """A member's key is worth nothing any more, and its connections are cut."""
+    if not door.revoke(name):
+        raise RequestError(f"no member is called {name!r}", "name")
+    return {"revoked": name}
+
+
+class JoinRequest(NullIsDefault):
+    """`secret`: of a code. `name`: as the machine calls itself."""
+
+    secret: Base64UrlBytes
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    role: Literal["back", "client"]
+
+
+@router.post("/v1/join")
+async def join(
+    body: JoinRequest, request: Request, door: Annotated[Door, Depends(get_door)]
+) -> dict[str, Any]:
+    """The key of a new member."""
+    if not getattr(request.state, BY_DOOR, False):
+        raise RequestError("codes are used where invited machines come in")
+    peer = request.client.host if request.client else "unknown"
+    try:
+        member, key = door.join(body.secret, body.name, Role(body.role), peer)
+    except NotInvitedError as error:
+        raise HTTPException(403, str(error)) from error
+    except ConfigError as error:
+        raise UnavailableError(str(error)) from error
+    return {"name": member.name, "key": key}

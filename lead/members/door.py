@@ -1,0 +1,165 @@
+"""Where invited machines come in: HTTPS on all addresses of this machine, for members only.
+
+It is apart from the address that the lead is given: that one may stay open to this machine's own programs,
+without keys, while everybody else needs a key.
+"""
+
+import json
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import TypeAdapter, ValidationError
+from starlette.types import Scope
+
+from lead.http.middleware.keys import Role
+from lead.members.certificate import server_context
+from lead.members.members import Member, Members
+from shared.cached_files import write_private
+from shared.errors import ConfigError
+from shared.invitation import Invitation, fingerprint
+
+log = logging.getLogger("lead")
+
+BY_DOOR = "by_door"
+"""The name in a request's state that says that it came in here."""
+_FILE = "members.json"
+_MOST_ADDRESSES = 4
+
+
+class Listening(Protocol):
+    """What accepts connections, until it is closed; asyncio's servers do."""
+
+    def close(self) -> None: ...
+
+
+class DoorServer(Protocol):
+    """Serves the application on further sockets."""
+
+    async def listen_also(
+        self, listener: socket.socket, tls: ssl.SSLContext, state: dict[str, Any]
+    ) -> Listening:
+        """Accept connections; `state` is that of each request."""
+
+    def disconnect(self, number: int) -> None:
+        """Cut the connections of the principal with this number."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    is_open: bool = False
+    members: tuple[Member, ...] = ()
+
+
+_kept: TypeAdapter[_Kept] = TypeAdapter(_Kept)
+
+
+def came_by_door(scope: Scope) -> bool:
+    """Whether a request came in where only members do."""
+    return bool(scope.get("state", {}).get(BY_DOOR))
+
+
+class Door:
+    def __init__(
+        self,
+        folder: Path,
+        port: int,
+        *,
+        listen: Callable[[str, int], socket.socket],
+        own_addresses: Callable[[], Sequence[str]],
+    ) -> None:
+        """folder: keeps certificate, key and members. Raises ConfigError if members cannot be read."""
+        self.port = port
+        self._folder = folder
+        self._listen = listen
+        self._own_addresses = own_addresses
+        kept = _read(folder / _FILE)
+        self.was_open = kept.is_open
+        """When the lead ran last: it should be opened again."""
+        self.members = Members(kept.members, clock=time.monotonic, wall_clock=time.time)
+        self._server: DoorServer | None = None
+        self._listening: Listening | None = None
+        self._certificate = ""
+
+    def belongs_to(self, server: DoorServer) -> None:
+        """To be called before it is opened."""
+        self._server = server
+
+    @property
+    def is_open(self) -> bool:
+        return self._listening is not None
+
+    async def open(self) -> None:
+        """Let members in, now and after each start; raises ConfigError. Does nothing if it is open."""
+        if self.is_open:
+            return
+        assert self._server
+        tls, self._certificate = server_context(self._folder)
+        listener = self._listen("0.0.0.0", self.port)
+        self._listening = await self._server.listen_also(listener, tls, {BY_DOOR: True})
+        self._save()
+        log.info("invited machines come in at https://%s", ", https://".join(self.addresses()))
+
+    def close(self) -> None:
+        """Let nobody in, now and after each start; members stay, and their connections are cut."""
+        if self._listening:
+            self._listening.close()
+        self._listening = None
+        for member in self.members:
+            self._disconnect(member)
+        self._save()
+
+    def addresses(self, others: Iterable[str] = ()) -> tuple[str, ...]:
+        """host:port of `others`, or else of this machine, the likeliest first."""
+        hosts = list(others) or list(self._own_addresses())[:_MOST_ADDRESSES] or ["127.0.0.1"]
+        return tuple(f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}" for host in hosts)
+
+    def invite(self, addresses: Iterable[str] = ()) -> Invitation:
+        """For a machine that reaches this one at one of `addresses` (hosts); none: those that it knows of."""
+        return Invitation(self.members.invite(), fingerprint(self._certificate), self.addresses(addresses))
+
+    def join(self, secret: bytes, name: str, role: Role, peer: str) -> tuple[Member, str]:
+        """See `Members.join`; raises ConfigError, too, if it cannot be written down."""
+        member, key = self.members.join(secret, name, role, peer)
+        try:
+            self._save()
+        except ConfigError:
+            self.members.remove(member.name)
+            raise
+        log.info("%s has joined from %s", member.principal, peer)
+        return member, key
+
+    def revoke(self, name: str) -> bool:
+        """Whether there was such a member; it is disconnected, and has to be invited again."""
+        member = self.members.remove(name)
+        if member:
+            self._save()
+            self._disconnect(member)
+            log.info("%s is no member any more", member.principal)
+        return member is not None
+
+    def _disconnect(self, member: Member) -> None:
+        if self._server:
+            self._server.disconnect(member.number)
+
+    def _save(self) -> None:
+        kept = asdict(_Kept(self.is_open, tuple(self.members)))
+        content = json.dumps(kept, default=lambda role: role.value, indent=1)
+        try:
+            write_private(self._folder / _FILE, content.encode())
+        except OSError as error:
+            raise ConfigError(f"cannot write down who is a member: {error}") from error
+
+
+def _read(path: Path) -> _Kept:
+    try:
+        return _kept.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return _Kept()
+    except (OSError, ValidationError) as error:
+        raise ConfigError(f"cannot read who is a member: {path}: {error}") from error

@@ -1,0 +1,154 @@
+"""The lead that this machine has joined with a code of `lead invite`: joining it, and remembering it.
+
+A lead is known by its certificate, whatever its address. The secret of a code is sent only to the machine
+that has it, so nobody in between can use the code.
+"""
+
+import base64
+import json
+import logging
+import socket
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
+
+from platformdirs import user_data_path
+from pydantic import SecretStr, TypeAdapter, ValidationError
+
+from shared.cached_files import write_private
+from shared.errors import ConfigError
+from shared.invitation import Invitation, fingerprint
+from shared.tls import trusting_only
+
+log = logging.getLogger("shared")
+
+MemberRole = Literal["back", "client"]
+FORGET = "forget"
+"""In place of a code: forget the lead that was joined."""
+JOIN_HELP = (
+    "join a lead with a code of its `lead invite`, and remember it: from then on neither address nor key has "
+    f"to be given. `{FORGET}` instead of a code forgets it"
+)
+_ANSWER_SECONDS = 5.0
+_FILE, _CERTIFICATE = "lead.json", "certificate.pem"
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    addresses: tuple[str, ...]
+    key: str
+
+
+_remembered: TypeAdapter[_Remembered] = TypeAdapter(_Remembered)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedLead:
+    """`certificate`: the file with the lead's own, which is trusted under any name."""
+
+    url: str
+    key: SecretStr
+    certificate: Path
+
+    @classmethod
+    def find(cls, role: MemberRole, name: str, code: str | None) -> Self | None:
+        """The lead that is joined with `code`, or was before; None: there is none. Raises ConfigError."""
+        folder = user_data_path("llama-duo") / "joined" / role
+        if code == FORGET:
+            for path in (folder / _FILE, folder / _CERTIFICATE):
+                path.unlink(missing_ok=True)
+        elif code:
+            _join(folder, Invitation.parse(code), role, name)
+        return cls._read(folder)
+
+    @classmethod
+    def _read(cls, folder: Path) -> Self | None:
+        try:
+            kept = _remembered.validate_json((folder / _FILE).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError) as error:
+            raise ConfigError(
+                f"cannot read which lead was joined ({folder / _FILE}): join it again with --join"
+            ) from error
+        address = next(filter(_answers, kept.addresses), kept.addresses[0])
+        return cls(f"https://{address}", SecretStr(kept.key), folder / _CERTIFICATE)
+
+
+def _join(folder: Path, invitation: Invitation, role: MemberRole, name: str) -> None:
+    """Get a key, and write down where it is good for; raises ConfigError."""
+    address, certificate = _reach(invitation)
+    secret = base64.urlsafe_b64encode(invitation.secret).decode("ascii")
+    answer = _post(address, certificate, {"secret": secret, "name": name[:64] or "machine", "role": role})
+    addresses = dict.fromkeys((address, *invitation.addresses))
+    kept = _Remembered(tuple(addresses), str(answer["key"]))
+    try:
+        write_private(folder / _CERTIFICATE, certificate.encode("ascii"))
+        write_private(folder / _FILE, json.dumps({"addresses": kept.addresses, "key": kept.key}).encode())
+    except OSError as error:
+        raise ConfigError(f"joined, but cannot remember it in {folder}: {error.strerror}") from error
+    log.info("joined the lead at %s as %s", address, answer.get("name"))
+
+
+def _reach(invitation: Invitation) -> tuple[str, str]:
+    """The address at which the lead of this code answers, and its certificate; raises ConfigError."""
+    impostor = None
+    for address in invitation.addresses:
+        try:
+            certificate = ssl.get_server_certificate(_host_and_port(address), timeout=_ANSWER_SECONDS)
+        except (OSError, ValueError):
+            continue
+        if fingerprint(certificate) == invitation.fingerprint:
+            return address, certificate
+        impostor = address
+    if impostor:
+        raise ConfigError(
+            f"the machine at {impostor} is not the lead that made this code: its certificate is another one. "
+            "The code was not sent to it"
+        )
+    raise ConfigError(
+        f"no lead answers at {_listed(invitation.addresses)}: is it running, and does a firewall let this "
+        "machine in? `lead invite --address HOST` makes a code with another address"
+    )
+
+
+def _post(address: str, certificate: str, body: dict[str, str]) -> dict[str, Any]:
+    import httpx  # noqa: PLC0415 - only to join
+
+    try:
+        response = httpx.post(
+            f"https://{address}/v1/join",
+            json=body,
+            verify=trusting_only(certificate),
+            timeout=_ANSWER_SECONDS,
+            trust_env=False,
+        )
+        answer: dict[str, Any] = response.json()
+    except (httpx.HTTPError, ValueError) as error:
+        raise ConfigError(f"the lead at {address} cannot be joined: {error}") from error
+    if response.status_code != HTTPStatus.OK:
+        message = answer.get("error", {}).get("message", f"status {response.status_code}")
+        raise ConfigError(f"the lead at {address} does not let this machine in: {message}")
+    return answer
+
+
+def _answers(address: str) -> bool:
+    try:
+        socket.create_connection(_host_and_port(address), _ANSWER_SECONDS).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """Raises ValueError."""
+    parts = urlsplit(f"//{address}")
+    return parts.hostname or "", parts.port or 0
+
+
+def _listed(addresses: Iterable[str]) -> str:
+    return " or ".join(addresses)
