@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
+from annotated_types import Len
 from platformdirs import user_data_path
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
@@ -39,7 +40,7 @@ _FILE, _CERTIFICATE = "lead.json", "certificate.pem"
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    addresses: tuple[str, ...]
+    addresses: Annotated[tuple[str, ...], Len(1)]
     key: str
 
 

@@ -1,5 +1,7 @@
 """Certificates generated for a test; the system does not trust their authority (trustme's)."""
 
+import contextlib
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,3 +31,18 @@ def make_certificate(folder: Path, *names: str, authority: trustme.CA | None = N
     issued.private_key_pem.write_to_path(str(made.key))
     authority.cert_pem.write_to_path(str(made.authority))
     return made
+
+
+def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None:
+    """Let a client greet a server under `name`, in memory; raises SSLError."""
+    ours, theirs = (ssl.MemoryBIO(), ssl.MemoryBIO()), (ssl.MemoryBIO(), ssl.MemoryBIO())
+    client_side = client.wrap_bio(ours[0], ours[1], server_hostname=name)
+    server_side = server.wrap_bio(theirs[0], theirs[1], server_side=True)
+    for _ in range(4):
+        for side, outgoing, incoming in (
+            (client_side, ours[1], theirs[0]),
+            (server_side, theirs[1], ours[0]),
+        ):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+            incoming.write(outgoing.read())

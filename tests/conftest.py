@@ -53,6 +53,12 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def data_home(tmp_path_factory):
+    """Where programs keep certificates, and which lead they have joined: not among the developer's own."""
+    os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
+
+
 def pytest_configure():
     """A shell that starts `make test &` lets it ignore Ctrl-C, and all that it starts: tests send Ctrl-C."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -1,9 +1,13 @@
+from pathlib import Path
+
 import pytest
+from pydantic import SecretStr
 
 from back import settings as module
 from back.settings import BackSettings
 from shared import cpus
 from shared.discovery import FoundLead, NoLeadError
+from shared.joined_lead import JoinedLead
 from shared.settings.model_options import MAX_SLOTS
 
 
@@ -166,3 +170,30 @@ def test_leads_are_discovered_or_named(capsys, option):
     with pytest.raises(SystemExit):
         settings(option, "--lead", "http://a:1,http://b:1")
     assert "discovered or named with --lead, not both" in capsys.readouterr().err
+
+
+@pytest.fixture
+def joined(monkeypatch):
+    """A lead that was joined before; also says with what the question for it was asked."""
+    lead = JoinedLead("https://10.0.0.1:5556", SecretStr("its-key"), Path("certificate.pem"))
+    asked = []
+    monkeypatch.setattr(JoinedLead, "find", lambda *arguments: asked.append(arguments) or lead)
+    return lead, asked
+
+
+def test_the_lead_that_was_joined_is_drafted_for_with_its_key_and_certificate(joined):
+    lead, asked = joined
+    found = settings("--name", "laptop").joined()
+    assert (found.url, found.read_key(), found.pinned_certificate) == (lead.url, "its-key", lead.certificate)
+    assert asked == [("back", "laptop", None)]
+
+
+@pytest.mark.parametrize("options", [("--lead", "http://gpu:5555"), ("--discover",), ("--discover-all",)])
+def test_a_lead_that_is_named_or_searched_for_comes_before_the_one_that_was_joined(joined, options):
+    assert settings(*options).joined() == settings(*options)
+    assert joined[1] == []
+
+
+def test_without_one_that_was_joined_the_lead_is_on_this_machine(monkeypatch):
+    monkeypatch.setattr(JoinedLead, "find", lambda *_: None)
+    assert settings().joined().url == "http://127.0.0.1:5555"

@@ -1,8 +1,12 @@
 """Settings come from the command line and CHAT_* and are checked before anything happens."""
 
+from pathlib import Path
+
 import pytest
+from pydantic import SecretStr
 
 from chat.settings import ChatSettings
+from shared.joined_lead import JoinedLead
 
 read = ChatSettings.from_command_line
 
@@ -74,3 +78,16 @@ def test_arguments_that_are_not_utf_8_are_read_like_stdin():
 def test_variables_that_are_not_utf_8_are_read_like_stdin(monkeypatch):
     monkeypatch.setenv("CHAT_SYSTEM", NO_TEXT)
     assert read([]).system == REPLACED
+
+
+def test_the_lead_that_was_joined_is_asked_unless_one_is_named(monkeypatch):
+    lead = JoinedLead("https://10.0.0.1:5556", SecretStr("its-key"), Path("certificate.pem"))
+    monkeypatch.setattr(JoinedLead, "find", lambda *_: lead)
+    joined = ChatSettings.from_command_line([]).joined()
+    assert (joined.lead, joined.read_key(), joined.pinned_certificate) == (
+        lead.url,
+        "its-key",
+        lead.certificate,
+    )
+    named = ChatSettings.from_command_line(["--lead", "gpu:5555"])
+    assert named.joined() == named

@@ -169,3 +169,26 @@ def test_a_socket_of_systemd_that_others_reach_is_not_served_without_keys(networ
         )
     assert done.returncode == 1, done.stderr
     assert "anyone who can reach this address" in done.stderr
+
+
+def test_a_machine_joins_with_one_code_and_drafts(network, target, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "lead"))
+    with network.at("desk2"):
+        program, url = start_lead("--model", str(target), *LEAD)
+        invite = [sys.executable, "-m", "lead", "invite", "--lead", url, "--open"]
+    with program:
+        with network.at("desk2"):
+            said = subprocess.run(invite, check=True, capture_output=True, text=True).stdout
+            plain = client.ask(url).text
+        code = re.search(r"--join (\S+)", said)[1]
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "back"))
+        for options in (("--join", code), ()):
+            with network.at("desk1"):
+                back = Program("back", *options, *BACK)
+            with back:
+                back.wait_for("drafting for wss://10.77.")
+                with network.at("desk2"):
+                    assert (
+                        repeat_until(lambda reply: reply.n_accepted > 0, lambda: client.ask(url)).text
+                        == plain
+                    )

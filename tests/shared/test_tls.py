@@ -1,6 +1,5 @@
 """Certificates made on the spot: `trustme` is an authority for tests."""
 
-import contextlib
 import ssl
 
 import pytest
@@ -8,6 +7,7 @@ import trustme
 
 from shared.errors import ConfigError
 from shared.tls import check_certificate, distrust_behind, explain_distrust, pinning, trusting
+from tests import certificates
 from tests.certificates import make_certificate
 
 
@@ -27,17 +27,7 @@ def shake_hands(context, files, name):
     """Let a client with `context` greet a server with that certificate under `name`; raises SSLError."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(files[0], files[1])
-    ours, theirs = (ssl.MemoryBIO(), ssl.MemoryBIO()), (ssl.MemoryBIO(), ssl.MemoryBIO())
-    client_side = context.wrap_bio(ours[0], ours[1], server_hostname=name)
-    server_side = server.wrap_bio(theirs[0], theirs[1], server_side=True)
-    for _ in range(4):
-        for side, outgoing, incoming in (
-            (client_side, ours[1], theirs[0]),
-            (server_side, theirs[1], ours[0]),
-        ):
-            with contextlib.suppress(ssl.SSLWantReadError):
-                side.do_handshake()
-            incoming.write(outgoing.read())
+    certificates.shake_hands(context, server, name)
 
 
 def test_a_server_of_the_authority_is_trusted_under_its_name(files):

@@ -23,6 +23,11 @@ EVERYBODY, CLIENTS, BACKS, ADMINS = (
     {Role.ADMIN},
 )
 MAY = {
+    ("POST", "/v1/join"): EVERYBODY,
+    ("POST", "/v1/invitations"): ADMINS,
+    ("DELETE", "/v1/invitations"): ADMINS,
+    ("GET", "/v1/members"): ADMINS,
+    ("DELETE", "/v1/members"): ADMINS,
     ("GET", "/health"): EVERYBODY,
     ("GET", "/v1/health"): EVERYBODY,
     **{("GET", path): EVERYBODY for path in FILES},

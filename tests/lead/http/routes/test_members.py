@@ -1,0 +1,182 @@
+"""From an invitation to a member's requests, over real connections."""
+
+import asyncio
+import contextlib
+import socket
+
+import httpx
+import pytest
+
+from lead.members.door import Door
+from lead.server.listening import listen
+from shared.errors import ConfigError
+from shared.invitation import Invitation
+from shared.joined_lead import JoinedLead
+from shared.tls import pinning
+from tests.lead.http.event_streams import client_of
+from tests.lead.serving import ASK
+
+
+@pytest.fixture
+async def door(lead, serve, tmp_path):
+    """Of a lead that serves."""
+    with contextlib.closing(listen("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    door = Door(
+        tmp_path / "lead",
+        port,
+        listen=lambda _, port: listen("127.0.0.1", port),
+        own_addresses=lambda: ["127.0.0.1"],
+    )
+    served = serve()
+    door.belongs_to(served.server)
+    await served.server.accepting.wait()
+    lead.app.state.door = door
+    yield door
+    lead.app.state.door = None
+
+
+@pytest.fixture
+async def admin(lead, door):  # noqa: ARG001 - the lead's
+    async with client_of(lead.app) as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def own_data(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+async def invited(admin, **fields):
+    return (await admin.post("/v1/invitations", json={"open": True} | fields)).json()["code"]
+
+
+async def join(code, role="client", name="laptop"):
+    return await asyncio.to_thread(JoinedLead.find, role, name, code)
+
+
+def member(joined):
+    key = joined.key.get_secret_value()
+    headers = {"Authorization": f"Bearer {key}"}
+    return httpx.AsyncClient(base_url=joined.url, headers=headers, verify=pinning(joined.certificate))
+
+
+async def test_a_machine_joins_and_asks(lead, admin):
+    lead.will_say("Hello")
+    joined = await join(await invited(admin))
+    async with member(joined) as client:
+        answer = (await client.post("/v1/chat/completions", json=ASK)).json()
+    assert answer["choices"][0]["message"]["content"] == "Hello"
+
+
+async def test_it_is_remembered(admin):
+    joined = await join(await invited(admin))
+    assert await join(None) == joined
+    assert await join(None, role="back") is None
+    assert await join("forget") is None
+    assert await join(None) is None
+
+
+async def test_nobody_is_invited_before_the_door_is_open(admin):
+    response = await admin.post("/v1/invitations", json={})
+    assert response.status_code == 400
+    assert "--open" in response.json()["error"]["message"]
+
+
+async def test_a_code_cannot_be_used_at_another_port(admin):
+    await invited(admin)
+    response = await admin.post("/v1/join", json={"secret": "AAAA", "name": "x", "role": "back"})
+    assert response.status_code == 400
+
+
+async def test_a_used_code_is_refused(admin):
+    code = await invited(admin)
+    await join(code)
+    with pytest.raises(ConfigError, match="does not let this machine in: the code is wrong"):
+        await join(code)
+
+
+async def test_the_secret_is_not_sent_to_another_certificate(admin, door, monkeypatch):
+    invitation = Invitation.parse(await invited(admin))
+    posted = []
+    monkeypatch.setattr(httpx, "post", lambda *_, **__: posted.append(1))
+    impostor = Invitation(invitation.secret, b"x" * 16, invitation.addresses)
+    with pytest.raises(ConfigError, match="is not the lead that made this code"):
+        await join(impostor.code())
+    assert posted == []
+    assert door.members.n_invited == 1
+
+
+async def test_an_address_where_nobody_is_is_passed_over(admin):
+    with contextlib.closing(listen("127.0.0.1", 0)) as free:
+        nobody = f"127.0.0.1:{free.getsockname()[1]}"
+    invitation = Invitation.parse(await invited(admin))
+    code = Invitation(invitation.secret, invitation.fingerprint, (nobody, *invitation.addresses)).code()
+    assert (await join(code)).url == f"https://{invitation.addresses[0]}"
+    with pytest.raises(ConfigError, match=f"no lead answers at {nobody}"):
+        await join(Invitation(invitation.secret, invitation.fingerprint, (nobody,)).code())
+
+
+async def test_a_machine_without_a_key_may_do_nothing_there(admin):
+    joined = await join(await invited(admin))
+    async with httpx.AsyncClient(base_url=joined.url, verify=pinning(joined.certificate)) as client:
+        assert (await client.get("/v1/models")).status_code == 401
+        assert (await client.post("/v1/invitations", json={})).status_code == 401
+        assert (await client.get("/health")).status_code == 200
+
+
+async def test_a_member_is_no_admin(admin):
+    async with member(await join(await invited(admin))) as client:
+        assert (await client.post("/v1/invitations", json={})).status_code == 403
+        assert (await client.get("/v1/members")).status_code == 403
+
+
+async def test_a_member_may_call_the_lead_by_any_name(admin):
+    async with member(await join(await invited(admin))) as client:
+        assert (await client.get("/v1/models", headers={"Host": "desk.tail.net"})).status_code == 200
+
+
+async def test_a_revoked_member_is_cut_off_while_it_reads(lead, admin):
+    lead.will_say("one two")
+    lead.engine.pause_after = 1
+    joined = await join(await invited(admin))
+    async with member(joined) as client:
+        async with client.stream("POST", "/v1/chat/completions", json=ASK | {"stream": True}) as response:
+            lines = response.aiter_lines()
+            await anext(lines)
+            assert (await admin.delete("/v1/members", params={"name": "laptop"})).status_code == 200
+            with pytest.raises(httpx.TransportError):
+                async for _ in lines:
+                    pass
+        assert (await client.get("/v1/models")).status_code == 401
+
+
+async def test_who_has_joined_is_listed(admin, door):
+    code = await invited(admin)
+    await join(code)
+    with pytest.raises(ConfigError):
+        await join(code)
+    await invited(admin)
+    found = (await admin.get("/v1/members")).json()
+    assert [(each["name"], each["role"]) for each in found["members"]] == [("laptop", "client")]
+    assert (found["open"], found["invited"], found["refused"]) == (True, 1, 1)
+    assert found["addresses"] == [f"127.0.0.1:{door.port}"]
+
+
+async def test_nobody_comes_in_after_the_door_is_closed(admin, door):
+    joined = await join(await invited(admin))
+    await admin.delete("/v1/invitations")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", door.port), 5).close()
+    await invited(admin)
+    async with member(joined) as client:
+        assert (await client.get("/v1/models")).status_code == 200
+
+
+async def test_an_unknown_member_cannot_be_revoked(admin):
+    assert (await admin.delete("/v1/members", params={"name": "nobody"})).status_code == 400
+
+
+async def test_a_lead_that_keeps_no_members_says_so(lead):
+    async with client_of(lead.app) as client:
+        assert (await client.get("/v1/members")).status_code == 400
