@@ -39,12 +39,12 @@ _FILE, _CERTIFICATE = "lead.json", "certificate.pem"
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _KeptLead:
     addresses: Annotated[tuple[str, ...], Len(1)]
     key: str
 
 
-_remembered: TypeAdapter[_Remembered] = TypeAdapter(_Remembered)
+_remembered: TypeAdapter[_KeptLead] = TypeAdapter(_KeptLead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def _join(folder: Path, invitation: Invitation, role: MemberRole, name: str) -> 
     secret = base64.urlsafe_b64encode(invitation.secret).decode("ascii")
     answer = _post(address, certificate, {"secret": secret, "name": name[:64] or "machine", "role": role})
     addresses = dict.fromkeys((address, *invitation.addresses))
-    kept = _Remembered(tuple(addresses), str(answer["key"]))
+    kept = _KeptLead(tuple(addresses), str(answer["key"]))
     try:
         write_private(folder / _CERTIFICATE, certificate.encode("ascii"))
         write_private(folder / _FILE, json.dumps({"addresses": kept.addresses, "key": kept.key}).encode())

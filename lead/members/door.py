@@ -19,7 +19,7 @@ from starlette.types import Scope
 
 from lead.http.middleware.keys import Role
 from lead.members.certificate import server_context
-from lead.members.members import Member, Members
+from lead.members.members import JoinedMachine, Members
 from shared.cached_files import write_private
 from shared.errors import ConfigError
 from shared.invitation import Invitation, fingerprint
@@ -53,7 +53,7 @@ class DoorServer(Protocol):
 @dataclass(frozen=True, slots=True)
 class _Kept:
     is_open: bool = False
-    members: tuple[Member, ...] = ()
+    members: tuple[JoinedMachine, ...] = ()
 
 
 _kept: TypeAdapter[_Kept] = TypeAdapter(_Kept)
@@ -123,7 +123,7 @@ class Door:
         """For a machine that reaches this one at one of `addresses` (hosts); none: those that it knows of."""
         return Invitation(self.members.invite(), fingerprint(self._certificate), self.addresses(addresses))
 
-    def join(self, secret: bytes, name: str, role: Role, peer: str) -> tuple[Member, str]:
+    def join(self, secret: bytes, name: str, role: Role, peer: str) -> tuple[JoinedMachine, str]:
         """See `Members.join`; raises ConfigError, too, if it cannot be written down."""
         member, key = self.members.join(secret, name, role, peer)
         try:
@@ -143,7 +143,7 @@ class Door:
             log.info("%s is no member any more", member.principal)
         return member is not None
 
-    def _disconnect(self, member: Member) -> None:
+    def _disconnect(self, member: JoinedMachine) -> None:
         if self._server:
             self._server.disconnect(member.number)
 

@@ -27,7 +27,7 @@ class NotInvitedError(DuoError):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class JoinedMachine:
     """`digest`: SHA-256 of its key, in hexadecimal. `joined_at`: Unix time in seconds."""
 
     name: str
@@ -44,7 +44,7 @@ class Member:
 class Members:
     def __init__(
         self,
-        known: Iterable[Member] = (),
+        known: Iterable[JoinedMachine] = (),
         *,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
@@ -58,7 +58,7 @@ class Members:
         self._invited: dict[bytes, float] = {}  # SHA-256 of the secret → until when
         self._limits = JoinLimits()
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[JoinedMachine]:
         """In the order in which they joined."""
         return iter(self._members.values())
 
@@ -77,7 +77,7 @@ class Members:
         self._invited[_digest(secret)] = self._clock() + INVITATION_SECONDS
         return secret
 
-    def join(self, secret: bytes, name: str, role: Role, peer: str) -> tuple[Member, str]:
+    def join(self, secret: bytes, name: str, role: Role, peer: str) -> tuple[JoinedMachine, str]:
         """A new member and its key, for a machine at the address `peer` that calls itself `name`.
 
         Raises NotInvitedError, UnavailableError if the peer has to wait after wrong codes.
@@ -97,11 +97,11 @@ class Members:
         key = secrets.token_urlsafe(_KEY_BYTES)
         number = 1 + max((each.number for each in self), default=_FIRST_NUMBER)
         digest = _digest(key.encode()).hex()
-        member = Member(self._unique(name), role, digest, number, self._wall_clock())
+        member = JoinedMachine(self._unique(name), role, digest, number, self._wall_clock())
         self._members[member.name] = member
         return member, key
 
-    def remove(self, name: str) -> Member | None:
+    def remove(self, name: str) -> JoinedMachine | None:
         """Its key is worth nothing from now on; None: there is no such member."""
         return self._members.pop(name, None)
 

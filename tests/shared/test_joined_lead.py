@@ -1,4 +1,4 @@
-"""What a machine keeps of the lead that it joined. Joining itself: tests/lead/http/routes/test_members.py."""
+"""What a machine keeps of the lead that it joined. Joining itself: tests/lead/http/routes/test_invitations.py."""
 
 import socket
 
