@@ -1,4 +1,4 @@
-"""What a machine keeps of the lead that it joined. Joining itself: tests/lead/http/routes/test_invitations.py."""
+"""What a machine keeps of the lead that it joined; tests/lead/http/routes/test_invitations.py joins."""
 
 import socket
 
