@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from bench.processes import free_port, start_back, start_lead
+from shared.joined_lead import JoinedLead
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from tests.real.processes import BACK, LEAD, back_of, kill
@@ -284,3 +285,22 @@ def test_the_keyboard_reaches_all_there_is(visit):
         for _ in range(4):
             page.keyboard.press("Shift+Tab")
         expect(page.get_by_label("Your question")).to_be_focused()
+
+
+def test_an_admin_invites_a_machine_that_joins_and_is_revoked(visit, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    with visit() as page:
+        page.get_by_role("button", name="Invite one").click()
+        expect(page.locator("#join")).to_have_text(re.compile("back --model MODEL --join duo1.+"))
+        assert page.locator("#qr path").get_attribute("d")
+        JoinedLead.find("client", "laptop", page.locator("#join").inner_text().split()[-1])
+        page.reload()
+        row = page.locator("#members li")
+        expect(row).to_contain_text("laptop")
+        page.get_by_role("button", name="Revoke laptop").click()
+        expect(row).to_have_count(0)
+
+
+def test_a_client_is_not_asked_to_invite_machines(visit):
+    with visit(CLIENT) as page:
+        expect(page.locator("#invitations")).to_be_hidden()

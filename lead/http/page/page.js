@@ -3,6 +3,7 @@
 import * as lead from "./api.js";
 import { Conversation } from "./conversation.js";
 import { byId, tell } from "./dom.js";
+import { Invitations } from "./invitations.js";
 import { KeyDialog } from "./key_dialog.js";
 import { Panels } from "./panels.js";
 import { Legend } from "./sources.js";
@@ -15,6 +16,7 @@ const FORBIDDEN = 403;
 const LOADING = 503;
 
 const panels = new Panels();
+const invitations = new Invitations();
 const speculation = new Switch();
 const conversation = new Conversation(new Transcript(byId("transcript"), new Legend(byId("legend"))));
 const keyDialog = new KeyDialog(() => {
@@ -78,7 +80,10 @@ async function poll() {
   clearTimeout(timer);
   const number = ++asked;
   try {
-    if (!knowsModel) tell(byId("model"), (await lead.models()).data[0].id);
+    if (!knowsModel) {
+      tell(byId("model"), (await lead.models()).data[0].id);
+      await invitations.look();
+    }
     knowsModel = true;
     const told = await lead.speculation();
     if (number !== asked) return; // another key has been tried meanwhile

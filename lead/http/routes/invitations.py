@@ -35,7 +35,9 @@ class InvitationRequest(NullIsDefault):
 
 @router.post("/v1/invitations")
 async def invite(body: InvitationRequest, door: Annotated[Door, Depends(get_door)]) -> dict[str, Any]:
-    """A code for one machine."""
+    """A code for one machine; `qr` are the rows of its QR code, 1 for dark modules."""
+    import segno  # noqa: PLC0415 - only who invites needs it
+
     if body.open:
         try:
             await door.open()
@@ -46,10 +48,12 @@ async def invite(body: InvitationRequest, door: Annotated[Door, Depends(get_door
             "only this machine reaches this lead so far: `lead invite --open` lets invited ones in", "open"
         )
     invitation = door.invite(body.addresses)
+    code = invitation.code()
     return {
-        "code": invitation.code(),
+        "code": code,
         "seconds": INVITATION_SECONDS,
         "addresses": invitation.addresses,
+        "qr": ["".join(map(str, row)) for row in segno.make(code, micro=False).matrix],
     }
 
 
