@@ -6,7 +6,7 @@ import enum
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
 from lead.backs.registry import Backs
@@ -100,12 +100,13 @@ class EngineClient:
         log_json: bool = False,
         timeout: float = 0.0,
         sleep_seconds: float = 0.0,
+        on_sleep: Callable[[], Awaitable[None]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """The engine is killed after `timeout` seconds without a sign of life; 0: never.
 
         After `sleep_seconds` with no sequence it ends, until there is one again; 0 or less:
-        never.
+        never. on_sleep: is called then.
         `share_grammars` is `TokenizerPool.share`.
         `clock` returns seconds; times of events are measured with it.
         """
@@ -114,6 +115,7 @@ class EngineClient:
         self._share_grammars = share_grammars
         self._timeout = timeout
         self._sleep_seconds = sleep_seconds
+        self._on_sleep = on_sleep
         self._fed_at = clock()
         self._wanted = asyncio.Event()
         self._restarts = Restarts(random.Random(), clock)  # noqa: S311 - jitter is no secret
@@ -168,13 +170,17 @@ class EngineClient:
 
         Raises NotServingError.
         """
-        self._fed_at = self._clock()
-        self._wanted.set()
+        self.expect()
         if self.state is EngineState.READY:
             for submission in self._sequences.take_due():
                 self._send(submission)
         elif self.state not in SERVING:
             raise NotServingError(f"{self.state.value}: try again in a moment")
+
+    def expect(self) -> None:
+        """A sequence is about to come: if it sleeps, it is woken."""
+        self._fed_at = self._clock()
+        self._wanted.set()
 
     def cancel(self, sequence_id: str) -> None:
         """Stop a sequence within a step."""
@@ -268,6 +274,8 @@ class EngineClient:
 
     async def _sleep(self) -> None:
         self._restarts.on_death(was_busy=True)  # as after work: the next start is not delayed
+        if self._on_sleep and not self._wanted.is_set():
+            await self._on_sleep()
         await self._wanted.wait()
         if not self._stopped:
             log.info("somebody asks: the model is loaded again")

@@ -101,6 +101,7 @@ async def read_text_request(
     texts = fields.texts(limits)
     fields.check()
     _check_number(len(prompts), fields.n_answers(limits.max_n), limits)
+    services.engine.expect()
     prepared = await prepare(
         http_request,
         services,
@@ -157,6 +158,7 @@ async def read_chat_request(
     conversation, texts = write_conversation(body), body.texts(limits)
     body.check()
     body.n_answers(limits.max_n)
+    services.engine.expect()
     prepared = await prepare(http_request, services, Preparation.prepare_chat, conversation, texts)
     if prepared.reads_control_texts:
         _say_that_control_texts_are_read()

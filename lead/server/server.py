@@ -248,6 +248,7 @@ class Lead:
                     log_json=settings.log_json,
                     timeout=settings.engine_timeout,
                     sleep_seconds=settings.sleep_idle_seconds,
+                    on_sleep=tokenizer.rest,
                 )
                 if not self._stopping.is_set():
                     opening = asyncio.ensure_future(self._open_services(path, chosen, engine, tokenizer))

@@ -57,24 +57,38 @@ class _Lane:
     """Jobs and where they wait. slice_seconds: after which one moves to `next`.
 
     needs_grammars: a worker that cannot check any is replaced; until others can, it goes on with the rest.
+    rests: it needs no worker before the next job.
     """
 
     next: "_Lane | None" = None
     slice_seconds: float = 0.0
     needs_grammars: bool = False
+    rests: bool = False
     queue: FairQueue[_Ticket] = field(default_factory=lambda: FairQueue(_MOST_WAITING, _MOST_WAITING_BYTES))
     has_some: asyncio.Event = field(default_factory=asyncio.Event)
 
     def push(self, ticket: _Ticket) -> None:
         for removed in self.queue.push(ticket.client, ticket, len(ticket.message)):
             removed.fail(QueueFullError("too many requests wait to be tokenized: try again in a moment"))
+        self.rests = False
         self.has_some.set()
 
-    async def pop(self) -> _Ticket:
-        while not self.queue:
+    def rest(self) -> None:
+        self.rests = True
+        self.has_some.set()
+
+    async def pop(self) -> _Ticket | None:
+        """None: it rests."""
+        while not (self.queue or self.rests):
             self.has_some.clear()
             await self.has_some.wait()
-        return self.queue.pop()
+        return self.queue.pop() if self.queue else None
+
+    async def wait_for_job(self) -> None:
+        """Returns at once unless it rests."""
+        while self.rests:
+            self.has_some.clear()
+            await self.has_some.wait()
 
     def on_late(self, ticket: _Ticket) -> None:
         """The job has taken longer than the slice, or its process has hung."""
@@ -149,6 +163,12 @@ class TokenizerPool:
         finally:
             await self._workers.close()
 
+    async def rest(self) -> None:
+        """Nobody is expected to ask for a while: the processes end, until there is another job."""
+        for lane in (self._quick, self._long):
+            lane.rest()
+        await self._workers.close()
+
     def share(self) -> int:
         """See `Workers.share`."""
         return self._workers.share()
@@ -156,11 +176,11 @@ class TokenizerPool:
 
 async def _serve_lane(lane: _Lane, workers: Workers) -> None:
     while True:
+        await lane.wait_for_job()
         worker = await _begin(workers, JOBS)
         try:
             is_free = True
-            while is_free and not worker.has_ended:
-                ticket = await lane.pop()
+            while is_free and not worker.has_ended and (ticket := await lane.pop()):
                 try:
                     is_free = await _attempt(ticket, worker, lane)
                 except asyncio.CancelledError:

@@ -63,6 +63,9 @@ class ScriptedEngine:
         self.submission = asyncio.Event()
         self.cancellation = asyncio.Event()
 
+    def expect(self):
+        """A sequence is about to come."""
+
     def hold(self):
         self._released.clear()
 

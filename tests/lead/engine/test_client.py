@@ -67,9 +67,11 @@ class Front:
             share_grammars=lambda: 2,
             timeout=timeout,
             sleep_seconds=sleep_seconds,
+            on_sleep=self.on_sleep,
             clock=clock,
         )
         self.n_sequences = 0
+        self.n_slept = 0
         self.events = []
         self.lost = []
         self.processes = []
@@ -81,6 +83,10 @@ class Front:
         backs = asyncio.get_running_loop().create_future()
         backs.set_result(self)
         self.running = asyncio.ensure_future(self.client.run(backs))
+
+    async def on_sleep(self):
+        self.n_slept += 1
+        self._news.set()
 
     def apply(self, event, now):
         assert now >= 1.0
@@ -488,6 +494,7 @@ async def until_state(front, state):
 async def test_an_idle_engine_ends_and_is_started_again_for_the_next_request(start, tmp_path):
     front = start("ready()\n" + LISTEN, sleep_seconds=3.0)
     await until_state(front, EngineState.SLEEPING)
+    await front.until(lambda front: front.n_slept == 1)
     assert front.client.ready
     front.due, front.n_sequences = [submission()], 1
     front.client.feed()
@@ -495,6 +502,14 @@ async def test_an_idle_engine_ends_and_is_started_again_for_the_next_request(sta
     await front.stop()
     assert (tmp_path / "notes").read_bytes() == encode_line(submission())
     assert front.lost == []
+
+
+async def test_a_sleeping_engine_is_started_before_the_request_that_is_being_read_is_there(start):
+    front = start("ready()\n" + LISTEN, sleep_seconds=3.0)
+    await until_state(front, EngineState.SLEEPING)
+    front.n_sequences = 1
+    front.client.expect()
+    await front.until(lambda front: front.events == [UP, UP])
 
 
 async def test_an_engine_with_a_sequence_stays_awake(start):

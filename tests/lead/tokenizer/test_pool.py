@@ -64,6 +64,7 @@ class FakeServer:
         self.n_begun = 0
         self.n_busy = 0
         self.n_failures = 0
+        self.n_closed = 0
         self.kinds = []
         self.may_follow = asyncio.Event()
         self.may_follow.set()
@@ -83,7 +84,7 @@ class FakeServer:
         return FakeWorker(self)
 
     async def close(self):
-        assert self.n_busy == 0
+        self.n_closed += 1
 
 
 @pytest.fixture
@@ -102,6 +103,7 @@ async def pool(server):
     yield pool
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+    assert server.n_busy == 0
 
 
 @pytest.fixture
@@ -124,6 +126,21 @@ async def settle():
 async def test_one_worker_answers_one_job_after_the_other(pool, server):
     assert [await ask(pool, text) for text in "abc"] == ["a", "b", "c"]
     assert server.n_begun == 2  # one for each lane
+
+
+async def test_without_jobs_for_a_while_all_processes_end_until_there_is_one(pool, server):
+    await ask(pool, "before")
+    await pool.rest()
+    await settle()
+    assert (server.n_busy, server.n_closed) == (0, 1)
+    assert await ask(pool, "after") == "after"
+    assert server.n_busy == 1, "the other lane still rests"
+
+
+async def test_a_job_that_comes_as_processes_end_is_done(pool, server):
+    asked = ask(pool, "a")
+    await pool.rest()
+    assert await asked == "a"
 
 
 async def test_a_worker_that_has_grown_is_replaced(pool, server):
