@@ -137,7 +137,7 @@ async def test_without_jobs_for_a_while_all_processes_end_until_there_is_one(poo
     assert server.n_busy == 1, "the other lane still rests"
 
 
-async def test_a_job_that_comes_as_processes_end_is_done(pool, server):
+async def test_a_job_that_comes_as_processes_end_is_done(pool):
     asked = ask(pool, "a")
     await pool.rest()
     assert await asked == "a"
