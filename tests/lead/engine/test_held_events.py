@@ -87,6 +87,16 @@ def test_tokens_of_an_answer_that_is_read_at_its_end_are_sent_four_times_a_secon
     assert sent[1:] == [*[0] * 11, 12] * 3
 
 
+def test_tokens_of_many_streams_wait_longer():
+    steps = Steps(0.02)
+    names = [f"s{i}" for i in range(32)]
+    sent = []
+    for n in range(1, 12):
+        steps.now += 0.02
+        sent.append(len(steps.held.pass_on([token(n, name) for name in names], steps.now)))
+    assert sent == [32, 0, 0, 0, 0, 160, 0, 0, 0, 0, 160]
+
+
 def test_a_stream_beside_it_gets_its_tokens_as_usual():
     steps = Steps(0.03)
     steps.held.open(submit(sequence="t", unread=True))
