@@ -13,8 +13,8 @@ _HOLD_SECONDS = 1 / 20
 """From one message to the next, at most, while steps are shorter: nobody reads faster. SmolLM2 on two cores,
 8 ms a token, becomes 5 % faster."""
 _SENDS_PER_SECOND = 320
-"""To the clients of all streams, at most: from seventeen streams on, tokens wait longer. A send is half of what
-the front does for a stream."""
+"""To the clients of all streams, at most: from seventeen streams on, tokens wait longer. A send is half of
+what the front does for a stream."""
 _HOLD_UNREAD_SECONDS = 1 / 4
 """The same for answers that are not streamed. Not until their ends: the page shows how far they are, and what
 the front does not have yet is generated again if the engine process dies."""

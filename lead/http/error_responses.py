@@ -1,6 +1,7 @@
 """Errors as clients expect them: an HTTP status and OpenAI's `{"error": {message, type, param, code}}`.
 
-At the paths of Anthropic's API the body is `{"type": "error", "error": {type, message}}`.
+At the paths of Anthropic's API the body is `{"type": "error", "error": {type, message}}`, and at those of
+Ollama's `{"error": message}`.
 """
 
 import re
@@ -34,6 +35,7 @@ _NEVER = {"x-should-retry": "false"}
 """Tells the clients of OpenAI and Anthropic, which retry every 5xx, not to."""
 _HTTP_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
 _ANTHROPICS_PATH = "/v1/messages"
+_OLLAMAS_PATHS = "/api/"
 _ANTHROPICS_TYPES = _HTTP_TYPES | {413: "request_too_large", 503: "overloaded_error"}
 
 
@@ -45,8 +47,13 @@ class ErrorResponse(JSONResponse):
         self._message: str = body["error"]["message"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body: dict[str, Any] | None = None
         if f"{scope['path']}/".startswith(f"{_ANTHROPICS_PATH}/"):
-            self.body = self.render(_anthropics_body(self.status_code, self._message))
+            body = _anthropics_body(self.status_code, self._message)
+        elif scope["path"].startswith(_OLLAMAS_PATHS):
+            body = {"error": self._message}
+        if body is not None:
+            self.body = self.render(body)
             self.headers["content-length"] = str(len(self.body))
         await super().__call__(scope, receive, send)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fastapi import Request
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
@@ -28,6 +28,7 @@ log = logging.getLogger("lead")
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +168,13 @@ async def read_chat_request(
 
 def as_chat(fields: dict[str, Any]) -> ChatRequest:
     """The chat request that another API's request means; raises RequestError."""
+    return validated(ChatRequest, fields)
+
+
+def validated(kind: type[T], fields: dict[str, Any]) -> T:
+    """A request of a kind with these fields; raises RequestError."""
     try:
-        return ChatRequest.model_validate(fields)
+        return kind.model_validate(fields)
     except ValidationError as error:
         raise first_invalid(error, fields) from error
 

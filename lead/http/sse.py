@@ -1,11 +1,11 @@
-"""Server-sent events for answers: the first error is an HTTP status, a later one is an event."""
+"""Streamed answers, as server-sent events or lines: the first error is a status, a later one an event."""
 
 import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Coroutine, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
@@ -30,6 +30,25 @@ SseEvent = JsonObject | str
 
 
 class Renderer(ABC, Generic[Update]):
+    """Events are server-sent ones unless a renderer says otherwise; `ping`: what is sent meanwhile."""
+
+    media_type: ClassVar = "text/event-stream"
+    ping: ClassVar = b": ping\n\n"
+
+    def line(self, event: SseEvent) -> bytes:
+        """As it is sent.
+
+        An event with a type is also named by it, as in the streams of Anthropic's API and of Responses.
+        """
+        if isinstance(event, str):
+            return b"data: %b\n\n" % event.encode()
+        name = event.get("type")
+        start = b"event: %b\n" % name.encode() if isinstance(name, str) else b""
+        return b"%bdata: %b\n\n" % (start, to_json(event))
+
+    def lines(self, events: Iterable[SseEvent]) -> bytes:
+        return b"".join(map(self.line, events))
+
     @abstractmethod
     def render(self, update: Update) -> Iterable[SseEvent]:
         """The events of an update; there may be none."""
@@ -78,7 +97,8 @@ class _EventStream(StreamingResponse, Generic[Update]):
         self._lines = self._render(updates, renderer)
         self._first: asyncio.Future[bytes] = asyncio.ensure_future(anext(self._lines, b""))
         self._begun = False
-        super().__init__(self._lines, media_type="text/event-stream", headers=_HEADERS)
+        self._ping = renderer.ping
+        super().__init__(self._lines, media_type=renderer.media_type, headers=_HEADERS)
 
     async def begin(self) -> None:
         """Wait for the first event, or until it is time for a comment; raises an error that comes before."""
@@ -108,8 +128,8 @@ class _EventStream(StreamingResponse, Generic[Update]):
             n_before = -1
             while True:
                 await asyncio.sleep(PING_SECONDS)
-                if n_sent == n_before:
-                    await send(_body(b": ping\n\n"))
+                if n_sent == n_before and self._ping:
+                    await send(_body(self._ping))
                 n_before = n_sent
 
         pinging = asyncio.ensure_future(ping())
@@ -133,16 +153,16 @@ class _EventStream(StreamingResponse, Generic[Update]):
         try:
             async with contextlib.aclosing(updates):
                 async for update in updates:
-                    if lines := _lines(renderer.render(update)):
+                    if lines := renderer.lines(renderer.render(update)):
                         yield lines
-            if lines := _lines(renderer.finish()):
+            if lines := renderer.lines(renderer.finish()):
                 yield lines
         except Exception as error:
             if not self._begun:
                 raise
             if not isinstance(error, DuoError):
                 log.exception("an answer was interrupted by an error")
-            yield _lines(renderer.error(error))
+            yield renderer.lines(renderer.error(error))
 
     async def _close(self) -> None:
         await _cancel(self._first)
@@ -151,19 +171,6 @@ class _EventStream(StreamingResponse, Generic[Update]):
 
 def _body(data: bytes, *, more: bool = True) -> Message:
     return {"type": "http.response.body", "body": data, "more_body": more}
-
-
-def _lines(events: Iterable[SseEvent]) -> bytes:
-    return b"".join(map(_line, events))
-
-
-def _line(event: SseEvent) -> bytes:
-    """An event with a type is also named by it, as in the streams of Anthropic's API and of Responses."""
-    if isinstance(event, str):
-        return b"data: %b\n\n" % event.encode()
-    name = event.get("type")
-    start = b"event: %b\n" % name.encode() if isinstance(name, str) else b""
-    return b"%bdata: %b\n\n" % (start, to_json(event))
 
 
 async def _disconnect(request: Request) -> None:

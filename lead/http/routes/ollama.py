@@ -1,0 +1,163 @@
+"""Ollama's API for its clients: chat, generate, and what they ask about models."""
+
+import datetime as dt
+import hashlib
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+from pydantic_core import to_json
+
+from lead.chat.ollama_request import OllamaChatRequest, OllamaGenerateRequest, OllamaModelRequest
+from lead.engine.client import EngineState
+from lead.http.answers import respond
+from lead.http.generation_request import as_chat, read_chat_request, read_text_request, validated
+from lead.http.json_route import JsonRoute, convert
+from lead.http.render.ollama import OllamaRenderer
+from lead.http.routes.completions import CompletionRequest
+from lead.server.services import Services, get_ready_services, get_services
+from shared.errors import UnsupportedError
+
+router = APIRouter(route_class=JsonRoute, prefix="/api")
+
+_VERSION = "0.12.0"
+"""Whose API this is: clients ask for at least some version."""
+_FOREVER = "2318-01-01T00:00:00Z"
+"""When a model leaves memory that stays: Ollama adds its longest duration, 292 years."""
+_BILLION, _MILLION = 10**9, 10**6
+
+
+@router.post("/chat")
+async def chat(
+    body: OllamaChatRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
+) -> Response:
+    """Continue a conversation."""
+    renderer = OllamaRenderer(body.model or _name(services), is_chat=True)
+    if body.is_empty:
+        return _loaded(renderer, services)
+    fields = await convert(http_request, lambda: as_chat(body.to_chat()))
+    request = await read_chat_request(fields, http_request, services)
+    return await respond(http_request, request, services, renderer, streamed=body.stream)
+
+
+@router.post("/generate")
+async def generate(
+    body: OllamaGenerateRequest,
+    http_request: Request,
+    services: Annotated[Services, Depends(get_ready_services)],
+) -> Response:
+    """Answer a question, or continue a text."""
+    renderer = OllamaRenderer(body.model or _name(services), is_chat=False)
+    if body.is_empty:
+        return _loaded(renderer, services)
+    if body.raw:
+        text = await convert(http_request, lambda: validated(CompletionRequest, body.to_chat()))
+        request = await read_text_request(text, text.prompts(), http_request, services)
+    else:
+        fields = await convert(http_request, lambda: as_chat(body.to_chat()))
+        request = await read_chat_request(fields, http_request, services)
+    return await respond(http_request, request, services, renderer, streamed=body.stream)
+
+
+@router.get("/version")
+async def version() -> dict[str, Any]:
+    """The version of Ollama whose API this is."""
+    return {"version": _VERSION}
+
+
+@router.get("/tags")
+async def tags(services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
+    """The one model that is served."""
+    return {"models": [_about(services)]}
+
+
+@router.get("/ps")
+async def running(services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
+    """The model while it is in memory."""
+    ready = services.engine.ready
+    if ready is None or services.engine.state is EngineState.SLEEPING:
+        return {"models": []}
+    loaded = {"expires_at": _FOREVER, "size_vram": 0, "context_length": ready.n_ctx_sequence}
+    return {"models": [_about(services) | loaded]}
+
+
+@router.post("/show")
+async def show(
+    body: OllamaModelRequest, services: Annotated[Services, Depends(get_services)]
+) -> dict[str, Any]:
+    """What is known of the model, by any name: there is one."""
+    del body
+    info, template = services.vocabulary.info, services.template
+    thinks = ["thinking"] if template.reasoning else []
+    return {
+        "modelfile": "",
+        "parameters": "",
+        "template": template.source,
+        "details": _details(services),
+        "model_info": {
+            "general.architecture": info.architecture,
+            "general.parameter_count": info.n_params,
+            f"{info.architecture}.context_length": info.n_ctx_train,
+            f"{info.architecture}.embedding_length": info.n_embd,
+        },
+        "capabilities": ["completion", "tools", *thinks],
+        "modified_at": _started(services),
+    }
+
+
+@router.post("/embed")
+@router.post("/embeddings")
+async def embed() -> None:
+    """Always raises UnsupportedError."""
+    raise UnsupportedError("this model does not support embeddings")
+
+
+@router.post("/pull")
+@router.post("/push")
+@router.post("/create")
+@router.post("/copy")
+@router.delete("/delete")
+async def manage() -> None:
+    """Always raises UnsupportedError."""
+    raise UnsupportedError("a lead serves the model that it was started with (--model)")
+
+
+def _loaded(renderer: OllamaRenderer, services: Services) -> Response:
+    services.engine.expect()
+    return Response(to_json(renderer.loaded()), media_type="application/json")
+
+
+def _name(services: Services) -> str:
+    """Ollama's names have a tag."""
+    return services.alias if ":" in services.alias else f"{services.alias}:latest"
+
+
+def _about(services: Services) -> dict[str, Any]:
+    """The digest tells models apart; it is not that of the file, which takes a minute to read."""
+    info, name = services.vocabulary.info, _name(services)
+    digest = hashlib.sha256(repr((info.name, info.size, info.n_params, info.file_type)).encode()).hexdigest()
+    return {
+        "name": name,
+        "model": name,
+        "modified_at": _started(services),
+        "size": info.size,
+        "digest": digest,
+        "details": _details(services),
+    }
+
+
+def _details(services: Services) -> dict[str, Any]:
+    info = services.vocabulary.info
+    n = info.n_params
+    return {
+        "parent_model": "",
+        "format": "gguf",
+        "family": info.architecture,
+        "families": [info.architecture],
+        "parameter_size": f"{n / _BILLION:.1f}B" if n >= _BILLION else f"{n / _MILLION:.2f}M",
+        "quantization_level": info.description.split()[-1] if info.description else "unknown",
+    }
+
+
+def _started(services: Services) -> str:
+    return dt.datetime.fromtimestamp(services.started_at, dt.UTC).isoformat().replace("+00:00", "Z")
