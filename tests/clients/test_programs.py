@@ -74,6 +74,7 @@ def run(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    run.environment = environment
     return run
 
 
@@ -157,6 +158,23 @@ def test_litellm_understands_all_apis(run, url):
     assert streamed > 0
     assert set(calls) == {"get_weather"}
     assert (document, text, response, message > 0, refused) == (["city"], True, True, True, True)
+
+
+def test_ollamas_own_client_and_langchains_understand_all_they_call(run, url):
+    said = run("python", ROOT / "tests/clients/ask_with_ollama.py", url).splitlines()
+    capabilities, running, answer, *flags, refused, chain, n_tokens, document = map(json.loads, said)
+    assert {"completion", "tools"} <= set(capabilities)
+    assert running == [True]
+    assert answer == [True, True, True]
+    assert flags == [True, ["city"], True, True]
+    assert refused[0] == 501
+    assert (chain, n_tokens > 0, document) == (True, True, True)
+
+
+def test_llm_finds_the_model_by_its_plugin_for_ollama(run, url):
+    run.environment["OLLAMA_HOST"] = url
+    (name,) = [line.split()[1] for line in run("llm", "models").splitlines() if line.startswith("Ollama:")]
+    assert run("llm", "-m", name, "-o", "num_predict", "40", "Hello!").strip()
 
 
 @pytest.fixture

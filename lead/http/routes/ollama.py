@@ -128,8 +128,9 @@ def _loaded(renderer: OllamaRenderer, services: Services) -> Response:
 
 
 def _name(services: Services) -> str:
-    """Ollama's names have a tag."""
-    return services.alias if ":" in services.alias else f"{services.alias}:latest"
+    """Ollama's names have no spaces, and a tag."""
+    name = "-".join(services.alias.split())
+    return name if ":" in name else f"{name}:latest"
 
 
 def _about(services: Services) -> dict[str, Any]:

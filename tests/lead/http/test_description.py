@@ -28,6 +28,11 @@ NEEDED = {
     "/v1/completions": {"prompt": "Hi"},
     "/completion": {"prompt": "Hi"},
     "/apply-template": CHAT,
+    "/api/chat": CHAT,
+    "/api/generate": {"prompt": "Hi"},
+    "/api/show": {"model": "toy"},
+    "/v1/invitations": {"addresses": []},
+    "/v1/join": {"secret": "AAAA", "name": "laptop", "role": "back"},
     "/tokenize": {"content": "Hi"},
     "/detokenize": {"tokens": [1]},
 }

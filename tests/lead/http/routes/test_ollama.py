@@ -1,0 +1,186 @@
+"""Ollama's API, as its clients see it."""
+
+import json
+
+import pytest
+
+from lead.chat.template import ChatTemplate
+from lead.engine.client import EngineState
+from tests.lead.http.routes.test_chat_tools import CALL, HERMES, THINKS
+
+pytestmark = pytest.mark.usefixtures("room")
+
+HELLO = {"role": "user", "content": "Hello"}
+CHAT = {"model": "toy:latest", "messages": [HELLO]}
+ADD = {
+    "type": "function",
+    "function": {"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}},
+}
+
+
+def lines(response):
+    assert response.headers["content-type"] == "application/x-ndjson"
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+async def chat(client, **fields):
+    return (await client.post("/api/chat", json=CHAT | {"stream": False} | fields)).json()
+
+
+async def test_a_chat_is_streamed_as_lines_unless_the_client_says_otherwise(lead, client):
+    lead.will_say("Hello there")
+    told = lines(await client.post("/api/chat", json=CHAT))
+    assert "".join(part["message"]["content"] for part in told) == "Hello there"
+    assert [part["done"] for part in told] == [False] * (len(told) - 1) + [True]
+    assert {part["model"] for part in told} == {"toy:latest"}
+    assert all(part["message"]["role"] == "assistant" for part in told)
+
+
+async def test_the_end_counts_tokens_and_nanoseconds(lead, client):
+    lead.will_say("Hello there")
+    end = await chat(client)
+    assert end["done_reason"] == "stop"
+    assert end["prompt_eval_count"] == len(lead.engine.submitted[0].tokens)
+    assert end["eval_count"] == len(lead.tokens("Hello there"))
+    assert end["total_duration"] == end["prompt_eval_duration"] + end["eval_duration"]
+
+
+async def test_an_answer_that_was_cut_off_says_so(lead, client):
+    lead.will_say("one two")
+    lead.engine.reason = "length"
+    assert (await chat(client))["done_reason"] == "length"
+
+
+async def test_options_are_sampling_parameters_and_the_rest_is_ignored(lead, client):
+    lead.will_say("x")
+    options = {"temperature": 0.5, "top_k": 3, "seed": 7, "num_predict": 9, "num_ctx": 4096, "stop": ["z"]}
+    await chat(client, options=options, keep_alive="5m")
+    (request,) = lead.engine.submitted
+    assert (request.sampling.temperature, request.sampling.top_k, request.sampling.seed) == (0.5, 3, 7)
+    assert request.max_tokens == 9
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [({"temperature": "hot"}, "options.temperature"), ({"num_predict": "x"}, "options.num_predict")],
+)
+async def test_a_wrong_option_is_named_as_the_client_calls_it(client, options, named):
+    response = await client.post("/api/chat", json=CHAT | {"options": options})
+    assert response.status_code == 400
+    assert response.json()["error"].startswith(named)
+
+
+async def test_a_call_is_whole_and_has_an_object_of_arguments(lead, client):
+    lead.use(template=ChatTemplate(HERMES, "", ""))
+    lead.will_say("Well.\n" + CALL)
+    told = lines(await client.post("/api/chat", json=CHAT | {"tools": [ADD]}))
+    calls = [part["message"]["tool_calls"] for part in told if "tool_calls" in part["message"]]
+    assert calls == [[{"function": {"name": "add", "arguments": {"a": 1}}}]]
+    lead.will_say(CALL)
+    assert (await chat(client, tools=[ADD]))["message"]["tool_calls"] == calls[0]
+
+
+async def test_results_of_tools_reach_the_model(lead, client):
+    lead.use(template=ChatTemplate(HERMES, "", ""))
+    lead.will_say("Two.")
+    call = {"function": {"name": "add", "arguments": {"a": 1}}}
+    turns = [
+        HELLO,
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_name": "add", "content": "two"},
+    ]
+    await chat(client, messages=turns, tools=[ADD])
+    assert '"arguments": {"a": 1}' in lead.prompt()
+    assert "<|im_start|>tool\ntwo<|im_end|>" in lead.prompt()
+
+
+async def test_thoughts_are_apart(lead, client):
+    lead.use(template=ChatTemplate(THINKS, "", ""))
+    lead.will_say("Hm.</think>Yes.")
+    message = (await chat(client))["message"]
+    assert (message["thinking"], message["content"]) == ("Hm.", "Yes.")
+    lead.will_say("Hm.</think>Yes.")
+    told = lines(await client.post("/api/chat", json=CHAT))
+    assert "".join(part["message"].get("thinking", "") for part in told) == "Hm."
+
+
+@pytest.mark.parametrize("form", ["json", {"type": "object", "properties": {"a": {"type": "integer"}}}])
+async def test_a_format_is_a_grammar(lead, client, form):
+    lead.will_say("{}")
+    await chat(client, format=form)
+    assert lead.engine.submitted[0].sampling.grammar
+
+
+async def test_generate_answers_a_question(lead, client):
+    lead.will_say("Hello")
+    told = lines(await client.post("/api/generate", json={"prompt": "Hi", "system": "Be brief."}))
+    assert "".join(part["response"] for part in told) == "Hello"
+    assert "Be brief." in lead.prompt()
+    assert "<|im_start|>user\nHi" in lead.prompt()
+
+
+async def test_generate_continues_a_raw_text(lead, client):
+    lead.will_say(" time")
+    body = {"prompt": "Once upon a", "raw": True, "stream": False, "format": "json", "options": {"top_k": 2}}
+    answer = (await client.post("/api/generate", json=body)).json()
+    assert (answer["response"], answer["done"]) == (" time", True)
+    assert lead.prompt() == "Once upon a"
+    assert lead.engine.submitted[0].sampling.top_k == 2
+
+
+@pytest.mark.parametrize(("path", "body"), [("chat", {"messages": []}), ("generate", {"keep_alive": 0})])
+async def test_a_request_for_nothing_loads_the_model(lead, client, path, body):
+    answer = (await client.post(f"/api/{path}", json=body | {"model": "toy"})).json()
+    assert (answer["done"], answer["done_reason"]) == (True, "load")
+    assert lead.engine.submitted == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("chat", {"messages": [HELLO | {"images": ["aGk="]}]}, '"m" does not support vision'),
+        ("generate", {"prompt": "x", "images": ["aGk="]}, '"m" does not support vision'),
+        ("generate", {"prompt": "x", "suffix": "y"}, '"m" does not support insert'),
+        ("generate", {"prompt": "x", "template": "{{ .Prompt }}"}, "template:"),
+        ("chat", {"messages": [{"role": "robot", "content": "x"}]}, "messages.0.role:"),
+        ("chat", {"messages": 5}, "messages:"),
+        ("generate", {"prompt": "x", "raw": True, "options": {"top_p": "x"}}, "options.top_p:"),
+    ],
+)
+async def test_what_is_refused_is_said_in_ollamas_shape(lead, client, path, body, said):
+    response = await client.post(f"/api/{path}", json=body | {"model": "m"})
+    assert response.status_code == 400
+    assert response.json()["error"].startswith(said)
+    assert lead.engine.submitted == []
+
+
+async def test_a_stream_that_breaks_off_ends_with_an_error(lead, client):
+    lead.will_say("one two three")
+    lead.engine.dies_after = 2
+    told = lines(await client.post("/api/chat", json=CHAT))
+    assert told[-1].keys() == {"error"}
+
+
+async def test_the_model_is_listed_and_described(lead, client):
+    (listed,) = (await client.get("/api/tags")).json()["models"]
+    (running,) = (await client.get("/api/ps")).json()["models"]
+    assert listed["name"] == "toy:latest"
+    assert listed.items() <= running.items()
+    assert running["context_length"] == 4096
+    about = (await client.post("/api/show", json={"model": listed["name"]})).json()
+    assert {"completion", "tools"} <= set(about["capabilities"])
+    assert about["details"] == listed["details"]
+    assert about["template"] == lead.app.state.services.template.source
+    assert (await client.get("/api/version")).json().keys() == {"version"}
+
+
+async def test_a_sleeping_model_is_not_in_memory(lead, client):
+    lead.engine.state = EngineState.SLEEPING
+    assert (await client.get("/api/ps")).json() == {"models": []}
+
+
+@pytest.mark.parametrize("path", ["embed", "embeddings", "pull", "create"])
+async def test_what_a_lead_does_not_do_is_501(client, path):
+    response = await client.post(f"/api/{path}", json={"model": "x"})
+    assert response.status_code == 501
+    assert isinstance(response.json()["error"], str)
