@@ -13,6 +13,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "fleet/lead_replica.py",
         "fleet/lead_router.py",
     ),
+    "tests/lead/http/routes/test_ollama_api.py": ("lead/chat/ollama_request.py", "lead/http/render/ollama.py"),
     "tests/shared/llama/test_eagle_heads.py": ("shared/llama/hidden_sources.py",),
     "tests/shared/llama/test_memory_probe.py": ("shared/llama/unbound.py",),
     "tests/chat/test_client.py": ("chat/errors.py", "chat/wire.py"),

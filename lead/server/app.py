@@ -15,7 +15,16 @@ from lead.http.middleware.hosts import (
     WebSocketOriginMiddleware,
 )
 from lead.http.middleware.keys import Keyring
-from lead.http.routes import chat, completions, invitations, models, monitoring, ollama, speculation, tokens
+from lead.http.routes import (
+    chat,
+    completions,
+    invitations,
+    models,
+    monitoring,
+    ollama_api,
+    speculation,
+    tokens,
+)
 from lead.http.sse import ClientGoneError
 from lead.server.services import Services
 from lead.settings.host_names import AllowedHosts
@@ -62,7 +71,7 @@ def create_app(
         return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
     app.add_exception_handler(ClientGoneError, on_gone)
-    for module in (chat, completions, tokens, models, monitoring, speculation, invitations, ollama):
+    for module in (chat, completions, tokens, models, monitoring, speculation, invitations, ollama_api):
         app.include_router(module.router)
     if with_page:
         app.include_router(page.router)

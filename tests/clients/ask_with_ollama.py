@@ -45,9 +45,8 @@ def main() -> None:
         say((error.status_code, error.error))
     model = ChatOllama(model=name, base_url=sys.argv[1], num_predict=40, seed=1, validate_model_on_init=True)
     say(len(model.invoke("Hello!").content) > 0)
-    say(
-        sum(chunk.usage_metadata["output_tokens"] for chunk in model.stream("Hello!") if chunk.usage_metadata)
-    )
+    streamed = [chunk.usage_metadata for chunk in model.stream("Hello!")]
+    say(sum(usage["output_tokens"] for usage in streamed if usage))
     say(model.with_structured_output(FORM).invoke("Where is the Louvre?").keys() == {"city"})
 
 
