@@ -26,6 +26,7 @@ from shared.diagnostics.findings import exit_with
 from shared.drafting.drafter import Drafter
 from shared.errors import ConfigError, DuoError
 from shared.exits import exit_with_stdin, print_text
+from shared.llama import library
 from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
@@ -115,6 +116,7 @@ def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | Non
 def _load(settings: BackSettings, path: Path) -> Model:
     model = Model(path, settings.model_options, settings.n_slots, settings.n_step_checkpoints)
     log.info("devices: %s", model.placement or "chosen by llama.cpp")
+    log.info("CPU kernel: %s", library.describe_kernel())
     log.info("memory: %s", model.memory_size)
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if most_ahead(model, settings.n_ahead) < 1:

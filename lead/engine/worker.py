@@ -31,7 +31,7 @@ from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.step_times import StepTimes
 from lead.engine.target_threads import TargetThreads
 from shared.errors import ModelLoadError
-from shared.llama import rpc_backend
+from shared.llama import library, rpc_backend
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
 from shared.llama.model import Model
 from shared.llama.remembered import Remembered
@@ -126,6 +126,7 @@ def _serve(
     engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, budget)
     ready = _ready(limits, model, exactness, inline)
     log.info("devices: %s", ready.devices)
+    log.info("CPU kernel: %s", library.describe_kernel())
     log.info("memory: %s", model.memory_size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
         log.info("checkpoints: %s", checkpoints)
