@@ -1,0 +1,28 @@
+"""What `--version` says beside the version: libraries, the CPU's kernels and the devices."""
+
+import importlib.metadata
+import platform
+from collections.abc import Iterator
+
+_LIBRARIES = ("llama-cpp-python", "llguidance", "numpy", "pydantic", "uvicorn", "uvloop", "websockets")
+
+
+def installation() -> Iterator[str]:
+    """Lines. What is broken is said, because then a report needs it most."""
+    yield f"Python {platform.python_version()}, {platform.platform()}"
+    yield ", ".join(filter(None, map(_version, _LIBRARIES)))
+    try:
+        from shared.llama import devices, library  # noqa: PLC0415 - it may not load
+
+        library.start()
+        yield f"CPU kernels: {library.kernels()}"
+        yield from (f"device {each}" for each in devices.descriptions())
+    except (ImportError, OSError, AttributeError, RuntimeError) as error:
+        yield f"llama.cpp does not load: {error}"
+
+
+def _version(library: str) -> str | None:
+    try:
+        return f"{library} {importlib.metadata.version(library)}"
+    except importlib.metadata.PackageNotFoundError:
+        return None
