@@ -30,6 +30,7 @@ from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.step_times import StepTimes
 from lead.engine.target_threads import TargetThreads
+from shared.cached_files import CacheFolder
 from shared.errors import ModelLoadError
 from shared.llama import library, rpc_backend
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
@@ -140,7 +141,9 @@ def _serve(
     recalibration = None
     if limits.traits.can_speculate and load.calibrate:
         options = load.options.model_dump_json(exclude={"cache_ram"})  # as much as is free
-        stored = Remembered("step-times", StepTimes, load.model, options, load.most_threads, load.rpc)
+        stored = Remembered(
+            CacheFolder.STEP_TIMES, StepTimes, load.model, options, load.most_threads, load.rpc
+        )
         if not _has_recalled(stored, speculation.cost, threads, timer):
             threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
             timer.calibrate(speculation.cost, lambda: pipe.readable)
