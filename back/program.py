@@ -50,6 +50,10 @@ _FIRST_DELAY, _MAX_DELAY = 0.1, 10.0
 
 def main() -> None:
     """Draft until a signal. Exits with 1 if the settings must be changed, with 3 on other failures."""
+    if sys.argv[1:2] == ["service"]:
+        from back.service import main as serve  # noqa: PLC0415 - not needed to draft
+
+        serve(sys.argv[2:])
     to_doctor = sys.argv[1:2] == ["doctor"]
     settings = BackSettings.from_command_line(sys.argv[2:] if to_doctor else None)
     configure_logging(settings.log_level, as_json=settings.log_json)
