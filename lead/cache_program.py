@@ -38,7 +38,9 @@ class CacheSettings(ProgramSettings):
     program = "lead cache"
     prefix = "LEAD_CACHE_"
 
-    action: CliPositionalArg[Literal["list", "clear"]] = Field("list", description="what to do: list or clear")
+    action: CliPositionalArg[Literal["list", "clear"]] = Field(
+        "list", description="what to do: list or clear"
+    )
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -27,17 +27,17 @@ printf '%s\\n' "${COMPREPLY[@]}"
 FISH = 'source $argv[1]/fish/vendor_completions.d/$argv[2].fish; complete -C "$argv[2..]"'
 ZSH = """
 zmodload zsh/zpty
-typed="${*:2}"
+typed="${*:2}" found=$(mktemp)
 zpty shell zsh -f -i
-zpty -w shell "PROMPT=; stty -echo; fpath=($1/zsh/site-functions \\$fpath)"
+zpty -w shell "PROMPT=; stty -echo; to=$found; fpath=($1/zsh/site-functions \\$fpath)"
 zpty -w shell 'autoload -Uz compinit; compinit -u -D; zle -C told complete-word told; bindkey "^I" told'
 zpty -w shell 'told() { compadd() { local -a found; builtin compadd -O found "$@"'
-zpty -w shell '[[ "$*" == *-[OAD]* ]] || print -rl -- "" $found; builtin compadd "$@" }'
-zpty -w shell '_main_complete; print END; exit }; print READY'
+zpty -w shell '[[ "$*" == *-[OAD]* ]] || print -rl -- $found >> $to; builtin compadd "$@" }'
+zpty -w shell '_main_complete; print EN""D; exit }; print REA""DY'
 zpty -r shell printed '*READY*'
 zpty -w -n shell "$typed"$'\\t'
 zpty -r shell printed '*END*'
-print -r -- "$printed"
+cat $found; rm $found
 """
 SHELLS = {
     "bash": ["bash", "--norc", "-c", BASH, "bash"],
