@@ -4,6 +4,8 @@ import importlib.metadata
 import platform
 from collections.abc import Iterator
 
+from shared.errors import LibraryError
+
 _LIBRARIES = ("llama-cpp-python", "llguidance", "numpy", "pydantic", "uvicorn", "uvloop", "websockets")
 
 
@@ -14,11 +16,10 @@ def installation() -> Iterator[str]:
     try:
         from shared.llama import devices, library  # noqa: PLC0415 - it may not load
 
-        library.start()
-        yield f"CPU kernels: {library.kernels()}"
+        yield f"CPU kernel {library.describe_kernel()}"
         yield from (f"device {each}" for each in devices.descriptions())
-    except (ImportError, OSError, AttributeError, RuntimeError) as error:
-        yield f"llama.cpp does not load: {error}"
+    except LibraryError as error:
+        yield str(error)
 
 
 def _version(library: str) -> str | None:

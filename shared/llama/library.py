@@ -115,12 +115,6 @@ def build() -> str:
     return "\n".join([version(), kernel(), llama_cpp.llama_print_system_info().decode(), *states])
 
 
-def kernels() -> str:
-    """The CPU's instructions and other features that this build uses, as it says itself: AVX2, REPACK, …"""
-    said = llama_cpp.llama_print_system_info().decode()
-    return " ".join(re.findall(r"(\w+) = [1-9]", said)) or "none that this build names"
-
-
 def version() -> str:
     """llama.cpp's own version and llama-cpp-python's."""
     return f"llama-cpp-python {importlib.metadata.version('llama-cpp-python')}"

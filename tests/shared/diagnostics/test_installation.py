@@ -1,11 +1,10 @@
-import sys
-
 import pytest
 
 from back.settings import BackSettings
 from chat.settings import ChatSettings
 from lead.settings.lead_settings import LeadSettings
 from shared.diagnostics.installation import installation
+from shared.errors import LibraryError
 from shared.llama import library
 
 
@@ -16,7 +15,7 @@ def test_version_names_libraries_kernels_and_devices(program, capsys):
     shown = capsys.readouterr().out
     assert ended.value.code == 0
     assert shown.startswith("llama-duo ")
-    assert f"CPU kernels: {library.kernels()}\n" in shown
+    assert f"CPU kernel {library.describe_kernel()}\n" in shown
     assert "llama-cpp-python 0." in shown
     assert "device CPU: " in shown
 
@@ -27,21 +26,9 @@ def test_chat_says_its_version_without_loading_llama_cpp(capsys):
     assert capsys.readouterr().out.count("\n") == 1
 
 
-def test_kernels_are_those_that_are_in_use(monkeypatch):
-    said = b"CPU : SSE3 = 1 | AVX512 = 0 | SVE_CNT = 32 | REPACK = 1 | "
-    monkeypatch.setattr(library.llama_cpp, "llama_print_system_info", lambda: said)
-    assert library.kernels() == "SSE3 SVE_CNT REPACK"
-
-
-@pytest.mark.parametrize("error", [OSError("libgomp.so.1: no such file"), AttributeError("llama_decode")])
-def test_a_library_that_does_not_load_is_part_of_the_report(monkeypatch, error):
+def test_a_library_that_does_not_load_is_part_of_the_report(monkeypatch):
     def fail():
-        raise error
+        raise LibraryError("llama.cpp cannot be loaded: libgomp.so.1: no such file")
 
-    monkeypatch.setattr(library, "start", fail)
-    assert list(installation())[-1] == f"llama.cpp does not load: {error}"
-
-
-def test_no_library_at_all_is_part_of_the_report(monkeypatch):
-    monkeypatch.setitem(sys.modules, "shared.llama", None)
-    assert list(installation())[-1].startswith("llama.cpp does not load: ")
+    monkeypatch.setattr(library, "describe_kernel", fail)
+    assert list(installation())[-1] == "llama.cpp cannot be loaded: libgomp.so.1: no such file"
