@@ -150,7 +150,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
         else leads.follow_all(links, [worker.inbox_of(lead) for lead in range(len(links))])
     )
     for number in _SIGNALS:
-        loop.add_signal_handler(number, _end, loop, following)
+        _on_signal(loop, number, functools.partial(_end, loop, following))
     await asyncio.wait({following, failed}, return_when=asyncio.FIRST_COMPLETED)
     if failed.done():
         following.cancel()
@@ -206,11 +206,20 @@ def _jitter() -> random.Random:
     return random.Random()  # noqa: S311 - jitter is not a secret
 
 
+def _on_signal(loop: asyncio.AbstractEventLoop, number: int, call: Callable[[], None]) -> None:
+    """Have the loop call it."""
+    try:
+        loop.add_signal_handler(number, call)
+    except NotImplementedError:  # Windows
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(call))
+
+
 def _end(loop: asyncio.AbstractEventLoop, following: asyncio.Future[None]) -> None:
     """Begin a clean exit with a time limit. The next signal ends the process at once."""
     following.cancel()
     for number in _SIGNALS:
-        loop.remove_signal_handler(number)
+        with contextlib.suppress(NotImplementedError):  # as above
+            loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
     loop.call_later(_END_SECONDS, os._exit, 0)
 

@@ -3,12 +3,13 @@
 import ctypes
 import functools
 import itertools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from shared.errors import MissingFunctionError
-from shared.llama.native import llama_cpp
+from shared.llama.native import FOLDER, llama_cpp
 
 _libraries: list[Any] = [llama_cpp.llama_cpp._lib]  # noqa: SLF001 - its handle also finds what is in libggml, which it needs
 
@@ -138,6 +139,12 @@ _MANGLED = {
 def add_library(path: Path) -> None:
     """Look for functions in this one, too, which the process has loaded."""
     _libraries.append(ctypes.CDLL(str(path)))
+
+
+if sys.platform == "win32":  # a library's handle does not find what that library needs itself, as elsewhere
+    for _name in ("ggml-base.dll", "ggml.dll", "ggml-cpu.dll"):
+        if (FOLDER / _name).exists():
+            add_library(FOLDER / _name)
 
 
 @functools.cache
