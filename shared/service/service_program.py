@@ -186,6 +186,7 @@ class _Service:
             return {self._config: config.encode(), self._owned()[1]: self._launch_agent(command)}
         if self._is_system:
             _check_reachable(Path(sys.prefix))
+            _check_reachable(Path(sys.base_prefix))  # of the interpreter that an environment links to
         groups = tuple(name for name in ("video", "render") if _has_group(name))
         unit = SystemdService(
             self._name,
@@ -220,11 +221,13 @@ class _Service:
         self._systemctl("daemon-reload")
         if units := self._units():
             self._systemctl("enable", "--now", *units)
-        on = "" if self._is_system else " --user"
-        said = f"{self._name} is started, also after a reboot. Its log: journalctl{on} -u {self._name}"
-        if self._is_system:
-            return said
-        return f"{said}\nTo start it before you log in: loginctl enable-linger"
+        scope, when = ("", "the machine starts")
+        if not self._is_system:
+            scope, when = (" --user", "you log in (at boot: loginctl enable-linger)")
+        return (
+            f"{self._name} starts now, and whenever {when}. `{self._settings.program} status` shows whether it "
+            f"runs, journalctl{scope} -u {self._name} its log."
+        )
 
     def _stop(self) -> None:
         if self._on_mac:

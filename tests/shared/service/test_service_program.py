@@ -86,6 +86,11 @@ def test_what_a_system_service_may_not_read_is_refused(machine, tmp_path):
     assert machine.run("lead", "install", *model) == 0
 
 
+def test_an_interpreter_in_a_home_folder_is_refused_for_a_system_service(machine, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path / "home" / "python"))
+    assert "in a home folder" in machine.run("back", "install", "--system")
+
+
 def test_installing_again_replaces_all_options(machine):
     machine.run("lead", "install", "--port", "7000", "--socket")
     assert machine.state["active"] == ["llama-duo-lead.service", "llama-duo-lead.socket"]
