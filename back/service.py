@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import ClassVar, NoReturn
 
 from back.settings import BackSettings
-from shared.service.service_program import ServiceFacts, ServiceOptions, serve_as
+from shared.service.service_program import ServiceOptions, serve_as
+from shared.service.systemd_unit import ServiceFacts
 
 _STOP_SECONDS = 15.0
 _MOST_FILES = 1024

@@ -7,7 +7,8 @@ from pydantic import Field
 from pydantic_settings import CliToggleFlag
 
 from lead.settings.lead_settings import LeadSettings
-from shared.service.service_program import ServiceFacts, ServiceOptions, serve_as
+from shared.service.service_program import ServiceOptions, serve_as
+from shared.service.systemd_unit import ServiceFacts
 
 _END_SECONDS = 45.0
 """After the drain; the lead itself ends at most 30 s later."""

@@ -18,7 +18,7 @@ from pydantic_settings import CliPositionalArg, CliToggleFlag
 from shared.cached_files import written_whole
 from shared.errors import ConfigError
 from shared.exits import print_text, say
-from shared.service.systemd_unit import SystemdService
+from shared.service.systemd_unit import GPU_GROUPS, ServiceFacts, SystemdService
 from shared.settings.base import ProgramSettings
 from shared.settings.options import OptionGroup
 
@@ -46,17 +46,6 @@ class ServiceOptions(OptionGroup):
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceFacts:
-    """What decides how a program runs as a service, beside its options; as in `SystemdService`."""
-
-    program: str
-    stop_seconds: float
-    most_files: int
-    has_engine: bool = False
-    listen: tuple[str, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ServicePlaces:
     """Folders for units and for the files of settings."""
 
@@ -81,8 +70,8 @@ def serve_as(
             f"{settings.program}: Windows has other services; its Task Scheduler starts programs at boot"
         )
     values = {name: value for name, value in given.items() if name not in ServiceOptions.model_fields}
-    service = _Service(options, settings, facts, ServicePlaces.of(is_system=options.system))
     try:
+        service = _Service(options, settings, facts, ServicePlaces.of(is_system=options.system))
         match options.action:
             case "install":
                 print_text(service.install(values))
@@ -187,19 +176,9 @@ class _Service:
         if self._is_system:
             _check_reachable(Path(sys.prefix))
             _check_reachable(Path(sys.base_prefix))  # of the interpreter that an environment links to
-        groups = tuple(name for name in ("video", "render") if _has_group(name))
+        groups = tuple(filter(_has_group, GPU_GROUPS))
         unit = SystemdService(
-            self._name,
-            self._facts.program,
-            command,
-            self._is_system,
-            self._facts.stop_seconds,
-            self._facts.most_files,
-            self._facts.has_engine,
-            credentials,
-            environment,
-            groups,
-            self._facts.listen,
+            self._name, self._facts, command, self._is_system, credentials, environment, groups
         )
         units = {self._places.units / name: text.encode() for name, text in unit.units().items()}
         return {self._config: config.encode(), **units}
@@ -225,8 +204,8 @@ class _Service:
         if not self._is_system:
             scope, when = (" --user", "you log in (at boot: loginctl enable-linger)")
         return (
-            f"{self._name} starts now, and whenever {when}. `{self._settings.program} status` shows whether it "
-            f"runs, journalctl{scope} -u {self._name} its log."
+            f"{self._name} starts now, and whenever {when}. `{self._settings.program} status` shows whether "
+            f"it runs, journalctl{scope} -u {self._name} its log."
         )
 
     def _stop(self) -> None:

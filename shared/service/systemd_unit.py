@@ -66,8 +66,19 @@ DeviceAllow=char-nvidia* rw
 DeviceAllow=char-drm rw
 DeviceAllow=char-kfd rw
 """
-_GPU_GROUPS = ("video", "render")
+GPU_GROUPS = ("video", "render")
 """Some GPUs are open to these groups only."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFacts:
+    """What a program needs as a service. listen: (host, port) of a socket that systemd opens for it."""
+
+    program: str
+    stop_seconds: float
+    most_files: int
+    has_engine: bool = False
+    listen: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,40 +86,37 @@ class SystemdService:
     """What its units say. name: of the units. command: the program, then the file of settings.
 
     credentials: by their names, files that only root may read, of which the service gets copies. environment:
-    variables, in which %d is their folder. listen: (host, port) of a socket that systemd opens.
+    variables, in which %d is their folder.
     """
 
     name: str
-    program: str
+    facts: ServiceFacts
     command: tuple[str, ...]
     is_system: bool
-    stop_seconds: float
-    most_files: int
-    has_engine: bool = False
     credentials: Mapping[str, Path] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    groups: tuple[str, ...] = _GPU_GROUPS
-    listen: tuple[str, int] | None = None
+    groups: tuple[str, ...] = GPU_GROUPS
 
     def units(self) -> dict[str, str]:
         """Their texts, by file name; raises ConfigError."""
         units = {f"{self.name}.service": "".join(f"{part}\n" for part in self._service())}
-        if self.listen:
-            units[f"{self.name}.socket"] = self._socket(*self.listen)
+        if self.facts.listen:
+            units[f"{self.name}.socket"] = self._socket(*self.facts.listen)
         return units
 
     def _service(self) -> Iterator[str]:
         """Lines and blocks of lines."""
-        yield f"# Written by `{self.program} service install`, which writes it anew.\n\n[Unit]"
-        yield f"Description=llama-duo {self.program}"
+        facts = self.facts
+        yield f"# Written by `{facts.program} service install`, which writes it anew.\n\n[Unit]"
+        yield f"Description=llama-duo {facts.program}"
         yield f"{_SYSTEM_START if self.is_system else ''}\n[Service]"
         yield f"ExecStart={' '.join(map(_quoted, self.command))}"
         yield from (f"LoadCredential={name}:{_literal(path)}" for name, path in self.credentials.items())
         yield from (f"Environment={name}={value}" for name, value in self.environment.items())
         if self.is_system:
             yield f"CacheDirectory={self.name}\nEnvironment=XDG_CACHE_HOME=%C/{self.name}"
-        yield f"TimeoutStopSec={self.stop_seconds:.0f}\nLimitNOFILE={self.most_files}"
-        yield _RUNNING + _ENGINE * self.has_engine + _SYSTEM_RIGHTS * self.is_system
+        yield f"TimeoutStopSec={facts.stop_seconds:.0f}\nLimitNOFILE={facts.most_files}"
+        yield _RUNNING + _ENGINE * facts.has_engine + _SYSTEM_RIGHTS * self.is_system
         if self.is_system and self.groups:
             yield f"SupplementaryGroups={' '.join(self.groups)}\n"
         yield f"[Install]\nWantedBy={'multi-user' if self.is_system else 'default'}.target"

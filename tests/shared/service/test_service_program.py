@@ -167,6 +167,7 @@ def test_a_mac_gets_a_launch_agent_without_secrets(machine, monkeypatch, capsys)
     assert agent["ProgramArguments"][-2:] == ["--config", str(machine.settings / "llama-duo-back.toml")]
     assert agent["RunAtLoad"]
     assert "launchctl bootstrap" in capsys.readouterr().out
+    assert machine.run("back", "install", "--system") == "back service: --system is for systemd"
     assert machine.run("back", "remove") == 0
     assert machine.files() == set()
 

@@ -3,19 +3,14 @@ import shlex
 import pytest
 
 from shared.errors import ConfigError
-from shared.service.systemd_unit import SystemdService
+from shared.service.systemd_unit import ServiceFacts, SystemdService
 
 
-def service(**changes):
-    facts = {
-        "name": "x",
-        "program": "lead",
-        "command": ("lead",),
-        "is_system": True,
-        "stop_seconds": 1,
-        "most_files": 1,
-    }
-    return SystemdService(**facts | changes).units()
+def service(listen=None, **changes):
+    facts = ServiceFacts("lead", 1, 1, listen=listen)
+    return SystemdService(
+        **{"name": "x", "facts": facts, "command": ("lead",), "is_system": True} | changes
+    ).units()
 
 
 def test_words_reach_the_program_as_they_are_except_for_the_credentials_folder():
