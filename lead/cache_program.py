@@ -60,8 +60,8 @@ def _report(folder: Path) -> str:
         for name in sorted(sizes)
     ]
     others = [
-        ("the input history of chat", user_state_path("llama-duo") / "chat-history"),
-        ("conversations that chat has saved", user_data_path("llama-duo") / "conversations"),
+        ("the input history of chat", user_state_path("llama-duo")),
+        ("what programs were told to keep, such as conversations", user_data_path("llama-duo")),
     ]
     kept = [f"  {path}: {what}" for what, path in others if path.exists()]
     return "\n".join(

@@ -127,6 +127,9 @@ class _Service:
         if not owned:
             raise ConfigError(f"there is no service {self._name}")
         self._stop()
+        if self._is_system:
+            with suppress(ConfigError):  # it never ran
+                self._systemctl("clean", "--what=state", f"{self._name}.service")
         for path in owned:
             path.unlink()
         with suppress(OSError):  # other services have files there

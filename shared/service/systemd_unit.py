@@ -115,6 +115,7 @@ class SystemdService:
         yield from (f"Environment={name}={value}" for name, value in self.environment.items())
         if self.is_system:
             yield f"CacheDirectory={self.name}\nEnvironment=XDG_CACHE_HOME=%C/{self.name}"
+            yield f"StateDirectory={self.name}\nEnvironment=XDG_DATA_HOME=%S/{self.name}"
         yield f"TimeoutStopSec={facts.stop_seconds:.0f}\nLimitNOFILE={facts.most_files}"
         yield _RUNNING + _ENGINE * facts.has_engine + _SYSTEM_RIGHTS * self.is_system
         if self.is_system and self.groups:

@@ -83,10 +83,11 @@ def test_what_a_person_has_to_change_is_not_tried_again(units, user_units):
     assert {dict(lines_of(path))["RestartPreventExitStatus"] for path in paths} == {"1 2"}
 
 
-def test_caches_lie_where_the_service_may_write(units):
+def test_caches_and_data_lie_where_the_service_may_write(units):
     for name in SERVICES:
         lines = lines_of(units[f"{name}.service"])
         assert ("Environment", f"XDG_CACHE_HOME=%C/{dict(lines)['CacheDirectory']}") in lines
+        assert ("Environment", f"XDG_DATA_HOME=%S/{dict(lines)['StateDirectory']}") in lines
 
 
 # Rights

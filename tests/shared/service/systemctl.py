@@ -32,6 +32,8 @@ def main(words):
             for kind in ("enabled", "active"):
                 others = {*state[kind]} - {*names}
                 state[kind] = sorted(others | {*names} if command == "enable" else others)
+        case "clean":
+            assert names[0] not in state["active"]
         case "status":
             if names[0] not in state["known"]:
                 fail(f"Unit {names[0]} could not be found.", 4)

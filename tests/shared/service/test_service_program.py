@@ -24,6 +24,8 @@ def test_a_service_is_enabled_and_started_then_removed_without_a_trace(machine, 
     assert all(call.startswith("--user ") == (not scope) for call in machine.state["calls"])
     assert machine.run(program, "status", *scope) == 0
     assert machine.run(program, "remove", *scope) == 0
+    cleaned = f"clean --what=state {unit}" in machine.state["calls"]
+    assert cleaned == bool(scope)
     assert (machine.state["known"], machine.state["enabled"], machine.state["active"]) == ({}, [], [])
     assert machine.files() == set()
     assert not machine.settings.exists()
