@@ -5,7 +5,7 @@
 #   make check   format, lint, types
 #   make bench   measure speed and more: each part for two minutes; ARGS="speed --repeats 5" for one of them
 #   make fleet   two leads with backs behind a router, and a chat through it
-#   make docs    regenerate the parts of the documentation that are derived from the code
+#   make docs    regenerate what is derived from the code: parts of the documentation, completions, man pages
 #   make setup   only the set-up: .venv with llama-cpp-python compiled for this compiler and CPU
 #
 # For a GPU:  CMAKE_ARGS="-DGGML_CUDA=on" make setup

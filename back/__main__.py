@@ -1,12 +1,12 @@
 """The way into the program `back`, which is not imported before Ctrl-C is safe."""
 
 from shared.exits import QuietInterrupts
-from shared.imports import import_program
+from shared.imports import run_program
 
 
 def main() -> None:
     with QuietInterrupts():
-        import_program("back.program").main()
+        run_program("back.program")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from shared.diagnostics.lead_checks import (
 from shared.diagnostics.lead_probe import LeadProbe, is_own_address
 from shared.diagnostics.preflight import PreflightReport, check_cores, check_memory, read_model
 from shared.errors import ConfigError, DuoError, ModelLoadError, ProtocolError
+from shared.llama import library
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft
@@ -85,6 +86,7 @@ def diagnose(settings: BackSettings) -> DoctorReport:
         report.add(probe.run())
     if report.status == 0:
         report.add(_join(settings, model, key, tls, probe))
+    report.add([good(f"CPU kernel: {library.describe_kernel()}")])
     report.add(_draft(settings, model, probe))
     if probe.report:
         if is_own_address(settings.url):

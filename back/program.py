@@ -26,6 +26,7 @@ from shared.diagnostics.findings import exit_with
 from shared.drafting.drafter import Drafter
 from shared.errors import ConfigError, DuoError
 from shared.exits import exit_with_stdin, print_text
+from shared.llama import library
 from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
@@ -49,6 +50,10 @@ _FIRST_DELAY, _MAX_DELAY = 0.1, 10.0
 
 def main() -> None:
     """Draft until a signal. Exits with 1 if the settings must be changed, with 3 on other failures."""
+    if sys.argv[1:2] == ["service"]:
+        from back.service import main as serve  # noqa: PLC0415 - not needed to draft
+
+        serve(sys.argv[2:])
     to_doctor = sys.argv[1:2] == ["doctor"]
     settings = BackSettings.from_command_line(sys.argv[2:] if to_doctor else None)
     configure_logging(settings.log_level, as_json=settings.log_json)
@@ -116,6 +121,7 @@ def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | Non
 def _load(settings: BackSettings, path: Path) -> Model:
     model = Model(path, settings.model_options, settings.n_slots, settings.n_step_checkpoints)
     log.info("devices: %s", model.placement or "chosen by llama.cpp")
+    log.info("CPU kernel: %s", library.describe_kernel())
     log.info("memory: %s", model.memory_size)
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if most_ahead(model, settings.n_ahead) < 1:
@@ -145,7 +151,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
         else leads.follow_all(links, [worker.inbox_of(lead) for lead in range(len(links))])
     )
     for number in _SIGNALS:
-        loop.add_signal_handler(number, _end, loop, following)
+        _on_signal(loop, number, functools.partial(_end, loop, following))
     await asyncio.wait({following, failed}, return_when=asyncio.FIRST_COMPLETED)
     if failed.done():
         following.cancel()
@@ -201,11 +207,20 @@ def _jitter() -> random.Random:
     return random.Random()  # noqa: S311 - jitter is not a secret
 
 
+def _on_signal(loop: asyncio.AbstractEventLoop, number: int, call: Callable[[], None]) -> None:
+    """Have the loop call it."""
+    try:
+        loop.add_signal_handler(number, call)
+    except NotImplementedError:  # Windows
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(call))
+
+
 def _end(loop: asyncio.AbstractEventLoop, following: asyncio.Future[None]) -> None:
     """Begin a clean exit with a time limit. The next signal ends the process at once."""
     following.cancel()
     for number in _SIGNALS:
-        loop.remove_signal_handler(number)
+        with contextlib.suppress(NotImplementedError):  # as above
+            loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
     loop.call_later(_END_SECONDS, os._exit, 0)
 

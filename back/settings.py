@@ -72,6 +72,7 @@ class BackSettings(FileSettings):
 
         back                                     the built-in draft model, for the lead's demo model
         back --model 8B.gguf --threads 16 --lead http://host:5555
+        back service install [options]           run it now and after each start of the machine
         back doctor [options]                    find out why the lead is not faster
 
     The draft model is best a smaller one of the lead's family: drafts of another tokenizer are translated.

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 from platformdirs import user_cache_path
 
-from shared.cached_files import written_whole
+from shared.cached_files import CacheFolder, written_whole
 from shared.errors import ConfigError, ModelLoadError
 from shared.llama.gguf_metadata import content_digest
 from shared.llama.vocabulary import Vocabulary
@@ -24,7 +24,7 @@ def lead_vocabulary(
 
     Raises OSError if that may succeed later, ConfigError if not.
     """
-    folder = user_cache_path("llama-duo") / "vocabularies-of-leads"
+    folder = user_cache_path("llama-duo") / CacheFolder.VOCABULARIES_OF_LEADS
     folder.mkdir(parents=True, exist_ok=True)
     known = {path.stem: path for path in folder.glob("*.gguf") if content_digest(path) == path.stem}
     headers = {"If-None-Match": ", ".join(f'"{digest}"' for digest in known)}

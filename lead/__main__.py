@@ -1,17 +1,24 @@
 """Entry points of `lead` and `lead-llama-server`: the rest is imported once Ctrl-C exits quietly."""
 
+import sys
+
 from shared.exits import QuietInterrupts
-from shared.imports import import_program
+from shared.imports import run_program
 
 
 def main() -> None:
-    with QuietInterrupts():
-        import_program("lead.cli").main()
+    _run("lead.cli")
 
 
 def main_as_llama_server() -> None:
+    _run("lead.llama_server_cli")
+
+
+def _run(program: str) -> None:
     with QuietInterrupts():
-        import_program("lead.llama_server_cli").main()
+        if sys.platform == "win32":
+            sys.exit("lead needs Linux or macOS: on Windows, WSL 2")
+        run_program(program)
 
 
 if __name__ == "__main__":

@@ -20,20 +20,22 @@ _FEW_FILES = 256
 """A limit below which connections are closed in ordinary use. A lead alone has about 25 files open."""
 
 
-_SUBCOMMANDS = {
+SUBCOMMANDS = {
     "bench": "lead.benchmark.bench_program",
+    "cache": "lead.cache_program",
     "convert": "lead.convert",
     "generate": "lead.generate.program",
     "invite": "lead.invite",
     "plan": "lead.planning.plan_program",
     "rpc-worker": "lead.rpc_worker",
+    "service": "lead.service",
 }
 """Modules with a `main` that takes the arguments. Imported only when they are run: the lead starts faster."""
 
 
 def main(kind: type[LeadSettings] = LeadSettings) -> None:
     """Run the lead or a subcommand, or report with --check or `doctor`."""
-    if program := _SUBCOMMANDS.get(next(iter(sys.argv[1:]), "")):
+    if program := SUBCOMMANDS.get(next(iter(sys.argv[1:]), "")):
         module = importlib.import_module(program)
         raise_interrupts()
         module.main(sys.argv[2:])

@@ -1,5 +1,6 @@
 """Files that several processes may write, replace and delete at the same time, mostly in the cache folder."""
 
+import enum
 import os
 import secrets
 import time
@@ -13,6 +14,18 @@ PART_SUFFIX = ".part"
 """Ends the name of a file that is still being written."""
 ABANDONED_SECONDS = 3600.0
 """A partial file that has not been modified for this long belongs to a process that was killed."""
+
+
+class CacheFolder(enum.StrEnum):
+    """All folders below `user_cache_path("llama-duo")`. Grown demo models lie beside them."""
+
+    CONVERTED = "converted"
+    EXACTNESS = "exactness"
+    MEMORY = "memory"
+    STEP_TIMES = "step-times"
+    TRANSLATIONS = "translations"
+    VOCABULARIES = "vocabularies"
+    VOCABULARIES_OF_LEADS = "vocabularies-of-leads"
 
 
 @contextmanager

@@ -11,8 +11,22 @@ class ConfigError(DuoError):
     """An option or a file that a person has to change."""
 
 
+class LibraryError(ConfigError):
+    """llama.cpp's library cannot be loaded, or has nothing that computes on this CPU."""
+
+
 class ModelLoadError(ConfigError):
     """A GGUF file that cannot be loaded."""
+
+
+class MissingFunctionError(LibraryError, ModelLoadError, AttributeError):
+    """The library that is loaded has no function of this name: an AttributeError to who can do without."""
+
+    def __init__(self, name: str, library: str) -> None:
+        super().__init__(
+            f"{library} has no {name}, which is needed for this: it is another version of llama.cpp than "
+            "that of the installed llama-cpp-python"
+        )
 
 
 class ProtocolError(DuoError):

@@ -5,7 +5,18 @@ Imports almost nothing itself, because it is used before the imports that take a
 
 import gc
 import importlib
+import sys
 from types import ModuleType
+
+from shared.errors import LibraryError
+
+
+def run_program(name: str) -> None:
+    """Import a module and call its `main`; without a llama.cpp to run it with, a sentence and status 1."""
+    try:
+        import_program(name).main()
+    except LibraryError as error:
+        sys.exit(str(error))
 
 
 def import_program(name: str) -> ModuleType:

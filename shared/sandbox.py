@@ -14,7 +14,6 @@ import logging
 import os
 import pickle
 import re
-import resource
 import signal
 import socket
 import struct
@@ -25,6 +24,9 @@ from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+if sys.platform != "win32":
+    import resource
 
 log = logging.getLogger("sandbox")
 
@@ -49,6 +51,10 @@ _ENVIRONMENT = NO_GPU | {
     "GGML_NO_BACKTRACE": "1",  # ggml would start a debugger, to show in the log where memory ran out
 }
 _STOP_SECONDS = 2.0
+
+
+CAN_FORK = hasattr(os, "fork")
+"""Whether there can be sandboxes: not on Windows."""
 
 
 class SandboxError(Exception):

@@ -40,7 +40,10 @@ def printed(code, *folders):
 
 def test_the_wheel_holds_the_four_packages_and_nothing_else(installed):
     packages = {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")}
-    assert packages == {"lead", "back", "chat", "shared", "fleet"}
+    (data,) = installed.glob("*.data")
+    assert packages == {"lead", "back", "chat", "shared", "fleet", data.name}
+    files = {path.relative_to(data / "data") for path in data.rglob("*") if path.is_file()}
+    assert files == {path.relative_to(ROOT) for path in (ROOT / "share").rglob("*") if path.is_file()}
 
 
 def test_the_shipped_models_are_found_in_the_wheel(installed):

@@ -15,6 +15,7 @@ def main() -> None:
 def _write(path: Path, text: str) -> bool:
     if path.exists() and path.read_text("utf-8") == text:
         return False
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
     return True
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from platformdirs import user_cache_path
 
-from shared.cached_files import remove_oldest, written_whole
+from shared.cached_files import CacheFolder, remove_oldest, written_whole
 from shared.errors import ConfigError, UnavailableError
 from shared.llama.gguf_metadata import content_digest, write_vocabulary_file
 from shared.llama.vocabulary import Vocabulary
@@ -31,7 +31,7 @@ class VocabularyOffer:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._model = vocabulary.info.path
-        self._folder = user_cache_path("llama-duo") / "vocabularies"
+        self._folder = user_cache_path("llama-duo") / CacheFolder.VOCABULARIES
         self._making = asyncio.Lock()
         self._made: OfferedVocabulary | None = None
 

@@ -9,11 +9,11 @@ from lead.settings.host_names import is_loopback
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import SecurityOptions
 from shared import cpus
-from shared.diagnostics.findings import DoctorReport, Finding, hint, problem
+from shared.diagnostics.findings import DoctorReport, Finding, good, hint, problem
 from shared.diagnostics.lead_checks import check_lead, check_version
 from shared.diagnostics.lead_probe import LeadProbe
 from shared.errors import ConfigError
-from shared.llama import devices
+from shared.llama import devices, library
 from shared.tls import pinning
 
 _KEY_ADVICE = "use the options of the running lead, such as --api-key-file"
@@ -37,6 +37,7 @@ def diagnose(settings: LeadSettings) -> DoctorReport:
             report.add(check_lead(probe.report))
             if not probe.report.backs:
                 report.add(check_address(settings))
+    report.add([good(f"CPU kernel: {library.describe_kernel()}")])
     report.add(check_threads(settings, cpus.usable(), cpus.load_average()))
     return report
 

@@ -2,14 +2,14 @@
 
 import signal
 
-from shared.imports import import_program
+from shared.imports import run_program
 
 
 def main() -> None:
     """Run `lead.engine.worker.main`, whose imports take a second."""
     # Ctrl-C reaches the whole process group; the front decides when the engine ends, by closing the pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    import_program("lead.engine.worker").main()
+    run_program("lead.engine.worker")
 
 
 if __name__ == "__main__":

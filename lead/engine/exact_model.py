@@ -10,6 +10,7 @@ import logging
 from lead.engine.commands import Load
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness
+from shared.cached_files import CacheFolder
 from shared.errors import ModelLoadError
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.invariance_probe import NEEDED_CONTEXT, estimate_sizes, measure_sizes, rehearse
@@ -95,7 +96,9 @@ def remember(load: Load, exactness: Exactness, *, with_heads: bool) -> None:
 
 def _stored(load: Load, *, with_heads: bool) -> Remembered[Exactness]:
     options = load.options.model_dump_json(exclude={"cache_ram"})  # as much as is free, which changes no bit
-    return Remembered("exactness", Exactness, load.model, _VERSION, options, with_heads, bool(load.rpc))
+    return Remembered(
+        CacheFolder.EXACTNESS, Exactness, load.model, _VERSION, options, with_heads, bool(load.rpc)
+    )
 
 
 def _measured(load: Load, *, with_heads: bool) -> tuple[Model, Exactness]:

@@ -30,8 +30,9 @@ from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.step_times import StepTimes
 from lead.engine.target_threads import TargetThreads
+from shared.cached_files import CacheFolder
 from shared.errors import ModelLoadError
-from shared.llama import rpc_backend
+from shared.llama import library, rpc_backend
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
 from shared.llama.model import Model
 from shared.llama.remembered import Remembered
@@ -126,6 +127,7 @@ def _serve(
     engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, budget)
     ready = _ready(limits, model, exactness, inline)
     log.info("devices: %s", ready.devices)
+    log.info("CPU kernel: %s", library.describe_kernel())
     log.info("memory: %s", model.memory_size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
         log.info("checkpoints: %s", checkpoints)
@@ -139,7 +141,9 @@ def _serve(
     recalibration = None
     if limits.traits.can_speculate and load.calibrate:
         options = load.options.model_dump_json(exclude={"cache_ram"})  # as much as is free
-        stored = Remembered("step-times", StepTimes, load.model, options, load.most_threads, load.rpc)
+        stored = Remembered(
+            CacheFolder.STEP_TIMES, StepTimes, load.model, options, load.most_threads, load.rpc
+        )
         if not _has_recalled(stored, speculation.cost, threads, timer):
             threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
             timer.calibrate(speculation.cost, lambda: pipe.readable)

@@ -94,6 +94,8 @@ class LeadSettings(FileSettings):
         lead bench --model 70B.gguf --draft-model 1B.gguf --prompts human-eval
                                                        measure its speed alone and with drafts
         lead rpc-worker                                compute layers for `lead --rpc` on another machine
+        lead service install [options]                 run it now and after each start of the machine
+        lead cache                                     list or delete what it keeps on this machine
         lead doctor [options]                          find out why a running lead is not faster
 
     Each option can also be set by an environment variable: LEAD_MODEL, LEAD_PORT, LEAD_N_GPU_LAYERS, …

@@ -12,7 +12,7 @@ from shared import cpus
 from shared.diagnostics.findings import count
 from shared.errors import ConfigError, ModelLoadError
 from shared.free_memory import free_memory
-from shared.llama import devices
+from shared.llama import devices, library
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.memory_plan import MemoryPlan, plan_memory
 from shared.llama.placement import CPU, Placement
@@ -213,6 +213,7 @@ def check_cores(report: PreflightReport, chosen: str | None, count_threads: Call
     try:
         if chosen:
             cpus.pin(cpus.parse_cpus(chosen))
+        kernel = library.describe_kernel()
     except ConfigError as error:
         report.problems.append(str(error))
         return
@@ -221,6 +222,7 @@ def check_cores(report: PreflightReport, chosen: str | None, count_threads: Call
         "computing",
         f"{count(n_threads, 'thread')} on {f'cores {chosen}' if chosen else count(n_cores, 'core')}",
     )
+    report.add("CPU kernel", kernel)
     if n_threads > n_cores:
         report.problems.append(
             f"{n_threads} threads on {n_cores} cores slow each other down: use fewer --threads"

@@ -7,6 +7,7 @@ from shared.sampling.factory import make_sampler
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.remote_grammar import GrammarServer
 from shared.sampling.sampler import Sampler
+from shared.sandbox import CAN_FORK
 
 _WINDOW = 1024
 """How far penalties and DRY look back. Each rejected draft and each side branch reads this many
@@ -21,7 +22,12 @@ def drafting_sampler(
     like: Sampler | None = None,
     /,
 ) -> Sampler:
-    """The lead's choices with this model's logits; without a grammar that cannot be compiled here."""
+    """The lead's choices with this model's logits; without a grammar that cannot be compiled here.
+
+    Where no process can follow grammars, drafts break them more often, which the lead notices.
+    """
+    if not CAN_FORK:
+        parameters = parameters.model_copy(update={"grammar": None})
     if parameters.n_remembered > _WINDOW:
         windows = {
             "repeat_last_n": min(parameters.repeat_last_n, _WINDOW),

@@ -6,12 +6,17 @@ libc are the callback, which cost nanoseconds; what they return means "abort" un
 """
 
 import ctypes
+import sys
 from typing import Any
 
 from shared.llama.native import llama_cpp
 
 _FLAG_BYTES = 1024
 """sigset_t has 128 bytes in glibc and musl, 4 in macOS."""
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL("msvcrt" if sys.platform == "win32" else None)
 
 
 def _set_callback(context: Any, function: Any, data: ctypes.Array[ctypes.c_char]) -> None:
@@ -23,12 +28,12 @@ class StepProgress:
     """Watches one llama_context, which must not decode any more when this object is gone.
 
     sigemptyset writes zeros to the address that it is given, and returns 0. So each operation lowers a flag,
-    and whoever wants to know raises it again.
+    and whoever wants to know raises it again. Windows has no such function, and no lead.
     """
 
     def __init__(self, context: Any) -> None:
         self._flag = ctypes.create_string_buffer(_FLAG_BYTES)
-        _set_callback(context, ctypes.CDLL(None).sigemptyset, self._flag)
+        _set_callback(context, _libc().sigemptyset, self._flag)
 
     def has_proceeded(self) -> bool:
         """Whether the CPU has begun an operation of a graph since the last call; for any thread."""
@@ -45,7 +50,7 @@ class ContextInterrupt:
 
     def __init__(self, context: Any) -> None:
         self._text = ctypes.create_string_buffer(2)
-        _set_callback(context, ctypes.CDLL(None).strlen, self._text)
+        _set_callback(context, _libc().strlen, self._text)
 
     def set(self) -> None:
         """The decode under way, and each one until `clear`, is aborted; for any thread."""

@@ -51,7 +51,7 @@ def has_gpu() -> bool:
     library.start()
     try:
         return any(_is_own_gpu(device) for device in pointers())
-    except AttributeError:  # Windows: a library's handle does not find what that library needs itself
+    except AttributeError:  # another build, whose libraries do not export the functions for that
         return bool(llama_cpp.llama_supports_gpu_offload())
 
 

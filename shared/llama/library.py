@@ -1,15 +1,22 @@
-"""The native library: started once per process, its log sent to ours."""
+"""The native library: started once per process, its log sent to ours.
+
+What computes on the CPU, its kernel, is compiled for one kind of CPU, or there is a library for each of many
+kinds (GGML_CPU_ALL_VARIANTS), of which the best one for this CPU is loaded.
+"""
 
 import ctypes
 import functools
 import importlib.metadata
 import logging
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shared.llama.native import llama_cpp
+from shared.errors import LibraryError, MissingFunctionError
+from shared.llama.native import FOLDER, llama_cpp
+from shared.llama.unbound import add_library, function
 
 log = logging.getLogger("llama")
 
@@ -18,6 +25,9 @@ _LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.DEBUG, 4: logging.ERRO
 _ABORTED = re.compile(r"graph_compute: .* error 1$|process_ubatch: .* status: 1$|llama_decode: .* ret = 2$")
 """Said with level 4 of a decode that was stopped on purpose (GGML_STATUS_ABORTED)."""
 _OF_A_DEVICE = re.compile(r" *Device \d+: ")
+_CPU_LOADED = re.compile(r"load_backend: loaded CPU backend from (.*)")
+_KERNEL = re.compile(r"ggml-cpu-(\w+)\.")
+_FEATURE = re.compile(r"(\w+) = 1")
 _captures: list[list[str]] = []
 about_devices: list[str] = []
 """What backends have said of their devices, which they do once."""
@@ -40,10 +50,34 @@ _callback = llama_cpp.llama_log_callback(_forward)
 
 
 @functools.cache
-def start() -> None:
-    """Initialise llama.cpp; further calls do nothing."""
+def start() -> Path | None:
+    """Initialise llama.cpp; further calls do nothing. Raises LibraryError where nothing computes on this CPU.
+
+    The result is the library of the CPU kernel that was chosen, if there was a choice.
+    """
     llama_cpp.llama_log_set(_callback, ctypes.c_void_p(0))
+    chosen = _load_kernels()
     llama_cpp.llama_backend_init()
+    return chosen
+
+
+def _load_kernels() -> Path | None:
+    """llama_backend_init would look for them beside the program and in the working directory."""
+    try:
+        if function("ggml_backend_reg_count")():
+            return None
+        with captured_log() as lines:
+            function("ggml_backend_load_all_from_path")(os.fsencode(FOLDER))
+    except MissingFunctionError:  # Windows: a library's handle does not find what that library needs itself
+        return None
+    paths = [Path(found[1]) for line in lines if (found := _CPU_LOADED.match(line))]
+    if not paths:
+        raise LibraryError(
+            f"no CPU kernel in {FOLDER} runs on this CPU: compile llama.cpp for it (NATIVE=1 make setup, or "
+            "pip install --no-binary llama-cpp-python llama-cpp-python)"
+        )
+    add_library(paths[-1])
+    return paths[-1]
 
 
 @contextmanager
@@ -57,11 +91,28 @@ def captured_log() -> Iterator[list[str]]:
         _captures.remove(lines)
 
 
+def kernel() -> str:
+    """That of the CPU: llama.cpp's name for a kind of CPU, such as zen4; `compiled` if it is the only one."""
+    chosen = start()
+    found = _KERNEL.search(chosen.name) if chosen else None
+    return found[1] if found else "compiled"
+
+
+def describe_kernel() -> str:
+    """That, and which of the CPU's instructions it uses, for people."""
+    start()
+    of_cpu = re.search(r"CPU : ([^:]*)", llama_cpp.llama_print_system_info().decode())
+    features = _FEATURE.findall(of_cpu[1] if of_cpu else "")
+    return f"{kernel()} ({', '.join(features)})"
+
+
 def build() -> str:
-    """Which build of llama.cpp this is, and which of the CPU's instructions it uses."""
-    files = sorted((Path(llama_cpp.__file__).parent / "lib").glob("*"))
+    """Which build of llama.cpp this is, and which CPU kernel of it computes with which instructions."""
+    chosen = start()
+    others = set(FOLDER.glob("*ggml-cpu-*")) - {chosen}
+    files = sorted(set(FOLDER.glob("*")) - others)
     states = [f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
-    return "\n".join([version(), llama_cpp.llama_print_system_info().decode(), *states])
+    return "\n".join([version(), kernel(), llama_cpp.llama_print_system_info().decode(), *states])
 
 
 def version() -> str:

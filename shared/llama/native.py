@@ -2,37 +2,88 @@
 
 The package llama_cpp imports its high-level classes, too, which nothing here uses, and with them numpy,
 jinja2 and a database: .15 s and 13 MB in each process. So its `__init__` is not run.
+
+It looks up all functions when it is imported. Here a name that the library lacks, as another build in
+LLAMA_CPP_LIB_PATH may, raises when it is called: most of them nothing here calls.
 """
 
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["llama_cpp", "llama_cpp_ext"]
+from shared.errors import LibraryError, MissingFunctionError
+
+__all__ = ["FOLDER", "llama_cpp", "llama_cpp_ext"]
 
 if TYPE_CHECKING:
     import llama_cpp
     from llama_cpp import llama_cpp_ext
 
+_PACKAGE = "llama_cpp"
 
-def _without_classes(name: str) -> ModuleType:
-    """A package in which only the submodule of the same name has been imported."""
-    spec = importlib.util.find_spec(name)
+
+def _without_classes() -> ModuleType:
+    """The package, in which only the submodule of the same name has been imported; raises LibraryError."""
+    spec = importlib.util.find_spec(_PACKAGE)
     if spec is None:
-        raise ModuleNotFoundError(name)
+        raise LibraryError("llama-cpp-python is not installed: pip install llama-cpp-python")
     package = importlib.util.module_from_spec(spec)
-    sys.modules[name] = package
+    sys.modules[_PACKAGE] = package
     try:
-        functions = importlib.import_module(f"{name}.{name}")
+        _allow_missing(importlib.import_module(f"{_PACKAGE}._ctypes_extensions"))
+        functions = importlib.import_module(f"{_PACKAGE}.{_PACKAGE}")
+    except (RuntimeError, OSError) as error:  # it is not there, or the system cannot load it
+        del sys.modules[_PACKAGE]
+        raise LibraryError(f"llama.cpp cannot be loaded: {error}") from error
     except BaseException:
-        del sys.modules[name]
+        del sys.modules[_PACKAGE]
         raise
     vars(package).update((key, value) for key, value in vars(functions).items() if key[0] != "_")
     return package
 
 
+def _allow_missing(extensions: ModuleType) -> None:
+    bind_all = extensions.ctypes_function_for_shared_library
+
+    def tolerant(library: Any) -> Callable[..., Any]:
+        bind = bind_all(library)
+
+        def bind_one(name: str, *signature: Any, **options: Any) -> Any:
+            if hasattr(library, name):
+                return bind(name, *signature, **options)
+            return lambda _: _raising(name, library._name)  # noqa: SLF001 - ctypes has no other name for it
+
+        return bind_one
+
+    extensions.ctypes_function_for_shared_library = tolerant  # type: ignore[attr-defined]  # a module
+
+
+def _raising(name: str, library: str) -> Callable[..., Any]:
+    def missing(*_: Any) -> Any:
+        raise MissingFunctionError(name, library)
+
+    return missing
+
+
+class _NoExtensions:
+    """Stands for llama_cpp_ext where the library lacks one of its few functions, which draft heads need."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise MissingFunctionError(name, str(FOLDER))
+
+
 if not TYPE_CHECKING:
-    llama_cpp = sys.modules.get("llama_cpp") or _without_classes("llama_cpp")
-    llama_cpp_ext = importlib.import_module("llama_cpp.llama_cpp_ext")
+    llama_cpp = sys.modules.get(_PACKAGE) or _without_classes()
+
+FOLDER = Path(llama_cpp.llama_cpp._lib._name).parent  # noqa: SLF001 - as above
+"""Where llama.cpp's libraries are."""
+
+if not TYPE_CHECKING:
+    try:
+        llama_cpp_ext = importlib.import_module("llama_cpp.llama_cpp_ext")
+    except AttributeError:
+        llama_cpp_ext = _NoExtensions()

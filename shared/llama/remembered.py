@@ -14,7 +14,7 @@ from platformdirs import user_cache_path
 from pydantic import BaseModel
 
 from shared import cpus
-from shared.cached_files import remove_oldest, written_whole
+from shared.cached_files import CacheFolder, remove_oldest, written_whole
 from shared.llama import devices, library
 from shared.models.file_kind import parts_of
 
@@ -25,7 +25,7 @@ _N_FILES = 256
 
 
 class Remembered(Generic[T]):
-    def __init__(self, folder: str, kind: type[T], model: Path, *facts: object) -> None:
+    def __init__(self, folder: CacheFolder, kind: type[T], model: Path, *facts: object) -> None:
         """facts: what else decides what is found; their texts tell them apart."""
         self._kind = kind
         digest = hashlib.sha256()

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from shared.cached_files import CacheFolder
 from shared.llama import library
 from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline
 from shared.llama.remembered import Remembered
@@ -57,7 +58,7 @@ class StoredOutline:
         """`options` have no layers on devices. Raises ModelLoadError."""
         library.start()
         facts = options.model_dump_json(exclude={"cache_ram"})  # as much as is free, which changes no size
-        stored = Remembered("memory", MeasuredOutline, path, _VERSION, facts, with_heads)
+        stored = Remembered(CacheFolder.MEMORY, MeasuredOutline, path, _VERSION, facts, with_heads)
         with ExitStack() as loaded:
             outline = cls(
                 lambda: loaded.enter_context(ModelOutline.load(path, options, with_heads=with_heads)),

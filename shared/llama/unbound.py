@@ -2,12 +2,16 @@
 
 import ctypes
 import functools
+import itertools
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from shared.llama.native import llama_cpp
+from shared.errors import MissingFunctionError
+from shared.llama.native import FOLDER, llama_cpp
 
-_library: Any = llama_cpp.llama_cpp._lib  # noqa: SLF001 - its handle also finds what is in libggml, which it needs
+_libraries: list[Any] = [llama_cpp.llama_cpp._lib]  # noqa: SLF001 - its handle also finds what is in libggml, which it needs
 
 
 class GgufInitParameters(ctypes.Structure):
@@ -88,6 +92,8 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     "ggml_backend_reg_by_name": ([_TEXT], _POINTER),
     "ggml_backend_reg_get_proc_address": ([_POINTER, _TEXT], _POINTER),
     "ggml_backend_register": ([_POINTER], None),
+    "ggml_backend_reg_count": ([], _SIZE),
+    "ggml_backend_load_all_from_path": ([_TEXT], None),
     # ggml-cpu.h, ggml.h
     "ggml_init": ([GgmlInitParameters], _POINTER),
     "ggml_new_tensor_1d": ([_POINTER, _INT, ctypes.c_int64], _POINTER),
@@ -130,11 +136,26 @@ _MANGLED = {
 """C++ names as GCC and Clang write them, and as MSVC does."""
 
 
+def add_library(path: Path) -> None:
+    """Look for functions in this one, too, which the process has loaded."""
+    _libraries.append(ctypes.CDLL(str(path)))
+
+
+if sys.platform == "win32":  # a library's handle does not find what that library needs itself, as elsewhere
+    for _name in ("ggml-base.dll", "ggml.dll", "ggml-cpu.dll"):
+        if (FOLDER / _name).exists():
+            add_library(FOLDER / _name)
+
+
 @functools.cache
 def function(name: str) -> Callable[..., Any]:
-    """A function by its name in C; raises AttributeError if this build does not export it."""
-    symbols = _MANGLED.get(name, (name,))
-    symbol = next((symbol for symbol in symbols if hasattr(_library, symbol)), symbols[0])
-    found: Callable[..., Any] = _library[symbol]  # a new object: llama_cpp's own is not changed
+    """A function by its name in C; raises MissingFunctionError if this build does not export it."""
+    symbols = itertools.product(_libraries, _MANGLED.get(name, (name,)))
+    library, symbol = next(
+        ((each, symbol) for each, symbol in symbols if hasattr(each, symbol)), (None, name)
+    )
+    if library is None:
+        raise MissingFunctionError(name, _libraries[0]._name)  # noqa: SLF001 - ctypes has no other name for it
+    found: Callable[..., Any] = library[symbol]  # a new object: llama_cpp's own is not changed
     found.argtypes, found.restype = _SIGNATURES[name]  # type: ignore[attr-defined]  # of ctypes
     return found

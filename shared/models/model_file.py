@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 
-from shared.cached_files import make_cache_folder, remove_abandoned
+from shared.cached_files import CacheFolder, make_cache_folder, remove_abandoned
 from shared.errors import ModelLoadError
 from shared.models.file_kind import check_kind, parts_of
 
@@ -96,7 +96,7 @@ def cached_path(conversion: "Conversion") -> Path:
     The folder's name depends on path, size and time of change of all files of the source; the file has the
     model's name.
     """
-    folder = user_cache_path("llama-duo") / "converted"
+    folder = user_cache_path("llama-duo") / CacheFolder.CONVERTED
     return folder / f"{_source_digest(conversion)}-{_state_digest(conversion)}" / f"{conversion.name}.gguf"
 
 

@@ -66,8 +66,7 @@ class ProgramSettings(BaseModel):
         Prints one line per wrong option and exits with status 2, as argparse does. For a variable that seems
         to be misspelled there is only a warning: it may belong to another program.
         """
-        arguments = list(sys.argv[1:] if arguments is None else arguments)
-        sources = OptionSources(cls.options(), cls.prefix, cls._parser(), cls.dialect, arguments)
+        sources = cls.sources(sys.argv[1:] if arguments is None else arguments)
         for warning in sources.misspelled_variables():
             cls._complain(warning)
         try:
@@ -96,10 +95,16 @@ class ProgramSettings(BaseModel):
         return dict(sorted(found.items(), key=lambda item: order.index(item[1])))
 
     @classmethod
-    def _parser(cls) -> OptionParser:
-        version = f"llama-duo {importlib.metadata.version('llama-duo')}"
+    def sources(cls, arguments: Sequence[str] = ()) -> OptionSources:
+        """Where options are read from; its `parser()` knows all of them."""
         description = inspect.cleandoc(cls.__doc__ or "")
-        return OptionParser(cls.program, description, version, cls.headings_by_option(), cls.dialect)
+        parser = OptionParser(cls.program, description, cls.version, cls.headings_by_option(), cls.dialect)
+        return OptionSources(cls.options(), cls.prefix, parser, cls.dialect, list(arguments))
+
+    @classmethod
+    def version(cls) -> str:
+        """What `--version` prints."""
+        return f"llama-duo {importlib.metadata.version('llama-duo')}"
 
 
 class FileSettings(ProgramSettings):
@@ -118,6 +123,13 @@ class FileSettings(ProgramSettings):
         description="TOML file with options, as in ctx-size = 8192; the command line and environment "
         "variables override it",
     )
+
+    @classmethod
+    def version(cls) -> str:
+        """With what a report of a bug needs; takes half a second."""
+        from shared.diagnostics.installation import installation  # noqa: PLC0415 - imports llama.cpp
+
+        return "\n".join([super().version(), *installation()])
 
 
 def _group_fields(field: FieldInfo) -> dict[str, FieldInfo]:

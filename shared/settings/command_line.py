@@ -6,11 +6,12 @@ Knows nothing of settings: `shared.settings.sources` adds the options and reads 
 import argparse
 import difflib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
 
+from shared.exits import print_text
 from shared.terminal import sanitize
 
 _METAVARS = {
@@ -71,7 +72,12 @@ class OptionParser(argparse.ArgumentParser):
     """argparse with errors of one line, without values that may be secrets."""
 
     def __init__(
-        self, program: str, description: str, version: str, headings: Mapping[str, str], dialect: Dialect
+        self,
+        program: str,
+        description: str,
+        version: Callable[[], str],
+        headings: Mapping[str, str],
+        dialect: Dialect,
     ) -> None:
         """`headings` of options in `--help`, which are shown in this order, after those without."""
         self._constants: dict[str, tuple[str, ...]] = {}
@@ -82,7 +88,9 @@ class OptionParser(argparse.ArgumentParser):
             formatter_class=partial(_Formatter, constants=self._constants),
             allow_abbrev=False,
         )
-        self.add_argument("--version", action="version", version=version, help="show the version and exit")
+        self.add_argument(
+            "--version", action=_ShowVersion, nargs=0, const=version, help="show the version and exit"
+        )
         self._dialect = dialect
         self._settings: dict[str, list[str]] = {}
         titles = {heading: self.add_argument_group(heading) for heading in dict.fromkeys(headings.values())}
@@ -91,7 +99,8 @@ class OptionParser(argparse.ArgumentParser):
     def add_setting(self, *names: str, **arguments: Any) -> None:
         """Like `add_argument`, with the spellings of the dialect in addition to `names`."""
         if not names[0].startswith("-"):
-            self.usage = f"{self.usage} [{arguments['metavar']} ...]"
+            more = " ..." if arguments.get("nargs") in {"*", "+"} else ""
+            self.usage = f"{self.usage} [{arguments['metavar']}{more}]"
             arguments["help"] = _plain_default(arguments["help"])
             self.add_argument(*names, **arguments)
             return
@@ -184,6 +193,15 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
         return f"{', '.join(action.option_strings)} {value}"
+
+
+class _ShowVersion(argparse.Action):
+    """`const` says which it is, which may take a while."""
+
+    def __call__(self, *_: object) -> None:
+        """Print it and exit."""
+        print_text(self.const())
+        sys.exit(0)
 
 
 class _IgnoreOption(argparse.Action):

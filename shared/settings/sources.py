@@ -49,17 +49,27 @@ class OptionSources:
     def read(self) -> dict[str, Any]:
         """The options that are given anywhere; raises SettingsError, exits with status 2 as argparse does."""
         flat = _flat_settings(self.options, self._prefix)
-        command_line: CliSettingsSource[object] = CliSettingsSource(
-            flat,
-            root_parser=self._parser,
-            cli_parse_args=list(self._arguments),
-            add_argument_method=OptionParser.add_setting,
-            parse_args_method=OptionParser.parse,
-        )
+        command_line = self._command_line(flat, list(self._arguments))
         given = {**dict(self._dialect_variables()), **EnvSettingsSource(flat)(), **command_line()}
         if path := given.get("config"):
             self._path, self._file = path, _read_file(path, self.options.keys() - {"config"})
         return self._file | given
+
+    def parser(self) -> OptionParser:
+        """With all options, and without having parsed anything."""
+        self._command_line(_flat_settings(self.options, self._prefix), None)
+        return self._parser
+
+    def _command_line(
+        self, flat: type[BaseSettings], arguments: list[str] | None
+    ) -> CliSettingsSource[object]:
+        return CliSettingsSource(
+            flat,
+            root_parser=self._parser,
+            cli_parse_args=arguments,
+            add_argument_method=OptionParser.add_setting,
+            parse_args_method=OptionParser.parse,
+        )
 
     def origin(self, option: str) -> str:
         """Where a person finds the value of `option`."""

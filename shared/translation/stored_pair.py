@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from platformdirs import user_cache_path
 
-from shared.cached_files import remove_oldest, written_whole
+from shared.cached_files import CacheFolder, remove_oldest, written_whole
 from shared.llama import library
 from shared.llama.vocabulary import Vocabulary
 from shared.translation.byte_vocabulary import ByteVocabulary
@@ -63,7 +63,7 @@ def _path(draft: Vocabulary, target: Vocabulary) -> Path:
         )
         tokenize = tokenizer_inside_text(vocabulary)
         digest.update(repr([list(tokenize(probe)) for probe in _PROBES]).encode())
-    return user_cache_path("llama-duo") / "translations" / f"{digest.hexdigest()[:24]}.pair"
+    return user_cache_path("llama-duo") / CacheFolder.TRANSLATIONS / f"{digest.hexdigest()[:24]}.pair"
 
 
 def _read(arrays: _Arrays, draft: Vocabulary, target: Vocabulary) -> Projection:

@@ -13,6 +13,7 @@ from back.doctor import diagnose, measure_round_trip, measure_step
 from back.settings import BackSettings
 from bench.processes import free_port
 from shared.errors import ProtocolError
+from shared.llama import library
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.protocol import Refused, Tune
@@ -86,6 +87,7 @@ def test_without_a_lead_the_draft_model_is_timed_all_the_same():
     assert report.status == 1
     assert "nothing listens on this port" in str(report)
     assert "drafting a token takes" in str(report)
+    assert f"CPU kernel: {library.describe_kernel()}" in str(report)
 
 
 def test_a_model_that_is_not_there_is_said(tmp_path):

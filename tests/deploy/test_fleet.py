@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from bench.routers import haproxy
-from tests.deploy.test_systemd import unit
+from tests.deploy.test_systemd import SMG, lines_of
 from tests.docker.compose import FLEET as COMPOSE
 from tests.docker.compose import ROOT, load, seconds
 
@@ -17,12 +17,12 @@ SMG_GRACE = 180.0
 
 
 def test_answers_may_finish_before_smg_is_killed():
-    assert float(dict(unit("smg"))["TimeoutStopSec"]) > SMG_GRACE
+    assert float(dict(lines_of(SMG))["TimeoutStopSec"]) > SMG_GRACE
     assert seconds(load(COMPOSE)["services"]["smg"]["stop_grace_period"]) > SMG_GRACE
 
 
 def test_keys_are_on_no_command_line():
-    assert "--key-file ${CREDENTIALS_DIRECTORY}/api" in dict(unit("smg"))["ExecStart"]
+    assert "--key-file ${CREDENTIALS_DIRECTORY}/api" in dict(lines_of(SMG))["ExecStart"]
     assert "--key-file=/run/secrets/api" in load(COMPOSE)["services"]["smg"]["command"]
 
 

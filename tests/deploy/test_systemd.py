@@ -1,4 +1,4 @@
-"""The systemd units: options that exist, time for answers to finish, and no more rights than are used."""
+"""The units of systemd: lines that it knows, time for answers to finish, and no more rights than are used."""
 
 import ctypes.util
 import os
@@ -11,26 +11,39 @@ from pathlib import Path
 
 import pytest
 
-from back.settings import BackSettings
 from bench.processes import start_back, start_lead
 from lead.server.server import _END_SECONDS as END_SECONDS
-from lead.settings.lead_settings import LeadSettings
 from shared.models.builtin import builtin_draft, builtin_target
 from tests.real.client import ask_until_accepted, chat, post
 from tests.real.processes import BACK, LEAD, engine_of
+from tests.shared.service.machine import Machine
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
-UNITS = {
-    "lead": DEPLOY / "systemd/llama-duo-lead.service",
-    "back": DEPLOY / "systemd/llama-duo-back.service",
-    "smg": DEPLOY / "fleet/llama-duo-smg.service",
-}
-SETTINGS = {"lead": LeadSettings, "back": BackSettings}
+SMG = Path(__file__).parents[2] / "deploy/fleet/llama-duo-smg.service"
+SERVICES = ["lead", "back"]
 
 
-def unit(name):
+@pytest.fixture(scope="module")
+def units(tmp_path_factory):
+    """The system's units as `service install` writes them, and the router's."""
+    with pytest.MonkeyPatch.context() as patch:
+        machine = Machine(tmp_path_factory.mktemp("machine"), patch)
+        machine.run("lead", "install", "--system", "--socket", "--drain-seconds", "100")
+        machine.run("back", "install", "--system")
+    return {path.name.removeprefix("llama-duo-"): path for path in (*machine.units.iterdir(), SMG)}
+
+
+@pytest.fixture(scope="module")
+def user_units(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        machine = Machine(tmp_path_factory.mktemp("machine"), patch)
+        for program in SERVICES:
+            machine.run(program, "install")
+    return sorted(machine.units.iterdir())
+
+
+def lines_of(path):
     """All (key, value) of a unit."""
-    lines = UNITS[name].read_text().splitlines()
+    lines = path.read_text().splitlines()
     return [tuple(line.split("=", 1)) for line in lines if "=" in line and not line.startswith("#")]
 
 
@@ -41,52 +54,40 @@ def systemd_analyze():
     return found
 
 
-def settings_of(name, tmp_path, monkeypatch):
-    """The settings with which the unit's program starts, with the README's file of settings."""
-    keys = dict(part.split("=", 1) for k, v in unit(name) if k == "Environment" for part in shlex.split(v))
-    assert {k for k in keys if k[:5] in {"LEAD_", "BACK_"}} <= {
-        f"{name}_{field}".upper() for field in SETTINGS[name].options()
-    }
-    for variable, value in keys.items():
-        monkeypatch.setitem(os.environ, variable, value)
-    program, *arguments = shlex.split(dict(unit(name))["ExecStart"])
-    assert program == f"/opt/llama-duo/bin/{name}"
-    readme = (DEPLOY / "systemd/README.md").read_text()
-    text = readme.partition(f"/etc/llama-duo/{name}.toml > /dev/null <<'END'\n")[2].partition("END\n")[0]
-    assert text
-    (tmp_path / "settings.toml").write_text(text)
-    here = [str(tmp_path / "settings.toml") if each.endswith(".toml") else each for each in arguments]
-    return SETTINGS[name].from_command_line(here)
+def test_answers_may_finish_before_the_lead_is_killed(units):
+    assert float(dict(lines_of(units["lead.service"]))["TimeoutStopSec"]) > 100 + END_SECONDS
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_the_programs_start_with_what_unit_and_readme_set(name, tmp_path, monkeypatch):
-    settings_of(name, tmp_path, monkeypatch)
+def verified(command, path, folder):
+    """What systemd says against a unit."""
+    program = shlex.split(dict(lines_of(path)).get("ExecStart", "true"))[0]
+    # The router is not installed here, and that would be a complaint, too.
+    (folder / path.name).write_text(path.read_text().replace(program, shutil.which("true")))
+    result = subprocess.run([*command, str(folder / path.name)], check=False, capture_output=True, text=True)
+    return result.returncode, result.stderr
 
 
-def test_answers_may_finish_before_the_lead_is_killed(tmp_path, monkeypatch):
-    settings = settings_of("lead", tmp_path, monkeypatch)
-    grace = float(dict(unit("lead"))["TimeoutStopSec"])
-    assert grace > settings.drain_seconds + END_SECONDS
+def test_systemd_knows_every_line(systemd_analyze, units, tmp_path):
+    for path in sorted(units.values()):  # the socket after its service, which it looks for
+        assert verified([systemd_analyze, "verify"], path, tmp_path) == (0, ""), path.name
 
 
-def test_systemd_knows_every_line(systemd_analyze, tmp_path):
-    for name, path in UNITS.items():
-        # The program is not installed here, and that would be a complaint, too.
-        program = shlex.split(dict(unit(name))["ExecStart"])[0]
-        (tmp_path / path.name).write_text(path.read_text().replace(program, shutil.which("true")))
-        command = [systemd_analyze, "verify", str(tmp_path / path.name)]
-        result = subprocess.run(command, check=False, capture_output=True, text=True)
-        assert (result.returncode, result.stderr) == (0, ""), name
+def test_a_user_s_systemd_knows_every_line(systemd_analyze, user_units, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    for path in user_units:
+        assert verified([systemd_analyze, "verify", "--user"], path, tmp_path) == (0, ""), path.name
 
 
-def test_what_a_person_has_to_change_is_not_tried_again():
-    assert [dict(unit(name))["RestartPreventExitStatus"] for name in SETTINGS] == ["1 2", "1 2"]
+def test_what_a_person_has_to_change_is_not_tried_again(units, user_units):
+    paths = [*user_units, *(units[f"{name}.service"] for name in SERVICES)]
+    assert {dict(lines_of(path))["RestartPreventExitStatus"] for path in paths} == {"1 2"}
 
 
-def test_caches_lie_where_the_service_may_write():
-    for name in SETTINGS:
-        assert ("Environment", f"XDG_CACHE_HOME=%C/{dict(unit(name))['CacheDirectory']}") in unit(name)
+def test_caches_and_data_lie_where_the_service_may_write(units):
+    for name in SERVICES:
+        lines = lines_of(units[f"{name}.service"])
+        assert ("Environment", f"XDG_CACHE_HOME=%C/{dict(lines)['CacheDirectory']}") in lines
+        assert ("Environment", f"XDG_DATA_HOME=%S/{dict(lines)['StateDirectory']}") in lines
 
 
 # Rights
@@ -97,33 +98,30 @@ FILTER = Path(__file__).with_name("system_call_filter.py")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
 
-def test_systemd_finds_little_that_a_service_could_do_without(systemd_analyze):
+def test_systemd_finds_little_that_a_service_could_do_without(systemd_analyze, units):
     command = [systemd_analyze, "security", "--offline=true", f"--threshold={MOST_EXPOSED * 10:.0f}"]
-    for path in UNITS.values():
+    for path in units.values():
+        if path.suffix == ".socket":
+            continue
         result = subprocess.run([*command, path], check=False, capture_output=True, text=True)
         assert result.returncode == 0, result.stdout
 
 
-def test_both_services_have_the_same_rights():
-    lead, back = (unit(name) for name in SETTINGS)
-    assert lead[lead.index(("DynamicUser", "yes")) :] == back[back.index(("DynamicUser", "yes")) :]
-
-
-def test_gpus_can_be_reached():
+def test_gpus_can_be_reached(units):
     """`ProtectClock=` allows a device, and then all that are not allowed are forbidden."""
-    lines = unit("lead")
+    lines = lines_of(units["lead.service"])
     assert ("ProtectClock", "yes") in lines
     assert {"char-nvidia* rw", "char-drm rw", "char-kfd rw"} <= {v for k, v in lines if k == "DeviceAllow"}
     assert "PrivateDevices" not in dict(lines)
 
 
-def test_an_engine_that_runs_out_of_memory_does_not_stop_the_lead():
-    assert ("OOMPolicy", "continue") in unit("lead")
+def test_an_engine_that_runs_out_of_memory_does_not_stop_the_lead(units):
+    assert ("OOMPolicy", "continue") in lines_of(units["lead.service"])
 
 
-def filtered(name):
+def filtered(units, name):
     """The command of a program under its unit's filter of system calls."""
-    return [sys.executable, str(FILTER), str(UNITS[name]), sys.executable, "-m", name]
+    return [sys.executable, str(FILTER), str(units[f"{name}.service"]), sys.executable, "-m", name]
 
 
 def is_filtered(pid):
@@ -133,12 +131,12 @@ def is_filtered(pid):
 @pytest.mark.real
 @pytest.mark.usefixtures("systemd_analyze")
 @pytest.mark.skipif(ctypes.util.find_library("seccomp") is None, reason="no libseccomp")
-def test_lead_engine_and_back_make_no_system_call_that_is_forbidden():
-    lead, url = start_lead("--model", str(builtin_target()), *LEAD, command=filtered("lead"))
+def test_lead_engine_and_back_make_no_system_call_that_is_forbidden(units):
+    lead, url = start_lead("--model", str(builtin_target()), *LEAD, command=filtered(units, "lead"))
     with lead:
         assert is_filtered(lead.process.pid)
         assert is_filtered(engine_of(lead))
-        with start_back(url, "--model", str(builtin_draft()), *BACK, command=filtered("back")) as back:
+        with start_back(url, "--model", str(builtin_draft()), *BACK, command=filtered(units, "back")) as back:
             assert is_filtered(back.process.pid)
             assert ask_until_accepted(url).done
             constrained = chat(response_format={"type": "json_schema", "json_schema": {"schema": SCHEMA}})

@@ -39,7 +39,7 @@ def test_a_low_limit_on_open_files_is_in_the_log(monkeypatch, caplog):
     assert "only 128 files" in caplog.messages[0]
 
 
-@pytest.mark.parametrize("program", cli._SUBCOMMANDS.values())
+@pytest.mark.parametrize("program", cli.SUBCOMMANDS.values())
 def test_each_subcommand_is_a_program(program):
     assert callable(importlib.import_module(program).main)
 

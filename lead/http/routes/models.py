@@ -101,6 +101,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "endpoint_metrics": services.metrics is not None,
         "is_sleeping": services.engine.state is EngineState.SLEEPING,
         "build_info": library.version(),
+        "cpu_kernel": library.kernel(),
         "context_shift": services.admission.shifts,
         "speculates": ready.speculates,
         "exact": ready.exactness.is_on,

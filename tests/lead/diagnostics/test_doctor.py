@@ -9,7 +9,7 @@ from lead.diagnostics.doctor import _own_key, check_address, check_threads, diag
 from lead.settings.lead_settings import LeadSettings
 from shared.diagnostics.findings import Severity
 from shared.errors import ConfigError
-from shared.llama import devices
+from shared.llama import devices, library
 from tests.certificates import make_certificate
 
 TWO = frozenset({0, 1})
@@ -23,6 +23,7 @@ def test_a_lead_that_is_not_there_is_a_problem():
     report = diagnose(LeadSettings.from_options(port=free_port()))
     assert report.status == 1
     assert "nothing listens on this port" in str(report)
+    assert f"CPU kernel: {library.describe_kernel()}" in str(report)
 
 
 async def test_a_lead_with_tls_is_asked_under_its_own_certificate(serve, tmp_path):

@@ -14,7 +14,7 @@ from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.diagnostics.preflight import PreflightReport, check_memory
 from shared.errors import ConfigError
-from shared.llama import devices
+from shared.llama import devices, library
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.model import Model
 from shared.llama.placement import CPU, Device
@@ -59,7 +59,7 @@ def test_the_report_says_what_would_be_run():
     text = str(report("-c", "8192", "-np", "2", "-ctk", "q8_0", "--back", "builtin"))
     for fact in (
         *(TARGET, "5.8M parameters, 6 MB, mostly Q8_0", "8192 tokens for 2 slots", "KV cache q8_0/f16"),
-        *("2 threads on 4 cores", "127.0.0.1 port 0, no keys", "spec-demo-draft"),
+        *("2 threads on 4 cores", library.describe_kernel(), "127.0.0.1 port 0, no keys", "spec-demo-draft"),
         "This machine can run it.",
     ):
         assert fact in text

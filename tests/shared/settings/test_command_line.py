@@ -16,7 +16,7 @@ DIALECT = Dialect(
 @pytest.fixture
 def parser():
     parser = OptionParser(
-        "thing", "Does a thing.", "thing 1.0", {"layers": "computing", "host": "address"}, DIALECT
+        "thing", "Does a thing.", lambda: "thing 1.0", {"layers": "computing", "host": "address"}, DIALECT
     )
     parser.add_setting("--layers", dest="layers", metavar="int", help="how many")
     parser.add_setting("--api-key", dest="api_key", metavar="str", help="who may")

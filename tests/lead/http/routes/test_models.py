@@ -6,6 +6,7 @@ from lead.engine.client import EngineState
 from lead.engine.events import Exactness
 from lead.engine.exactness import promise
 from lead.generation.admission import Admission
+from shared.llama import library
 
 
 async def test_health_is_ok_when_requests_are_served(client):
@@ -69,6 +70,10 @@ async def test_props_tell_what_is_promised_of_texts(lead, client):
     props = (await client.get("/props")).json()
     assert (props["exact"], props["exact_cost"]) == (False, 1.5)
     assert props["promise"] == promise(Exactness(cost=1.5))
+
+
+async def test_props_tell_which_kernel_computes(client):
+    assert (await client.get("/props")).json()["cpu_kernel"] == library.kernel()
 
 
 async def test_props_tell_where_the_layers_are(lead, client):

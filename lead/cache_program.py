@@ -1,0 +1,91 @@
+"""`lead cache`: what lead and back keep on this machine, listed and deleted."""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from platformdirs import user_cache_path, user_data_path, user_state_path
+from pydantic import Field
+from pydantic_settings import CliPositionalArg
+
+from shared.cached_files import CacheFolder
+from shared.exits import print_text
+from shared.settings.base import ProgramSettings
+
+_CONTENTS: Final = {
+    CacheFolder.CONVERTED: "GGUF files of llama2.c and GPT-2 models",
+    CacheFolder.EXACTNESS: "batch sizes with equal bits, measured for --exact",
+    CacheFolder.MEMORY: "what models take, measured",
+    CacheFolder.STEP_TIMES: "T(n), measured",
+    CacheFolder.TRANSLATIONS: "which token of one vocabulary is which of another",
+    CacheFolder.VOCABULARIES: "vocabularies, for backs that translate",
+    CacheFolder.VOCABULARIES_OF_LEADS: "vocabularies of leads, for this machine's backs",
+}
+_OTHERS: Final = "models made by programs"
+
+
+class CacheSettings(ProgramSettings):
+    """List or delete what lead and back keep in the cache folder. All of it is made again when it is needed.
+
+        lead cache                what there is, its size, and what is kept elsewhere
+        lead cache clear
+
+    What systemd services keep is listed with XDG_CACHE_HOME=/var/cache/llama-duo-lead, as root.
+    """
+
+    program = "lead cache"
+    prefix = "LEAD_CACHE_"
+
+    action: CliPositionalArg[Literal["list", "clear"]] = Field(
+        "list", description="what to do: list or clear"
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Exits with status 1 and a sentence if something cannot be deleted."""
+    settings = CacheSettings.from_command_line(arguments)
+    folder = user_cache_path("llama-duo")
+    print_text(_report(folder) if settings.action == "list" else _clear(folder))
+
+
+def _report(folder: Path) -> str:
+    sizes: dict[str, int] = {}
+    for path in folder.iterdir() if folder.is_dir() else ():
+        name = path.name if path.is_dir() else ""
+        sizes[name] = sizes.get(name, 0) + _size(path)
+    lines = [
+        f"  {name or '*.gguf':<22} {_CONTENTS.get(name, _OTHERS):<52} {sizes[name] / 1e6:>8.2f} MB"  # type: ignore[call-overload]
+        for name in sorted(sizes)
+    ]
+    others = [
+        ("the input history of chat", user_state_path("llama-duo")),
+        ("what programs were told to keep, such as conversations", user_data_path("llama-duo")),
+    ]
+    kept = [f"  {path}: {what}" for what, path in others if path.exists()]
+    return "\n".join(
+        [
+            f"{folder}: {sum(sizes.values()) / 1e6:.2f} MB",
+            *lines,
+            "Not deleted by `lead cache clear`:",
+            *kept,
+            "  models of the Hugging Face hub: `hf cache ls` lists them, `hf cache rm` deletes them",
+        ]
+    )
+
+
+def _size(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(each.lstat().st_size for each in files if each.is_file())
+
+
+def _clear(folder: Path) -> str:
+    n_bytes = _size(folder)
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return f"{folder} does not exist"
+    except OSError as error:
+        sys.exit(f"lead cache: cannot delete {error.filename}: {error.strerror}")
+    return f"{folder} is deleted, {n_bytes / 1e6:.2f} MB"

@@ -1,0 +1,109 @@
+"""Completions and man pages know every option, in the shells themselves."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from docs.generate.command_lines import PROGRAMS, actions, described
+from docs.generate.pages import ROOT, files
+from lead.cli import SUBCOMMANDS
+from lead.settings.lead_settings import LeadSettings
+
+SHARE = ROOT / "share"
+COMMANDS = [
+    (f"{program.program} {name}".strip(), settings)
+    for program, subcommands in PROGRAMS.items()
+    for name, settings in {"": program, **subcommands}.items()
+]
+BASH = """
+shopt -s extglob
+source "$1/bash-completion/completions/$2"
+COMP_WORDS=("${@:2}"); COMP_CWORD=$(($# - 2)); COMP_LINE="${*:2}"; COMP_POINT=${#COMP_LINE}
+[[ $(complete -p "$2") =~ -F\\ ([^ ]+) ]] && "${BASH_REMATCH[1]}" "$2" "${@: -1}" "${@: -2:1}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+FISH = 'source $argv[1]/fish/vendor_completions.d/$argv[2].fish; complete -C "$argv[2..]"'
+ZSH = """
+zmodload zsh/zpty
+typed="${*:2}" found=$(mktemp)
+zpty shell zsh -f -i
+zpty -w shell "PROMPT=; stty -echo; to=$found; fpath=($1/zsh/site-functions \\$fpath)"
+zpty -w shell 'autoload -Uz compinit; compinit -u -D; zle -C told complete-word told; bindkey "^I" told'
+zpty -w shell 'told() { compadd() { local -a found; builtin compadd -O found "$@"'
+zpty -w shell '[[ "$*" == *-[OAD]* ]] || print -rl -- $found >> $to; builtin compadd "$@" }'
+zpty -w shell '_main_complete; print EN""D; exit }; print REA""DY'
+zpty -r shell printed '*READY*'
+zpty -w -n shell "$typed"$'\\t'
+zpty -r shell printed '*END*'
+cat $found; rm $found
+"""
+SHELLS = {
+    "bash": ["bash", "--norc", "-c", BASH, "bash"],
+    "zsh": ["zsh", "-f", "-c", ZSH, "zsh"],
+    "fish": ["fish", "--no-config", "-c", FISH],
+}
+
+
+def completed(shell, *words):
+    """What `shell` offers for the last word."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell}")
+    command = [*SHELLS[shell], str(SHARE), *words]
+    shown = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60, stdin=subprocess.DEVNULL
+    ).stdout
+    return {line.split("\t")[0].strip() for line in shown.splitlines()}
+
+
+def spelled(settings):
+    return {name for action in actions(described(settings)) for name in action.option_strings}
+
+
+def test_all_subcommands_are_there():
+    assert PROGRAMS[LeadSettings].keys() == SUBCOMMANDS.keys() | {"doctor"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(("command", "settings"), COMMANDS, ids=[command for command, _ in COMMANDS])
+def test_a_shell_offers_every_spelling_of_every_option(shell, command, settings):
+    found = completed(shell, *command.split(), "-") | completed(shell, *command.split(), "--")
+    assert spelled(settings) - found == set()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_offers_subcommands_and_choices_as_such(shell):
+    assert completed(shell, "lead", "") >= SUBCOMMANDS.keys() | {"doctor"}
+    assert completed(shell, "back", "service", "") >= {"install", "remove", "status"}
+    assert completed(shell, "lead", "service", "install", "--cache-type-k", "q") >= {"q8_0", "q4_0"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("option", ["--model", "-m", "--ssl-cert-file"])
+def test_a_shell_offers_files_where_an_option_names_one(shell, option):
+    assert "pyproject.toml" in completed(shell, "lead", option, "pyp")
+
+
+@pytest.mark.parametrize(("command", "settings"), COMMANDS, ids=[command for command, _ in COMMANDS])
+def test_the_man_pages_describe_every_option(command, settings):
+    """That of a subcommand, together with its program's."""
+    pages = [SHARE / "man/man1" / f"{name}.1" for name in {command.split()[0], command.replace(" ", "-")}]
+    text = "".join(page.read_text() for page in pages if page.exists()).replace(r"\-", "-")
+    assert spelled(settings) - set(re.findall(r"\\fB(-[^\\]+)\\fR", text)) == {"-h", "--help"}
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in files() if path.suffix == ".1"))
+def test_man_has_nothing_to_say_against_a_page(page):
+    if shutil.which("man") is None:
+        pytest.skip("no man")
+    command = ["man", "--warnings", "--local-file", str(SHARE / "man/man1" / page)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert shown.stderr == ""
+    assert f"{page[:-2]} - " in re.sub(r"\s+", " ", shown.stdout)
+
+
+def test_nothing_else_is_installed_below_share():
+    assert {path for path in SHARE.rglob("*") if path.is_file()} == {
+        path for path in files() if path.is_relative_to(SHARE)
+    }

@@ -1,0 +1,62 @@
+"""Which kernel computes on the CPU, in a build with one and in a build with one for each kind of CPU."""
+
+import pytest
+
+from shared.errors import LibraryError
+from shared.llama import library
+from shared.llama.native import llama_cpp
+
+RPC_LOADED = "load_backend: loaded RPC backend from /lib/libggml-rpc.so"
+
+
+@pytest.fixture
+def loading(tmp_path, monkeypatch):
+    """What llama.cpp will say while it loads the kernel of a build that has two."""
+    for name in ("libllama.so", "libggml-cpu-zen4.so", "libggml-cpu-haswell.so"):
+        (tmp_path / name).touch()
+    lines = [RPC_LOADED]
+
+    def load(path):
+        assert path == bytes(tmp_path)
+        for line in lines:
+            library._forward(2, line.encode(), None)
+
+    functions = {"ggml_backend_reg_count": lambda: 0, "ggml_backend_load_all_from_path": load}
+    monkeypatch.setattr(library, "function", functions.__getitem__)
+    monkeypatch.setattr(library, "add_library", lambda _: None)
+    monkeypatch.setattr(library, "FOLDER", tmp_path)
+    monkeypatch.setattr(library, "start", library.start.__wrapped__)
+    return lines
+
+
+@pytest.fixture
+def chosen(tmp_path, loading):
+    loading.append(f"load_backend: loaded CPU backend from {tmp_path}/libggml-cpu-zen4.so")
+
+
+@pytest.mark.usefixtures("chosen")
+def test_the_kernel_that_was_loaded_is_named():
+    assert library.kernel() == "zen4"
+    assert library.describe_kernel().startswith("zen4 (")
+
+
+@pytest.mark.usefixtures("chosen")
+def test_only_the_kernel_in_use_belongs_to_the_build():
+    build = library.build().splitlines()
+    assert "zen4" in build
+    assert [line.split()[0] for line in build if ".so" in line] == ["libggml-cpu-zen4.so", "libllama.so"]
+
+
+@pytest.mark.usefixtures("loading")
+def test_where_no_kernel_fits_a_sentence_says_what_to_do():
+    with pytest.raises(LibraryError, match=r"no CPU kernel in .* runs on this CPU: compile llama\.cpp"):
+        library.start()
+
+
+def test_the_instructions_are_those_that_llama_cpp_says_it_uses():
+    info = llama_cpp.llama_print_system_info().decode()
+    described = library.describe_kernel()
+    assert described.startswith(library.kernel())
+    assert [name for name in ("AVX2", "NEON", "LLAMAFILE") if f"{name} = 1" in info] == [
+        name for name in ("AVX2", "NEON", "LLAMAFILE") if name in described.replace(")", ",")
+    ]

@@ -1,0 +1,3 @@
+from tests.shared.service.machine import machine
+
+__all__ = ["machine"]
