@@ -1,9 +1,11 @@
 """`back service`: a back at every start of the machine, with the options that follow."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, NoReturn
 
 from back.settings import BackSettings
+from shared.errors import ConfigError
 from shared.service.service_program import ServiceOptions, serve_as
 from shared.service.systemd_unit import ServiceFacts
 
@@ -14,7 +16,7 @@ _MOST_FILES = 1024
 class BackServiceSettings(BackSettings):
     """Run a back as a service: now, after failures and after the machine has started.
 
-        back service install --model 1B.gguf --lead https://host:5555 --key-file back.key --ca-file tls.pem
+        back service install --model 1B.gguf --join CODE
         sudo /opt/llama-duo/bin/back service install --system --model /srv/1B.gguf --lead http://host:5555
         back service status
         back service remove
@@ -32,5 +34,23 @@ class BackServiceSettings(BackSettings):
 def main(arguments: Sequence[str]) -> NoReturn:
     """Exits with status 1 and a sentence if it cannot be done."""
     settings = BackServiceSettings.from_command_line(arguments)
-    given = BackServiceSettings.sources(arguments).read()
+    given = dict(BackServiceSettings.sources(arguments).read())
+    if settings.service.action == "install":
+        try:
+            given = _with_joined_lead(given, settings.joined())
+        except ConfigError as error:
+            sys.exit(f"{settings.program}: {error}")
     serve_as(settings.service, BackServiceSettings, given, ServiceFacts("back", _STOP_SECONDS, _MOST_FILES))
+
+
+def _with_joined_lead(given: Mapping[str, object], settings: BackSettings) -> dict[str, object]:
+    """The lead that was joined, by its address and key: a code works once, and a service may be another user."""
+    others = {name: value for name, value in given.items() if name != "join"}
+    if settings.pinned_certificate_file is None:
+        return others
+    found = {
+        "lead": settings.url,
+        "key": settings.read_key(),
+        "pinned_certificate_file": settings.pinned_certificate_file,
+    }
+    return others | found

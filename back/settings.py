@@ -123,7 +123,7 @@ class BackSettings(FileSettings):
         description="file with CA certificates (PEM) for verifying a lead at https://…, instead of the "
         "system's; it may be the lead's own self-signed certificate",
     )
-    pinned_certificate: CliSuppress[Path | None] = Field(
+    pinned_certificate_file: CliSuppress[Path | None] = Field(
         None, description="the lead's own certificate, trusted under any name: for a lead's own back"
     )
     ping_seconds: float = Field(
@@ -192,7 +192,7 @@ class BackSettings(FileSettings):
         lead = JoinedLead.find("back", self.own_name, self.join)
         if lead is None:
             return self
-        found = {"lead": (lead.url,), "key": lead.key, "pinned_certificate": lead.certificate}
+        found = {"lead": (lead.url,), "key": lead.key, "pinned_certificate_file": lead.certificate}
         return self.model_copy(update=found)
 
     def located(self) -> Self:
@@ -247,7 +247,9 @@ class BackSettings(FileSettings):
         """How to verify a lead at https://…; None for http. Raises ConfigError."""
         if not self.url.startswith("https:"):
             return None
-        return pinning(self.pinned_certificate) if self.pinned_certificate else trusting(self.ca_file)
+        return (
+            pinning(self.pinned_certificate_file) if self.pinned_certificate_file else trusting(self.ca_file)
+        )
 
     @property
     def n_threads(self) -> int:

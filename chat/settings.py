@@ -62,7 +62,7 @@ class ChatSettings(ProgramSettings):
         description="file with CA certificates (PEM) for verifying a server at https://…, instead of the "
         "system's; it may be the server's own self-signed certificate",
     )
-    pinned_certificate: CliSuppress[Path | None] = Field(
+    pinned_certificate_file: CliSuppress[Path | None] = Field(
         None, description="the server's own certificate, trusted under any name"
     )
     system: _Text | None = Field(None, description="system prompt")
@@ -101,7 +101,7 @@ class ChatSettings(ProgramSettings):
         lead = JoinedLead.find("client", platform.node(), self.join)
         if lead is None:
             return self
-        found = {"lead": lead.url, "api_key": lead.key, "pinned_certificate": lead.certificate}
+        found = {"lead": lead.url, "api_key": lead.key, "pinned_certificate_file": lead.certificate}
         return self.model_copy(update=found)
 
     def read_key(self) -> str | None:
@@ -112,4 +112,6 @@ class ChatSettings(ProgramSettings):
         """How to verify a server at https://…; None for http. Raises ConfigError."""
         if not self.lead.startswith("https:"):
             return None
-        return pinning(self.pinned_certificate) if self.pinned_certificate else trusting(self.ca_file)
+        return (
+            pinning(self.pinned_certificate_file) if self.pinned_certificate_file else trusting(self.ca_file)
+        )

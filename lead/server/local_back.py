@@ -138,7 +138,7 @@ def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
         *("--log-level", settings.log_level),
         *(["--log-json"] if settings.log_json else []),
         # It connects to a loopback address, which the certificate rarely contains.
-        *(["--pinned-certificate", str(certificate)] if certificate else []),
+        *(["--pinned-certificate-file", str(certificate)] if certificate else []),
         *(["--cpus", back.back_cpus] if back.back_cpus else []),
     ]
 

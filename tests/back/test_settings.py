@@ -184,7 +184,11 @@ def joined(monkeypatch):
 def test_the_lead_that_was_joined_is_drafted_for_with_its_key_and_certificate(joined):
     lead, asked = joined
     found = settings("--name", "laptop").joined()
-    assert (found.url, found.read_key(), found.pinned_certificate) == (lead.url, "its-key", lead.certificate)
+    assert (found.url, found.read_key(), found.pinned_certificate_file) == (
+        lead.url,
+        "its-key",
+        lead.certificate,
+    )
     assert asked == [("back", "laptop", None)]
 
 

@@ -84,7 +84,7 @@ def test_the_lead_that_was_joined_is_asked_unless_one_is_named(monkeypatch):
     lead = JoinedLead("https://10.0.0.1:5556", SecretStr("its-key"), Path("certificate.pem"))
     monkeypatch.setattr(JoinedLead, "find", lambda *_: lead)
     joined = ChatSettings.from_command_line([]).joined()
-    assert (joined.lead, joined.read_key(), joined.pinned_certificate) == (
+    assert (joined.lead, joined.read_key(), joined.pinned_certificate_file) == (
         lead.url,
         "its-key",
         lead.certificate,

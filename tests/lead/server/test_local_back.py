@@ -294,7 +294,7 @@ async def test_it_is_started_in_the_environment_it_is_given(start, tmp_path):
 def test_at_a_lead_with_tls_it_trusts_the_leads_own_certificate_under_any_name():
     tls = ("--ssl-cert-file", "cert.pem", "--ssl-key-file", "key.pem")
     given = options("--back", "builtin", *tls)
-    assert (given["--lead"], given["--pinned-certificate"]) == ("https://127.0.0.1:5555", "cert.pem")
+    assert (given["--lead"], given["--pinned-certificate-file"]) == ("https://127.0.0.1:5555", "cert.pem")
 
 
 def test_a_back_on_the_cpu_finds_no_gpu():
