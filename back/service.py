@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 
 def _with_joined_lead(given: Mapping[str, object], settings: BackSettings) -> dict[str, object]:
-    """The lead that was joined, by its address and key: a code works once, and a service may be another user."""
+    """The lead that was joined, by address and key: a code works once, a service may be another user."""
     others = {name: value for name, value in given.items() if name != "join"}
     if settings.pinned_certificate_file is None:
         return others
