@@ -43,7 +43,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/server/test_server.py": ("lead/server/services.py",),
     "tests/lead/tokenizer/test_job_handler.py": ("lead/tokenizer/workers.py",),
     "tests/lead/settings/test_lead_settings.py": ("lead/settings/conversation.py",),
-    "tests/shared/service/test_service_program.py": ("lead/service.py"),
+    "tests/shared/service/test_service_program.py": ("lead/service.py",),
     "tests/back/test_settings.py": ("shared/settings/server_url.py",),
     "tests/shared/diagnostics/test_preflight.py": ("lead/diagnostics/check.py",),
     "tests/shared/drafting/test_drafter.py": ("shared/drafting/interfaces.py",),
