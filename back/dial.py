@@ -120,7 +120,7 @@ def refusal(error: InvalidStatus) -> str:
     except (ValueError, LookupError, TypeError):
         reason = f"HTTP {error.response.status_code}"
     if error.response.status_code == HTTPStatus.UNAUTHORIZED:
-        reason += " (give the lead's key for backs with BACK_KEY, --key or --key-file)"
+        reason += " (give the lead's key for backs with BACK_KEY, --key or --key-file, or --join it again)"
     return reason
 
 

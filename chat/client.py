@@ -168,7 +168,7 @@ class LeadClient:
         if response.status_code in (httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.TOO_MANY_REQUESTS):
             raise NotReadyError(said, _retry_after(response))
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-            said += " (give its key with CHAT_API_KEY, --api-key or --api-key-file)"
+            said += " (give its key with CHAT_API_KEY, --api-key or --api-key-file, or --join it again)"
         raise RejectedError(said, response.status_code, message)
 
     @contextmanager

@@ -56,7 +56,7 @@ def explain_distrust(error: ssl.SSLCertVerificationError) -> str:
         return f"{reason}: set --lead to a name that the certificate contains"
     if error.verify_code in _OUT_OF_DATE:
         return f"{reason}: renew the certificate, or correct the clock of this machine"
-    return f"{reason}: set --ca-file to its certificate or that of its CA"
+    return f"{reason}: set --ca-file to its certificate or that of its CA, or join it again with --join"
 
 
 def distrust_behind(error: BaseException) -> ssl.SSLCertVerificationError | None:

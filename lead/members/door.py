@@ -78,13 +78,16 @@ class Door:
         self._folder = folder
         self._listen = listen
         self._own_addresses = own_addresses
-        kept = _read(folder / _FILE)
-        self.was_open = kept.is_open
-        """When the lead ran last: it should be opened again."""
-        self.members = Members(kept.members, clock=time.monotonic, wall_clock=time.time)
+        self.read()
         self._server: DoorServer | None = None
         self._listening: Listening | None = None
         self._certificate = ""
+
+    def read(self) -> None:
+        """Who is a member, as the lead that ran last has written it; raises ConfigError."""
+        kept = _read(self._folder / _FILE)
+        self.was_open = kept.is_open
+        self.members = Members(kept.members, clock=time.monotonic, wall_clock=time.time)
 
     def belongs_to(self, server: DoorServer) -> None:
         """To be called before it is opened."""

@@ -186,10 +186,12 @@ class Lead:
         return door
 
     async def _open_again(self, door: Door | None) -> None:
-        if door and door.was_open:
+        if door:
             await self._owns_address.wait()  # the lead before this one has left the port
             try:
-                await door.open()
+                door.read()  # who has joined that one meanwhile
+                if door.was_open:
+                    await door.open()
             except ConfigError as error:
                 log.error("invited machines cannot come in: %s", error)  # noqa: TRY400 - as above
 

@@ -84,6 +84,18 @@ async def test_the_next_start_knows_that_it_was_open_and_who_joined(make):
     assert not make().was_open
 
 
+async def test_who_joins_the_lead_before_while_this_one_starts_is_a_member(make):
+    before = make()
+    await before.open()
+    after = make()
+    _, key = before.join(before.invite().secret, "desk", Role.BACK, "10.0.0.2")
+    before.close()
+    assert after.members.identify(key) is None
+    after.read()
+    assert after.members.identify(key).name == "desk"
+    assert not after.was_open
+
+
 async def test_an_invitation_names_certificate_and_addresses(make, tmp_path):
     door = make()
     await door.open()
