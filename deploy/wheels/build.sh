@@ -34,11 +34,13 @@ edit() {
 }
 
 build_llama() {
+	local beside=\$ORIGIN
+	[ "$(uname)" = Linux ] || beside=@loader_path
 	local arguments=(-DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON -DGGML_NATIVE=OFF -DGGML_RPC=ON -DLLAVA_BUILD=OFF
 		-DGGML_CCACHE=OFF -DCMAKE_SHARED_LINKER_FLAGS=-s -DCMAKE_MODULE_LINKER_FLAGS=-s
 		# The kernels beside the library that looks for them; each file once, not once more for each of its versions.
 		-DCMAKE_INSTALL_BINDIR=llama_cpp/lib -DCMAKE_INSTALL_LIBDIR=llama_cpp/lib
-		-DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON "-DCMAKE_INSTALL_RPATH=\$ORIGIN")
+		-DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON "-DCMAKE_INSTALL_RPATH=$beside")
 	local source=$work/llama_cpp_python-${pin#*==}
 	rm -rf "$source" "$work/wheel" "$work/repaired"
 	"$tools/pip" download --no-deps --no-build-isolation --no-binary :all: --dest "$work" "$pin"
@@ -59,7 +61,7 @@ build_llama() {
 	PATH=$tools:$PATH CMAKE_ARGS="${arguments[*]} ${CMAKE_ARGS:-}" "$tools/pip" wheel --no-deps --no-build-isolation \
 		--no-cache-dir -C build-dir="$work/$arch" -C install.strip=false -C 'wheel.exclude=include/**;**/cmake/**;**/pkgconfig/**' \
 		-w "$work/wheel" "$source"
-	if [ "$(uname)" = Linux ]; then # says for which glibc it is, after a look at all symbols
+	if [ -n "${_PYTHON_HOST_PLATFORM:-}" ]; then # says for which glibc it is, after a look at all symbols
 		PATH=$tools:$PATH "$tools/auditwheel" repair --wheel-dir "$work/repaired" "$work/wheel"/*.whl
 		mv "$work/repaired"/*.whl "$folder"
 	else
