@@ -39,6 +39,8 @@ WHEELS ?= dist$(if $(ARGUMENTS),/$(ARGUMENTS))
 TAKE_LLAMA := ls $(WHEELS)/llama_cpp_python-*.whl >/dev/null && $(BIN)/pip install --quiet --disable-pip-version-check \
 	--no-deps --no-index --only-binary :all: --force-reinstall --find-links $(WHEELS) -c constraints.txt llama-cpp-python
 
+MAKE_WHEELS := $(if $(NO_AMX),WITHOUT_AMX=1) deploy/wheels/build.sh $(PYTHON) $(WHEELS)
+
 # Other arguments than last time mean a new build: pip's cache does not know them, either.
 BUILT_WITH := $(VENV)/.cmake-args
 ifneq ($(strip $(CMAKE_ARGS)),)
@@ -156,11 +158,11 @@ bench: $(READY)
 		echo "--- bench $$part --quick"; $(BIN)/python -m bench $$part --quick; done)
 
 wheels:
-	deploy/wheels/build.sh $(PYTHON) $(WHEELS)
+	$(MAKE_WHEELS)
 
 release:
 	$(if $(VERSION),deploy/wheels/cut.sh $(VERSION))
-	deploy/wheels/build.sh $(PYTHON) $(WHEELS)
+	$(MAKE_WHEELS)
 	deploy/wheels/describe.sh $(PYTHON) $(WHEELS)
 
 docs: $(READY)

