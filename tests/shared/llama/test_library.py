@@ -14,7 +14,7 @@ RPC_LOADED = "load_backend: loaded RPC backend from /lib/libggml-rpc.so"
 @pytest.fixture
 def loading(tmp_path, monkeypatch):
     """What llama.cpp will say while it loads the kernel of a build that has two."""
-    for name in ("libllama.so", "libggml-cpu-zen4.so", "libggml-cpu-haswell.so"):
+    for name in ("libllama.so", "libggml-cpu-zen4.so", "libggml-cpu-armv8.2_1.so"):
         (tmp_path / name).touch()
     lines = [RPC_LOADED]
 
@@ -40,6 +40,11 @@ def chosen(tmp_path, loading):
 def test_the_kernel_that_was_loaded_is_named():
     assert library.kernel() == "zen4"
     assert library.describe_kernel().startswith("zen4 (")
+
+
+def test_so_is_one_with_a_dot_in_its_name(tmp_path, loading):
+    loading.append(f"load_backend: loaded CPU backend from {tmp_path}/libggml-cpu-armv8.2_1.so")
+    assert library.kernel() == "armv8.2_1"
 
 
 @pytest.mark.usefixtures("chosen")
