@@ -1,4 +1,4 @@
-# Eight verbs, each of which sets up what it needs by itself:
+# Ten verbs, each of which sets up what it needs by itself:
 #   make demo    compare a lead alone with lead and back, then chat; MODEL=smollm2 for a pair that talks about anything
 #   make test    all quick tests; ARGS="tests/chat -k terminal" for some of them, ARGS="-m models" for more models
 #   make gpu-test  what only a GPU shows, on a GPU in software
@@ -6,7 +6,10 @@
 #   make bench   measure speed and more: each part for two minutes; ARGS="speed --repeats 5" for one of them
 #   make fleet   two leads with backs behind a router, and a chat through it
 #   make docs    regenerate what is derived from the code: parts of the documentation, completions, man pages
-#   make setup   only the set-up: .venv with llama-cpp-python compiled for this compiler and CPU
+#   make setup   only the set-up: .venv with llama-cpp-python from a wheel in dist/ or WHEELS=…, else compiled for this
+#                compiler and CPU; NATIVE=1 always compiles
+#   make wheels  wheels for any machine like this one into dist/, in 20 minutes; WITH_DEPENDENCIES=1 adds all others
+#   make release all that is published, into dist/; VERSION=0.2.0 sets the version first, and commits and tags it
 #
 # For a GPU:  CMAKE_ARGS="-DGGML_CUDA=on" make setup
 
@@ -29,7 +32,16 @@ NO_AMX := $(shell echo "__GNUC__ __clang__ __x86_64__" | $(CC) -E -P -x c - 2>/d
 BUILD := CFLAGS="$(CFLAGS) $(NO_AMX)" CXXFLAGS="$(CXXFLAGS) $(NO_AMX)" \
 	CMAKE_ARGS="-DLLAVA_BUILD=OFF $(CMAKE_ARGS)"
 
-# pip's cache does not know with which arguments a wheel was built: other ones than last time mean a new build.
+# A folder for the wheels of each set of arguments, as pip does not know with which ones a wheel was built.
+space := $(subst ,, )
+ARGUMENTS := $(subst $(space),_,$(subst /,-,$(strip $(CMAKE_ARGS))))
+WHEELS ?= dist$(if $(ARGUMENTS),/$(ARGUMENTS))
+TAKE_LLAMA := ls $(WHEELS)/llama_cpp_python-*.whl >/dev/null && $(BIN)/pip install --quiet --disable-pip-version-check \
+	--no-deps --no-index --only-binary :all: --force-reinstall --find-links $(WHEELS) -c constraints.txt llama-cpp-python
+
+MAKE_WHEELS := $(if $(NO_AMX),WITHOUT_AMX=1) deploy/wheels/build.sh $(PYTHON) $(WHEELS)
+
+# Other arguments than last time mean a new build: pip's cache does not know them, either.
 BUILT_WITH := $(VENV)/.cmake-args
 ifneq ($(strip $(CMAKE_ARGS)),)
 ifneq ($(strip $(CMAKE_ARGS)),$(shell cat $(BUILT_WITH) 2>/dev/null))
@@ -37,23 +49,32 @@ REBUILD := yes
 .PHONY: $(READY)
 endif
 endif
+ifdef NATIVE
+REBUILD := yes
+.PHONY: $(READY)
+endif
 INSTALL_LLAMA := $(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
 	--force-reinstall -c constraints.txt llama-cpp-python
 
-.PHONY: setup demo fleet router ray clients test gpu-test check bench docs clean
+.PHONY: setup demo fleet router ray clients test gpu-test check bench docs wheels release clean
 
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
-	@command -v $(CC) >/dev/null && command -v $(CXX) >/dev/null || { \
-		echo "A C and a C++ compiler are needed, on Debian: apt install build-essential python3-venv"; exit 1; }
-	@echo "Setting up $(VENV). Compiling llama.cpp takes 5 to 10 minutes on two cores, once."
 	$(PYTHON) -m venv $(VENV)
-	$(if $(REBUILD),$(INSTALL_LLAMA))
+	@if [ -z "$(NATIVE)" ] && $(TAKE_LLAMA) 2>/dev/null; then \
+		echo "Setting up $(VENV) with llama.cpp from a wheel in $(WHEELS)."; \
+	elif command -v $(CC) >/dev/null && command -v $(CXX) >/dev/null; then \
+		echo "Setting up $(VENV). Compiling llama.cpp takes 5 to 10 minutes on two cores, once."; \
+		$(if $(REBUILD),$(INSTALL_LLAMA),true); \
+	else \
+		echo "A C and a C++ compiler are needed (on Debian: apt install build-essential), or a wheel of"; \
+		echo "llama-cpp-python in $(WHEELS), which \`make wheels\` makes without them."; exit 1; \
+	fi
 	$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
 	@$(BIN)/python -m bench.smoke || { \
 		[ -z "$(REBUILD)" ] || { echo "llama-cpp-python with $(CMAKE_ARGS) does not run here: see above."; exit 1; }; \
-		echo "The llama-cpp-python from pip's cache does not run here: compiling it again."; \
+		echo "The llama-cpp-python that was found does not run here: compiling it."; \
 		$(INSTALL_LLAMA) && $(BIN)/python -m bench.smoke; }
 	@$(if $(REBUILD),echo '$(strip $(CMAKE_ARGS))' > $(BUILT_WITH))
 	@touch $(READY)
@@ -135,6 +156,14 @@ PARTS ?= speed precision overhead serve simulate
 bench: $(READY)
 	@$(if $(ARGS),$(BIN)/python -m bench $(ARGS),set -e; for part in $(PARTS); do \
 		echo "--- bench $$part --quick"; $(BIN)/python -m bench $$part --quick; done)
+
+wheels:
+	$(MAKE_WHEELS)
+
+release:
+	$(if $(VERSION),deploy/wheels/cut.sh $(VERSION))
+	$(MAKE_WHEELS)
+	deploy/wheels/describe.sh $(PYTHON) $(WHEELS)
 
 docs: $(READY)
 	@$(BIN)/python -m docs.generate

@@ -21,6 +21,7 @@ import gguf
 import llama_cpp
 import numpy as np
 
+from shared.llama import library
 from shared.models.builtin import builtin_target
 
 N_CTX = 512
@@ -91,6 +92,7 @@ def write_tiny_model(model: TinyModel, path: Path, vocabulary: Path | None = Non
     functions = _Functions()
     write_metadata(model, path, vocabulary)
     metadata = functions.gguf_init_from_file(os.fsencode(path), _Init(True, None))
+    library.start()
     parameters = llama_cpp.llama_model_default_params()
     parameters.n_gpu_layers = 0
     parameters.load_mtp = model.has_heads

@@ -26,7 +26,7 @@ _ABORTED = re.compile(r"graph_compute: .* error 1$|process_ubatch: .* status: 1$
 """Said with level 4 of a decode that was stopped on purpose (GGML_STATUS_ABORTED)."""
 _OF_A_DEVICE = re.compile(r" *Device \d+: ")
 _CPU_LOADED = re.compile(r"load_backend: loaded CPU backend from (.*)")
-_KERNEL = re.compile(r"ggml-cpu-(\w+)\.")
+_KERNEL = re.compile(r"ggml-cpu-(.+)\.\w+$")
 _FEATURE = re.compile(r"(\w+) = 1")
 _captures: list[list[str]] = []
 about_devices: list[str] = []

@@ -19,6 +19,7 @@ _added: set[str] = set()
 
 
 def is_available() -> bool:
+    library.start()  # else llama.cpp looks for backends in the working directory
     return bool(llama_cpp.llama_supports_rpc())
 
 
