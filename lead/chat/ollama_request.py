@@ -18,7 +18,7 @@ _OPTIONS = (
 """Which have the same names and meanings in a chat request; those about loading the model are ignored."""
 
 
-class OllamaFunction(BaseModel, strict=True):
+class OllamaFunction(NullIsDefault, strict=True):
     name: str
     arguments: dict[str, Any] = {}
 

@@ -39,7 +39,7 @@ def test_what_counts_as_a_failure():
 
 
 def test_every_operation_and_delivery_occurs(described, attacks):
-    few = [attacks.number(number) for number in range(2000)]
+    few = [attacks.number(number) for number in range(3000)]
     assert described["paths"].keys() <= {attack.path for attack in few}
     assert {attack.delivery for attack in few} == set(Delivery)
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import Base64UrlBytes, Field
 from starlette.exceptions import HTTPException
 
-from lead.chat.fields import NullIsDefault
+from lead.chat.fields import AtMost, NullIsDefault
 from lead.http.json_route import JsonRoute
 from lead.http.middleware.keys import Role
 from lead.members.door import BY_DOOR, Door
@@ -30,7 +30,7 @@ class InvitationRequest(NullIsDefault):
     """open: let machines in from now on. addresses: hosts, instead of this machine's."""
 
     open: bool = False
-    addresses: Annotated[list[_Host], Field(max_length=4)] = []  # noqa: RUF012 - of a pydantic model
+    addresses: Annotated[list[_Host], AtMost(4)] = []  # noqa: RUF012 - of a pydantic model
 
 
 @router.post("/v1/invitations")

@@ -105,18 +105,18 @@ async def show(
     }
 
 
-@router.post("/embed")
-@router.post("/embeddings")
+@router.post("/embed", include_in_schema=False)
+@router.post("/embeddings", include_in_schema=False)
 async def embed() -> None:
     """Always raises UnsupportedError."""
     raise UnsupportedError("this model does not support embeddings")
 
 
-@router.post("/pull")
-@router.post("/push")
-@router.post("/create")
-@router.post("/copy")
-@router.delete("/delete")
+@router.post("/pull", include_in_schema=False)
+@router.post("/push", include_in_schema=False)
+@router.post("/create", include_in_schema=False)
+@router.post("/copy", include_in_schema=False)
+@router.delete("/delete", include_in_schema=False)
 async def manage() -> None:
     """Always raises UnsupportedError."""
     raise UnsupportedError("a lead serves the model that it was started with (--model)")
