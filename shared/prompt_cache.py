@@ -6,14 +6,18 @@ llama-server does the same (`--cache-ram`, `--cache-idle-slots`).
 
 Where ranges of a slot can be read and written, texts are moved in parts, so that nobody waits for a long one;
 a text that goes on gets further parts. Elsewhere it is stored as a whole, in one, with its checkpoints.
+
+With `--cache-disk` texts are also on disk, and some only there: then whoever reads files brings them back.
 """
 
+import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from shared.cache_edits import CacheEdit, Forget, Restore, Snapshot, Store
-from shared.slot_cache import SlotCache, StoredText, common_prefix_length
+from shared.saved_text import SavedText
+from shared.slot_cache import Place, SlotCache, StoredText, common_prefix_length
 
 MIN_TOKENS = 32
 """Fewer are decoded again as quickly."""
@@ -21,6 +25,8 @@ _MOST_TEXTS = 8192
 """A large memory would hold more short ones, but their lists of tokens take memory, too."""
 _MOST_NEIGHBOURS = 16
 """How many texts before and after one in the order of texts are looked at for a checkpoint of it."""
+MIN_SAVED_TOKENS = 256
+"""Fewer are not written to disk, nor read from there."""
 UNLIMITED = 1 << 62
 
 
@@ -57,8 +63,9 @@ class PromptCache:
         self._keys = keys
         self._texts: dict[StoredText, None] = {}  # the least recently used first
         self._sorted: list[StoredText] = []  # by their tokens: the nearest have the longest common beginning
+        self._wanted: list[StoredText] = []
         self.n_bytes = 0
-        """The size of all texts."""
+        """The size of all texts in host memory."""
 
     @property
     def texts(self) -> list[StoredText]:
@@ -96,25 +103,36 @@ class PromptCache:
         if not self._size.holds(n_bytes + sum(map(self._bytes_of, held))) or not cache.can_store:
             return None
         edits = cache.take_edits()
-        if self._is_stored(tokens):
+        if self._is_stored(tokens, cache.owner):
             return edits, 0
-        text = self._beginning_of(tokens)
-        if text and n_part:
+        beginning = self._beginning_of(tokens)
+        if beginning and not (beginning.place is not Place.COMING and beginning.may_serve(cache.owner)):
+            beginning = None
+        text = beginning if beginning and n_part and beginning.place is Place.MEMORY else StoredText()
+        if beginning is text:
             self._remove(text)
-        elif text:
-            edits += self.drop(text)
-        if not text or not n_part:
-            text = StoredText()
+        elif beginning:  # its files are replaced by those of this one
+            text.saved = beginning.saved
+            edits += [Forget(part.key) for part in beginning.parts if beginning.place is Place.MEMORY]
+            self._remove(beginning)
+        text.owner = cache.owner
+        known = beginning.checkpoints if beginning and beginning.place is Place.MEMORY else {}
         start, n_left = len(text.tokens), len(tokens) - len(text.tokens)
         # Whole parts, but for the last one: small ones take longer.
         end = start + (n_left if n_left <= n_most else max(0, n_most) // n_part * n_part)
-        edits += self._make_room(self._size.of(end, len(cache.checkpoints)), held)
+        n_checkpoints = max(len(known), len(cache.checkpoints))
+        edits += self._make_room(self._size.of(end, n_checkpoints), held)
         for at in range(start, end, n_part or UNLIMITED):
             part = Snapshot("text", next(self._keys), min(end, at + (n_part or UNLIMITED)), at)
             text.parts.append(part)
             edits.append(Store(cache.index, part))
         text.tokens += tokens[start:end]
-        text.n_prefill, text.checkpoints = cache.n_prefill, cache.hand_over(n_keep)
+        text.n_prefill, checkpoints = cache.n_prefill, known | cache.hand_over(n_keep)
+        forgotten = [each for n, each in known.items() if checkpoints[n] is not each]
+        while len(checkpoints) > n_checkpoints:  # as in `SlotManager`: the first is a system prompt
+            forgotten.append(checkpoints.pop(sorted(checkpoints)[min(1, len(checkpoints) - 1)]))
+        edits += [Forget(each.key) for each in forgotten]
+        text.checkpoints = checkpoints
         if end:
             self._add(text)
         return edits, len(tokens) - end
@@ -146,8 +164,8 @@ class PromptCache:
             return [*edits, Restore(cache.index, text.checkpoints[n_keep], n_keep)]
         if is_stored:
             cache.checkpoints = dict(text.checkpoints)
-            self._remove(text)
             edits += [Forget(part.key) for part in text.parts]
+            self._leave_memory(text)
         return edits
 
     def touch(self, text: StoredText) -> None:
@@ -161,20 +179,94 @@ class PromptCache:
         self._remove(text)
         return [Forget(key) for key in text.keys]
 
+    def adopt(self, saved: SavedText) -> None:
+        """A text is on disk; it becomes the one that was used last."""
+        if len(self._texts) < _MOST_TEXTS:
+            text = StoredText(
+                list(saved.tokens), saved.n_prefill, owner=saved.owner, saved=saved, place=Place.DISK
+            )
+            text.describe_saved(itertools.repeat(0))
+            self._add(text)
+
+    def unsaved(self) -> StoredText | None:
+        """The text that was used last of those that are to be written to disk."""
+        for text in reversed(self._texts):
+            is_worth_it = text.owner is not None and len(text.tokens) >= MIN_SAVED_TOKENS
+            if is_worth_it and text.place is Place.MEMORY and not text.is_saved:
+                return text
+        return None
+
+    def mark_saved(self, text: StoredText, saved: SavedText | None) -> None:
+        """`text` was written as `saved`; None: nothing of it is on disk."""
+        text.saved = saved
+        for each in self._texts:  # one that goes on from it, or from an earlier state of it
+            if saved and each.saved and each.saved.name == saved.name:
+                each.saved = saved
+
+    def refuse(self, text: StoredText) -> None:
+        """It is too large for the disk."""
+        text.owner = None
+
+    def may_fetch(self, text: StoredText, held: Collection[StoredText] = ()) -> bool:
+        """Whether there can be room in host memory for a text that is on disk, beside those that stay."""
+        n_bytes = self._size.of(len(text.tokens), len(text.checkpoints))
+        return self._size.holds(n_bytes + sum(map(self._bytes_of, held)))
+
+    def fetch(self, text: StoredText, held: Collection[StoredText] = ()) -> list[CacheEdit]:
+        """What makes room for a text that is on disk only: it is `wanted` in host memory."""
+        assert text.place is Place.DISK
+        edits = self._make_room(self._size.of(len(text.tokens), len(text.checkpoints)), [*held, text])
+        text.place = Place.COMING
+        text.describe_saved(self._keys)
+        self.n_bytes += self._bytes_of(text)
+        self._wanted.append(text)
+        return edits
+
+    def pop_wanted(self) -> list[StoredText]:
+        """Texts that are to be read from disk; `arrived` has to follow for each."""
+        wanted, self._wanted = self._wanted, []
+        return wanted
+
+    def arrived(self, text: StoredText, *, is_right: bool) -> list[CacheEdit]:
+        """It was read, and is what was written, or it is lost: what forgets it then."""
+        if not is_right:
+            return self.drop(text)
+        text.place = Place.MEMORY
+        self.touch(text)
+        return []
+
+    def _leave_memory(self, text: StoredText) -> None:
+        """Somebody forgets its snapshots; it stays on disk, if it is there."""
+        if not text.is_saved:
+            self._remove(text)
+            return
+        self.n_bytes -= self._bytes_of(text)
+        text.place = Place.DISK
+        text.describe_saved(itertools.repeat(0))
+
     def _make_room(self, n_bytes: int, held: Collection[StoredText]) -> list[CacheEdit]:
         """What forgets texts until there is room for one of `n_bytes`."""
         edits: list[CacheEdit] = []
         for text in self.texts:
             if len(self._texts) < _MOST_TEXTS and self._size.holds(self.n_bytes + n_bytes):
                 break
-            if text not in held:
+            if text in held or text.place is Place.COMING:
+                continue
+            if len(self._texts) >= _MOST_TEXTS:
                 edits += self.drop(text)
+            elif text.place is Place.MEMORY:
+                edits += [Forget(key) for key in text.keys]
+                self._leave_memory(text)
         return edits
 
-    def _is_stored(self, tokens: list[int]) -> bool:
-        """Whether a text is that, or goes on from it."""
-        at = self._find(tokens)
-        return at < len(self._sorted) and self._sorted[at].tokens[: len(tokens)] == tokens
+    def _is_stored(self, tokens: list[int], owner: str | None) -> bool:
+        """Whether a text that serves `owner` is that, or goes on from it."""
+        for at in range(self._find(tokens), len(self._sorted)):
+            if self._sorted[at].tokens[: len(tokens)] != tokens:
+                break
+            if self._sorted[at].may_serve(owner):
+                return True
+        return False
 
     def _beginning_of(self, tokens: list[int]) -> StoredText | None:
         """The longest text with which `tokens` begin: between the two are others that begin like it."""
@@ -203,7 +295,7 @@ class PromptCache:
         self.n_bytes -= self._bytes_of(text)
 
     def _bytes_of(self, text: StoredText) -> int:
-        return self._size.of(len(text.tokens), len(text.checkpoints))
+        return 0 if text.place is Place.DISK else self._size.of(len(text.tokens), len(text.checkpoints))
 
 
 def _tokens(text: StoredText) -> list[int]:
