@@ -25,8 +25,6 @@ _MOST_TEXTS = 8192
 """A large memory would hold more short ones, but their lists of tokens take memory, too."""
 _MOST_NEIGHBOURS = 16
 """How many texts before and after one in the order of texts are looked at for a checkpoint of it."""
-MIN_SAVED_TOKENS = 256
-"""Fewer are not written to disk, nor read from there."""
 UNLIMITED = 1 << 62
 
 
@@ -34,13 +32,15 @@ UNLIMITED = 1 << 62
 class PromptCacheSize:
     """`n_bytes` for all texts; of a token, and of a state: every text has one, every checkpoint is one.
 
-    n_part: tokens in a part, at most; 0: texts are stored as a whole.
+    n_part: tokens in a part, at most; 0: texts are stored as a whole. n_least_saved: fewer tokens are not
+    written to disk, nor read from there.
     """
 
     n_bytes: int = 0
     token_bytes: int = 0
     state_bytes: int = 0
     n_part: int = 0
+    n_least_saved: int = 256
 
     def of(self, n_tokens: int, n_checkpoints: int = 0) -> int:
         """Bytes of a text."""
@@ -191,7 +191,7 @@ class PromptCache:
     def unsaved(self) -> StoredText | None:
         """The text that was used last of those that are to be written to disk."""
         for text in reversed(self._texts):
-            is_worth_it = text.owner is not None and len(text.tokens) >= MIN_SAVED_TOKENS
+            is_worth_it = text.owner is not None and len(text.tokens) >= self._size.n_least_saved
             if is_worth_it and text.place is Place.MEMORY and not text.is_saved:
                 return text
         return None

@@ -69,15 +69,15 @@ class DiskCacheOptions(OptionGroup):
     cache_disk: Path | None = Field(
         None,
         description="folder in which earlier texts are kept, so that after a restart, a crash, sleep or "
-        "--takeover a conversation goes on without being read again. Written in the background when an answer "
-        "has ended; for each API key apart, and never of private requests. Whoever can read the folder can "
-        "read the texts. It needs room in host memory, see --cache-ram",
+        "--takeover a conversation goes on without being read again. Written in the background when an "
+        "answer has ended; for each API key apart, and never of private requests. Whoever reads the folder "
+        "reads the texts. It needs room in host memory, see --cache-ram",
     )
     cache_disk_size: int = Field(
         16_384,
         ge=1,
-        description="the most that all texts in --cache-disk may take, in MiB, of all models; those that were "
-        "used least recently are deleted",
+        description="the most that the texts in --cache-disk may take, in MiB, of all models together; those "
+        "that were used least recently are deleted",
     )
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
-from shared.prompt_cache import MIN_SAVED_TOKENS, MIN_TOKENS, UNLIMITED, PromptCache
+from shared.prompt_cache import MIN_TOKENS, UNLIMITED, PromptCache
 from shared.slot_cache import Place, SlotCache, StoredText, common_prefix_length
 
 MIN_TOKENS_SAVED = 32
@@ -39,6 +39,7 @@ class Prefixes:
         self._slots = slots
         self._stored = stored
         self._traits = limits.traits
+        self._n_least_saved = limits.prompt_cache.n_least_saved
         # Between slots with cells of their own, llama.cpp copies all, which cannot always be cut back.
         self._can_copy = limits.traits.can_trim or not limits.own_cells
         self._copy_price = _CELLS_PRICE if limits.own_cells else 0
@@ -50,7 +51,7 @@ class Prefixes:
         own = Prefix(self.reusable(slot, sequence), 0, slot.cache)
         others = (Prefix(self.copyable(each, sequence), self._copy_price, each.cache) for each in self._slots)
         n_loaded, text = self.loadable(sequence, n_cells)
-        price = MIN_TOKENS if text and text.place is Place.MEMORY else MIN_SAVED_TOKENS
+        price = MIN_TOKENS if text and text.place is Place.MEMORY else self._n_least_saved
         stored = [Prefix(n_loaded, price, text)] if text else []
         return max((own, *others, *stored), key=lambda prefix: prefix.gain)
 
@@ -112,7 +113,7 @@ class Prefixes:
 
     def _may_fetch(self, text: StoredText, n: int, sequence: EngineSequence) -> bool:
         """Whether `sequence` may wait for `n` tokens of a text on disk: it knows who else has had it."""
-        if not text.may_serve(sequence.request.keep_for) or n < MIN_SAVED_TOKENS:
+        if not text.may_serve(sequence.request.keep_for) or n < self._n_least_saved:
             return False
         return text.place is Place.COMING or self._stored.may_fetch(text)
 

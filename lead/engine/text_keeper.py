@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -70,11 +70,12 @@ class TextKeeper:
         files: TextFiles,
         memory: TextMemory,
         clock: Callable[[], float] = time.monotonic,
+        executor: Callable[..., Executor] = ThreadPoolExecutor,
     ) -> None:
         """`engine` knows all texts that are on disk from now on; raises OSError. `clock`: as the loop's."""
         self._engine, self._files, self._memory, self._clock = engine, files, memory, clock
-        self._reader = ThreadPoolExecutor(1, "reads texts")
-        self._writer = ThreadPoolExecutor(1, "writes texts", initializer=_give_way)
+        self._reader = executor(1, "reads texts")
+        self._writer = executor(1, "writes texts", initializer=_give_way)
         self._saving: _Job[SavedText] | None = None
         self._reading: list[_Job[None]] = []
         self._names: set[str] = set()  # of the texts on disk that the engine has known
@@ -125,8 +126,8 @@ class TextKeeper:
             return _READING_SECONDS
         if self._saving:
             return _WRITING_SECONDS
-        if not self._is_settled and self._idle_since is not None:
-            return self._settles_in(now)
+        if not self._is_settled:
+            return 0.0 if self._idle_since is None else self._settles_in(now)
         return max(0.0, self._look_at - now) if self._has_more else None
 
     def _settles_in(self, now: float) -> float:
