@@ -105,9 +105,7 @@ class PromptCache:
         edits = cache.take_edits()
         if self._is_stored(tokens, cache.owner):
             return edits, 0
-        beginning = self._beginning_of(tokens)
-        if beginning and not (beginning.place is not Place.COMING and beginning.may_serve(cache.owner)):
-            beginning = None
+        beginning = self._beginning_of(tokens, cache.owner)
         text = beginning if beginning and n_part and beginning.place is Place.MEMORY else StoredText()
         if beginning is text:
             self._remove(text)
@@ -180,7 +178,12 @@ class PromptCache:
         return [Forget(key) for key in text.keys]
 
     def adopt(self, saved: SavedText) -> None:
-        """A text is on disk; it becomes the one that was used last."""
+        """A text is on disk; it becomes the one that was used last, and replaces an earlier state of it."""
+        earlier = [text for text in self._texts if text.saved and text.saved.name == saved.name]
+        if any(text.place is not Place.DISK for text in earlier):
+            return
+        for text in earlier:
+            self._remove(text)
         if len(self._texts) < _MOST_TEXTS:
             text = StoredText(
                 list(saved.tokens), saved.n_prefill, owner=saved.owner, saved=saved, place=Place.DISK
@@ -236,13 +239,10 @@ class PromptCache:
         return []
 
     def _leave_memory(self, text: StoredText) -> None:
-        """Somebody forgets its snapshots; it stays on disk, if it is there."""
-        if not text.is_saved:
-            self._remove(text)
-            return
-        self.n_bytes -= self._bytes_of(text)
-        text.place = Place.DISK
-        text.describe_saved(itertools.repeat(0))
+        """Its snapshots are forgotten; another stands for it, if it is on disk."""
+        self._remove(text)
+        if text.saved and text.is_saved:
+            self.adopt(text.saved)
 
     def _make_room(self, n_bytes: int, held: Collection[StoredText]) -> list[CacheEdit]:
         """What forgets texts until there is room for one of `n_bytes`."""
@@ -268,14 +268,22 @@ class PromptCache:
                 return True
         return False
 
-    def _beginning_of(self, tokens: list[int]) -> StoredText | None:
-        """The longest text with which `tokens` begin: between the two are others that begin like it."""
+    def _beginning_of(self, tokens: list[int], owner: str | None) -> StoredText | None:
+        """The longest text with which `tokens` begin, that serves `owner` and is not on its way.
+
+        Between the two are others that begin like it.
+        """
         n = len(tokens)
-        while n and (at := bisect_right(self._sorted, tokens[:n], key=_tokens)):
+        at = bisect_right(self._sorted, tokens, key=_tokens)
+        while n and at:
             text = self._sorted[at - 1]
             n = common_prefix_length(text.tokens, tokens[:n])
-            if n == len(text.tokens):
+            if n < len(text.tokens):
+                at = bisect_right(self._sorted, tokens[:n], key=_tokens)
+            elif text.place is not Place.COMING and text.may_serve(owner):
                 return text
+            else:
+                at -= 1
         return None
 
     def _find(self, tokens: list[int]) -> int:

@@ -911,7 +911,7 @@ class FakeTextFiles:
         self.folder = "a fake"
         self.n_read = self.n_failed = 0
 
-    def read_all(self):
+    def read_new(self):
         return list(self.texts.values())
 
     def write(self, text, pace):
@@ -977,6 +977,11 @@ class LateFuture(Future):
             except Exception as error:  # noqa: BLE001 - as executors do
                 self.set_exception(error)
         return super().done()
+
+    def exception(self, timeout=None):
+        while not self.done():
+            pass
+        return super().exception(timeout)
 
 
 class FakeFront:

@@ -56,19 +56,31 @@ def new_name() -> str:
 
 
 class TextFiles:
-    """Not thread-safe but for `read`, beside anything."""
+    """One thread may write, and others read."""
 
     def __init__(self, folder: Path, key: str, n_most: int) -> None:
         """n_most: bytes in `folder`, whatever their KEY. Raises OSError."""
         self.n_most = n_most
         self._root, self._key = folder / "texts", key
         self.folder = self._root / key
+        self._changed_at = 0
+        self._seen: dict[str, float] = {}  # name → when its manifest was written or used
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def read_all(self) -> list[SavedText]:
-        """All texts, the least recently used first; raises OSError. One that is damaged is deleted."""
-        found = []
+    def read_new(self) -> list[SavedText]:
+        """Texts that others have written since the last call, the least recently used first.
+
+        Raises OSError; one that is damaged is deleted.
+        """
+        found: list[SavedText] = []
+        changed_at = self.folder.stat().st_mtime_ns
+        if changed_at == self._changed_at:
+            return found
+        self._changed_at = changed_at
         for path in sorted(self.folder.glob("*.json"), key=_used_at):
+            if self._seen.get(path.stem) == _used_at(path):
+                continue
+            self._seen[path.stem] = _used_at(path)
             try:
                 found.append(self._read_manifest(path))
             except FileNotFoundError:  # another lead has deleted it
@@ -105,6 +117,7 @@ class TextFiles:
             )
             body = saved.model_dump_json().encode()
             write_private(self._manifest(text.name), self._digest(body) + b"\n" + body)
+            self._seen[text.name] = _used_at(self._manifest(text.name))
         except BaseException:
             for path in new:
                 path.unlink(missing_ok=True)
@@ -127,6 +140,7 @@ class TextFiles:
         """A text was used."""
         with contextlib.suppress(OSError):
             os.utime(self._manifest(name))
+            self._seen[name] = _used_at(self._manifest(name))
 
     def delete(self, name: str) -> None:
         """Raises OSError; a text that is not there is no error."""

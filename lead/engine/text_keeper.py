@@ -5,6 +5,7 @@ and in which thread. A text is read into host memory and checked before the engi
 fails costs the text only: the model reads it anew.
 """
 
+import contextlib
 import logging
 import os
 import sys
@@ -12,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from concurrent.futures import wait as wait_for
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 from lead.engine.engine import Engine
@@ -84,9 +84,7 @@ class TextKeeper:
         self._look_at = self._retry_at = 0.0
         self._has_failed = False
         self._hurry, self._stop = threading.Event(), threading.Event()
-        for saved in files.read_all():
-            engine.texts.adopt(saved)
-            self._names.add(saved.name)
+        self._adopt(files.read_new())
         log.info("cache on disk: %d texts in %s", len(self._names), files.folder)
 
     def __enter__(self) -> Self:
@@ -109,6 +107,9 @@ class TextKeeper:
         self._start_reading()
         self._finish_saving(now)
         if not self._engine.idle:
+            if self._idle_since is not None:  # another lead may have written while nobody asked this one
+                with contextlib.suppress(OSError):
+                    self._adopt(self._files.read_new())
             self._idle_since, self._is_settled = None, False
         elif self._idle_since is None:
             self._idle_since = now
@@ -134,6 +135,11 @@ class TextKeeper:
         return max(0.0, (self._idle_since or 0.0) + _SETTLED_SECONDS - now)
 
     # From disk
+
+    def _adopt(self, found: list[SavedText]) -> None:
+        for saved in found:
+            self._engine.texts.adopt(saved)
+            self._names.add(saved.name)
 
     def _start_reading(self) -> None:
         for text in self._engine.texts.pop_wanted():
@@ -232,7 +238,8 @@ class TextKeeper:
             apply_edits(self._engine.pop_edits(), self._memory)
         while (left := until - self._clock()) > 0:
             if self._saving:
-                wait_for([self._saving.done], left)
+                with contextlib.suppress(TimeoutError):
+                    self._saving.done.exception(left)
                 self._finish_saving(self._clock())
             elif not self._start_saving(self._clock()):
                 break
