@@ -80,7 +80,7 @@ class TextKeeper:
         self._reading: list[_Job[None]] = []
         self._names: set[str] = set()  # of the texts on disk that the engine has known
         self._idle_since: float | None = None
-        self._is_settled, self._has_more = True, False
+        self._is_settled, self._has_more, self._was_idle = True, False, True
         self._look_at = self._retry_at = 0.0
         self._has_failed = False
         self._hurry, self._stop = threading.Event(), threading.Event()
@@ -107,12 +107,13 @@ class TextKeeper:
         self._start_reading()
         self._finish_saving(now)
         if not self._engine.idle:
-            if self._idle_since is not None:  # another lead may have written while nobody asked this one
+            if self._was_idle:  # another lead may have written while nobody asked this one
                 with contextlib.suppress(OSError):
                     self._adopt(self._files.read_new())
             self._idle_since, self._is_settled = None, False
         elif self._idle_since is None:
             self._idle_since = now
+        self._was_idle = self._engine.idle
         if now >= self._look_at and not self._saving:
             self._look_at = now + _LOOK_SECONDS
             self._delete_dropped()
