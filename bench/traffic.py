@@ -35,7 +35,7 @@ from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.settings.model_options import CacheType, ModelOptions
-from shared.slot_cache import Place
+from shared.slot_cache import TextPlace
 
 _LONG = 3
 """How many contexts long an endless text is, where contexts are shifted."""
@@ -215,10 +215,11 @@ class _KeeperOfTraffic(TextKeeper):
     """It tells a `CheckedModel` what it has read."""
 
     def exchange(self, now: float) -> bool:
-        coming = [text for text in self._engine.texts.texts if text.place is Place.COMING]
+        coming = [text for text in self._engine.texts.texts if text.place is TextPlace.COMING]
         is_reading = super().exchange(now)
+        assert isinstance(self._memory, CheckedModel)
         for text in coming:
-            if text.place is Place.MEMORY:
+            if text.place is TextPlace.MEMORY:
                 self._memory.has_read(text)
         return is_reading
 

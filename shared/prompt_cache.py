@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from shared.cache_edits import CacheEdit, Forget, Restore, Snapshot, Store
 from shared.saved_text import SavedText
-from shared.slot_cache import Place, SlotCache, StoredText, common_prefix_length
+from shared.slot_cache import SlotCache, StoredText, TextPlace, common_prefix_length
 
 MIN_TOKENS = 32
 """Fewer are decoded again as quickly."""
@@ -106,15 +106,15 @@ class PromptCache:
         if self._is_stored(tokens, cache.owner):
             return edits, 0
         beginning = self._beginning_of(tokens, cache.owner)
-        text = beginning if beginning and n_part and beginning.place is Place.MEMORY else StoredText()
+        text = beginning if beginning and n_part and beginning.place is TextPlace.MEMORY else StoredText()
         if beginning is text:
             self._remove(text)
         elif beginning:  # its files are replaced by those of this one
             text.saved = beginning.saved
-            edits += [Forget(part.key) for part in beginning.parts if beginning.place is Place.MEMORY]
+            edits += [Forget(part.key) for part in beginning.parts if beginning.place is TextPlace.MEMORY]
             self._remove(beginning)
         text.owner = cache.owner
-        known = beginning.checkpoints if beginning and beginning.place is Place.MEMORY else {}
+        known = beginning.checkpoints if beginning and beginning.place is TextPlace.MEMORY else {}
         start, n_left = len(text.tokens), len(tokens) - len(text.tokens)
         # Whole parts, but for the last one: small ones take longer.
         end = start + (n_left if n_left <= n_most else max(0, n_most) // n_part * n_part)
@@ -180,13 +180,13 @@ class PromptCache:
     def adopt(self, saved: SavedText) -> None:
         """A text is on disk; it becomes the one that was used last, and replaces an earlier state of it."""
         earlier = [text for text in self._texts if text.saved and text.saved.name == saved.name]
-        if any(text.place is not Place.DISK for text in earlier):
+        if any(text.place is not TextPlace.DISK for text in earlier):
             return
         for text in earlier:
             self._remove(text)
         if len(self._texts) < _MOST_TEXTS:
             text = StoredText(
-                list(saved.tokens), saved.n_prefill, owner=saved.owner, saved=saved, place=Place.DISK
+                list(saved.tokens), saved.n_prefill, owner=saved.owner, saved=saved, place=TextPlace.DISK
             )
             text.describe_saved(itertools.repeat(0))
             self._add(text)
@@ -195,7 +195,7 @@ class PromptCache:
         """The text that was used last of those that are to be written to disk."""
         for text in reversed(self._texts):
             is_worth_it = text.owner is not None and len(text.tokens) >= self._size.n_least_saved
-            if is_worth_it and text.place is Place.MEMORY and not text.is_saved:
+            if is_worth_it and text.place is TextPlace.MEMORY and not text.is_saved:
                 return text
         return None
 
@@ -217,9 +217,9 @@ class PromptCache:
 
     def fetch(self, text: StoredText, held: Collection[StoredText] = ()) -> list[CacheEdit]:
         """What makes room for a text that is on disk only: it is `wanted` in host memory."""
-        assert text.place is Place.DISK
+        assert text.place is TextPlace.DISK
         edits = self._make_room(self._size.of(len(text.tokens), len(text.checkpoints)), [*held, text])
-        text.place = Place.COMING
+        text.place = TextPlace.COMING
         text.describe_saved(self._keys)
         self.n_bytes += self._bytes_of(text)
         self._wanted.append(text)
@@ -234,7 +234,7 @@ class PromptCache:
         """It was read, and is what was written, or it is lost: what forgets it then."""
         if not is_right:
             return self.drop(text)
-        text.place = Place.MEMORY
+        text.place = TextPlace.MEMORY
         self.touch(text)
         return []
 
@@ -250,11 +250,11 @@ class PromptCache:
         for text in self.texts:
             if len(self._texts) < _MOST_TEXTS and self._size.holds(self.n_bytes + n_bytes):
                 break
-            if text in held or text.place is Place.COMING:
+            if text in held or text.place is TextPlace.COMING:
                 continue
             if len(self._texts) >= _MOST_TEXTS:
                 edits += self.drop(text)
-            elif text.place is Place.MEMORY:
+            elif text.place is TextPlace.MEMORY:
                 edits += [Forget(key) for key in text.keys]
                 self._leave_memory(text)
         return edits
@@ -280,7 +280,7 @@ class PromptCache:
             n = common_prefix_length(text.tokens, tokens[:n])
             if n < len(text.tokens):
                 at = bisect_right(self._sorted, tokens[:n], key=_tokens)
-            elif text.place is not Place.COMING and text.may_serve(owner):
+            elif text.place is not TextPlace.COMING and text.may_serve(owner):
                 return text
             else:
                 at -= 1
@@ -303,7 +303,7 @@ class PromptCache:
         self.n_bytes -= self._bytes_of(text)
 
     def _bytes_of(self, text: StoredText) -> int:
-        return 0 if text.place is Place.DISK else self._size.of(len(text.tokens), len(text.checkpoints))
+        return 0 if text.place is TextPlace.DISK else self._size.of(len(text.tokens), len(text.checkpoints))
 
 
 def _tokens(text: StoredText) -> list[int]:

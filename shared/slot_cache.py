@@ -10,7 +10,7 @@ from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.saved_text import SavedText
 
 
-class Place(enum.Enum):
+class TextPlace(enum.Enum):
     """Where a text is: in host memory, on disk only, or on its way from there."""
 
     MEMORY = enum.auto()
@@ -33,7 +33,7 @@ class StoredText:
     parts: list[Snapshot] = field(default_factory=list)
     owner: str | None = None
     saved: SavedText | None = None
-    place: Place = Place.MEMORY
+    place: TextPlace = TextPlace.MEMORY
 
     @property
     def is_saved(self) -> bool:
@@ -45,7 +45,7 @@ class StoredText:
 
     def may_serve(self, owner: str | None) -> bool:
         """Whether a text of `owner` may begin with it."""
-        return self.place is Place.MEMORY or self.owner == owner
+        return self.place is TextPlace.MEMORY or self.owner == owner
 
     def describe_saved(self, keys: Iterable[int]) -> None:
         """Its snapshots are those that are on disk from now on, as `keys`."""
@@ -72,7 +72,7 @@ class StoredText:
     @property
     def keys(self) -> Iterable[int]:
         """The keys of all its snapshots in host memory."""
-        return () if self.place is Place.DISK else (snapshot.key for snapshot in self.snapshots)
+        return () if self.place is TextPlace.DISK else (snapshot.key for snapshot in self.snapshots)
 
 
 class Loading(NamedTuple):

@@ -8,7 +8,7 @@ import itertools
 from shared.cache_edits import CacheEdit, Copy, Restore, Store, loads_last
 from shared.llama.memory_traits import MemoryTraits
 from shared.prompt_cache import MIN_TOKENS, UNLIMITED, PromptCache, PromptCacheSize
-from shared.slot_cache import Loading, Place, SlotCache, StoredText
+from shared.slot_cache import Loading, SlotCache, StoredText, TextPlace
 
 
 class SlotTable:
@@ -74,7 +74,7 @@ class SlotTable:
     @property
     def _held(self) -> list[StoredText]:
         """Texts that must not give way."""
-        coming = [text for text in self.texts.texts if text.place is Place.COMING]
+        coming = [text for text in self.texts.texts if text.place is TextPlace.COMING]
         return coming + [each.loading.text for each in self.caches if each.loading]
 
     def checkpoint(self, cache: SlotCache) -> None:

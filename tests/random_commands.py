@@ -25,7 +25,7 @@ from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Span
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
-from shared.slot_cache import Place
+from shared.slot_cache import TextPlace
 from tests.fakes import (
     N_VOCAB,
     Branching,
@@ -487,7 +487,7 @@ class RandomRun:
         """What is stored is what the records say, and nothing else is."""
         slots, texts = self._engine._slots._slots, self._engine._slots._table.texts.texts
         held = [
-            *((text.tokens, text.snapshots) for text in texts if text.place is Place.MEMORY),
+            *((text.tokens, text.snapshots) for text in texts if text.place is TextPlace.MEMORY),
             *((self.target.slots[slot.index], slot.cache.checkpoints.values()) for slot in slots),
         ]
         expected = {each.key: tokens[each.start : each.end] for tokens, kept in held for each in kept}

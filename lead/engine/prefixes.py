@@ -7,7 +7,7 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from shared.prompt_cache import MIN_TOKENS, UNLIMITED, PromptCache
-from shared.slot_cache import Place, SlotCache, StoredText, common_prefix_length
+from shared.slot_cache import SlotCache, StoredText, TextPlace, common_prefix_length
 
 MIN_TOKENS_SAVED = 32
 """A sequence waits in the queue while another's prompt is decoded if that saves it this many tokens."""
@@ -51,7 +51,7 @@ class Prefixes:
         own = Prefix(self.reusable(slot, sequence), 0, slot.cache)
         others = (Prefix(self.copyable(each, sequence), self._copy_price, each.cache) for each in self._slots)
         n_loaded, text = self.loadable(sequence, n_cells)
-        price = MIN_TOKENS if text and text.place is Place.MEMORY else self._n_least_saved
+        price = MIN_TOKENS if text and text.place is TextPlace.MEMORY else self._n_least_saved
         stored = [Prefix(n_loaded, price, text)] if text else []
         return max((own, *others, *stored), key=lambda prefix: prefix.gain)
 
@@ -105,7 +105,7 @@ class Prefixes:
 
         def serves(text: StoredText) -> int:
             n = text.reachable(self._useful(text, sequence), can_trim=self._traits.can_trim)
-            if text.place is not Place.MEMORY and not self._may_fetch(text, n, sequence):
+            if text.place is not TextPlace.MEMORY and not self._may_fetch(text, n, sequence):
                 return 0
             return n if text.n_cells(n) <= n_cells else 0
 
@@ -115,7 +115,7 @@ class Prefixes:
         """Whether `sequence` may wait for `n` tokens of a text on disk: it knows who else has had it."""
         if not text.may_serve(sequence.request.keep_for) or n < self._n_least_saved:
             return False
-        return text.place is Place.COMING or self._stored.may_fetch(text)
+        return text.place is TextPlace.COMING or self._stored.may_fetch(text)
 
     def reusable(self, slot: Slot, sequence: EngineSequence) -> int:
         """How much of its own cache a slot can keep for `sequence`."""

@@ -12,7 +12,7 @@ from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot, TrialPlace
 from shared.cache_edits import CacheEdit, Snapshot
 from shared.prompt_cache import PromptCache
-from shared.slot_cache import Loading, Place, SlotCache, StoredText
+from shared.slot_cache import Loading, SlotCache, StoredText, TextPlace
 from shared.slot_table import SlotTable
 
 _STEPS_OF_ANSWER = 64
@@ -302,8 +302,8 @@ class SlotManager:
         """
         n_running = sum(slot.cache.n_cells for slot in self._running)
         n, _, source = self._prefixes.best(slot, sequence, self._n_ctx - n_running)
-        if isinstance(source, StoredText) and source.place is not Place.MEMORY:
-            if source.place is Place.DISK:
+        if isinstance(source, StoredText) and source.place is not TextPlace.MEMORY:
+            if source.place is TextPlace.DISK:
                 self._table.fetch(source)
             return None
         if isinstance(source, StoredText):

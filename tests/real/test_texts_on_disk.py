@@ -1,4 +1,4 @@
-"""Conversations outlive the lead (`--cache-disk`): they go on where they were, for those whom they belong to."""
+"""Conversations outlive the lead (`--cache-disk`): they go on where they were, for their owners alone."""
 
 import os
 import signal

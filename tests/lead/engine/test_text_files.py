@@ -1,4 +1,4 @@
-"""The files of texts on disk: nothing is believed that was not written so, and no more is kept than allowed."""
+"""The files of texts on disk: nothing is believed that was not written so, and no more is kept than may."""
 
 import contextlib
 import os

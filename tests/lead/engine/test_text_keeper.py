@@ -1,7 +1,6 @@
 """When texts are written to disk and read from there, and that whatever fails costs the text only."""
 
 import errno
-import os
 
 import pytest
 
@@ -306,4 +305,4 @@ def test_with_real_files_and_threads(tmp_path):
     machine.files = TextFiles(tmp_path, "key", 1 << 20)
     machine.start()
     assert machine.ask() == len(PROMPT) - 1
-    assert os.listdir(tmp_path) == ["texts"]
+    assert [path.name for path in tmp_path.iterdir()] == ["texts"]
