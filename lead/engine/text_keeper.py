@@ -85,7 +85,7 @@ class TextKeeper:
         self._has_failed = False
         self._hurry, self._stop = threading.Event(), threading.Event()
         self._adopt(files.read_new())
-        log.info("cache on disk: %d texts in %s", len(self._names), files.folder)
+        log.info("cache on disk: %d found in %s", len(self._names), files.folder)
 
     def __enter__(self) -> Self:
         return self

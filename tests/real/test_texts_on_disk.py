@@ -63,7 +63,7 @@ def test_after_a_crash_of_the_engine_it_goes_on_too(lead, tmp_path):
     manifests(tmp_path, 1)
     since = program.n_lines()
     os.kill(engine_of(program), signal.SIGKILL)
-    program.wait_for("cache on disk: 1 text", since=since)
+    program.wait_for("cache on disk: 1 found", since=since)
     again = ask(url, key="one", **SHORT)
     assert (again.text, again.n_cached) == (whole.text, whole.n_prompt - 1)
 
