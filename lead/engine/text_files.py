@@ -65,7 +65,8 @@ class TextFiles:
         self.folder = self._root / key
         self._changed_at = 0
         self._seen: dict[str, float] = {}  # name → when its manifest was written or used
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
 
     def read_new(self) -> list[SavedText]:
         """Texts that others have written since the last call, the least recently used first.
