@@ -13,6 +13,7 @@ from shared.cache_edits import Snapshot
 from shared.errors import WindowLostError
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.slot_cache import StoredText
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class CheckedModel(Target):
         self._kept: dict[int, tuple[list[int], int]] = {}  # on the device: texts and their `_n_prompt`
         self._stored: dict[int, tuple[list[int], int]] = {}
         self.n_loaded = 0  # texts
+        self.n_read = 0  # texts, from disk
         self.n_windows_lost = 0
 
     @property
@@ -114,10 +116,36 @@ class CheckedModel(Target):
         self._ahead.discard(slot)
         self._texts[slot] = text[:n_keep]
 
+    def lend(self, key: int) -> memoryview | None:
+        """See `Model.lend`."""
+        return self._model.lend(key)
+
+    def take_back(self, key: int) -> None:
+        """See `Model.take_back`."""
+        self._model.take_back(key)
+
+    def reserve(self, key: int, size: int) -> memoryview:
+        """See `Model.reserve`."""
+        return self._model.reserve(key, size)
+
+    def has_read(self, text: StoredText) -> None:
+        """`text` came from disk."""
+        self.n_read += 1
+        for snapshot in text.snapshots:
+            self._stored[snapshot.key] = text.tokens[: snapshot.end], text.n_prefill
+
     def forget(self, key: int) -> None:
         """See `Model.forget`."""
         self._model.forget(key)
         del self._stored[key]
+
+    def clear(self) -> None:
+        """See `Model.clear`."""
+        self._model.clear()
+        for text in self._texts:
+            text.clear()
+        self._stored.clear()
+        self._ahead.clear()
 
     def _compare(self, span: Span, rows: NDArray[np.float32], row: int) -> None:
         n_after = len(rows) - 1 - row

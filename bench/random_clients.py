@@ -111,6 +111,13 @@ class RandomClients:
             case Failed():
                 raise AssertionError(event.reason)
 
+    def leave(self) -> list[Cancel]:
+        """All do."""
+        gone = list(self._running)
+        for sequence in gone:
+            self._end(sequence)
+        return [Cancel(sequence=sequence) for sequence in gone]
+
     # What clients and backs do
 
     def _change(self, wait: float | None) -> list[Command]:
@@ -168,6 +175,7 @@ class RandomClients:
             max_tokens=1 if is_short else max_tokens,
             n_keep=habits.n_keep,
             cache_prompt=self._random.random() > 0.05,  # noqa: PLR2004
+            keep_for="all",
         )
 
     def _question(self) -> list[int]:

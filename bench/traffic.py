@@ -26,6 +26,8 @@ from lead.engine.exact_model import limits_of, put_into_force
 from lead.engine.loop import Loop
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.text_files import TextFiles
+from lead.engine.text_keeper import TextKeeper
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.model import Model
 from shared.llama.mtp_heads import has_heads
@@ -33,6 +35,7 @@ from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.settings.model_options import CacheType, ModelOptions
+from shared.slot_cache import TextPlace
 
 _LONG = 3
 """How many contexts long an endless text is, where contexts are shifted."""
@@ -41,6 +44,7 @@ _N_STORED_TEXTS, _N_STORED_TOKENS = 5, 200
 """In the prompt cache: too few for all texts, so that some are dropped."""
 _N_PART = 25
 """Tokens that are stored and loaded in one step."""
+_MOST_ON_DISK = 1 << 30
 _RIGHT = 0.8
 """The share of right tokens among those that heads draft."""
 
@@ -67,6 +71,7 @@ class Traffic:
     flash_attn: Literal["on", "off", "auto"] = "auto"
     swa_full: bool = False
     exact: bool = False  # in sizes that agree, with cells of its own for each slot
+    disk: Path | None = None  # where texts are kept that survive `TrafficRun.restart`
     placement: Mapping[str, Any] = field(default_factory=dict)
     """Further options of the model, say for a GPU; it is always compared with the CPU."""
 
@@ -82,6 +87,7 @@ class TrafficRun:
     """
 
     def __init__(self, traffic: Traffic) -> None:
+        self._traffic = traffic
         self._random = random.Random(traffic.seed)  # noqa: S311 - seeded on purpose
         self._model = _load(traffic, traffic.n_slots, traffic.n_ctx, with_heads=has_heads(traffic.model))
         if traffic.exact:
@@ -103,7 +109,10 @@ class TrafficRun:
             ),
             self._random,
         )
-        limits = self._limits()
+        self._start()
+
+    def _start(self) -> None:
+        traffic, limits = self._traffic, self._limits()
         speculation = SpeculationManager(
             "fixed",
             DEPTH,
@@ -114,7 +123,25 @@ class TrafficRun:
             inline=self._drafter(),
         )
         self._engine = Engine(limits, speculation, self._sampler, frozenset())
-        self._loop = Loop(self._target, self._engine, self._clients, clock=self._clients.clock)
+        self._keeper = None
+        if traffic.disk:
+            files = TextFiles(traffic.disk, "traffic", _MOST_ON_DISK)
+            self._keeper = _KeeperOfTraffic(self._engine, files, self._target, self._clients.clock)
+        self._loop = Loop(
+            self._target, self._engine, self._clients, clock=self._clients.clock, keeper=self._keeper
+        )
+
+    def restart(self) -> None:
+        """All clients leave, and go on with another engine, which only knows what is on disk."""
+        for cancel in self._clients.leave():
+            self._engine.apply(cancel, self._clients.clock())
+        assert self._keeper, "nothing is on disk"
+        self._keeper.__exit__(None)
+        self._target.clear()
+        if self._heads:
+            self._heads.close()
+            self._heads = self._model.open_heads()
+        self._start()
 
     @property
     def n_cells(self) -> int:
@@ -125,6 +152,11 @@ class TrafficRun:
     def n_loaded(self) -> int:
         """How many texts came from the prompt cache."""
         return self._target.n_loaded
+
+    @property
+    def n_read(self) -> int:
+        """How many texts came from disk."""
+        return self._target.n_read
 
     @property
     def n_windows_lost(self) -> int:
@@ -162,7 +194,7 @@ class TrafficRun:
     def _limits(self) -> EngineLimits:
         size = self._model.prompt_cache
         n_bytes = min(size.n_bytes, _N_STORED_TEXTS * size.of(_N_STORED_TOKENS, 3))
-        size = replace(size, n_bytes=n_bytes, n_part=min(size.n_part, _N_PART))
+        size = replace(size, n_bytes=n_bytes, n_part=min(size.n_part, _N_PART), n_least_saved=_N_PART)
         limits = limits_of(self._model, n_checkpoints=3, prompt_cache=size)
         return replace(limits, step_bytes=0)  # texts are stored whatever that costs on this machine
 
@@ -177,6 +209,19 @@ class TrafficRun:
             return _MostlyRight(self._clients.scripts[parameters.seed], self._random)
 
         return MtpDrafter(self._heads, self._model.hidden, sampler_for, frozenset(), n_most=DEPTH)
+
+
+class _KeeperOfTraffic(TextKeeper):
+    """It tells a `CheckedModel` what it has read."""
+
+    def exchange(self, now: float) -> bool:
+        coming = [text for text in self._engine.texts.texts if text.place is TextPlace.COMING]
+        is_reading = super().exchange(now)
+        assert isinstance(self._memory, CheckedModel)
+        for text in coming:
+            if text.place is TextPlace.MEMORY:
+                self._memory.has_read(text)
+        return is_reading
 
 
 class _MostlyRight(ScriptedSampler):

@@ -6,14 +6,18 @@ llama-server does the same (`--cache-ram`, `--cache-idle-slots`).
 
 Where ranges of a slot can be read and written, texts are moved in parts, so that nobody waits for a long one;
 a text that goes on gets further parts. Elsewhere it is stored as a whole, in one, with its checkpoints.
+
+With `--cache-disk` texts are also on disk, and some only there: then whoever reads files brings them back.
 """
 
+import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from shared.cache_edits import CacheEdit, Forget, Restore, Snapshot, Store
-from shared.slot_cache import SlotCache, StoredText, common_prefix_length
+from shared.saved_text import SavedText
+from shared.slot_cache import SlotCache, StoredText, TextPlace, common_prefix_length
 
 MIN_TOKENS = 32
 """Fewer are decoded again as quickly."""
@@ -28,13 +32,15 @@ UNLIMITED = 1 << 62
 class PromptCacheSize:
     """`n_bytes` for all texts; of a token, and of a state: every text has one, every checkpoint is one.
 
-    n_part: tokens in a part, at most; 0: texts are stored as a whole.
+    n_part: tokens in a part, at most; 0: texts are stored as a whole. n_least_saved: fewer tokens are not
+    written to disk, nor read from there.
     """
 
     n_bytes: int = 0
     token_bytes: int = 0
     state_bytes: int = 0
     n_part: int = 0
+    n_least_saved: int = 256
 
     def of(self, n_tokens: int, n_checkpoints: int = 0) -> int:
         """Bytes of a text."""
@@ -57,8 +63,9 @@ class PromptCache:
         self._keys = keys
         self._texts: dict[StoredText, None] = {}  # the least recently used first
         self._sorted: list[StoredText] = []  # by their tokens: the nearest have the longest common beginning
+        self._wanted: list[StoredText] = []
         self.n_bytes = 0
-        """The size of all texts."""
+        """The size of all texts in host memory."""
 
     @property
     def texts(self) -> list[StoredText]:
@@ -96,25 +103,34 @@ class PromptCache:
         if not self._size.holds(n_bytes + sum(map(self._bytes_of, held))) or not cache.can_store:
             return None
         edits = cache.take_edits()
-        if self._is_stored(tokens):
+        if self._is_stored(tokens, cache.owner):
             return edits, 0
-        text = self._beginning_of(tokens)
-        if text and n_part:
+        beginning = self._beginning_of(tokens, cache.owner)
+        text = beginning if beginning and n_part and beginning.place is TextPlace.MEMORY else StoredText()
+        if beginning is text:
             self._remove(text)
-        elif text:
-            edits += self.drop(text)
-        if not text or not n_part:
-            text = StoredText()
+        elif beginning:  # its files are replaced by those of this one
+            text.saved = beginning.saved
+            edits += [Forget(part.key) for part in beginning.parts if beginning.place is TextPlace.MEMORY]
+            self._remove(beginning)
+        text.owner = cache.owner
+        known = beginning.checkpoints if beginning and beginning.place is TextPlace.MEMORY else {}
         start, n_left = len(text.tokens), len(tokens) - len(text.tokens)
         # Whole parts, but for the last one: small ones take longer.
         end = start + (n_left if n_left <= n_most else max(0, n_most) // n_part * n_part)
-        edits += self._make_room(self._size.of(end, len(cache.checkpoints)), held)
+        n_checkpoints = max(len(known), len(cache.checkpoints))
+        edits += self._make_room(self._size.of(end, n_checkpoints), held)
         for at in range(start, end, n_part or UNLIMITED):
             part = Snapshot("text", next(self._keys), min(end, at + (n_part or UNLIMITED)), at)
             text.parts.append(part)
             edits.append(Store(cache.index, part))
         text.tokens += tokens[start:end]
-        text.n_prefill, text.checkpoints = cache.n_prefill, cache.hand_over(n_keep)
+        text.n_prefill, checkpoints = cache.n_prefill, known | cache.hand_over(n_keep)
+        forgotten = [each for n, each in known.items() if checkpoints[n] is not each]
+        while len(checkpoints) > n_checkpoints:  # as in `SlotManager`: the first is a system prompt
+            forgotten.append(checkpoints.pop(sorted(checkpoints)[min(1, len(checkpoints) - 1)]))
+        edits += [Forget(each.key) for each in forgotten]
+        text.checkpoints = checkpoints
         if end:
             self._add(text)
         return edits, len(tokens) - end
@@ -146,8 +162,8 @@ class PromptCache:
             return [*edits, Restore(cache.index, text.checkpoints[n_keep], n_keep)]
         if is_stored:
             cache.checkpoints = dict(text.checkpoints)
-            self._remove(text)
             edits += [Forget(part.key) for part in text.parts]
+            self._leave_memory(text)
         return edits
 
     def touch(self, text: StoredText) -> None:
@@ -161,29 +177,113 @@ class PromptCache:
         self._remove(text)
         return [Forget(key) for key in text.keys]
 
+    def adopt(self, saved: SavedText) -> None:
+        """A text is on disk; it becomes the one that was used last, and replaces an earlier state of it."""
+        earlier = [text for text in self._texts if text.saved and text.saved.name == saved.name]
+        if any(text.place is not TextPlace.DISK for text in earlier):
+            return
+        for text in earlier:
+            self._remove(text)
+        if len(self._texts) < _MOST_TEXTS:
+            text = StoredText(
+                list(saved.tokens), saved.n_prefill, owner=saved.owner, saved=saved, place=TextPlace.DISK
+            )
+            text.describe_saved(itertools.repeat(0))
+            self._add(text)
+
+    def unsaved(self) -> StoredText | None:
+        """The text that was used last of those that are to be written to disk."""
+        for text in reversed(self._texts):
+            is_worth_it = text.owner is not None and len(text.tokens) >= self._size.n_least_saved
+            if is_worth_it and text.place is TextPlace.MEMORY and not text.is_saved:
+                return text
+        return None
+
+    def mark_saved(self, text: StoredText, saved: SavedText | None) -> None:
+        """`text` was written as `saved`; None: nothing of it is on disk."""
+        text.saved = saved
+        for each in self._texts:  # one that goes on from it, or from an earlier state of it
+            if saved and each.saved and each.saved.name == saved.name:
+                each.saved = saved
+
+    def refuse(self, text: StoredText) -> None:
+        """It is too large for the disk."""
+        text.owner = None
+
+    def may_fetch(self, text: StoredText, held: Collection[StoredText] = ()) -> bool:
+        """Whether there can be room in host memory for a text that is on disk, beside those that stay."""
+        n_bytes = self._size.of(len(text.tokens), len(text.checkpoints))
+        return self._size.holds(n_bytes + sum(map(self._bytes_of, held)))
+
+    def fetch(self, text: StoredText, held: Collection[StoredText] = ()) -> list[CacheEdit]:
+        """What makes room for a text that is on disk only: it is `wanted` in host memory."""
+        assert text.place is TextPlace.DISK
+        edits = self._make_room(self._size.of(len(text.tokens), len(text.checkpoints)), [*held, text])
+        text.place = TextPlace.COMING
+        text.describe_saved(self._keys)
+        self.n_bytes += self._bytes_of(text)
+        self._wanted.append(text)
+        return edits
+
+    def pop_wanted(self) -> list[StoredText]:
+        """Texts that are to be read from disk; `arrived` has to follow for each."""
+        wanted, self._wanted = self._wanted, []
+        return wanted
+
+    def arrived(self, text: StoredText, *, is_right: bool) -> list[CacheEdit]:
+        """It was read, and is what was written, or it is lost: what forgets it then."""
+        if not is_right:
+            return self.drop(text)
+        text.place = TextPlace.MEMORY
+        self.touch(text)
+        return []
+
+    def _leave_memory(self, text: StoredText) -> None:
+        """Its snapshots are forgotten; another stands for it, if it is on disk."""
+        self._remove(text)
+        if text.saved and text.is_saved:
+            self.adopt(text.saved)
+
     def _make_room(self, n_bytes: int, held: Collection[StoredText]) -> list[CacheEdit]:
         """What forgets texts until there is room for one of `n_bytes`."""
         edits: list[CacheEdit] = []
         for text in self.texts:
             if len(self._texts) < _MOST_TEXTS and self._size.holds(self.n_bytes + n_bytes):
                 break
-            if text not in held:
+            if text in held or text.place is TextPlace.COMING:
+                continue
+            if len(self._texts) >= _MOST_TEXTS:
                 edits += self.drop(text)
+            elif text.place is TextPlace.MEMORY:
+                edits += [Forget(key) for key in text.keys]
+                self._leave_memory(text)
         return edits
 
-    def _is_stored(self, tokens: list[int]) -> bool:
-        """Whether a text is that, or goes on from it."""
-        at = self._find(tokens)
-        return at < len(self._sorted) and self._sorted[at].tokens[: len(tokens)] == tokens
+    def _is_stored(self, tokens: list[int], owner: str | None) -> bool:
+        """Whether a text that serves `owner` is that, or goes on from it."""
+        for at in range(self._find(tokens), len(self._sorted)):
+            if self._sorted[at].tokens[: len(tokens)] != tokens:
+                break
+            if self._sorted[at].may_serve(owner):
+                return True
+        return False
 
-    def _beginning_of(self, tokens: list[int]) -> StoredText | None:
-        """The longest text with which `tokens` begin: between the two are others that begin like it."""
+    def _beginning_of(self, tokens: list[int], owner: str | None) -> StoredText | None:
+        """The longest text with which `tokens` begin, that serves `owner` and is not on its way.
+
+        Between the two are others that begin like it.
+        """
         n = len(tokens)
-        while n and (at := bisect_right(self._sorted, tokens[:n], key=_tokens)):
+        at = bisect_right(self._sorted, tokens, key=_tokens)
+        while n and at:
             text = self._sorted[at - 1]
             n = common_prefix_length(text.tokens, tokens[:n])
-            if n == len(text.tokens):
+            if n < len(text.tokens):
+                at = bisect_right(self._sorted, tokens[:n], key=_tokens)
+            elif text.place is not TextPlace.COMING and text.may_serve(owner):
                 return text
+            else:
+                at -= 1
         return None
 
     def _find(self, tokens: list[int]) -> int:
@@ -203,7 +303,7 @@ class PromptCache:
         self.n_bytes -= self._bytes_of(text)
 
     def _bytes_of(self, text: StoredText) -> int:
-        return self._size.of(len(text.tokens), len(text.checkpoints))
+        return 0 if text.place is TextPlace.DISK else self._size.of(len(text.tokens), len(text.checkpoints))
 
 
 def _tokens(text: StoredText) -> list[int]:

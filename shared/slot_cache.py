@@ -1,24 +1,58 @@
 """Which tokens are in one slot of a model's memory, or in host memory, as lead and back track it."""
 
+import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shared.cache_edits import CacheEdit, Forget, Restore, Snapshot, Store, Trim
 from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.saved_text import SavedText
+
+
+class TextPlace(enum.Enum):
+    """Where a text is: in host memory, on disk only, or on its way from there."""
+
+    MEMORY = enum.auto()
+    DISK = enum.auto()
+    COMING = enum.auto()
 
 
 @dataclass(eq=False, slots=True)
 class StoredText:
-    """A text in host memory. parts: snapshots of all of its tokens, one after the other.
+    """A text in host memory, or on disk. parts: snapshots of all of its tokens, one after the other.
 
     n_prefill: the first of its tokens, which were decoded as a prompt. checkpoints: as in `SlotCache`.
+    owner: who may have it back from disk; None: it must not be written there. saved: what is there of it, or
+    of an earlier state of it.
     """
 
     tokens: list[int] = field(default_factory=list)
     n_prefill: int = 0
     checkpoints: dict[int, Snapshot] = field(default_factory=dict)
     parts: list[Snapshot] = field(default_factory=list)
+    owner: str | None = None
+    saved: SavedText | None = None
+    place: TextPlace = TextPlace.MEMORY
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether all of it is on disk."""
+        return self.saved is not None and (len(self.saved.tokens), self.saved.owner) == (
+            len(self.tokens),
+            self.owner,
+        )
+
+    def may_serve(self, owner: str | None) -> bool:
+        """Whether a text of `owner` may begin with it."""
+        return self.place is TextPlace.MEMORY or self.owner == owner
+
+    def describe_saved(self, keys: Iterable[int]) -> None:
+        """Its snapshots are those that are on disk from now on, as `keys`."""
+        assert self.saved
+        snapshots = [part.snapshot(key) for part, key in zip(self.saved.parts, keys, strict=False)]
+        self.parts = [each for each in snapshots if each.kind == "text"]
+        self.checkpoints = {each.end: each for each in snapshots if each.kind == "state"}
 
     def reachable(self, n_keep: int, *, can_trim: bool) -> int:
         """The most tokens up to `n_keep` that a slot can get; can_trim: it can be cut back to any length."""
@@ -31,9 +65,14 @@ class StoredText:
         return next((part.end for part in self.parts if part.end >= n_keep), len(self.tokens))
 
     @property
+    def snapshots(self) -> list[Snapshot]:
+        """All of them: first the parts."""
+        return [*self.parts, *self.checkpoints.values()]
+
+    @property
     def keys(self) -> Iterable[int]:
-        """The keys of all its snapshots."""
-        return (snapshot.key for snapshot in (*self.parts, *self.checkpoints.values()))
+        """The keys of all its snapshots in host memory."""
+        return () if self.place is TextPlace.DISK else (snapshot.key for snapshot in self.snapshots)
 
 
 class Loading(NamedTuple):
@@ -63,6 +102,7 @@ class SlotCache:
     checkpoints: dict[int, Snapshot] = field(default_factory=dict)
     n_prefill: int = 0
     loading: Loading | None = None
+    owner: str | None = None  # of the last text: see `StoredText`
     _n_last: int = 0  # tokens of the last decode, as long as no other pass has followed
     _edits: list[CacheEdit] = field(default_factory=list)
 

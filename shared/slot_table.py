@@ -8,7 +8,7 @@ import itertools
 from shared.cache_edits import CacheEdit, Copy, Restore, Store, loads_last
 from shared.llama.memory_traits import MemoryTraits
 from shared.prompt_cache import MIN_TOKENS, UNLIMITED, PromptCache, PromptCacheSize
-from shared.slot_cache import Loading, SlotCache, StoredText
+from shared.slot_cache import Loading, SlotCache, StoredText, TextPlace
 
 
 class SlotTable:
@@ -57,8 +57,7 @@ class SlotTable:
         """
         if len(cache) < MIN_TOKENS or cache.index in self._filled:
             return None
-        held = [each.loading.text for each in self.caches if each.loading]
-        stored = self.texts.store(cache, n_keep, self._n_movable, held)
+        stored = self.texts.store(cache, n_keep, self._n_movable, self._held)
         if stored is None:
             return None
         edits, n_left = stored
@@ -66,6 +65,17 @@ class SlotTable:
         parts = [edit.snapshot for edit in edits if isinstance(edit, Store) and edit.snapshot.kind == "text"]
         self._n_movable -= sum(part.end - part.start for part in parts)
         return n_left
+
+    def fetch(self, text: StoredText) -> None:
+        """Have a text brought from disk, over several steps; not yet, if others have its place."""
+        if self.texts.may_fetch(text, self._held):
+            self._edits += self.texts.fetch(text, self._held)
+
+    @property
+    def _held(self) -> list[StoredText]:
+        """Texts that must not give way."""
+        coming = [text for text in self.texts.texts if text.place is TextPlace.COMING]
+        return coming + [each.loading.text for each in self.caches if each.loading]
 
     def checkpoint(self, cache: SlotCache) -> None:
         """Keep the state of a slot in host memory."""

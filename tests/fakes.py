@@ -3,11 +3,14 @@
 The toy model is a pure function of the tokens in its cache, over a vocabulary of N_VOCAB tokens.
 """
 
+import contextlib
 import functools
 import itertools
+import pickle
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +28,7 @@ from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.drafts import Drafts as SequenceDrafts
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from lead.engine.target import Target
+from lead.engine.text_files import DamagedTextError
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
@@ -38,6 +42,7 @@ from shared.sampling.constrained import ConstrainedSampler
 from shared.sampling.filters import NativeFilters
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler, needs_filters
+from shared.saved_text import SavedPart, SavedText
 from shared.translation.projection import Projection
 from shared.translation.translating_model import TranslatingModel
 from tests.lead.backs.harness import connected
@@ -114,6 +119,7 @@ class FakeTarget(Target):
         self._wrong: set[int] = set()
         self._written: list[list[int]] = [[] for _ in range(n_slots)]  # hashes, in cells of their own
         self._copies: list[tuple[int, int]] = []  # of such cells, which the next decode begins with
+        self._reserved: dict[int, bytearray] = {}  # snapshots that are being read
         self.n_restored = self.n_loaded = 0
         self._rows = np.empty((0, N_VOCAB), np.float32)
 
@@ -227,6 +233,20 @@ class FakeTarget(Target):
 
     def forget(self, key):
         del self.stored[key]
+
+    def lend(self, key):
+        return memoryview(pickle.dumps(self.stored[key])) if key in self.stored else None
+
+    def reserve(self, key, size):
+        self._reserved[key] = bytearray(size)
+        return memoryview(self._reserved[key])
+
+    def take_back(self, key):
+        """What is not what was stored is not looked at."""
+        if content := self._reserved.pop(key, None):
+            with contextlib.suppress(pickle.UnpicklingError, EOFError):
+                self.stored[key] = [], [], True
+                self.stored[key] = pickle.loads(content)  # noqa: S301 - of `lend`
 
     @property
     def n_stored(self):
@@ -876,6 +896,92 @@ class SpellingModel(SlotMemory):
 
 
 # The front process
+
+
+class FakeTextFiles:
+    """A disk that outlives engines. error_rate: how often it fails, has lost a text, or damaged it."""
+
+    n_most = 10_000
+
+    def __init__(self, rng: random.Random, error_rate=0.0):
+        self._rng, self._error_rate = rng, error_rate
+        self._numbers = itertools.count()
+        self.texts: dict[str, SavedText] = {}
+        self.parts: dict[str, bytes] = {}
+        self.folder = "a fake"
+        self.n_read = self.n_failed = 0
+
+    def read_new(self):
+        return list(self.texts.values())
+
+    def write(self, text, pace):
+        self._fail(OSError("the disk is full"))
+        parts = []
+        for snapshot, piece in text.pieces:
+            if isinstance(piece, SavedPart):
+                if piece.file not in self.parts:
+                    raise FileNotFoundError(piece.file)
+                parts.append(piece)
+                continue
+            pace(len(piece))
+            kind, _, end, start = snapshot
+            file = f"{text.name}-{next(self._numbers)}"
+            self.parts[file] = bytes(piece)
+            parts.append(SavedPart(kind=kind, start=start, end=end, file=file, size=len(piece), digest=""))
+        self.delete(text.name, kept={part.file for part in parts})
+        rest = {name: getattr(text, name) for name in ("name", "owner", "tokens", "n_prefill")}
+        self.texts[text.name] = SavedText(parts=tuple(parts), **rest)
+        return self.texts[text.name]
+
+    def read(self, part, into):
+        self._fail(FileNotFoundError(part.file))
+        content = self.parts[part.file]
+        into[:] = content
+        self._fail(DamagedTextError(part.file))
+        self.n_read += 1
+
+    def touch(self, name):
+        pass
+
+    def delete(self, name, kept=()):
+        self.texts.pop(name, None)
+        for file in [file for file in self.parts if file.startswith(f"{name}-") and file not in kept]:
+            del self.parts[file]
+
+    def _fail(self, error):
+        if self._rng.random() < self._error_rate:
+            self.n_failed += 1
+            raise error
+
+
+class LateExecutor(Executor):
+    """Does in this thread, when it is looked at for the `n_late`th time, what it was given."""
+
+    def __init__(self, n_late):
+        self._n_late = n_late
+
+    def submit(self, do, /, *args):
+        return LateFuture(self._n_late, functools.partial(do, *args))
+
+
+class LateFuture(Future):
+    def __init__(self, n_late, do):
+        super().__init__()
+        self._n_left, self._do = n_late, do
+
+    def done(self):
+        self._n_left -= 1
+        if self._n_left < 0 and not super().done():
+            try:
+                self.set_result(self._do())
+            except Exception as error:  # noqa: BLE001 - as executors do
+                self.set_exception(error)
+        return super().done()
+
+    def exception(self, timeout=None):
+        while not self.done():
+            pass
+        return super().exception(timeout)
 
 
 class FakeFront:

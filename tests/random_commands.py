@@ -17,6 +17,7 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Failed, PromptProgress, Started
 from lead.engine.loop import Loop
 from lead.engine.slot import TrialPlace
+from lead.engine.text_keeper import TextKeeper
 from shared.cache_edits import Forget, Store, apply_edits
 from shared.errors import KvCacheFullError, WindowLostError
 from shared.llama.batch_invariance import InvariantSizes
@@ -24,15 +25,18 @@ from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Span
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
+from shared.slot_cache import TextPlace
 from tests.fakes import (
     N_VOCAB,
     Branching,
     Duplicating,
     FailingTarget,
     FakeFront,
+    FakeTextFiles,
     Growing,
     Hostile,
     Late,
+    LateExecutor,
     Perfect,
     Random,
     Reordering,
@@ -110,7 +114,7 @@ def draw_prompt_cache(traits: MemoryTraits, rng: random.Random, *, has_parts: bo
     state_bytes = 0 if traits.can_trim else 10
     n_bytes = rng.choice([0, 300, 2000, 2000])
     n_part = rng.choice([0, 5, 33]) if has_parts else 0
-    return PromptCacheSize(n_bytes, 1, state_bytes, n_part) if n_bytes else NO_PROMPT_CACHE
+    return PromptCacheSize(n_bytes, 1, state_bytes, n_part, n_least_saved=5) if n_bytes else NO_PROMPT_CACHE
 
 
 class RestlessTarget(FailingTarget):
@@ -205,6 +209,7 @@ class RestlessFront(FakeFront):
         n_stem = limits.n_ctx_sequence * 3 // 5
         self._stems = [rng.choices(range(N_VOCAB), k=n_stem) for _ in range(3)]
         self._prompts: list[list[int]] = []
+        self._owners = random.Random(n_requests)
         self._fresh: set[str] = set()  # those that nothing was generated for
         self._n_cached: dict[str, int] = {}
         self._n_drained, self._left_at = 0, {}
@@ -317,6 +322,7 @@ class RestlessFront(FakeFront):
             sampling=SamplingParameters(seed=rng.randrange(99), grammar_start=len(prompt), **sampling),
             max_tokens=n_most,
             n_keep=n_keep,
+            keep_for=self._owners.choice([None, "one", "one", "another"]),
             **self._options(len(prompt)),
         )
         self.requests[name] = request
@@ -357,6 +363,20 @@ class RestlessFront(FakeFront):
         return {name: value for name, value in drawn.items() if rng.random() < self._habits.options}
 
 
+class HastyKeeper(TextKeeper):
+    """It looks at each step, and writes what slots hold as soon as nothing runs."""
+
+    def exchange(self, now):
+        return super().exchange(1000 * now)
+
+    def wait(self, now):
+        wait = super().wait(1000 * now)
+        return None if wait is None else min(wait, 0.001)
+
+    def _pace(self, n_bytes):
+        pass
+
+
 class RandomRun:
     """All of a seed; `run` raises AssertionError if anything is wrong."""
 
@@ -376,6 +396,8 @@ class RandomRun:
         self._inline_window = rng.choice([7, 200, 200])
         self._has_drafters, self._answers_late = rng.random() < 0.5, rng.random() < 0.5
         self._n_in_vain = 0
+        self.files = FakeTextFiles(random.Random(seed), self._prices.choice([0, 0, 0.2]))
+        self._n_late = self._prices.choice([0, 3, 20])
         self._start_engine()
 
     def run(self) -> None:
@@ -385,7 +407,8 @@ class RandomRun:
                 self.front.come_back()
             n_decoded = len(self.target.steps)
             self._loop.step()
-            self._n_in_vain = 0 if len(self.target.steps) > n_decoded else self._n_in_vain + 1
+            is_vain = self.front.running and len(self.target.steps) == n_decoded
+            self._n_in_vain = self._n_in_vain + 1 if is_vain else 0
             assert self._n_in_vain < _N_MOST_IN_VAIN, f"no end: {self.front.running}"
             self.check()
         assert self._engine.idle
@@ -429,12 +452,19 @@ class RandomRun:
         )
         told = self._engine.edited
         self._engine.edited = lambda edits, _: told(edits, self._prices.choice([0.0, 1e-5, 1e-3, 1.0]))
+        self.keeper = None
+        if limits.prompt_cache.n_bytes:
+            late = LateExecutor(self._n_late)
+            self.keeper = HastyKeeper(
+                self._engine, self.files, self.target, self.front.clock, lambda *_, **__: late
+            )
         self._loop = Loop(
             self.target,
             self._engine,
             self.front,
             clock=self.front.clock,
             recalibration=Recalibration(self._measure, self.front.now - 3.0),
+            keeper=self.keeper,
         )
 
     def _measure(self, place: TrialPlace) -> bool:
@@ -457,7 +487,7 @@ class RandomRun:
         """What is stored is what the records say, and nothing else is."""
         slots, texts = self._engine._slots._slots, self._engine._slots._table.texts.texts
         held = [
-            *((text.tokens, [*text.parts, *text.checkpoints.values()]) for text in texts),
+            *((text.tokens, text.snapshots) for text in texts if text.place is TextPlace.MEMORY),
             *((self.target.slots[slot.index], slot.cache.checkpoints.values()) for slot in slots),
         ]
         expected = {each.key: tokens[each.start : each.end] for tokens, kept in held for each in kept}

@@ -63,7 +63,25 @@ class EngineOptions(OptionGroup):
     )
 
 
-class Load(EngineOptions):
+class DiskCacheOptions(OptionGroup):
+    """Conversations that survive the end of a process."""
+
+    cache_disk: Path | None = Field(
+        None,
+        description="folder in which earlier texts are kept, so that after a restart, a crash, sleep or "
+        "--takeover a conversation goes on without being read again. Written in the background when an "
+        "answer has ended; for each API key apart, and never of private requests. Whoever reads the folder "
+        "reads the texts. It needs room in host memory, see --cache-ram",
+    )
+    cache_disk_size: int = Field(
+        16_384,
+        ge=1,
+        description="the most that the texts in --cache-disk may take, in MiB, of all models together; those "
+        "that were used least recently are deleted",
+    )
+
+
+class Load(EngineOptions, DiskCacheOptions):
     """The first command: what to run.
 
     `exactness` is as an earlier process said in `Ready`, so that this one computes the same bits; None: it
@@ -98,7 +116,8 @@ class Submit(BaseModel, frozen=True):
     filtered: probabilities after the filters. n_draft: verify at most this many draft tokens per step. slot:
     run in this slot only. progress: report how far the prompt has been read. checkpoint: length of a prefix
     that later requests may share; 0: not known. owner: whose recent texts drafts may be taken from, this one
-    among them when it has ended; None: nobody's. unread: the client is shown nothing before its end.
+    among them when it has ended; None: nobody's. keep_for: whose texts on disk (`--cache-disk`) it may go on
+    from, and is one of; None: it never reaches the disk. unread: the client is shown nothing before its end.
 
     A sequence that an earlier engine process had begun is submitted with what that has generated:
     `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as its `Started` said; None: it has not started.
@@ -119,6 +138,7 @@ class Submit(BaseModel, frozen=True):
     progress: bool = False
     checkpoint: int = 0
     owner: int | None = None
+    keep_for: str | None = None
     unread: bool = False
     n_prompt: int = 0
     n_cached: int | None = None

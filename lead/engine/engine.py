@@ -28,6 +28,7 @@ from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.speculation.speculation_stats import StepReport
 from shared.cache_edits import CacheEdit
 from shared.errors import KvCacheFullError, WindowLostError
+from shared.prompt_cache import PromptCache
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.sampler import Sampler
 
@@ -200,6 +201,15 @@ class Engine:
         """What makes the model's memory hold what is valid in it, to be applied before all else."""
         edits, self._edits = self._edits, []
         return edits
+
+    @property
+    def texts(self) -> PromptCache:
+        """What is in host memory and on disk."""
+        return self._slots.texts
+
+    def store_texts(self) -> bool:
+        """Store some of what slots hold, which keep it, while nothing runs; returns whether that was all."""
+        return self._slots.store_all()
 
     def find_place(self, n_tokens: int) -> TrialPlace | None:
         """Where steps of up to `n_tokens` can be timed while nothing is running."""

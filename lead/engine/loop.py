@@ -65,6 +65,20 @@ class Pipe(Protocol):
         """All commands that have arrived; if none have, wait `wait` seconds for one (None: for ever)."""
 
 
+class Keeper(Protocol):
+    """The seam to the disk (`lead.engine.text_keeper.TextKeeper`)."""
+
+    @property
+    def wait_for_texts(self) -> float:
+        """Seconds after which to look again, if a text is being read; else 0."""
+
+    def exchange(self, now: float) -> bool:
+        """Between two steps: read and write what is due; returns whether a text is being read."""
+
+    def wait(self, now: float) -> float | None:
+        """Seconds until there is something to do while the engine is idle; None: never."""
+
+
 def carry_out(
     action: Action | None,
     engine: Engine,
@@ -136,11 +150,12 @@ class Loop:
         recalibration: Recalibration | None = None,
         forget_old: Callable[[], float | None] = lambda: None,
         on_backs: Callable[[SetBacks], None] = lambda _: None,
+        keeper: Keeper | None = None,
     ) -> None:
         """`clock` gives seconds; it must be the one that drafts were stamped with, and `recalibration`'s.
 
         forget_old: is called at least when it says so, with the seconds until then. on_backs: is told which
-        backs are connected.
+        backs are connected. keeper: brings texts to disk and back.
         """
         self._target = target
         self._engine = engine
@@ -149,6 +164,7 @@ class Loop:
         self._recalibration = recalibration
         self._forget_old = forget_old
         self._on_backs = on_backs
+        self._keeper = keeper
         self._wait = 0.0
         self._held = HeldEvents()
         self._early: list[Command] = []  # that arrived during the last step
@@ -170,6 +186,8 @@ class Loop:
         now = self._clock()
         if self._progress.has_stalled(now):  # also one that spins, although it gives signs of life
             self._fail(f"for {MOST_SECONDS:g} s nothing was decoded, admitted or ended")
+        if self._keeper and self._keeper.exchange(now):
+            self._progress.made()
         action = self._engine.next(now)
         # With a prompt in it the front has to know whose step this is, should the process die of it.
         can_send_later = isinstance(action, StepPlan) and not action.n_prompt
@@ -182,6 +200,8 @@ class Loop:
             self._send(at_once=self._engine.idle)
         if isinstance(action, Wait):
             self._wait = action.seconds
+            if self._keeper and not action.seconds:  # nothing runs: what waits may wait for a text
+                self._wait = self._keeper.wait_for_texts
         elif action is None:
             self._progress.made()
             if self._recalibration:
@@ -229,7 +249,7 @@ class Loop:
 
     def _idle_wait(self, now: float, until_old: float | None) -> float | None:
         """Seconds until there is something to do without a command; None: never."""
-        waits = [until_old, self._check_when_idle(now)]
+        waits = [until_old, self._check_when_idle(now), self._keeper.wait(now) if self._keeper else None]
         if self._recalibration:
             waits.append(self._recalibration.wait(now))
         return min((wait for wait in waits if wait is not None), default=None)

@@ -7,7 +7,7 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from shared.prompt_cache import MIN_TOKENS, UNLIMITED, PromptCache
-from shared.slot_cache import SlotCache, StoredText, common_prefix_length
+from shared.slot_cache import SlotCache, StoredText, TextPlace, common_prefix_length
 
 MIN_TOKENS_SAVED = 32
 """A sequence waits in the queue while another's prompt is decoded if that saves it this many tokens."""
@@ -39,6 +39,7 @@ class Prefixes:
         self._slots = slots
         self._stored = stored
         self._traits = limits.traits
+        self._n_least_saved = limits.prompt_cache.n_least_saved
         # Between slots with cells of their own, llama.cpp copies all, which cannot always be cut back.
         self._can_copy = limits.traits.can_trim or not limits.own_cells
         self._copy_price = _CELLS_PRICE if limits.own_cells else 0
@@ -50,7 +51,8 @@ class Prefixes:
         own = Prefix(self.reusable(slot, sequence), 0, slot.cache)
         others = (Prefix(self.copyable(each, sequence), self._copy_price, each.cache) for each in self._slots)
         n_loaded, text = self.loadable(sequence, n_cells)
-        stored = [Prefix(n_loaded, MIN_TOKENS, text)] if text else []
+        price = MIN_TOKENS if text and text.place is TextPlace.MEMORY else self._n_least_saved
+        stored = [Prefix(n_loaded, price, text)] if text else []
         return max((own, *others, *stored), key=lambda prefix: prefix.gain)
 
     def is_prefix_being_decoded(self, sequence: EngineSequence) -> bool:
@@ -103,9 +105,17 @@ class Prefixes:
 
         def serves(text: StoredText) -> int:
             n = text.reachable(self._useful(text, sequence), can_trim=self._traits.can_trim)
+            if text.place is not TextPlace.MEMORY and not self._may_fetch(text, n, sequence):
+                return 0
             return n if text.n_cells(n) <= n_cells else 0
 
         return self._stored.best(sequence.context, serves)
+
+    def _may_fetch(self, text: StoredText, n: int, sequence: EngineSequence) -> bool:
+        """Whether `sequence` may wait for `n` tokens of a text on disk: it knows who else has had it."""
+        if not text.may_serve(sequence.request.keep_for) or n < self._n_least_saved:
+            return False
+        return text.place is TextPlace.COMING or self._stored.may_fetch(text)
 
     def reusable(self, slot: Slot, sequence: EngineSequence) -> int:
         """How much of its own cache a slot can keep for `sequence`."""

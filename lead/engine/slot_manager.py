@@ -11,7 +11,8 @@ from lead.engine.prefixes import MIN_TOKENS_SAVED, Prefixes, may_reuse
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot, TrialPlace
 from shared.cache_edits import CacheEdit, Snapshot
-from shared.slot_cache import Loading, SlotCache, StoredText
+from shared.prompt_cache import PromptCache
+from shared.slot_cache import Loading, SlotCache, StoredText, TextPlace
 from shared.slot_table import SlotTable
 
 _STEPS_OF_ANSWER = 64
@@ -48,6 +49,11 @@ class SlotManager:
     def idle(self) -> bool:
         """No sequence runs or waits."""
         return not self.sequences
+
+    @property
+    def texts(self) -> PromptCache:
+        """What is in host memory and on disk."""
+        return self._table.texts
 
     @property
     def n_free(self) -> int:
@@ -91,6 +97,7 @@ class SlotManager:
             if n_common - n_reused >= MIN_TOKENS_SAVED:
                 self._add_checkpoint(sequence, n_common)
             slot.sequence, slot.cache.n_prefill = sequence, sequence.n_prefill
+            slot.cache.owner = sequence.request.keep_for
             started.append(self._started(sequence, n_reused, slot))
             insort(self._running, slot, key=_number)
         if started:
@@ -291,10 +298,14 @@ class SlotManager:
     def _reuse(self, slot: Slot, sequence: EngineSequence) -> int | None:
         """Keep in `slot` what serves `sequence`, or copy or load a longer prefix; returns its length.
 
-        None: not yet; what would be lost is being stored, or made room for, over several steps.
+        None: not yet; it is read from disk, or what would be lost is stored, over several steps.
         """
         n_running = sum(slot.cache.n_cells for slot in self._running)
         n, _, source = self._prefixes.best(slot, sequence, self._n_ctx - n_running)
+        if isinstance(source, StoredText) and source.place is not TextPlace.MEMORY:
+            if source.place is TextPlace.DISK:
+                self._table.fetch(source)
+            return None
         if isinstance(source, StoredText):
             slot.cache.loading = Loading(source, n)  # so that it does not give way, and has its cells
         if not self._make_way(slot, n if source is slot.cache else 0):
@@ -335,6 +346,12 @@ class SlotManager:
             is_due = slot.n_steps_idle > self._price.idle_steps and self._price.pays(len(slot.cache))
             if is_due and self._table.store(slot.cache) == 0:
                 slot.cache.keep(0)
+
+    def store_all(self) -> bool:
+        """Store some of what idle slots hold, which keep it, to be written to disk; whether that was all."""
+        self._table.begin_step()
+        left = [self._table.store(slot.cache) for slot in self._idle() if slot.cache.owner is not None]
+        return not any(left)
 
     def learn_moves(self, texts: Sequence[Snapshot], seconds: float, step_seconds: float) -> None:
         """They were stored or loaded in so many seconds; a step of one token takes `step_seconds`."""

@@ -30,12 +30,14 @@ from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.step_times import StepTimes
 from lead.engine.target_threads import TargetThreads
+from lead.engine.text_files import TextFiles
+from lead.engine.text_keeper import TextKeeper
 from shared.cached_files import CacheFolder
 from shared.errors import ModelLoadError
 from shared.llama import library, rpc_backend
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
 from shared.llama.model import Model
-from shared.llama.remembered import Remembered
+from shared.llama.remembered import Remembered, start_digest
 from shared.logs import configure_logging
 from shared.rpc_probe import WorkerAwayError
 from shared.sampling.factory import make_sampler
@@ -49,6 +51,18 @@ _MAX_STEP_SECONDS = 0.3
 """Where a step takes longer, no further ones are timed: a request would have to wait for them."""
 _NGRAM_BITS = 14
 """A quarter of a megabyte per request, running or waiting; repetitions further back are forgotten."""
+_VERSION = 1
+"""Raise this when texts on disk would be understood otherwise."""
+_IRRELEVANT = {
+    "cache_ram",
+    "ctx_size",
+    "ctx_checkpoints",
+    "checkpoint_memory",
+    "load_mode",
+    "fit",
+    "fit_target",
+}
+"""Options on which neither the content of a text on disk depends, nor how it is stored."""
 _MAX_AGE = 86_400.0
 """Seconds. T(n) is measured anew each day: what was found on a busy machine does not stay."""
 
@@ -134,6 +148,7 @@ def _serve(
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
+    keeper = _keeper(engine, model, exactness, load)
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
     pipe.send(ready)
@@ -148,15 +163,40 @@ def _serve(
             threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
             timer.calibrate(speculation.cost, lambda: pipe.readable)
             recalibration = _recalibration(model, speculation.cost, threads, pipe, stored)
-    loop = Loop(
-        model,
-        engine,
-        pipe,
-        recalibration=recalibration,
-        forget_old=seen.forget_old if seen else lambda: None,
-        on_backs=lambda backs: threads.share(with_backs=backs.share_cores),
+    with keeper or contextlib.nullcontext():
+        Loop(
+            model,
+            engine,
+            pipe,
+            recalibration=recalibration,
+            forget_old=seen.forget_old if seen else lambda: None,
+            on_backs=lambda backs: threads.share(with_backs=backs.share_cores),
+            keeper=keeper,
+        ).run()
+
+
+def _keeper(engine: Engine, model: Model, exactness: Exactness, load: Load) -> TextKeeper | None:
+    """None without --cache-disk, or where it cannot be used, which is said."""
+    if load.cache_disk is None:
+        return None
+    if not model.prompt_cache.n_bytes:
+        log.warning("cache on disk: not used, because this model keeps no texts in host memory either")
+        return None
+    options = load.options.model_dump_json(exclude=_IRRELEVANT)
+    facts = (
+        _VERSION,
+        options,
+        model.traits,
+        model.kv_unified,
+        model.prompt_cache.n_part,
+        exactness.batch_sizes,
     )
-    loop.run()
+    try:
+        files = TextFiles(load.cache_disk, start_digest(load.model, *facts), load.cache_disk_size << 20)
+        return TextKeeper(engine, files, model)
+    except OSError as error:
+        log.warning("cache on disk: not used: %s", error)
+        return None
 
 
 def _threads(model: Model, exactness: Exactness, load: Load) -> TargetThreads:

@@ -64,7 +64,7 @@ class Admission:
         if sampling.grammar is not None:
             sampling = update["sampling"] = sampling.model_copy(update={"grammar_start": len(prompt)})
         if self._private_by_default if private is None else private:
-            private, update["owner"] = True, None
+            private, update["owner"], update["keep_for"] = True, None, None
         else:
             if self._log_prompts:
                 log.info("prompt: %r", self._vocabulary.detokenize(prompt))

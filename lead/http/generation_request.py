@@ -55,7 +55,7 @@ class GenerationRequest:
 
 
 def generation_request(
-    fields: GenerationFields, prepared: PreparedRequest, services: Services, owner: int | None = None
+    fields: GenerationFields, prepared: PreparedRequest, services: Services, sender: Principal = ANYONE
 ) -> GenerationRequest:
     """What `fields` ask for; `prepared` is what their texts come to. Raises RequestError naming the field."""
     limits = services.settings.limits
@@ -75,7 +75,8 @@ def generation_request(
         slot=fields.slot(services.n_slots),
         progress=bool(fields.return_progress and fields.stream),
         checkpoint=prepared.n_before_last,
-        owner=owner,
+        owner=sender.number,  # without keys all senders are one
+        keep_for=sender.id,
     )
     samplings = [sampling.model_copy(update={"seed": (sampling.seed + i) & MAX_SEED}) for i in range(n)]
     return GenerationRequest(
@@ -112,13 +113,12 @@ async def read_text_request(
         fields.json_schema,
         texts,
     )
-    return generation_request(fields, prepared, services, _owner(http_request))
+    return generation_request(fields, prepared, services, _sender(http_request))
 
 
-def _owner(http_request: Request) -> int:
-    """A number of the sender's key; without keys all senders are one."""
-    principal: Principal = getattr(http_request.state, "principal", ANYONE)
-    return principal.number
+def _sender(http_request: Request) -> Principal:
+    sender: Principal = getattr(http_request.state, "principal", ANYONE)
+    return sender
 
 
 @functools.cache  # the log says so once
@@ -163,7 +163,7 @@ async def read_chat_request(
     prepared = await prepare(http_request, services, Preparation.prepare_chat, conversation, texts)
     if prepared.reads_control_texts:
         _say_that_control_texts_are_read()
-    return generation_request(body, prepared, services, _owner(http_request))
+    return generation_request(body, prepared, services, _sender(http_request))
 
 
 def as_chat(fields: dict[str, Any]) -> ChatRequest:

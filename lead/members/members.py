@@ -38,7 +38,7 @@ class JoinedMachine:
 
     @property
     def principal(self) -> Principal:
-        return Principal(self.role, self.name, self.number)
+        return Principal(self.role, self.name, self.number, self.digest)
 
 
 class Members:

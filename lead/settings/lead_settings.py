@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from lead.engine.commands import EngineOptions, Load, LoadDraft
+from lead.engine.commands import DiskCacheOptions, EngineOptions, Load, LoadDraft
 from lead.generation.answer_stats import SpecDecodeDetail
 from lead.settings.conversation import ConversationOptions
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
@@ -149,6 +149,7 @@ class LeadSettings(FileSettings):
         None, description="CPU cores to run on, as in 0-7,16; backs on this machine should use other cores"
     )
     compute: ModelOptions = ModelOptions()
+    disk: DiskCacheOptions = DiskCacheOptions()
     workers: RpcOptions = RpcOptions()
     context_shift: bool = Field(
         False,
@@ -324,6 +325,7 @@ class LeadSettings(FileSettings):
             n_most_mtp=self.drafting.draft_max,
             most_threads=self._most_threads,
             **dict(self.workers),
+            **dict(self.disk),
             **dict(self.engine) | {"suffix_memory": self.suffix_mib},
         )
 

@@ -112,7 +112,8 @@ class HiddenStates(SlotPart):
         self._stored[key] = part
 
     def loaded(self, slot: int, key: int, n_keep: int) -> None:
-        part, kept = self._stored[key].beginning(n_keep), self._slots[slot]
+        """Of a text that comes from disk nothing is known."""
+        part, kept = self._stored.get(key, _SlotStates(n_keep)).beginning(n_keep), self._slots[slot]
         if not part.tokens or part.first != kept.end or not kept.tokens:
             self._slots[slot] = part
             return

@@ -36,6 +36,13 @@ class HostBlock:
     def is_pinned(self) -> bool:
         return isinstance(self.owner, int)
 
+    def bytes(self) -> memoryview:
+        """Its content; keeps an array, and nothing else, from being freed."""
+        if not self.is_pinned:
+            return memoryview(self.owner)
+        array = (ctypes.c_uint8 * self.size).from_address(ctypes.addressof(self.pointer.contents))
+        return memoryview(array).cast("B")
+
 
 class HostMemory:
     """Gives out blocks, and takes them back."""

@@ -373,6 +373,18 @@ class Model:
         for part in self._parts:
             part.forget(key)
 
+    def lend(self, key: int) -> memoryview | None:
+        """See `StoredStates.lend`."""
+        return self._stored.lend(key)
+
+    def take_back(self, key: int) -> None:
+        """See `StoredStates.take_back`."""
+        self._stored.take_back(key)
+
+    def reserve(self, key: int, size: int) -> memoryview:
+        """See `StoredStates.reserve`."""
+        return self._stored.reserve(key, size)
+
     def clear(self) -> None:
         """Empty all slots, and free what was stored."""
         for slot in range(self.n_slots):

@@ -24,17 +24,22 @@ _N_FILES = 256
 """Of a kilobyte or two each; the oldest are deleted."""
 
 
+def start_digest(model: Path, *facts: object) -> str:
+    """Of a start with this model, this llama.cpp and these devices; `facts`: what else tells starts apart."""
+    digest = hashlib.sha256()
+    for part in parts_of(model):
+        state = part.stat()
+        digest.update(f"{part.absolute()}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
+    for fact in (*facts, library.build(), cpus.kind(), *devices.descriptions()):
+        digest.update(f"{fact}\0".encode())
+    return digest.hexdigest()[:24]
+
+
 class Remembered(Generic[T]):
     def __init__(self, folder: CacheFolder, kind: type[T], model: Path, *facts: object) -> None:
         """facts: what else decides what is found; their texts tell them apart."""
         self._kind = kind
-        digest = hashlib.sha256()
-        for part in parts_of(model):
-            state = part.stat()
-            digest.update(f"{part.absolute()}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
-        for fact in (*facts, library.build(), cpus.kind(), *devices.descriptions()):
-            digest.update(f"{fact}\0".encode())
-        self.path = user_cache_path("llama-duo") / folder / f"{digest.hexdigest()[:24]}.json"
+        self.path = user_cache_path("llama-duo") / folder / f"{start_digest(model, *facts)}.json"
 
     def recall(self, max_age: float = math.inf) -> T | None:
         """None if nothing was measured for such a start within `max_age` seconds, or it cannot be read."""

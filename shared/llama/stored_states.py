@@ -28,6 +28,7 @@ class StoredStates(SlotPart):
         self._memory = llama_cpp.llama_get_memory(context)
         self._spare = spare
         self._states: dict[int, HostBlock] = {}
+        self._lent: dict[int, HostBlock] = {}
 
     def store(self, slot: int, snapshot: Snapshot) -> None:
         """Store a state or a text of a slot; raises DecodeFatalError."""
@@ -59,7 +60,28 @@ class StoredStates(SlotPart):
         self.forget(_COPY)
 
     def forget(self, key: int) -> None:
-        self._host.give_back(self._states.pop(key))
+        block = self._states.pop(key)
+        if key not in self._lent:
+            self._host.give_back(block)
+
+    def lend(self, key: int) -> memoryview | None:
+        """The bytes of a snapshot for another thread, until `take_back`; None: it is not stored (yet)."""
+        block = self._states.get(key)
+        if block is None:
+            return None
+        self._lent[key] = block
+        return block.bytes()
+
+    def take_back(self, key: int) -> None:
+        """What was lent is not read or written any more."""
+        block = self._lent.pop(key)
+        if key not in self._states:
+            self._host.give_back(block)
+
+    def reserve(self, key: int, size: int) -> memoryview:
+        """A new snapshot of `size` bytes, lent to be written."""
+        block = self._states[key] = self._lent[key] = self._host.take(size)
+        return block.bytes()
 
     def clear(self) -> None:
         for key in list(self._states):

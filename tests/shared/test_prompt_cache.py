@@ -7,7 +7,8 @@ import pytest
 from shared.cache_edits import Forget, Restore, Snapshot, Store, Trim
 from shared.llama.memory_traits import MemoryTraits
 from shared.prompt_cache import PromptCache, PromptCacheSize
-from shared.slot_cache import SlotCache, common_prefix_length
+from shared.saved_text import SavedPart, SavedText
+from shared.slot_cache import SlotCache, TextPlace, common_prefix_length
 
 TEXT, OTHER = list(range(100, 140)), list(range(200, 240))
 
@@ -238,3 +239,107 @@ class TestCheckpoints:
     def test_a_text_goes_on_at_its_end_or_at_a_checkpoint(self, prompts, n_keep, n):
         prompts.store(self.holding({20: 1}))
         assert prompts.texts[0].reachable(n_keep, can_trim=False) == n
+
+
+class TestOnDisk:
+    """Texts of which some are on disk, and some only there: who writes and reads them is somebody else."""
+
+    SAVED = SavedText(
+        name="a",
+        owner="me",
+        tokens=TEXT,
+        n_prefill=7,
+        parts=(SavedPart(kind="text", start=0, end=40, file="a-1", size=40, digest=""),),
+    )
+
+    @pytest.fixture
+    def prompts(self):
+        """Room for 100 tokens."""
+        return PromptCache(PromptCacheSize(100, 1, n_least_saved=30), itertools.count(1))
+
+    def holding(self, tokens, owner="me"):
+        cache = holding(tokens)
+        cache.owner = owner
+        return cache
+
+    def test_a_text_on_disk_takes_no_memory_until_it_is_wanted(self, prompts):
+        prompts.adopt(self.SAVED)
+        (text,) = prompts.texts
+        assert (text.place, prompts.n_bytes, list(text.keys)) == (TextPlace.DISK, 0, [])
+        assert prompts.fetch(text) == []
+        assert (text.place, prompts.n_bytes, text.parts) == (TextPlace.COMING, 40, [part(1, 40)])
+        assert (prompts.pop_wanted(), prompts.pop_wanted()) == ([text], [])
+        assert prompts.arrived(text, is_right=True) == []
+        assert (text.place, text.n_prefill, prompts.unsaved()) == (TextPlace.MEMORY, 7, None)
+
+    def test_others_in_memory_give_way_for_it_and_it_does_not_while_it_comes(self, prompts):
+        prompts.store(self.holding(OTHER))
+        prompts.store(self.holding(list(range(300, 330))))
+        prompts.adopt(self.SAVED)
+        coming = prompts.texts[-1]
+        assert prompts.fetch(coming) == [Forget(1)]
+        prompts.store(self.holding(list(range(400, 460))))
+        assert coming in prompts.texts
+        assert prompts.n_bytes == 100
+
+    def test_what_cannot_be_read_is_forgotten(self, prompts):
+        prompts.adopt(self.SAVED)
+        (text,) = prompts.texts
+        prompts.fetch(text)
+        assert prompts.arrived(text, is_right=False) == [Forget(1)]
+        assert (prompts.texts, prompts.n_bytes) == ([], 0)
+
+    def test_there_must_be_room_for_it_beside_what_stays(self, prompts):
+        prompts.adopt(self.SAVED)
+        prompts.store(self.holding(list(range(300, 370))))
+        text, other = prompts.texts
+        assert prompts.may_fetch(text)
+        assert not prompts.may_fetch(text, [other])
+
+    def test_a_saved_text_that_gives_way_stays_on_disk(self, prompts):
+        prompts.store(self.holding(TEXT))
+        (text,) = prompts.texts
+        assert prompts.unsaved() is text
+        prompts.mark_saved(text, self.SAVED)
+        prompts.store(self.holding(list(range(300, 390))))
+        assert [each.place for each in prompts.texts] == [TextPlace.DISK, TextPlace.MEMORY]
+        assert prompts.n_bytes == 90
+
+    def test_of_another_owner_it_counts_as_not_stored(self, prompts):
+        prompts.adopt(self.SAVED)
+        prompts.store(self.holding(TEXT, "another"))
+        assert {(text.owner, text.place) for text in prompts.texts} == {
+            ("me", TextPlace.DISK),
+            ("another", TextPlace.MEMORY),
+        }
+
+    def test_a_private_text_and_a_short_one_are_not_to_be_written(self, prompts):
+        prompts.store(self.holding(TEXT, None))
+        prompts.store(self.holding(OTHER[:29]))
+        assert prompts.unsaved() is None
+
+    def test_what_goes_on_from_a_text_takes_over_its_name(self, prompts):
+        prompts.adopt(self.SAVED)
+        prompts.store(self.holding([*TEXT, 1]))
+        (text,) = prompts.texts
+        assert (text.saved, text.is_saved, prompts.unsaved()) == (self.SAVED, False, text)
+
+    def test_a_longer_state_of_a_text_replaces_it(self, prompts):
+        longer = self.SAVED.model_copy(update={"tokens": [*TEXT, 1]})
+        for saved in (self.SAVED, longer, longer):
+            prompts.adopt(saved)
+        assert texts(prompts) == [longer.tokens]
+
+    def test_checkpoints_of_the_beginning_stay_with_what_goes_on_from_it(self):
+        prompts = PromptCache(PromptCacheSize(1000, 1, 10), itertools.count(10))
+        traits = MemoryTraits(n_rollback=0, n_step_checkpoints=1)
+        cache = SlotCache(0, traits)
+        for n, key in ((20, 1), (30, 2)):
+            cache.add(TEXT[len(cache) : n])
+            cache.store(key)
+        cache.add(TEXT[30:])
+        prompts.store(cache)
+        cache.add([1])
+        edits, _ = prompts.store(cache)
+        assert keys(prompts.texts[0]) == {20: 1, 30: 2}
+        assert [edit for edit in edits if isinstance(edit, Forget)] == [Forget(10)]

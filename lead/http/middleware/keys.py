@@ -26,11 +26,20 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The sender of a request; `name` is for the log, `number` tells keys apart, even of one name."""
+    """The sender of a request; `name` is for the log, `number` tells keys apart, even of one name.
+
+    key: a digest of the sender's key; empty without keys.
+    """
 
     role: Role
     name: str
     number: int = field(default=0, compare=False)
+    key: str = field(default="", compare=False, repr=False)
+
+    @property
+    def id(self) -> str:
+        """Tells keys apart, and is the same after a restart."""
+        return hashlib.sha256(f"sender {self.key}".encode()).hexdigest()[:24]
 
     def __str__(self) -> str:
         return f"{self.role.value} {self.name}"
@@ -69,8 +78,9 @@ class Keyring:
                 f"the key of {key.principal} is empty or has characters that a header cannot carry; "
                 + HOW_TO_MAKE_ONE
             )
-        principal = replace(key.principal, number=1 + len(self._known))
-        known = self._known.setdefault(_digest(key.secret), principal)
+        digest = _digest(key.secret)
+        principal = replace(key.principal, number=1 + len(self._known), key=digest.hex())
+        known = self._known.setdefault(digest, principal)
         if known.role is not key.principal.role:
             raise ConfigError(
                 f"{known} and {key.principal} have the same key, but a key can only have one role"

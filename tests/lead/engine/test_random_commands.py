@@ -54,6 +54,8 @@ def drafts_itself(run):
 DANGERS = {
     "a client leaves between its start and its first token": leaves_before_its_first_token,
     "a text is loaded, or a state": lambda run: run.target.n_loaded > 0,
+    "a text comes from disk": lambda run: run.files.n_read > 0,
+    "a file is lost or damaged": lambda run: run.files.n_failed > 0,
     "the loop goes on while a device computes": lambda run: run.target.n_overlapped > 0,
     "a plan waits": lambda run: len(run.front.waits) > 0,
     "the engine drafts itself": drafts_itself,

@@ -106,6 +106,52 @@ def test_with_a_cache_of_fewer_bits(tiny_model, architecture, cache_type):
     assert n_wrong(Traffic(tiny_model(architecture), cache_type=cache_type)) == 0
 
 
+@pytest.mark.parametrize(
+    ("architecture", "options"),
+    [
+        ("llama", {}),
+        more("llama", {"kv_unified": False}),
+        ("gemma3", {}),
+        more("gpt-oss", {}),
+        more("deepseek2", {}),
+        ("qwen35", {}),
+        more("qwen35", {"kv_unified": False}),
+        ("mamba2", {}),
+        more("lfm2", {}),
+        more("jamba", {}),
+    ],
+)
+def test_after_restarts_with_texts_from_disk(tiny_model, tmp_path, architecture, options):
+    run = run_with_restarts(Traffic(tiny_model(architecture), disk=tmp_path, **options))
+    assert run.n_read >= 5
+    assert run.comparison.n_wrong(BOUND) == 0
+
+
+def test_in_exact_mode_not_a_bit_differs_after_restarts(tiny_model, tmp_path):
+    traffic = Traffic(tiny_model("llama"), disk=tmp_path, exact=True, cache_type="f16")
+    run = run_with_restarts(traffic)
+    assert run.n_read >= 5
+    assert run.comparison.worst == 0
+
+
+def test_heads_draft_after_a_restart(tmp_path):
+    path = write_tiny_model(with_heads("qwen35"), tmp_path / "heads.gguf")
+    assert run_with_restarts(Traffic(path, disk=tmp_path)).comparison.n_wrong(BOUND) == 0
+
+
+def run_with_restarts(traffic):
+    """A run that has ended."""
+    run = TrafficRun(traffic)
+    try:
+        for n_steps in range(1, 200):
+            run.step()
+            if n_steps % 20 == 0:
+                run.restart()
+    finally:
+        run.close()
+    return run
+
+
 def n_wrong_after_shifts(path, **options):
     traffic = Traffic(path, n_ctx=128, n_slots=2, n_requests_at_once=2, endless=1.0, n_keep=9, **options)
     run = TrafficRun(traffic)

@@ -115,8 +115,14 @@ async def test_each_key_is_an_owner_of_texts_whatever_its_name(lead):
         for key in ("one", "two", "one"):
             lead.will_say("x")
             await client.post(CHAT, json=ASK, headers={"x-api-key": key})
-    first, second, third = (request.owner for request in lead.engine.submitted)
-    assert first == third != second
+    first, second, third = ((request.owner, request.keep_for) for request in lead.engine.submitted)
+    assert first == third
+    assert first[0] != second[0]
+    assert first[1] != second[1]
+
+
+async def test_a_private_request_reaches_no_disk(lead, client):
+    assert [request.keep_for for request in await submitted(lead, client, private=True)] == [None]
 
 
 async def test_without_keys_all_texts_have_one_owner(lead, client):

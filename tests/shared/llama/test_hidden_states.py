@@ -1,7 +1,6 @@
 """Which hidden states are kept, and when they are those of a text."""
 
 import numpy as np
-import pytest
 
 from shared.llama import hidden_states as module
 from shared.llama.hidden_states import HiddenStates
@@ -79,13 +78,15 @@ def test_a_stored_text_brings_its_states_back():
     assert kept.first(0, [8, 8, 8, 1]) == 0
 
 
-def test_what_was_forgotten_or_never_stored_has_no_states():
+def test_with_what_was_forgotten_or_comes_from_disk_a_slot_has_no_states():
     kept = recorded([5, 6, 7])
     kept.stored(0, 9, 0, 3)
     kept.forget(9)
     kept.forget(3)
-    with pytest.raises(KeyError):
-        kept.loaded(1, 9, 2)
+    kept.loaded(1, 9, 2)
+    assert kept.first(1, [5, 6, 1]) == 2
+    kept.record(1, 2, [1], np.ones((1, 2), np.float32))
+    assert kept.first(1, [5, 6, 1, 1]) == 2
 
 
 def test_a_slot_that_was_cut_back_goes_on_with_what_is_loaded():

@@ -53,6 +53,15 @@ def is_written(block):
     return block.pointer[0] == block.pointer[block.size - 1] == 5
 
 
+@pytest.mark.parametrize("kind", [None, KIND])
+@pytest.mark.usefixtures("pinned")
+def test_its_bytes_are_those_behind_the_pointer(kind):
+    block = HostMemory(kind, 100 * MIB).take(4 * MIB)
+    content = block.bytes()
+    content[:2] = b"ab"
+    assert (content.nbytes, block.pointer[0], block.pointer[1]) == (4 * MIB, *b"ab")
+
+
 def test_without_a_device_it_is_memory_like_any_other():
     memory = HostMemory(None, 100 * MIB)
     block = memory.take(8 * MIB)

@@ -100,3 +100,20 @@ def test_when_all_is_cleared_nothing_can_be_loaded(three_slots):
     read(three_slots, 0, 0, OTHER)
     with pytest.raises(KeyError):
         three_slots.restore(1, text(150), 10)
+
+
+@of_any_texts
+def test_the_bytes_of_a_text_are_all_that_another_needs_of_it(three_slots):
+    """As after a restart, whatever became of what was lent."""
+    read(three_slots, 0, 0, TEXT[:100])
+    three_slots.store(0, text(100))
+    expected = read(three_slots, 0, 100, TEXT[100:])
+    lent = three_slots.lend(7)
+    three_slots.forget(7)
+    assert three_slots.lend(7) is None
+    three_slots.reserve(8, len(lent))[:] = lent
+    for key in (7, 8):
+        three_slots.take_back(key)
+    read(three_slots, 1, 0, OTHER)
+    three_slots.restore(2, Snapshot("text", 8, 100), 100)
+    assert np.abs(read(three_slots, 2, 100, TEXT[100:]) - expected).max() < 0.01

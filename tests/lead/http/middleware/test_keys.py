@@ -24,6 +24,14 @@ def test_keys_have_numbers_of_their_own_even_under_one_name():
     assert len({*numbers, ANYONE.number}) == 4
 
 
+def test_a_key_has_the_same_id_in_any_order_and_tells_nothing_of_itself():
+    one, other = (Key(ALICE, secret) for secret in ("one", "other"))
+    first, second = Keyring([one, other]), Keyring([other, one])
+    assert first.identify("one").id == second.identify("one").id
+    assert first.identify("one").id != first.identify("other").id
+    assert "one" not in repr(first.identify("one"))
+
+
 def test_without_keys_every_request_is_anyones():
     assert Keyring().identify(None) == Keyring().identify("x") == ANYONE
 

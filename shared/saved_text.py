@@ -1,0 +1,36 @@
+"""A text on disk: what its manifest says (`--cache-disk`)."""
+
+from typing import Literal
+
+from pydantic import BaseModel
+
+from shared.cache_edits import Snapshot
+
+
+class SavedPart(BaseModel, frozen=True):
+    """A file of `size` bytes that holds a `Snapshot`. digest: of its content, in hexadecimal."""
+
+    kind: Literal["state", "text"]
+    start: int
+    end: int
+    file: str
+    size: int
+    digest: str
+
+    def snapshot(self, key: int) -> Snapshot:
+        """As it is called in host memory."""
+        return Snapshot(self.kind, key, self.end, self.start)
+
+    def holds(self, snapshot: Snapshot) -> bool:
+        """Whether it is that of `snapshot`, if both are of one text."""
+        return (self.kind, self.start, self.end) == (snapshot.kind, snapshot.start, snapshot.end)
+
+
+class SavedText(BaseModel, frozen=True):
+    """`tokens` and `n_prefill` as in `StoredText`. owner: whom it serves, and nobody else."""
+
+    name: str
+    owner: str
+    tokens: list[int]
+    n_prefill: int
+    parts: tuple[SavedPart, ...]

@@ -1,0 +1,308 @@
+"""When texts are written to disk and read from there, and that whatever fails costs the text only."""
+
+import errno
+
+import pytest
+
+from lead.engine.commands import Cancel
+from lead.engine.events import Committed, Finished, Started
+from lead.engine.loop import Loop
+from lead.engine.text_files import DamagedTextError, TextFiles
+from lead.engine.text_keeper import TextKeeper
+from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.prompt_cache import PromptCacheSize
+from tests.fakes import FakeTarget, FakeTextFiles, LateExecutor, make_engine, make_limits, plain_run, submit
+
+PROMPT = tuple(range(4, 16)) * 3
+OTHER = tuple(range(15, 3, -1)) * 3
+SIZE = PromptCacheSize(10_000, 1, n_part=7, n_least_saved=10)
+WHOLE = PromptCacheSize(10_000, 1, 10, n_least_saved=10)
+N_MOST_STEPS = 2000
+
+
+class Calm:
+    """Nothing fails."""
+
+    def random(self):
+        return 1.0
+
+
+class Machine:
+    """An engine between fakes, and a disk that outlives it. It is the pipe, too."""
+
+    open = True
+
+    def __init__(self, files=None, size=SIZE, traits=PLAIN, n_late=1):
+        self.files = files or FakeTextFiles(Calm())
+        self.now, self.n_asked, self.commands = 0.0, 0, []
+        self._size, self._traits, self._n_late = size, traits, n_late
+        self.start()
+
+    def start(self):
+        """With what is on disk, and nothing else."""
+        n_checkpoints = 0 if self._traits.can_trim else 3
+        limits = make_limits(prompt_cache=self._size, traits=self._traits, n_checkpoints=n_checkpoints)
+        self.engine = make_engine(limits)
+        self.target = FakeTarget(2, limits.n_ctx, limits.n_batch, traits=self._traits)
+        late = LateExecutor(self._n_late)
+        self.keeper = TextKeeper(self.engine, self.files, self.target, self.clock, lambda *_, **__: late)
+        self.loop = Loop(self.target, self.engine, self, clock=self.clock, keeper=self.keeper)
+
+    def clock(self):
+        self.now += 0.001
+        return self.now
+
+    def drain(self, wait):
+        self.wait = wait
+        self.now += wait or 0.0
+        commands, self.commands = self.commands, []
+        return commands
+
+    def send(self, event):
+        self.events.append(event)
+
+    def ask(self, tokens=PROMPT, keep_for="me", max_tokens=8):
+        """How much of the prompt was cached; the text is right."""
+        self.events, self.n_asked = [], self.n_asked + 1
+        request = submit(f"s{self.n_asked}", tokens, max_tokens=max_tokens, keep_for=keep_for)
+        self.commands.append(request)
+        for _ in range(N_MOST_STEPS):
+            self.loop.step()
+            if any(isinstance(event, Finished) for event in self.events):
+                break
+        answer = [token for event in self.events if isinstance(event, Committed) for token in event.tokens]
+        assert [*tokens, *answer] == plain_run(request, 100)[0]
+        return next(event.n_cached for event in self.events if isinstance(event, Started))
+
+    def settle(self):
+        """Nobody asks until there is nothing left to do."""
+        self.wait = 0.0
+        for _ in range(N_MOST_STEPS):
+            self.loop.step()
+            if self.wait is None:
+                return
+        raise AssertionError("it is never done")
+
+    def restart(self):
+        self.settle()
+        self.start()
+
+
+def text_after(prompt=PROMPT, max_tokens=8):
+    return tuple(plain_run(submit("s", prompt, max_tokens=max_tokens), 100)[0])
+
+
+MEMORIES = pytest.mark.parametrize(
+    "memory",
+    [
+        {},
+        {"size": WHOLE, "traits": MemoryTraits(n_rollback=64)},
+        {"size": WHOLE, "traits": MemoryTraits(0, n_step_checkpoints=1, equal_lengths=True)},
+    ],
+    ids=["plain", "windows", "recurrent"],
+)
+
+
+@MEMORIES
+@pytest.mark.parametrize("n_late", [0, 30])
+def test_after_a_restart_a_conversation_goes_on_where_it_was(memory, n_late):
+    machine = Machine(**memory, n_late=n_late)
+    assert machine.ask() == 0
+    machine.restart()
+    text = text_after()
+    assert machine.ask((*text, 5, 6)) >= len(text) - 1
+    machine.restart()
+    assert machine.ask(text_after((*text, 5, 6))) >= len(text) + 2
+
+
+@MEMORIES
+def test_a_longer_text_replaces_what_it_goes_on_from(memory):
+    machine = Machine(**memory)
+    machine.ask()
+    machine.settle()
+    machine.ask((*text_after(), 5, 6))
+    machine.settle()
+    assert [text.tokens[: len(PROMPT)] for text in machine.files.texts.values()] == [list(PROMPT)]
+    assert len(machine.files.parts) == sum(len(text.parts) for text in machine.files.texts.values())
+
+
+def test_of_a_text_in_parts_only_what_is_new_is_written():
+    machine = Machine()
+    machine.ask()
+    machine.settle()
+    before = set(machine.files.parts)
+    machine.ask((*text_after(), 5, 6))
+    machine.settle()
+    assert before < set(machine.files.parts)
+
+
+def test_without_a_new_text_nothing_is_written_again():
+    machine = Machine()
+    machine.ask()
+    machine.settle()
+    before = dict(machine.files.parts)
+    machine.settle()
+    machine.restart()
+    machine.settle()
+    assert machine.files.parts == before
+
+
+def test_a_text_serves_only_whom_it_was_written_for():
+    machine = Machine()
+    machine.ask(keep_for="me")
+    machine.restart()
+    assert machine.ask(keep_for="another") == 0
+    machine.restart()
+    assert machine.ask(keep_for="me") == len(PROMPT) - 1
+    assert {text.owner for text in machine.files.texts.values()} == {"me", "another"}
+
+
+def test_a_private_text_is_never_written():
+    machine = Machine()
+    machine.ask(keep_for=None)
+    machine.settle()
+    assert not machine.files.parts
+
+
+def test_a_private_request_leaves_the_text_that_it_goes_on_from_as_it_was():
+    machine = Machine()
+    machine.ask()
+    machine.settle()
+    machine.ask((*text_after(), 5, 6), keep_for=None)
+    machine.restart()
+    (text,) = machine.files.texts.values()
+    assert len(text.tokens) < len(text_after())
+
+
+def test_short_texts_are_not_worth_it():
+    machine = Machine(size=PromptCacheSize(10_000, 1, n_part=7, n_least_saved=50))
+    machine.ask()
+    machine.settle()
+    assert not machine.files.parts
+
+
+@MEMORIES
+def test_a_text_that_gives_way_in_memory_comes_back_from_disk(memory):
+    size = memory.get("size", SIZE)
+    memory = memory | {"size": PromptCacheSize(90, 1, size.state_bytes, size.n_part, n_least_saved=10)}
+    machine = Machine(**memory)
+    for prompt in (PROMPT, OTHER, tuple(range(4, 16, 2)) * 6):
+        machine.ask(prompt)
+        machine.settle()
+    n_read, text = machine.files.n_read, text_after()
+    assert machine.ask((*text, 5, 6)) >= len(text) - 1
+    assert machine.files.n_read > n_read
+
+
+@pytest.mark.parametrize("error", [DamagedTextError("damaged"), FileNotFoundError("gone"), OSError("broken")])
+def test_what_cannot_be_read_is_said_once_and_read_anew(error, caplog):
+    machine = Machine()
+    machine.ask()
+    machine.restart()
+
+    def fail(*_):
+        raise error
+
+    machine.files.read = fail
+    assert machine.ask() == 0
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert machine.ask() == len(PROMPT) - 1
+
+
+def test_a_full_disk_is_said_once_and_tried_again_later(caplog):
+    machine = Machine()
+    write, machine.files.write = machine.files.write, lambda *_: _fail(OSError(errno.ENOSPC, "full"))
+    for prompt in (PROMPT, OTHER):
+        machine.ask(prompt)
+        for _ in range(200):
+            machine.loop.step()
+            if machine.wait and machine.wait > 100:
+                break
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    machine.files.write = write
+    machine.settle()
+    assert len(machine.files.texts) == 2
+
+
+def _fail(error):
+    raise error
+
+
+def test_a_text_whose_beginning_another_lead_has_deleted_is_written_as_a_whole():
+    machine = Machine()
+    machine.ask()
+    machine.settle()
+    machine.files.parts.clear()
+    machine.files.texts.clear()
+    machine.ask((*text_after(), 5, 6))
+    machine.settle()
+    (text,) = machine.files.texts.values()
+    assert set(machine.files.parts) == {part.file for part in text.parts}
+
+
+def test_a_text_that_is_too_large_for_the_disk_is_left_out():
+    machine = Machine()
+    machine.files.n_most = 10
+    machine.ask()
+    machine.settle()
+    assert not machine.files.parts
+
+
+def test_whoever_waits_for_a_text_may_leave():
+    machine = Machine(n_late=50)
+    machine.ask()
+    machine.restart()
+    machine.commands = [submit("leaves", PROMPT, keep_for="me")]
+    for _ in range(5):
+        machine.loop.step()
+    machine.commands = [Cancel(sequence="leaves")]
+    machine.settle()
+    assert machine.ask() == len(PROMPT) - 1
+
+
+def test_others_go_on_while_a_text_is_read():
+    machine = Machine(n_late=10**6)
+    machine.ask()
+    with machine.keeper:
+        machine._n_late = 60
+    machine.start()
+    machine.commands = [submit("runs", OTHER, max_tokens=30), submit("waits", PROMPT, keep_for="me")]
+    machine.events = []
+    for _ in range(40):
+        machine.loop.step()
+    assert {event.sequence for event in machine.events} == {"runs"}
+
+
+def test_at_its_end_the_engine_writes_what_it_still_holds():
+    machine = Machine()
+    with machine.keeper:
+        machine.ask()
+    machine.start()
+    assert machine.ask() == len(PROMPT) - 1
+
+
+def test_an_engine_that_fails_does_not_wait_for_the_disk():
+    machine = Machine()
+    machine.ask()
+    with pytest.raises(ValueError, match="bug"), machine.keeper:
+        raise ValueError("a bug")
+    assert not machine.files.texts
+
+
+def test_what_another_lead_has_written_meanwhile_serves_the_next_request():
+    machine = Machine()
+    other = Machine(machine.files)
+    other.ask()
+    other.settle()
+    assert machine.ask() == len(PROMPT) - 1
+
+
+def test_with_real_files_and_threads(tmp_path):
+    """The seams fit: `bench.traffic` and tests/real have llama.cpp on the other side."""
+    machine = Machine(TextFiles(tmp_path, "key", 1 << 20))
+    machine.ask()
+    machine.settle()
+    machine.files = TextFiles(tmp_path, "key", 1 << 20)
+    machine.start()
+    assert machine.ask() == len(PROMPT) - 1
+    assert [path.name for path in tmp_path.iterdir()] == ["texts"]
