@@ -20,7 +20,7 @@ _OPTIONS = (
 
 class OllamaFunction(NullIsDefault, strict=True):
     name: str
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}  # noqa: RUF012
 
 
 class OllamaToolCall(BaseModel, strict=True):
