@@ -28,6 +28,7 @@ class HeldEvents:
         self._unread: set[str] = set()
         self._hold_seconds = _HOLD_UNREAD_SECONDS
         self._held: list[Event] = []
+        self._is_urgent = False  # what is held
         self._begun: set[str] = set()
         self._asked_at = self._sent_at = float("-inf")
 
@@ -41,30 +42,34 @@ class HeldEvents:
 
         It will be asked again after about as long as has passed since the last time.
         """
-        are_urgent = [self._is_urgent(event) for event in events]
-        self._held += events
-        if any(isinstance(event, Committed) and event.sequence not in self._unread for event in events):
-            self._hold_seconds = max(_HOLD_SECONDS, len(self._begun) / _SENDS_PER_SECOND)
+        self.hold(events)
         next_time, self._asked_at = 2 * now - self._asked_at, now
-        if not (
-            at_once or self.has_backs or any(are_urgent) or next_time - self._sent_at > self._hold_seconds
-        ):
+        is_late = next_time - self._sent_at > self._hold_seconds
+        if not (at_once or self.has_backs or self._is_urgent or is_late):
             return []
-        sent, self._held = self._held, []
+        sent, self._held, self._is_urgent = self._held, [], False
         if sent:
             self._sent_at, self._hold_seconds = now, _HOLD_UNREAD_SECONDS
         return sent
 
+    def hold(self, events: Sequence[Event]) -> None:
+        """They go with the next ones."""
+        for event in events:
+            self._is_urgent |= self._cannot_wait(event)
+            if isinstance(event, Committed) and event.sequence not in self._unread:
+                self._hold_seconds = max(_HOLD_SECONDS, len(self._begun) / _SENDS_PER_SECOND)
+        self._held += events
+
     def drop(self, sequence: str) -> None:
-        """Nobody wants its tokens any more."""
-        self._held = [event for event in self._held if not _is_of(event, sequence)]
+        """Nobody wants to know of it any more."""
+        self._held = [event for event in self._held if getattr(event, "sequence", None) != sequence]
         self._forget(sequence)
 
     def _forget(self, sequence: str) -> None:
         self._begun.discard(sequence)
         self._unread.discard(sequence)
 
-    def _is_urgent(self, event: Event) -> bool:
+    def _cannot_wait(self, event: Event) -> bool:
         match event:
             case Committed():
                 is_first = event.sequence not in self._begun
@@ -73,7 +78,3 @@ class HeldEvents:
             case Finished() | Failed():
                 self._forget(event.sequence)
         return True
-
-
-def _is_of(event: Event, sequence: str) -> bool:
-    return isinstance(event, Committed) and event.sequence == sequence

@@ -217,6 +217,8 @@ class Loop:
         commands = early + self._pipe.drain(0.0 if early else wait)
         now = self._clock()
         for command in commands:
+            if isinstance(command, Cancel):
+                self._held.hold(self._engine.pop_events())  # what has happened to it is dropped, too
             self._engine.apply(command, now)
             self._unchecked = True
             match command:

@@ -70,6 +70,14 @@ def test_what_is_held_is_sent_when_asked_for():
     assert steps.held.pass_on([], steps.now, at_once=True) == [token(2)]
 
 
+def test_what_was_held_and_cannot_wait_goes_with_the_next():
+    steps = Steps(0.002)
+    steps.step(2)
+    end = Finished(sequence="t", reason="stop")
+    steps.held.hold([end])
+    assert steps.held.pass_on([], steps.now) == [token(2), end]
+
+
 def test_what_is_held_of_a_cancelled_sequence_is_dropped():
     steps = Steps(0.002)
     steps.held.pass_on([token(1, "t")], 0.0)
