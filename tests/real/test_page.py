@@ -127,7 +127,7 @@ def test_a_stopped_answer_is_kept_over_a_reload_and_goes_on_where_it_was(visit):
     with visit() as page:
         with asking_for(page, ignore_eos=True, max_tokens=2000):
             ask(page)
-            expect(page.locator(".said")).to_contain_text(" ")
+            expect(page.locator(".said")).to_contain_text(re.compile(r"\w+ \w+"))
             page.keyboard.press("Escape")
             expect(figures(page, 0)).to_have_text("stopped")
             begun = page.locator(".said").text_content()
@@ -149,6 +149,7 @@ def test_the_back_is_shown_with_its_model_and_what_came_of_its_drafts(visit):
         expect(back).to_contain_text("spec-demo-draft")
         expect(back).to_contain_text(re.compile(r"\d %"))
         expect(back).to_contain_text("answers in")
+        expect(page.get_by_role("img", name=re.compile(r"helper gives \d"))).to_be_visible()
         expect(page.get_by_role("list", name="T(n)")).to_contain_text("1 tokens: ")
         expect(page.get_by_role("list", name="Depth")).to_contain_text("of steps")
 
