@@ -15,10 +15,25 @@ expect = sync_api.expect
 
 ORIGIN = "http://lead.home"  # no secure context, like most leads at home
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 340, "height": 640}
+BACKS = [
+    {"name": name, "model": "a-draft", "n_used_tokens": 9, "n_accepted_tokens": n}
+    for n, name in enumerate(("helper", "a-mac-mini-with-a-long-name", "laptop"))
+]
+PLANNER = {
+    "policy": "adaptive",
+    "depth": 4,
+    "n_steps": 9,
+    "n_draft_tokens": 20,
+    "n_accepted_tokens": 9,
+    "n_committed": 18,
+    "step_ms": {"1": 10.0, "2": 11.0},
+    "depths": {"0": 4, "4": 5},
+    "sources": {"helper": {"first_draft_ms": 9.0, "waited_ms": 1.0, "drafted_ms": 3.0, "token_ms": 1.0}},
+}
 SPECULATION = {
-    "planner": {"policy": "adaptive", "depth": 4, "n_committed": 0, "depths": {}},
-    "backs": [],
-    "lead": {},
+    "planner": PLANNER,
+    "backs": BACKS,
+    "lead": {"promise": "exact", "devices": "none"},
 }
 N_CONVERSATIONS, N_LONG = 500, 30_000
 MARKDOWN = """# Title
@@ -49,6 +64,7 @@ class Lead:
     def __init__(self):
         self.answer = "Some **answer**."
         self.asked = []
+        self.held = None  # or a list of questions that wait
 
     def route(self, route):
         path = urlsplit(route.request.url).path
@@ -60,9 +76,15 @@ class Lead:
             route.fulfill(json=SPECULATION)
         elif path == "/v1/chat/completions":
             self.asked.append(json.loads(route.request.post_data))
-            route.fulfill(content_type="text/event-stream", body="".join(self._events()))
+            if self.held is not None:
+                self.held.append(route)
+                return
+            self.fulfill(route)
         else:
             route.fulfill(status=403, json={"error": {"message": "not for this key"}})
+
+    def fulfill(self, route):
+        route.fulfill(content_type="text/event-stream", body="".join(self._events()))
 
     def _events(self):
         for i, word in enumerate(self.answer.split(" ")):
@@ -143,10 +165,28 @@ def test_two_tabs_in_one_conversation_lose_nothing(page, context):
     page.keyboard.press("Enter")
     expect(page.locator(".figures")).to_have_count(2)
     expect(other.locator(".question .text")).to_have_text(["Hello there", "From the first"])
+    expect(other.locator(".figures")).to_have_count(2)
     other.keyboard.press("Enter")
     expect(page.locator(".question .text")).to_have_text(["Hello there", "From the first", "From the second"])
     page.reload()
     expect(page.locator(".figures")).to_have_count(3)
+
+
+def test_what_another_tab_asks_during_an_answer_stands_beside_it(page, context, lead):
+    ask(page)
+    other = visit(context, f"/{page.evaluate('location.hash')}")
+    expect(other.locator(".figures")).to_have_count(1)
+    lead.held = []
+    page.get_by_label("Your question").fill("Slow")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    held, lead.held = lead.held, None
+    other.get_by_role("button", name="Regenerate").first.click()
+    expect(other.locator(".answer").first).to_contain_text("2 of 2")
+    for route in held:
+        lead.fulfill(route)
+    expect(page.locator(".answer").first).to_contain_text("of 2")
+    expect(page.locator(".said")).to_have_count(2)
 
 
 def test_a_second_tab_does_not_end_the_first_ones_conversation(page, context):
@@ -292,6 +332,36 @@ def test_markdown_becomes_elements_and_no_html(page, lead):
     assert said.locator("b, img").count() == 0
 
 
+@pytest.mark.parametrize(
+    "hostile",
+    ["".join("`" * i + " " for i in range(300)), "*" * 50_000, "*a " * 20_000, "[" * 50_000, "> " * 20_000],
+    ids=["backticks", "stars", "emphasis", "brackets", "quotes"],
+)
+def test_no_text_stops_the_page(page, lead, hostile):
+    lead.answer = f"{hostile}\n\nThe end."
+    ask(page)
+    expect(page.locator(".said > p").last).to_have_text("The end.")
+
+
+def test_a_text_that_comes_in_pieces_looks_like_one_that_came_at_once(page):
+    differs = page.evaluate(
+        """async (text) => {
+          const { GrowingText } = await import("/page/answer.js");
+          const grown = () => new GrowingText(document.createElement("div"), { add() {} }, true);
+          const [whole, slow] = [grown(), grown()];
+          whole.add([{ text, source: null }]);
+          whole.paint();
+          for (const one of text) {
+            slow.add([{ text: one, source: null }]);
+            slow.paint();
+          }
+          return whole.element.outerHTML === slow.element.outerHTML ? null : slow.element.outerHTML;
+        }""",
+        MARKDOWN,
+    )
+    assert differs is None
+
+
 def test_code_is_copied_as_it_is(page, lead):
     lead.answer = MARKDOWN
     ask(page)
@@ -321,6 +391,9 @@ def test_an_edited_question_and_another_answer_stand_beside_the_first(page, lead
     expect(page.locator(".question")).to_contain_text("2 of 2")
     lead.answer = "Again."
     page.get_by_role("button", name="Regenerate").click()
+    expect(page.locator(".said")).to_have_text("Again.")
+    expect(page.locator(".answer")).to_contain_text("2 of 2")
+    page.reload()
     expect(page.locator(".said")).to_have_text("Again.")
     expect(page.locator(".answer")).to_contain_text("2 of 2")
     page.locator(".question").get_by_role("button", name="Previous version").click()

@@ -10,7 +10,7 @@ const FRAME_MS = 33;
 const REST = 4; // times of what the last painting took
 
 /** A text that grows. Of its Markdown only the last block is built again. */
-class Growing {
+export class GrowingText {
   #text = "";
   #sources = []; // of each character
   #settledAt = 0;
@@ -76,7 +76,7 @@ export class AnswerView {
     this.transcript = transcript;
     const said = make("div", { className: "said" });
     this.element = make("article", { className: "answer" }, make("h2", {}, "Model"), said);
-    this.#said = new Growing(said, transcript.legend, true);
+    this.#said = new GrowingText(said, transcript.legend, true);
     if (answer.thinking) this.#think().add(piecesOf(answer.thinking, answer.thinkingRuns));
     if (answer.content) this.#said.add(piecesOf(answer.content, answer.runs));
     this.#paint();
@@ -120,7 +120,7 @@ export class AnswerView {
     if (!this.#thinking) {
       const element = make("div", { className: "thinking" });
       this.#said.element.before(element);
-      this.#thinking = new Growing(element, this.transcript.legend, false);
+      this.#thinking = new GrowingText(element, this.transcript.legend, false);
     }
     return this.#thinking;
   }

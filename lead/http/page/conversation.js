@@ -17,6 +17,7 @@ export class Conversation {
   #record = blank();
   #isNew = true;
   #running = null; // the answer that comes
+  #isStale = false; // another tab has changed it meanwhile
 
   /** `transcript` shows it, `store` keeps it; `onTrouble(sentence)` when it could not be kept. */
   constructor(transcript, store, onTrouble) {
@@ -69,8 +70,10 @@ export class Conversation {
   /** Look again at what another tab may have added. */
   async refresh() {
     const { id } = this.#record;
+    this.#isStale = this.isRunning || this.transcript.isEditing;
+    if (this.#isStale) return;
     const [record, messages] = [await this.store.conversation(id), await this.store.messages(id)];
-    if (!record || id !== this.#record.id || this.isRunning || this.transcript.isEditing) return;
+    if (!record || id !== this.#record.id || this.isRunning) return;
     this.#record = record;
     this.#thread = new Thread(messages, this.#thread.leaf);
     this.#show();
@@ -101,9 +104,10 @@ export class Conversation {
     return this.#ask(content, question.parent, speculates);
   }
 
-  /** Another answer to `question`; with the seed of an earlier one the same text, perhaps at another speed. */
-  again(question, seed, speculates) {
-    this.#thread.cut(question.id);
+  /** Another answer to the question with this id; with the seed of an earlier one the same text, perhaps at another speed. */
+  again(id, seed, speculates) {
+    const question = this.#thread.get(id);
+    this.#thread.cut(id);
     this.#show();
     return this.#answer(question, seed === null ? {} : { seed }, null, speculates);
   }
@@ -163,6 +167,7 @@ export class Conversation {
       this.#keep(answer, true);
     }
     view.finish(thread.siblings(answer));
+    if (this.#isStale) this.refresh();
     return note === STOPPED ? "The answer was stopped" : note;
   }
 

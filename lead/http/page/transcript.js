@@ -10,7 +10,7 @@ export class Transcript {
   #welcome;
   #shown = null; // the messages given to `show`
 
-  /** `on`: what to do on edit(question, text), again(question, seed), resume(answer), choose(message). */
+  /** `on`: what to do on edit(question, text), again(id of the question, seed), resume(answer), choose(message). */
   constructor(element, legend, on) {
     this.element = element;
     this.legend = legend;
@@ -63,15 +63,14 @@ export class Transcript {
   }
 
   actionsOfAnswer(answer, siblings, copy) {
-    const question = { id: answer.parent };
     return make(
       "div",
       { className: "row actions" },
       copy,
-      act("Regenerate", "another answer to the same question", () => this.on.again(question, null)),
+      act("Regenerate", "another answer to the same question", () => this.on.again(answer.parent, null)),
       answer.seed !== null &&
         act("Repeat", "the same seed: the same text, perhaps at another speed", () =>
-          this.on.again(question, answer.seed),
+          this.on.again(answer.parent, answer.seed),
         ),
       answer.isStopped && answer.content !== "" && act("Continue", "go on with this answer", () => this.on.resume(answer)),
       ...this.#chooser(answer, siblings),
@@ -142,7 +141,7 @@ export class Transcript {
   }
 
   #unanswered(question) {
-    const again = act("Ask again", "it got no answer", () => this.on.again(question, null));
+    const again = act("Ask again", "it got no answer", () => this.on.again(question.id, null));
     return make("div", { className: "row unanswered" }, again);
   }
 
