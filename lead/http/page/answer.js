@@ -83,7 +83,7 @@ export class AnswerView {
   }
 
   begin() {
-    this.element.setAttribute("aria-busy", "true");
+    for (const one of [this.element, this.transcript.element]) one.setAttribute("aria-busy", "true");
   }
 
   /** `pieces` as `Attribution` gives them. */
@@ -109,7 +109,7 @@ export class AnswerView {
       if (this.answer.figures) this.element.append(make("p", { className: "figures" }, this.answer.figures));
       this.element.append(this.transcript.actionsOfAnswer(this.answer, siblings, this.#copy()));
     });
-    this.element.removeAttribute("aria-busy");
+    for (const one of [this.element, this.transcript.element]) one.removeAttribute("aria-busy");
   }
 
   #copy() {

@@ -126,6 +126,7 @@ export class Transcript {
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       const content = field.value.trim();
+      if (this.element.getAttribute("aria-busy")) return; // an answer runs: the text stays here
       close();
       if (content) this.on.edit(question, content);
     });
