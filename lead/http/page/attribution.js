@@ -37,3 +37,19 @@ export class Attribution {
     return pieces;
   }
 }
+
+/** `pieces` in short: add to `runs` of [source, number of characters]. */
+export function addTo(runs, pieces) {
+  for (const { text, source } of pieces) {
+    const last = runs.at(-1);
+    if (last?.[0] === source) last[1] += text.length;
+    else runs.push([source, text.length]);
+  }
+}
+
+/** The pieces of `text` again. */
+export function* piecesOf(text, runs) {
+  let start = 0;
+  for (const [source, length] of runs) yield { text: text.slice(start, (start += length)), source };
+  if (start < text.length) yield { text: text.slice(start), source: null };
+}

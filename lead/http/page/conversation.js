@@ -1,116 +1,258 @@
-// What has been said, and asking for more.
+// What has been said, and asking for more. What is said is kept as it comes.
 
 import { LeadError, chat } from "./api.js";
-import { Attribution } from "./attribution.js";
+import { Attribution, addTo } from "./attribution.js";
 import { count, share, speed } from "./figures.js";
+import { Thread, newId } from "./thread.js";
 
 const AWAY = "the lead is away";
 const BROKEN_OFF = "the connection to the lead broke off";
+const STOPPED = "stopped";
+const SAVE_MS = 1000;
+const TITLE_LENGTH = 60;
 
 export class Conversation {
-  #messages = [];
+  #thread = new Thread();
   #hangUp = null;
-  #seed = null;
-  #unanswered = null; // a question for which nothing came
+  #record = blank();
+  #isNew = true;
+  #running = null; // the answer that comes
+  #isStale = false; // another tab has changed it meanwhile
 
-  /** `transcript` shows it. */
-  constructor(transcript) {
+  /** `transcript` shows it, `store` keeps it; `onTrouble(sentence)` when it could not be kept. */
+  constructor(transcript, store, onTrouble) {
     this.transcript = transcript;
+    this.store = store;
+    this.onTrouble = onTrouble;
+    addEventListener("pagehide", () => this.#running && this.#keep(this.#running));
   }
 
   get isRunning() {
     return this.#hangUp !== null;
   }
 
-  /** Whether there is a question to ask again. */
-  get hasQuestion() {
-    return this.#messages.length > 0 || this.#unanswered !== null;
+  /** null: there is nothing in it yet. */
+  get id() {
+    return this.#isNew ? null : this.#record.id;
   }
 
+  /** The system prompt and the sampling parameters that were set: {system, sampling}. */
+  get settings() {
+    return { system: this.#record.system, sampling: this.#record.sampling };
+  }
+
+  async setSettings({ system, sampling }) {
+    Object.assign(this.#record, { system, sampling });
+    if (!this.#isNew) await this.#tried(this.store.change(this.#record.id, { system, sampling }));
+  }
+
+  /** Begin with nothing, but for the settings given. */
   clear() {
     this.stop();
-    this.#messages = [];
-    this.#unanswered = null;
+    this.#thread = new Thread();
+    this.#record = blank();
+    this.#isNew = true;
     this.transcript.clear();
+  }
+
+  /** Show one that is kept; false: there is none. */
+  async open(id) {
+    const record = await this.store.conversation(id);
+    if (!record) return false;
+    this.stop();
+    this.#record = record;
+    this.#isNew = false;
+    this.#thread = new Thread(await this.store.messages(id), record.leaf);
+    this.#show();
+    return true;
+  }
+
+  /** Look again at what another tab may have added. */
+  async refresh() {
+    const { id } = this.#record;
+    this.#isStale = this.isRunning || this.transcript.isEditing;
+    if (this.#isStale) return;
+    const [record, messages] = [await this.store.conversation(id), await this.store.messages(id)];
+    if (!record || id !== this.#record.id || this.isRunning) return;
+    this.#record = record;
+    this.#thread = new Thread(messages, this.#thread.leaf);
+    this.#show();
   }
 
   stop() {
     this.#hangUp?.abort();
+    this.#hangUp = this.#running = null;
+  }
+
+  /** Show the other message at this place. */
+  choose(message) {
+    this.stop();
+    this.#thread.choose(message.id);
+    this.#show();
+    if (!this.#isNew) this.#tried(this.store.change(this.#record.id, { leaf: this.#thread.leaf }));
   }
 
   /** Ask and show the answer; returns a sentence on how it went. */
-  ask(question, speculates) {
-    this.#seed = null;
-    this.transcript.addQuestion(question);
-    return this.#answer(question, {}, speculates);
+  async ask(content, speculates) {
+    const last = this.#thread.path().at(-1);
+    // A question that got no answer is replaced.
+    return this.#ask(content, last?.role === "user" ? last.parent : (last?.id ?? null), speculates);
   }
 
-  /** The last question once more with the same seed: the same text, perhaps at another speed. */
-  askAgain(speculates) {
-    const fields = this.#seed === null ? {} : { seed: this.#seed };
-    if (this.#unanswered !== null) return this.#answer(this.#unanswered, fields, speculates);
-    const [question] = this.#messages.splice(-2);
-    return this.#answer(question.content, fields, speculates);
+  /** Ask something else in the place of `question`, which stays beside it. */
+  edit(question, content, speculates) {
+    return this.#ask(content, question.parent, speculates);
   }
 
-  async #answer(question, fields, speculates) {
-    const messages = this.#messages;
-    messages.push({ role: "user", content: question });
-    this.#unanswered = null;
-    const answer = this.transcript.addAnswer();
-    const told = { text: "", last: null };
-    this.#hangUp = new AbortController();
-    try {
-      await this.#follow(answer, told, fields, speculates);
-      const figures = describe(told.last.timings);
-      answer.finish(figures);
-      return `The answer is complete: ${figures}`;
-    } catch (error) {
-      return this.#explain(answer, error, told);
-    } finally {
-      this.#hangUp = null;
-      if (told.text) messages.push({ role: "assistant", content: told.text });
-      else {
-        messages.pop();
-        if (messages === this.#messages) this.#unanswered = question;
-      }
+  /** Another answer to the question with this id; with the seed of an earlier one the same text, perhaps at another speed. */
+  again(id, seed, speculates) {
+    const question = this.#thread.get(id);
+    this.#thread.cut(id);
+    this.#show();
+    return this.#answer(question, seed === null ? {} : { seed }, null, speculates);
+  }
+
+  /** Go on with an answer that was stopped; the shorter one stays beside it. */
+  resume(answer, speculates) {
+    const question = this.#thread.parentOf(answer);
+    this.#thread.cut(question.id);
+    this.#show();
+    return this.#answer(question, {}, answer, speculates);
+  }
+
+  async #ask(content, parent, speculates) {
+    const conversation = this.#record.id;
+    if (this.#isNew) {
+      this.#record.title = content.trim().split("\n")[0].slice(0, TITLE_LENGTH);
+      this.#isNew = false;
+      this.#tried(this.store.create({ ...this.#record }));
     }
+    const created = after(this.#thread.get(parent));
+    const question = { id: newId(), conversation, parent, role: "user", content, created };
+    const isLast = parent === this.#thread.leaf;
+    this.#thread.add(question);
+    this.#tried(this.store.save(question, { tell: true }));
+    if (isLast) this.transcript.addQuestion(question, this.#thread.siblings(question));
+    else this.#show();
+    return this.#answer(question, {}, null, speculates);
   }
 
-  async #follow(answer, told, fields, speculates) {
-    const attribution = new Attribution();
+  async #answer(question, fields, begun, speculates) {
+    const thread = this.#thread;
+    const answer = emptyAnswer(question);
+    if (begun) Object.assign(answer, structuredClone({ ...begun, id: answer.id, created: answer.created }));
+    const view = this.transcript.addAnswer(answer);
     const body = {
-      messages: this.#messages,
-      stream: true,
-      return_speculation: true,
+      messages: [...this.#messagesFor(begun)],
+      ...this.#record.sampling,
       ...(speculates ? {} : { "speculative.n_max": 0 }),
       ...fields,
     };
-    for await (const event of chat(body, this.#hangUp.signal)) {
+    const hangUp = (this.#hangUp = new AbortController());
+    this.#running = answer;
+    let note;
+    try {
+      const timings = await this.#follow(answer, view, body, hangUp.signal);
+      answer.figures = describe(timings);
+      note = `The answer is complete: ${answer.figures}`;
+    } catch (error) {
+      answer.isStopped = true;
+      note = reasonOf(error, answer);
+      answer.figures = note === STOPPED ? STOPPED : "";
+      if (note !== STOPPED) view.fail(note);
+    }
+    if (this.#hangUp === hangUp) this.#hangUp = this.#running = null;
+    if (answer.content || answer.thinking) {
+      thread.add(answer);
+      this.#keep(answer, true);
+    }
+    view.finish(thread.siblings(answer));
+    if (this.#isStale) this.refresh();
+    return note === STOPPED ? "The answer was stopped" : note;
+  }
+
+  *#messagesFor(begun) {
+    if (this.#record.system) yield { role: "system", content: this.#record.system };
+    for (const { role, content } of this.#thread.path()) if (content) yield { role, content };
+    if (begun?.content) yield { role: begun.role, content: begun.content };
+  }
+
+  /** Fill `answer` and its view with what comes; returns the timings. */
+  async #follow(answer, view, body, signal) {
+    const attribution = new Attribution();
+    let saved = performance.now();
+    let timings = null;
+    for await (const event of chat({ ...body, stream: true, return_speculation: true }, signal)) {
       attribution.push(event.speculation?.tokens ?? []);
-      const [choice] = event.choices;
-      const { content, reasoning_content: thinking } = choice?.delta ?? {};
-      if (thinking) answer.appendThinking(attribution.take(thinking));
-      if (content) {
-        told.text += content;
-        answer.append(attribution.take(content));
-      }
+      const { content, reasoning_content: thinking } = event.choices[0]?.delta ?? {};
+      if (thinking) view.appendThinking(taken(attribution, thinking, answer, "thinking", "thinkingRuns"));
+      if (content) view.append(taken(attribution, content, answer, "content", "runs"));
+      answer.isStopped = event.choices[0]?.finish_reason === "length";
       if (event.timings) {
-        told.last = event;
-        this.#seed = event.seed;
+        ({ timings } = event);
+        answer.seed = event.seed;
       }
+      if (performance.now() - saved < SAVE_MS) continue;
+      saved = performance.now();
+      this.#keep(answer);
+    }
+    return timings;
+  }
+
+  #keep(answer, tell = false) {
+    return this.#tried(this.store.save(answer, { tell }));
+  }
+
+  async #tried(saving) {
+    try {
+      await saving;
+    } catch (error) {
+      this.onTrouble(`This browser could not keep the conversation: ${error?.message ?? "no reason given"}`);
     }
   }
 
-  #explain(answer, error, told) {
-    if (error.name === "AbortError") {
-      answer.finish("stopped");
-      return "The answer was stopped";
-    }
-    const reason = error instanceof LeadError ? error.message : told.text ? BROKEN_OFF : AWAY;
-    answer.fail(reason);
-    return reason;
+  #show() {
+    this.transcript.show(this.#thread.path().map((message) => [message, this.#thread.siblings(message)]));
   }
+}
+
+function blank() {
+  const now = Date.now();
+  return { id: newId(), title: "", created: now, changed: now, leaf: null, system: "", sampling: {} };
+}
+
+/** `runs`, `thinkingRuns`: who drafted its text; `isStopped`: it can go on. */
+function emptyAnswer(question) {
+  return {
+    id: newId(),
+    conversation: question.conversation,
+    parent: question.id,
+    role: "assistant",
+    content: "",
+    thinking: "",
+    runs: [],
+    thinkingRuns: [],
+    figures: STOPPED, // until it is complete: what a reload leaves
+    seed: null,
+    isStopped: true,
+    created: after(question),
+  };
+}
+
+/** Now, but later than `message`, whatever the clock says: parents come first. */
+const after = (message) => Math.max(Date.now(), (message?.created ?? 0) + 1);
+
+/** Note that `text` came, and who drafted it. */
+function taken(attribution, text, answer, field, runs) {
+  const pieces = attribution.take(text);
+  answer[field] += text;
+  addTo(answer[runs], pieces);
+  return pieces;
+}
+
+function reasonOf(error, answer) {
+  if (error.name === "AbortError") return STOPPED;
+  return error instanceof LeadError ? error.message : answer.content ? BROKEN_OFF : AWAY;
 }
 
 function describe(timings) {

@@ -2,13 +2,18 @@
 
 import * as lead from "./api.js";
 import { Conversation } from "./conversation.js";
+import { ConversationList } from "./conversation_list.js";
 import { byId, tell } from "./dom.js";
+import { takeDrops } from "./drop.js";
 import { Invitations } from "./invitations.js";
 import { KeyDialog } from "./key_dialog.js";
 import { Panels } from "./panels.js";
+import { SettingsDialog } from "./settings_dialog.js";
 import { Legend } from "./sources.js";
+import { Store } from "./store.js";
 import { Switch } from "./switch.js";
 import { Transcript } from "./transcript.js";
+import { Views } from "./views.js";
 
 const POLL_MS = 1000;
 const NO_KEY = 401;
@@ -18,36 +23,66 @@ const LOADING = 503;
 const panels = new Panels();
 const invitations = new Invitations();
 const speculation = new Switch();
-const conversation = new Conversation(new Transcript(byId("transcript"), new Legend(byId("legend"))));
+const question = byId("question");
+const store = new Store();
+const transcript = new Transcript(byId("transcript"), new Legend(byId("legend")), {
+  edit: (message, text) => run(() => conversation.edit(message, text, speculation.speculates)),
+  again: (id, seed) => run(() => conversation.again(id, seed, speculation.speculates)),
+  resume: (answer) => run(() => conversation.resume(answer, speculation.speculates)),
+  choose: (message) => conversation.choose(message),
+});
+const conversation = new Conversation(transcript, store, showTrouble);
+const list = new ConversationList(store, {
+  onOpen: open,
+  onDelete: (id) => id === conversation.id && begin(),
+});
 const keyDialog = new KeyDialog(() => {
   speculation.forget();
   poll();
 });
-const question = byId("question");
+new SettingsDialog(conversation);
+const views = new Views();
 
 // --- asking
 
 async function run(asking) {
-  showButtons();
-  tell(byId("announcement"), "");
-  tell(byId("announcement"), await asking);
-  showButtons();
+  if (conversation.isRunning) return;
+  const asked = asking();
+  showWhere();
+  announce("");
+  showTrouble("");
+  const note = await asked;
+  if (!conversation.isRunning) announce(note);
+  showWhere();
+  await list.look();
 }
 
 function send() {
   const text = question.value.trim();
   if (!text || conversation.isRunning) return;
   question.value = "";
-  run(conversation.ask(text, speculation.speculates));
+  run(() => conversation.ask(text, speculation.speculates));
 }
 
-function showButtons() {
-  const { isRunning, hasQuestion } = conversation;
+function announce(words) {
+  tell(byId("announcement"), words);
+}
+
+/** Something that is not in the conversation itself; read aloud, too. */
+function showTrouble(words) {
+  tell(byId("trouble"), words);
+}
+
+/** Which conversation is open, and whether it is being answered. The address keeps it over a reload. */
+function showWhere() {
+  const { isRunning, id } = conversation;
   const hadFocus = document.activeElement;
   byId("stop").hidden = !isRunning;
   byId("send").hidden = isRunning;
-  byId("again").hidden = isRunning || !hasQuestion;
+  document.body.classList.toggle("answering", isRunning);
   if (hadFocus?.hidden) question.focus();
+  history.replaceState(null, "", id ? `#${id}` : location.pathname);
+  list.mark(id);
 }
 
 byId("ask").addEventListener("submit", (event) => {
@@ -55,19 +90,51 @@ byId("ask").addEventListener("submit", (event) => {
   send();
 });
 question.addEventListener("keydown", (event) => {
+  if (event.key === "ArrowUp" && !question.value && transcript.editLast()) event.preventDefault();
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
   send();
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") conversation.stop();
+  if (!event.altKey || event.ctrlKey || event.metaKey) return;
+  if (event.code === "KeyN") begin();
+  else if (event.code === "KeyS") views.search();
+  else return;
+  event.preventDefault();
 });
 byId("stop").addEventListener("click", () => conversation.stop());
-byId("again").addEventListener("click", () => run(conversation.askAgain(speculation.speculates)));
-byId("clear").addEventListener("click", () => {
-  conversation.clear();
-  showButtons();
+byId("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address is the conversation's
   question.focus();
+});
+byId("new").addEventListener("click", begin);
+takeDrops(
+  document.body,
+  (text) => {
+    question.value += `${question.value ? "\n" : ""}${text}`;
+    question.focus();
+  },
+  showTrouble,
+);
+
+// --- conversations
+
+function begin() {
+  conversation.clear();
+  views.showChat();
+  showWhere();
+  question.focus();
+}
+
+async function open(id) {
+  if (await conversation.open(id)) views.showChat();
+  showWhere();
+}
+
+store.onOthers(async (id, isDeleted) => {
+  if (id !== null && id === conversation.id) await (isDeleted ? begin() : conversation.refresh());
+  await list.look();
 });
 
 // --- looking
@@ -124,3 +191,6 @@ document.addEventListener("visibilitychange", () => {
 
 poll();
 question.focus();
+if (location.hash.length > 1) await open(location.hash.slice(1));
+document.body.classList.remove("opening");
+await list.look();

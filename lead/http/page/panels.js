@@ -3,15 +3,23 @@
 import { drawBars, drawCurve, shade } from "./charts.js";
 import { byId, make, makeSvg, tell } from "./dom.js";
 import { count, milliseconds, share, speed } from "./figures.js";
+import { drawNetwork } from "./network.js";
 import { OWN, colourOf } from "./sources.js";
 
 const N_SAMPLES = 120;
+const N_RECENT = 5; // samples in a mean that is not restless
 const MOST_WIDTH = 33; // the widest batch of one text: 32 draft tokens and one before them
 
 /** Counters that only grow, turned into rates. */
 class Rate {
   #before = null;
   samples = [];
+
+  /** The mean of the last seconds. */
+  get recent() {
+    const last = this.samples.slice(-N_RECENT);
+    return last.reduce((sum, rate) => sum + rate, 0) / (last.length || 1);
+  }
 
   /** A gap in time: the next count is only a beginning. */
   pause() {
@@ -75,6 +83,9 @@ export class Panels {
       this.#backs.delete(name);
     }
     byId("no-backs").hidden = backs.length > 0;
+    byId("network").toggleAttribute("hidden", !backs.length);
+    const giving = [...this.#backs].map(([name, { rate }]) => ({ name, rate: rate.recent }));
+    drawNetwork(byId("network"), this.#speed.recent, giving);
   }
 }
 

@@ -1,8 +1,9 @@
 // Colours by source, in the order in which sources appear; kept for as long as the page is open.
 
-import { make } from "./dom.js";
+import { byId, make, tell } from "./dom.js";
 
 const N_COLOURS = 6;
+const PLAIN = "llama-duo.plain"; // texts without colours
 /** The sources in the lead itself, and what people call them. */
 export const OWN = new Map([
   ["ngram", "the text itself (ngram)"],
@@ -20,12 +21,15 @@ export function colourOf(source) {
 /** What people call it. */
 export const nameOf = (source) => OWN.get(source) ?? source;
 
-/** Shows which colour is whose, once something has been drafted. */
+/** Shows which colour is whose, once something has been drafted, and whether to show colours. */
 export class Legend {
   #shown = new Set();
 
   constructor(list) {
     this.list = list;
+    this.button = byId("colors");
+    this.button.addEventListener("click", () => this.#show(document.body.classList.contains("plain")));
+    if (localStorage.getItem(PLAIN) !== null) this.#show(false);
   }
 
   add(source) {
@@ -34,5 +38,14 @@ export class Legend {
     this.#shown.add(source);
     const name = make("span", { className: `token ${colourOf(source)}` }, nameOf(source));
     this.list.append(make("li", {}, name));
+    this.button.hidden = false;
+  }
+
+  /** Remembered for the next visit. */
+  #show(isShown) {
+    tell(this.button, isShown ? "Hide colors" : "Show colors");
+    document.body.classList.toggle("plain", !isShown);
+    if (isShown) localStorage.removeItem(PLAIN);
+    else localStorage.setItem(PLAIN, "yes");
   }
 }

@@ -1,37 +1,80 @@
-// The conversation as it is shown.
+// The conversation as it is shown, with what can be done with each message.
 
+import { AnswerView } from "./answer.js";
 import { make } from "./dom.js";
-import { colourOf, nameOf } from "./sources.js";
 
 const NEAR_PX = 48;
+const AT_ONCE = 4; // messages of a long conversation that are shown before the others
 
 export class Transcript {
   #welcome;
+  #shown = null; // the messages given to `show`
 
-  constructor(element, legend) {
+  /** `on`: what to do on edit(question, text), again(id of the question, seed), resume(answer), choose(message). */
+  constructor(element, legend, on) {
     this.element = element;
     this.legend = legend;
+    this.on = on;
     this.#welcome = element.firstElementChild;
   }
 
   clear() {
+    this.#shown = null;
     this.element.replaceChildren(this.#welcome);
   }
 
-  addQuestion(text) {
+  /** Show all of [message, siblings], the last ones first. */
+  show(messages) {
+    this.clear();
+    if (!messages.length) return;
+    this.#shown = messages;
+    this.element.replaceChildren(...messages.slice(-AT_ONCE).map((one) => this.#article(...one)));
+    const [last] = messages.at(-1);
+    if (last.role === "user") this.element.lastChild.append(this.#unanswered(last));
+    this.scrollDown();
+    if (messages.length > AT_ONCE) setTimeout(() => this.#shown === messages && this.#showEarlier());
+  }
+
+  addQuestion(question, siblings) {
     this.#welcome.remove();
-    const question = make("article", { className: "question" }, make("h2", {}, "You"), make("div", {}, text));
-    this.element.append(question);
+    this.element.append(this.#article(question, siblings));
     this.scrollDown();
   }
 
-  /** An empty answer to fill. */
-  addAnswer() {
-    const answer = new Answer(this);
-    this.element.append(answer.element);
-    this.element.setAttribute("aria-busy", "true");
+  /** The view of an answer that comes. */
+  addAnswer(answer) {
+    this.element.querySelector(".unanswered")?.remove();
+    const view = new AnswerView(answer, this);
+    view.begin();
+    this.element.append(view.element);
     this.scrollDown();
-    return answer;
+    return view;
+  }
+
+  get isEditing() {
+    return this.element.querySelector("form") !== null;
+  }
+
+  /** Let the last question be edited, as if its button had been pressed; false: there is none. */
+  editLast() {
+    const button = [...this.element.querySelectorAll(".question .edit")].at(-1);
+    button?.click();
+    return button !== undefined;
+  }
+
+  actionsOfAnswer(answer, siblings, copy) {
+    return make(
+      "div",
+      { className: "row actions" },
+      copy,
+      act("Regenerate", "another answer to the same question", () => this.on.again(answer.parent, null)),
+      answer.seed !== null &&
+        act("Repeat", "the same seed: the same text, perhaps at another speed", () =>
+          this.on.again(answer.parent, answer.seed),
+        ),
+      answer.isStopped && answer.content !== "" && act("Continue", "go on with this answer", () => this.on.resume(answer)),
+      ...this.#chooser(answer, siblings),
+    );
   }
 
   /** Do something that makes the conversation longer; who reads its end goes on reading its end. */
@@ -45,59 +88,82 @@ export class Transcript {
   scrollDown() {
     this.element.scrollTop = this.element.scrollHeight;
   }
+
+  #showEarlier() {
+    const { scrollHeight, scrollTop } = this.element;
+    this.element.prepend(...this.#shown.slice(0, -AT_ONCE).map((one) => this.#article(...one)));
+    this.element.scrollTop = scrollTop + this.element.scrollHeight - scrollHeight;
+  }
+
+  #article(message, siblings) {
+    if (message.role === "user") return this.#question(message, siblings);
+    const view = new AnswerView(message, this);
+    view.finish(siblings);
+    return view.element;
+  }
+
+  #question(question, siblings) {
+    const text = make("div", { className: "text" }, question.content);
+    const edit = act("Edit", "ask something else here", () => this.#edit(question, text, edit));
+    edit.classList.add("edit");
+    const actions = make("div", { className: "row actions" }, edit, ...this.#chooser(question, siblings));
+    return make("article", { className: "question" }, make("h2", {}, "You"), text, actions);
+  }
+
+  #edit(question, text, button) {
+    const field = make("textarea", { value: question.content, rows: 3, ariaLabel: "Edit your question" });
+    const form = make(
+      "form",
+      {},
+      field,
+      make("div", { className: "row" }, make("button", {}, "Ask this"), act("Cancel", "leave it as it was", () => close())),
+    );
+    const close = () => {
+      form.replaceWith(text);
+      button.hidden = false;
+      button.focus();
+    };
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const content = field.value.trim();
+      if (this.element.getAttribute("aria-busy")) return; // an answer runs: the text stays here
+      close();
+      if (content) this.on.edit(question, content);
+    });
+    field.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") close();
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      form.requestSubmit();
+    });
+    text.replaceWith(form);
+    button.hidden = true;
+    field.focus();
+  }
+
+  #unanswered(question) {
+    const again = act("Ask again", "it got no answer", () => this.on.again(question.id, null));
+    return make("div", { className: "row unanswered" }, again);
+  }
+
+  /** Which of several at the same place this is, and the way to the others. */
+  #chooser(message, siblings) {
+    const i = siblings.indexOf(message);
+    if (siblings.length < 2 || i < 0) return [];
+    const to = (step, sign, label) => {
+      const button = make("button", { type: "button", className: "quiet small", ariaLabel: label }, sign);
+      const other = siblings[i + step];
+      button.disabled = !other;
+      if (other) button.addEventListener("click", () => this.on.choose(other));
+      return button;
+    };
+    const number = make("span", { className: "note" }, `${i + 1} of ${siblings.length}`);
+    return [to(-1, "‹", "Previous version"), number, to(1, "›", "Next version")];
+  }
 }
 
-class Answer {
-  #thinking = null;
-  #source = null; // of the piece before
-
-  constructor(transcript) {
-    this.transcript = transcript;
-    this.said = make("div", { className: "said" });
-    this.element = make("article", { className: "answer" }, make("h2", {}, "Model"), this.said);
-    this.element.setAttribute("aria-busy", "true");
-  }
-
-  /** `pieces` as `Attribution` gives them. */
-  append(pieces) {
-    this.transcript.grow(() => this.#fill(this.said, pieces));
-  }
-
-  appendThinking(pieces) {
-    if (!this.#thinking) {
-      this.#thinking = make("div", { className: "thinking" });
-      this.said.before(this.#thinking);
-    }
-    this.transcript.grow(() => this.#fill(this.#thinking, pieces));
-  }
-
-  /** It is complete, or was stopped. */
-  finish(figures) {
-    this.#end(make("p", { className: "figures" }, figures));
-  }
-
-  fail(reason) {
-    this.#end(make("p", { className: "failure" }, reason));
-  }
-
-  #end(note) {
-    this.transcript.grow(() => this.element.append(note));
-    this.element.removeAttribute("aria-busy");
-    this.transcript.element.removeAttribute("aria-busy");
-  }
-
-  #fill(element, pieces) {
-    for (const { text, source } of pieces) {
-      // The space before a word is coloured within a run only: at its edge it looks like a mistake.
-      const nSpaces = source === this.#source ? 0 : text.length - text.trimStart().length;
-      this.#source = source;
-      if (source === null || nSpaces === text.length) {
-        element.append(text);
-        continue;
-      }
-      this.transcript.legend.add(source);
-      const about = { className: `token ${colourOf(source)}`, title: `drafted by ${nameOf(source)}` };
-      element.append(text.slice(0, nSpaces), make("span", about, text.slice(nSpaces)));
-    }
-  }
+function act(label, title, then) {
+  const button = make("button", { type: "button", className: "quiet small", title }, label);
+  button.addEventListener("click", then);
+  return button;
 }

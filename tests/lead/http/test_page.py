@@ -42,3 +42,8 @@ async def test_it_can_be_switched_off():
 def test_no_file_names_another_server():
     named = {match for file in FILES.values() for match in re.findall(r"//[\w.-]+", file.content.decode())}
     assert named <= {"//www.w3.org"}  # SVG's namespace, which is not requested
+
+
+def test_no_file_makes_elements_of_text():
+    code = "".join(file.content.decode() for path, file in FILES.items() if path.endswith(".js"))
+    assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser", code)

@@ -1,0 +1,32 @@
+// Copying texts; also over plain HTTP, where browsers have no navigator.clipboard.
+
+import { make } from "./dom.js";
+
+const SHOWN_MS = 1500;
+
+/** A button that copies what `text()` gives. */
+export function copyButton(label, text) {
+  const button = make("button", { type: "button", className: "quiet small", ariaLabel: label }, "Copy");
+  button.addEventListener("click", async () => {
+    button.textContent = (await copied(text())) ? "Copied" : "Not copied";
+    setTimeout(() => (button.textContent = "Copy"), SHOWN_MS);
+  });
+  return button;
+}
+
+async function copied(text) {
+  if (navigator.clipboard) {
+    return navigator.clipboard.writeText(text).then(
+      () => true,
+      () => false,
+    );
+  }
+  const focused = document.activeElement;
+  const field = make("textarea", { value: text, className: "unseen" });
+  document.body.append(field);
+  field.select();
+  const done = document.execCommand("copy");
+  field.remove();
+  focused?.focus();
+  return done;
+}

@@ -1,0 +1,67 @@
+// Conversations as a file: what is exported, and what of a file is believed.
+
+const FORMAT = "llama-duo conversations";
+const VERSION = 1;
+const ROLES = ["user", "assistant"];
+
+/** The text of a file with `all`, {conversation, messages} each. */
+export const toFile = (all) => JSON.stringify({ format: FORMAT, version: VERSION, conversations: all }, null, 1);
+
+/** What a file holds, as it was given to `toFile`; throws an Error with a sentence. */
+export function fromFile(text) {
+  let told;
+  try {
+    told = JSON.parse(text);
+  } catch {
+    throw new Error("This file is not JSON.");
+  }
+  if (told?.format !== FORMAT || told.version !== VERSION || !Array.isArray(told.conversations)) {
+    throw new Error("This file holds no conversations that this page exported.");
+  }
+  return told.conversations.map(checked);
+}
+
+function checked({ conversation, messages }, i) {
+  const wrong = () => new Error(`Conversation ${i + 1} of this file is not as this page exports it.`);
+  if (!isConversation(conversation) || !Array.isArray(messages)) throw wrong();
+  const before = new Set([null]); // a parent comes first, so there are no circles
+  for (const message of messages) {
+    if (!isMessage(message, conversation.id) || !before.has(message.parent)) throw wrong();
+    before.add(message.id);
+  }
+  return { conversation, messages };
+}
+
+const isText = (value) => typeof value === "string";
+
+function isConversation(it) {
+  return (
+    [it?.id, it?.title, it?.system].every(isText) &&
+    [it.created, it.changed].every(Number.isFinite) &&
+    typeof it.sampling === "object" &&
+    it.sampling !== null &&
+    Object.values(it.sampling).every(Number.isFinite)
+  );
+}
+
+function isMessage(it, conversation) {
+  return (
+    it?.conversation === conversation &&
+    isText(it.id) &&
+    isText(it.content) &&
+    ROLES.includes(it.role) &&
+    Number.isFinite(it.created) &&
+    (it.role === "user" || isAnswer(it))
+  );
+}
+
+function isAnswer({ thinking, runs, thinkingRuns, figures, seed }) {
+  return (
+    [thinking, figures].every(isText) &&
+    (seed === null || Number.isInteger(seed)) &&
+    [runs, thinkingRuns].every((given) => Array.isArray(given) && given.every(isRun))
+  );
+}
+
+const isRun = (run) =>
+  Array.isArray(run) && (run[0] === null || isText(run[0])) && Number.isInteger(run[1]) && run[1] > 0;

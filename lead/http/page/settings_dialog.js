@@ -1,0 +1,33 @@
+// What one conversation asks with: a system prompt, and how tokens are chosen.
+
+import { byId } from "./dom.js";
+
+const SAMPLING = ["temperature", "top_p", "max_tokens", "seed"];
+
+export class SettingsDialog {
+  /** `conversation()` is the one that is open. */
+  constructor(conversation) {
+    this.dialog = byId("settings-dialog");
+    byId("settings").addEventListener("click", () => this.#open(conversation.settings));
+    byId("settings-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      conversation.setSettings(read());
+      this.dialog.close();
+      byId("question").focus();
+    });
+    byId("settings-cancel").addEventListener("click", () => this.dialog.close());
+  }
+
+  #open({ system, sampling }) {
+    byId("system").value = system;
+    for (const name of SAMPLING) byId(name).value = sampling[name] ?? "";
+    this.dialog.showModal();
+  }
+}
+
+/** An empty field leaves the choice to the lead. */
+function read() {
+  const given = SAMPLING.filter((name) => byId(name).value !== "");
+  const sampling = Object.fromEntries(given.map((name) => [name, Number(byId(name).value)]));
+  return { system: byId("system").value.trim(), sampling };
+}
