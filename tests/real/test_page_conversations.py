@@ -156,6 +156,15 @@ def test_a_reload_keeps_the_conversation_and_who_drafted_it(page):
     expect(page.locator(".said .token").first).to_have_attribute("title", "drafted by helper")
 
 
+def test_a_conversation_is_listed_while_its_first_answer_runs(page, lead):
+    lead.held = []
+    page.get_by_label("Your question").fill("Slow")
+    page.keyboard.press("Enter")
+    expect(listed(page)).to_have_text(["Slow"])
+    for route in lead.held:
+        lead.fulfill(route)
+
+
 def test_two_tabs_in_one_conversation_lose_nothing(page, context):
     ask(page)
     other = visit(context, f"/{page.evaluate('location.hash')}")

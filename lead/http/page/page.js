@@ -51,6 +51,7 @@ async function run(asking) {
   showWhere();
   announce("");
   showTrouble("");
+  list.look();
   const note = await asked;
   if (!conversation.isRunning) announce(note);
   showWhere();
