@@ -71,7 +71,7 @@ def commands(*arguments):
     """What make would run."""
     found = shutil.which("make")
     assert found
-    inherited = {"MAKEFLAGS", "CMAKE_ARGS", "WHEELS", "NATIVE"}
+    inherited = {"MAKEFLAGS", "MAKELEVEL", "CMAKE_ARGS", "WHEELS", "NATIVE"}
     environment = {name: value for name, value in os.environ.items() if name not in inherited}
     return subprocess.run(
         [found, "--dry-run", *arguments],
