@@ -53,9 +53,9 @@ def start_split(target, workers, *arguments):
     return start_lead("--model", str(target), *ARGUMENTS, *at, *arguments)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def split(target, workers):
-    """(lead, url) of a lead whose target is on the workers."""
+    """(lead, url) of a lead whose target is on the workers, which then serve no other."""
     lead, url = start_split(target, workers, "--log-level", "debug")
     with lead:
         yield lead, url
