@@ -96,9 +96,13 @@ class RandomClients:
             self._now += wait / 2 if commands else wait
         return commands
 
-    def send(self, event: Event) -> None:
-        """Take an event of the engine."""
+    def send(self, *events: Event) -> None:
+        """Take events of the engine."""
         self._n_silent_looks = 0
+        for event in events:
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
         match event:
             case Started():
                 self._unanswered.add(event.sequence)

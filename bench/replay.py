@@ -171,14 +171,15 @@ class ReplayFront:
         self._shares.pipe += time.perf_counter() - asked
         return commands
 
-    def send(self, event: Event) -> None:
-        """The engine reports an event."""
+    def send(self, *events: Event) -> None:
+        """The engine reports events."""
         started = time.perf_counter()
-        self._pipe.send(event)
+        self._pipe.send(*events)
         sent = time.perf_counter()
         self._front.recv(1 << 16)
-        if isinstance(event, Committed):
-            self.n_committed = event.start + len(event.tokens)
+        for event in events:
+            if isinstance(event, Committed):
+                self.n_committed = event.start + len(event.tokens)
         self._shares.pipe += sent - started
         self._shares.outside += time.perf_counter() - sent
 

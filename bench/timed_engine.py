@@ -142,8 +142,12 @@ class TimedEngine:
 
     # What the loop sees
 
-    def send(self, event: Event) -> None:
-        """Through the format of the pipe; backs hear of it."""
+    def send(self, *events: Event) -> None:
+        """Through the format of the pipe; backs hear of them."""
+        for event in events:
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
         encode_line(event)
         self._let_backs_work()
         with self._watch.stopped():

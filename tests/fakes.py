@@ -1021,7 +1021,11 @@ class FakeFront:
         self.now += 0.001
         return self.now
 
-    def send(self, event):
+    def send(self, *events):
+        for event in events:
+            self.take(event)
+
+    def take(self, event):
         self.events.append(event)
         if isinstance(event, DraftsDropped | Tuned):
             return

@@ -239,11 +239,11 @@ class RestlessFront(FakeFront):
         self.open = bool(self.running or self._n_left)
         return commands
 
-    def send(self, event):
+    def take(self, event):
         left_at = self._left_at.get(getattr(event, "sequence", None))
         if left_at is not None and self._n_drained < left_at + self.n_late:
             return
-        super().send(event)
+        super().take(event)
         match event:
             case Started():
                 self._n_cached.setdefault(event.sequence, event.n_cached)

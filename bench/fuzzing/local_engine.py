@@ -72,9 +72,10 @@ class LocalEngine:
         lines, self._commands = self._commands, []
         return [decode_command(line) for line in lines]
 
-    def send(self, event: Event) -> None:
+    def send(self, *events: Event) -> None:
         """Through the format of the pipe."""
-        self.deliver(decode_event(encode_line(event)))
+        for event in events:
+            self.deliver(decode_event(encode_line(event)))
 
     # What the front sees
 

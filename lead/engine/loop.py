@@ -58,8 +58,8 @@ class Pipe(Protocol):
 
     open: bool
 
-    def send(self, event: Event) -> None:
-        """Hand an event to the front."""
+    def send(self, *events: Event) -> None:
+        """Hand events to the front, together."""
 
     def drain(self, wait: float | None) -> list[Command]:
         """All commands that have arrived; if none have, wait `wait` seconds for one (None: for ever)."""
@@ -244,8 +244,10 @@ class Loop:
                 self._early.append(command)
 
     def _send(self, *, at_once: bool = False) -> None:
-        for event in self._held.pass_on(self._engine.pop_events(), self._clock(), at_once=at_once):
-            self._pipe.send(event)
+        if not (sent := self._held.pass_on(self._engine.pop_events(), self._clock(), at_once=at_once)):
+            return
+        self._pipe.send(*sent)
+        for event in sent:
             if isinstance(event, Finished | Failed) or (isinstance(event, Started) and not event.again):
                 self._progress.made()
 

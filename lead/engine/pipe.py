@@ -39,11 +39,11 @@ class EnginePipe:
         self._has_drained = False
         self.open = True
 
-    def send(self, event: Event) -> None:
-        """Hand an event to the front."""
+    def send(self, *events: Event) -> None:
+        """Hand events to the front, together: it wakes up once."""
         try:
             with self._sending:
-                self._socket.sendall(encode_line(event))
+                self._socket.sendall(b"".join(map(encode_line, events)))
         except (BrokenPipeError, ConnectionResetError):
             self.open = False
 

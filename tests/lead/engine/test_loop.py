@@ -50,8 +50,8 @@ class ScriptedPipe:
         self.now += wait or 0.0
         return self._batches.pop(0)
 
-    def send(self, event):
-        self.sent.append(event)
+    def send(self, *events):
+        self.sent += events
 
     def clock(self):
         return self.now

@@ -88,9 +88,9 @@ def test_commands_sent_before_the_front_s_end_are_still_taken(ends):
 
 def test_events_arrive_as_lines(ends):
     front, pipe = ends
-    event = Finished(sequence="s", reason="stop")
-    pipe.send(event)
-    assert decode_event(front.recv(1 << 16)) == event
+    events = [Finished(sequence=name, reason="stop") for name in "st"]
+    pipe.send(*events)
+    assert [decode_event(line) for line in front.recv(1 << 16).splitlines()] == events
 
 
 def test_sending_to_a_front_that_is_gone_closes_the_pipe(ends):

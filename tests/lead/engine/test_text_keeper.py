@@ -58,8 +58,8 @@ class Machine:
         commands, self.commands = self.commands, []
         return commands
 
-    def send(self, event):
-        self.events.append(event)
+    def send(self, *events):
+        self.events += events
 
     def ask(self, tokens=PROMPT, keep_for="me", max_tokens=8):
         """How much of the prompt was cached; the text is right."""
