@@ -36,7 +36,7 @@ BUILD := CFLAGS="$(CFLAGS) $(NO_AMX)" CXXFLAGS="$(CXXFLAGS) $(NO_AMX)" \
 space := $(subst ,, )
 ARGUMENTS := $(subst $(space),_,$(subst /,-,$(strip $(CMAKE_ARGS))))
 WHEELS ?= dist$(if $(ARGUMENTS),/$(ARGUMENTS))
-TAKE_LLAMA := ls $(WHEELS)/llama_cpp_python-*.whl >/dev/null && $(BIN)/pip install --quiet --disable-pip-version-check \
+TAKE_LLAMA := ls $(WHEELS)/llama_cpp_python-*.whl >/dev/null 2>&1 && $(BIN)/pip install --quiet --disable-pip-version-check \
 	--no-deps --no-index --only-binary :all: --force-reinstall --find-links $(WHEELS) -c constraints.txt llama-cpp-python
 
 MAKE_WHEELS := $(if $(NO_AMX),WITHOUT_AMX=1) deploy/wheels/build.sh $(PYTHON) $(WHEELS)
