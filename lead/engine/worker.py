@@ -160,7 +160,6 @@ def _serve(
             CacheFolder.STEP_TIMES, StepTimes, load.model, options, load.most_threads, load.rpc
         )
         if not _has_recalled(stored, speculation.cost, threads, timer):
-            threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
             timer.calibrate(speculation.cost, lambda: pipe.readable)
             recalibration = _recalibration(model, speculation.cost, threads, pipe, stored)
     with keeper or contextlib.nullcontext():
@@ -217,22 +216,28 @@ def _has_recalled(
     threads.choose(known.n_threads)
     if known.teach(cost, timer):
         return True
-    threads.choose(0)  # whether all cores are faster now is to be measured, too
+    threads.choose(0)  # that is to be measured again, too
     return False
 
 
 def _recalibration(
     model: Model, cost: StepCost, threads: TargetThreads, pipe: EnginePipe, stored: Remembered[StepTimes]
 ) -> Recalibration:
-    def measure(place: TrialPlace) -> bool:
-        has_learned = recalibrate(
+    def time_steps(place: TrialPlace) -> bool:
+        return recalibrate(
             model, cost, model.n_vocab, lambda: pipe.readable, place=place, max_step_seconds=_MAX_STEP_SECONDS
         )
-        if has_learned and not threads.are_shared:  # the machine is not busy
+
+    def measure(place: TrialPlace) -> bool:
+        has_learned = time_steps(place)
+        if not has_learned or threads.are_shared:  # or the machine is busy
+            return has_learned
+        n_before = threads.used
+        timer = StepTimer.of_target(model, model.n_vocab, place=place)
+        threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
+        if threads.used == n_before or (has_learned := time_steps(place)):
             with contextlib.suppress(OSError):  # the next start measures again
                 stored.keep(StepTimes(n_threads=threads.used, seconds=cost.table()))
-            timer = StepTimer.of_target(model, model.n_vocab, place=place)
-            threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
         return has_learned
 
     return Recalibration(measure, time.monotonic())

@@ -86,6 +86,8 @@ def _rivals(scaled_logits: NDArray[np.float32], seed: int, position: int) -> NDA
 def likeliest(ids: NDArray[np.int32], logits: NDArray[np.floating[Any]]) -> int:
     """The candidate with the largest logit; of equal logits the lowest id, as in a plain argmax.
 
-    The filters reorder the candidates, so numpy's argmax alone would not do.
+    The filters may reorder the candidates; then numpy's argmax alone would not do.
     """
+    if ids is every_token(len(ids)):
+        return int(logits.argmax())
     return int(ids[logits == logits.max()].min())

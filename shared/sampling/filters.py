@@ -36,6 +36,8 @@ _SLACK = 1e-4
 """Larger than the difference between two implementations of a 32-bit logarithm."""
 _TRUNCATING = {"typ_p", "top_p", "min_p"}
 """Samplers of llama.cpp that only remove candidates, by their probabilities."""
+_KEEP_LIKELIEST = {"top_n_sigma", "top_k", "top_p", "min_p", "temperature"}
+"""At temperature 0 these have no effect at the end of the chain."""
 
 
 class NativeFilters:
@@ -88,9 +90,10 @@ class NativeFilters:
 
     def _make_stages(self) -> list[Stage]:
         stages: list[Stage] = []
-        for truncates, names in itertools.groupby(
-            self._parameters.active_samplers, key=_TRUNCATING.__contains__
-        ):
+        samplers = list(self._parameters.active_samplers)
+        while self._parameters.is_greedy and samplers and samplers[-1] in _KEEP_LIKELIEST:
+            samplers.pop()
+        for truncates, names in itertools.groupby(samplers, key=_TRUNCATING.__contains__):
             if truncates:
                 are_sorted = stages[-1:] == [self._top_k]
                 truncation = _Truncation(tuple(names), self._parameters, are_sorted=are_sorted)
