@@ -39,7 +39,7 @@ class TargetThreads:
         self._apply()
 
     def measure(self, step: Callable[[], float], interrupted: Callable[[], bool]) -> None:
-        """Whether `most` are faster, while nothing else computes; to be called again if this was `interrupted`.
+        """Whether `most` are faster, while nothing else computes; again, if it was `interrupted`.
 
         `step` decodes one token and returns the seconds that it took.
         """

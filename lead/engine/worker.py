@@ -35,6 +35,7 @@ from lead.engine.text_keeper import TextKeeper
 from shared.cached_files import CacheFolder
 from shared.errors import ModelLoadError
 from shared.llama import library, rpc_backend
+from shared.llama.attention_probe import choose_flash_attention
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
 from shared.llama.model import Model
 from shared.llama.remembered import Remembered, start_digest
@@ -82,7 +83,7 @@ def main() -> None:
         heartbeat.start()
     try:
         _reach_workers(load, heartbeat)
-        load = place_draft_model(load)
+        load = _with_attention(place_draft_model(load))
         model, exactness = load_target(load, with_heads=wants_heads(load))
         inline = load_inline_source(load, model)
     except ModelLoadError as error:
@@ -95,6 +96,15 @@ def main() -> None:
         progress = model.watch_steps()
         heartbeat.watch(lambda: pipe.has_been_read() or progress.has_proceeded())
     _serve(model, exactness, inline, load, pipe, fork_server=socket.socket(fileno=int(grammars)))
+
+
+def _with_attention(load: Load) -> Load:
+    """With flash attention chosen by measurement, unless results must not depend on the cache (--exact)."""
+    if not load.calibrate or load.options.exact != "off":
+        return load
+    n_threads = load.most_threads or load.options.threads
+    options = choose_flash_attention(load.model, load.options, n_threads)
+    return load.model_copy(update={"options": options})
 
 
 def _reach_workers(load: Load, heartbeat: Heartbeat | None) -> None:

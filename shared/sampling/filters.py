@@ -58,9 +58,10 @@ class NativeFilters:
         self._top = parameters.top_k
         self._n_vocab = n_vocab
         self._all = every_token(n_vocab)
-        bias = parameters.biases(n_vocab, end_tokens)
+        self._biases = bias = parameters.biases(n_vocab, end_tokens)
         self._biased = np.fromiter(bias.keys(), np.int32, len(bias))
         self._bias = np.fromiter(bias.values(), np.float32, len(bias))
+        self._raises = bool((self._bias > 0).any())
         self._penalties: list[_Penalty] = []
         self._vocabulary = vocabulary
         self._stages = self._make_stages()
@@ -79,6 +80,12 @@ class NativeFilters:
                 break
             ids, logits = stage(ids, logits, position)
         return ids, logits
+
+    def likeliest(self, logits: NDArray[np.float32]) -> int | None:
+        if self._stages or self._raises:
+            return None
+        best = int(logits.argmax())
+        return None if best in self._biases else best
 
     def accept(self, token: int) -> None:
         for penalty in self._penalties:

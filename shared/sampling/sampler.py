@@ -29,6 +29,9 @@ class Filters(Protocol):
         faster then.
         """
 
+    def likeliest(self, logits: NDArray[np.float32]) -> int | None:
+        """The choice at temperature 0; None: it takes `apply` to tell."""
+
     def accept(self, token: int) -> None:
         """Record a token, for penalties."""
 
@@ -61,6 +64,8 @@ class Sampler:
         """The token at absolute `position`; logits: shape (n_vocab,), not modified."""
         if self._filters is None:
             return int(logits.argmax())
+        if self._is_greedy and (token := self._filters.likeliest(logits)) is not None:
+            return token
         ids, left = self._filters.apply(logits, position)
         return self._choose_from(ids, left, position)
 
