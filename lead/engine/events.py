@@ -95,7 +95,7 @@ class TokenProbabilities(BaseModel, frozen=True):
 
 
 class Committed(BaseModel, frozen=True):
-    """The tokens of a step of a sequence, or of several without drafts: committed[start : start + len(tokens)].
+    """Tokens of a step of a sequence, or of several without drafts: committed[start : start + len(tokens)].
 
     tokens[:n_accepted] were drafted; `rejected` is the rest of the draft that was verified. `sources` says
     who proposed each of its tokens, the accepted ones first. `n_right`: by back, how many of these tokens its
