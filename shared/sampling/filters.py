@@ -62,6 +62,7 @@ class NativeFilters:
         self._biased = np.fromiter(bias.keys(), np.int32, len(bias))
         self._bias = np.fromiter(bias.values(), np.float32, len(bias))
         self._raises = bool((self._bias > 0).any())
+        self._adjusted = np.empty(n_vocab if bias else 0, np.float32)  # new memory takes longer than the copy
         self._penalties: list[_Penalty] = []
         self._vocabulary = vocabulary
         self._stages = self._make_stages()
@@ -70,7 +71,8 @@ class NativeFilters:
         self, logits: NDArray[np.float32], position: int, among: NDArray[np.int32] | None = None
     ) -> Candidates:
         if len(self._biased):
-            logits = logits.copy()
+            self._adjusted[:] = logits
+            logits = self._adjusted
             logits[self._biased] += self._bias
         ids = self._all
         if among is not None:
