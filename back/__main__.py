@@ -6,7 +6,7 @@ from shared.imports import run_program
 
 def main() -> None:
     with QuietInterrupts():
-        run_program("back.program")
+        run_program("back.cli")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The `back` program: reads its settings, makes a drafter for a lead, connects its parts, sets the status."""
+"""What a back does: finds its leads, makes a drafter for them, connects its parts."""
 
 import asyncio
 import contextlib
@@ -8,8 +8,6 @@ import math
 import os
 import random
 import signal
-import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,15 +20,12 @@ from back.settings import BackSettings
 from back.vocabulary_download import lead_vocabulary
 from back.worker import DraftWorker
 from shared import cpus
-from shared.diagnostics.findings import exit_with
 from shared.drafting.drafter import Drafter
 from shared.errors import ConfigError, DuoError
-from shared.exits import exit_with_stdin, print_text
 from shared.llama import library
 from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
-from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
 from shared.pace import jittered_delays
 from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
@@ -39,8 +34,6 @@ from shared.translation.drafter_maker import DrafterMaker, most_ahead
 
 log = logging.getLogger("back")
 
-_FAILED = 3
-"""Exit status if a restart may help, in contrast to 1 (wrong settings) and argparse's 2."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _END_SECONDS = 3.0
 """Time limit for a clean exit: asyncio joins its threads, and one may be waiting for DNS."""
@@ -48,40 +41,14 @@ _FIRST_DELAY, _MAX_DELAY = 0.1, 10.0
 """Seconds between attempts to join in a lead's vocabulary."""
 
 
-def main() -> None:
-    """Draft until a signal. Exits with 1 if the settings must be changed, with 3 on other failures."""
-    if sys.argv[1:2] == ["service"]:
-        from back.service import main as serve  # noqa: PLC0415 - not needed to draft
-
-        serve(sys.argv[2:])
-    to_doctor = sys.argv[1:2] == ["doctor"]
-    settings = BackSettings.from_command_line(sys.argv[2:] if to_doctor else None)
-    configure_logging(settings.log_level, as_json=settings.log_json)
-    if settings.list_devices:
-        from shared.diagnostics.preflight import list_devices  # noqa: PLC0415 - slow to import
-
-        print_text(list_devices())
-        return
-    if settings.exit_with_stdin:
-        threading.Thread(target=exit_with_stdin, name="stdin", daemon=True).start()
-    try:
-        settings = settings.joined()
-        if to_doctor or settings.check:
-            from back import doctor  # noqa: PLC0415  (slow to import, and not needed to draft)
-
-            exit_with(doctor.diagnose(settings) if to_doctor else doctor.check(settings))
-        if settings.cpus:
-            cpus.pin(cpus.parse_cpus(settings.cpus))
-        settings = leads.find(settings, _jitter()).located()
-        path = settings.source.model or builtin_draft()
-        settings = fitted(settings, path)
-        asyncio.run(_run(settings, _load(settings, path)))
-    except ConfigError as error:
-        log.error("%s", error)  # noqa: TRY400 - a message for users needs no traceback
-        sys.exit(1)
-    except Exception:
-        log.exception("drafting failed")
-        sys.exit(_FAILED)
+def run(settings: BackSettings) -> None:
+    """Draft until a signal. Raises ConfigError if the settings must be changed."""
+    if settings.cpus:
+        cpus.pin(cpus.parse_cpus(settings.cpus))
+    settings = leads.find(settings, _jitter()).located()
+    path = settings.source.model or builtin_draft()
+    settings = fitted(settings, path)
+    asyncio.run(_run(settings, _load(settings, path)))
 
 
 @dataclass(frozen=True, slots=True)

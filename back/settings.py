@@ -14,6 +14,7 @@ from pydantic_settings import CliSuppress
 
 from shared import cpus
 from shared.discovery import FoundLead, choose, find_leads, usable
+from shared.drafting.drafter_options import N_FURTHER_STATES
 from shared.joined_lead import JOIN_HELP, JoinedLead
 from shared.key_file import read_key
 from shared.logs import LogLevel
@@ -32,7 +33,6 @@ from shared.settings.model_source import ModelSource
 from shared.settings.options import CommaList, CpuList
 from shared.settings.server_url import server_url
 from shared.tls import pinning, trusting
-from shared.translation.drafter_maker import N_FURTHER_STATES
 
 log = logging.getLogger("back")
 

@@ -33,7 +33,7 @@ def interrupted(way_in, main, program):
     [
         ("lead.__main__", "main", "lead.cli"),
         ("lead.__main__", "main_as_llama_server", "lead.llama_server_cli"),
-        ("back.__main__", "main", "back.program"),
+        ("back.__main__", "main", "back.cli"),
         ("chat.__main__", "main", "chat.program"),
     ],
 )

@@ -14,6 +14,7 @@ from lead.engine.calibration import StepTimer
 from lead.engine.commands import DRAFT_MODEL, Load, LoadDraft
 from lead.engine.drafters.model_drafter import ModelDrafter, ThreadChoice
 from lead.engine.drafters.mtp_drafter import MtpDrafter
+from shared.drafting.drafter_options import N_FURTHER_STATES
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ModelLoadError
 from shared.llama import devices
@@ -29,7 +30,7 @@ from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
 from shared.step_cost import StepCost
-from shared.translation.drafter_maker import N_FURTHER_STATES, DrafterMaker, most_ahead
+from shared.translation.drafter_maker import DrafterMaker, most_ahead
 
 log = logging.getLogger("engine")
 

@@ -5,7 +5,7 @@ import logging
 from dataclasses import replace
 
 from shared.drafting.drafter import Drafter
-from shared.drafting.drafter_options import DrafterOptions
+from shared.drafting.drafter_options import N_FURTHER_STATES, DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
@@ -16,9 +16,6 @@ from shared.translation.projection import Projection
 from shared.translation.stored_pair import stored_pair
 from shared.translation.translating_model import TranslatingModel
 from shared.translation.vocabulary_pair import prefix_of
-
-N_FURTHER_STATES = 2
-"""A recurrent draft model keeps a state after each draft token, and those before the first ones."""
 
 
 class DrafterMaker:

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from back.cli import main as back
 from back.doctor import check as check_back
-from back.program import main as back
 from back.settings import BackSettings
 from bench.tiny_models import TinyModel, write_tiny_model
 from lead.cli import main as lead

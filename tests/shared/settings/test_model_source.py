@@ -3,7 +3,7 @@ import logging
 import pytest
 from gguf import GGUFWriter
 
-from back.program import main as back
+from back.cli import main as back
 from back.settings import BackSettings
 from lead.cli import main as lead
 from lead.settings.lead_settings import LeadSettings

@@ -1,0 +1,49 @@
+"""The `back` program: drafting, `--check`, `doctor`, and the subcommand `service`; sets the exit status."""
+
+import logging
+import sys
+import threading
+
+from back.settings import BackSettings
+from shared.diagnostics.findings import exit_with
+from shared.errors import ConfigError
+from shared.exits import exit_with_stdin, print_text
+from shared.logs import configure_logging
+
+log = logging.getLogger("back")
+
+_FAILED = 3
+"""Exit status if a restart may help, in contrast to 1 (wrong settings) and argparse's 2."""
+
+
+def main() -> None:
+    """Draft until a signal. Exits with 1 if the settings must be changed, with 3 on other failures."""
+    if sys.argv[1:2] == ["service"]:
+        from back.service import main as serve  # noqa: PLC0415 - not needed to draft
+
+        serve(sys.argv[2:])
+    to_doctor = sys.argv[1:2] == ["doctor"]
+    settings = BackSettings.from_command_line(sys.argv[2:] if to_doctor else None)
+    configure_logging(settings.log_level, as_json=settings.log_json)
+    if settings.list_devices:
+        from shared.diagnostics.preflight import list_devices  # noqa: PLC0415 - slow to import
+
+        print_text(list_devices())
+        return
+    if settings.exit_with_stdin:
+        threading.Thread(target=exit_with_stdin, name="stdin", daemon=True).start()
+    try:
+        settings = settings.joined()
+        if to_doctor or settings.check:
+            from back import doctor  # noqa: PLC0415 - slow to import, and not needed to draft
+
+            exit_with(doctor.diagnose(settings) if to_doctor else doctor.check(settings))
+        from back import program  # noqa: PLC0415 - slow to import, and not needed for --help
+
+        program.run(settings)
+    except ConfigError as error:
+        log.error("%s", error)  # noqa: TRY400 - a message for users needs no traceback
+        sys.exit(1)
+    except Exception:
+        log.exception("drafting failed")
+        sys.exit(_FAILED)

@@ -1,0 +1,45 @@
+"""The program `back`: what its exit status says, and that --help imports nothing slow."""
+
+import subprocess
+import sys
+
+import pytest
+
+from back import cli
+from shared.errors import ConfigError
+
+
+def run(monkeypatch, *arguments, error=None):
+    """The exit status of `back` with these arguments, if drafting ends with `error`."""
+
+    def draft(_settings):
+        if error:
+            raise error
+
+    monkeypatch.setattr("back.program.run", draft)
+    monkeypatch.setattr(sys, "argv", ["back", *arguments])
+    try:
+        cli.main()
+    except SystemExit as exit_:
+        return exit_.code
+    return 0
+
+
+@pytest.mark.parametrize(("error", "status"), [(None, 0), (ConfigError("no"), 1), (OSError("gone"), 3)])
+def test_the_exit_status_says_whether_a_restart_may_help(monkeypatch, error, status):
+    assert run(monkeypatch, "--lead", "127.0.0.1:1", error=error) == status
+
+
+def test_wrong_options_are_told_from_both(monkeypatch, capsys):
+    assert run(monkeypatch, "--no-such-option") == 2
+    assert "--no-such-option" in capsys.readouterr().err
+
+
+def test_help_imports_neither_numpy_nor_llama():
+    program = (
+        "import sys; sys.argv = ['back', '--help']\n"
+        "try:\n    import back.cli; back.cli.main()\n"
+        "except SystemExit:\n    print({'numpy', 'llama_cpp'} & sys.modules.keys(), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == "set()\n"
