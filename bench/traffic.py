@@ -31,9 +31,8 @@ from lead.engine.text_keeper import TextKeeper
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.model import Model
 from shared.llama.mtp_heads import has_heads
-from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.parameters import SamplingParameters
-from shared.sampling.sampler import Sampler
+from shared.sampling.sampler import RankedToken, Sampler
 from shared.settings.model_options import CacheType, ModelOptions
 from shared.slot_cache import TextPlace
 

@@ -12,9 +12,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.sampling.coupled_choice import RankedToken, likeliest, rank_scores
 from shared.sampling.parameters import SamplingParameters
-from shared.sampling.sampler import Filters, Sampler
+from shared.sampling.sampler import Filters, RankedToken, Sampler, likeliest, rank_scores
 
 
 class Constraint(Protocol):
