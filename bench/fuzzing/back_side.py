@@ -8,7 +8,6 @@ import contextlib
 import functools
 import json
 import random
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -174,7 +173,7 @@ class BackFuzzer:
             link = LeadLink(f"ws://127.0.0.1:{port}/v1/speculation", self._hello, _NoDelays())
             worker = DraftWorker(self._drafter, [link.outbox.post], failures.append)
             worker.start()
-            self._inbox = _CountingInbox(0, worker._inbox, time.monotonic, worker._interrupt)  # noqa: SLF001 - as `inbox_of` does
+            self._inbox = _CountingInbox(worker, 0)
             following = asyncio.ensure_future(self._follow(link, self._inbox))
             while not self._done.is_set() and not failures:
                 with contextlib.suppress(TimeoutError):
