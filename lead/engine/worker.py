@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 
-from lead.engine.calibration import Recalibration, StepTimer, recalibrate
+from lead.engine.calibration import Recalibration, StepTimer, StepTimes, recalibrate
 from lead.engine.commands import DRAFT_MODEL, MTP, NGRAM, PREDICTION, SUFFIX, Load, Submit
 from lead.engine.draft_loading import (
     InlineSource,
@@ -28,7 +28,6 @@ from lead.engine.rpc_workers import wait_for_workers
 from lead.engine.slot import TrialPlace
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.step_times import StepTimes
 from lead.engine.target_threads import TargetThreads
 from lead.engine.text_files import TextFiles
 from lead.engine.text_keeper import TextKeeper
