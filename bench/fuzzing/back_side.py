@@ -27,7 +27,6 @@ from bench.replay import Rows
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter, DrafterMessage
 from shared.drafting.drafter_options import DrafterOptions
-from shared.drafting.drafting_sampler import drafting_sampler
 from shared.drafting.interfaces import DraftModel
 from shared.errors import ProtocolError
 from shared.llama.memory_traits import PLAIN
@@ -47,6 +46,7 @@ from shared.protocol import (
     Welcome,
     parse_back_message,
 )
+from shared.sampling.factory import drafting_sampler
 from shared.sampling.grammar import prepare
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget

@@ -14,7 +14,6 @@ from lead.engine.calibration import StepTimer
 from lead.engine.commands import DRAFT_MODEL, Load, LoadDraft
 from lead.engine.drafters.model_drafter import ModelDrafter, ThreadChoice
 from lead.engine.drafters.mtp_drafter import MtpDrafter
-from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ModelLoadError
 from shared.llama import devices
 from shared.llama.hidden_states import MtpSpan
@@ -27,6 +26,7 @@ from shared.llama.span import Span
 from shared.models.file_kind import is_eagle_file, parts_of
 from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.constrained import GrammarBudget
+from shared.sampling.factory import drafting_sampler
 from shared.sampling.remote_grammar import GrammarServer
 from shared.step_cost import StepCost
 from shared.translation.drafter_maker import N_FURTHER_STATES, DrafterMaker, most_ahead
