@@ -25,7 +25,7 @@ from lead.engine.commands import (
 from lead.engine.draft_loading import InlineMtp
 from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.engine import Engine
-from lead.engine.events import Committed, Event, Finished, Tuned, encode_line
+from lead.engine.events import Committed, Event, Finished, encode_line
 from lead.engine.exact_model import limits_of
 from lead.engine.loop import Loop
 from lead.engine.speculation.batching import batching_for
@@ -160,8 +160,8 @@ class TimedEngine:
                 case Finished():
                     self._ended = True
                     self._tell(Close(sequence=event.sequence, reason="ended"))
-                case Tuned():
-                    self._tell(Tune(n_ahead=event.n_ahead, min_confidence=event.min_confidence))
+                case Tune():
+                    self._tell(event)
                 case _:
                     pass
 

@@ -21,7 +21,7 @@ from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter
 from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
+from lead.engine.events import Committed, DraftsDropped, Finished, Started
 from lead.engine.loop import Loop
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.batching import batching_for
@@ -37,7 +37,7 @@ from shared.llama.batch_invariance import RESERVE, InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.memory_traits import PLAIN
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
-from shared.protocol import MAX_DRAFT_TOKENS, Close, Extend, Open
+from shared.protocol import MAX_DRAFT_TOKENS, Close, Extend, Open, Tune
 from shared.sampling.constrained import ConstrainedSampler
 from shared.sampling.filters import NativeFilters
 from shared.sampling.parameters import SamplingParameters
@@ -1029,7 +1029,7 @@ class FakeFront:
 
     def take(self, event):
         self.events.append(event)
-        if isinstance(event, DraftsDropped | Tuned):
+        if isinstance(event, DraftsDropped | Tune):
             return
         text = self.running[event.sequence]  # KeyError: nothing may follow the end of a sequence
         match event:

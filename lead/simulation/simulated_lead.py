@@ -10,7 +10,7 @@ from lead.engine.calibration import BATCH_SIZES
 from lead.engine.commands import PolicyName, PostDraft, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.events import Committed, Finished, Tuned
+from lead.engine.events import Committed, Finished
 from lead.engine.scheduler import StepPlan
 from lead.engine.speculation.batching import LikeliestFirst
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
@@ -21,6 +21,7 @@ from lead.simulation.clock import Compute, VirtualClock
 from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
 from lead.simulation.text import Text
+from shared.protocol import Tune
 from shared.sampling.sampler import Sampler
 from shared.step_cost import StepCost
 
@@ -30,7 +31,7 @@ _NO_TOKEN_ENDS = frozenset[int]()
 _N_CTX = 1 << 40
 _CALIBRATION_ROUNDS = 5
 
-LeadEvent = Committed | Finished | Tuned
+LeadEvent = Committed | Finished | Tune
 EventObserver = Callable[[LeadEvent], None]
 
 
@@ -168,7 +169,7 @@ class SimulatedLead:
             logits = [np.empty((span.n_logits, 0), np.float32) for span in plan.layout]
             self._engine.decoded(plan, logits, self._clock.now, self._clock.now - began)
             for event in self._engine.pop_events():
-                if isinstance(event, Committed | Finished | Tuned):
+                if isinstance(event, Committed | Finished | Tune):
                     self._observer(event)
             self._turn_later()
 
