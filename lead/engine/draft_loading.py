@@ -156,14 +156,19 @@ InlineSource = InlineModel | InlineMtp
 """What drafts in the engine, and takes its time."""
 
 
-def load_inline_source(load: Load, target: Model) -> InlineSource | None:
-    """What is to draft in the engine, if anything; raises ModelLoadError."""
+def load_inline_sources(load: Load, target: Model) -> list[InlineSource]:
+    """What may draft in the engine: the draft model, then heads if `target` has kept theirs.
+
+    Raises ModelLoadError.
+    """
     own_file = heads_file(load)
+    sources: list[InlineSource] = []
     if load.draft and not own_file:
-        return load_draft_model(load.draft, target)
-    if not target.traits.can_speculate or not (own_file or target.hidden):
-        return None
-    return InlineMtp(target, target.open_heads(own_file), load.n_most_mtp, load.options.parallel)
+        sources.append(load_draft_model(load.draft, target))
+    if target.traits.can_speculate and (own_file or target.hidden):
+        heads = target.open_heads(own_file)
+        sources.append(InlineMtp(target, heads, load.n_most_mtp, load.options.parallel))
+    return sources
 
 
 def place_draft_model(load: Load) -> Load:

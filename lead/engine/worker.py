@@ -10,7 +10,7 @@ from lead.engine.calibration import Recalibration, StepTimer, StepTimes, recalib
 from lead.engine.commands import DRAFT_MODEL, MTP, NGRAM, PREDICTION, SUFFIX, Load, Submit
 from lead.engine.draft_loading import (
     InlineSource,
-    load_inline_source,
+    load_inline_sources,
     place_draft_model,
     wants_heads,
 )
@@ -83,7 +83,7 @@ def main() -> None:
         _reach_workers(load, heartbeat)
         load = place_draft_model(load)
         model, exactness = load_target(load, with_heads=wants_heads(load))
-        inline = load_inline_source(load, model)
+        inline = next(iter(load_inline_sources(load, model)), None)
     except ModelLoadError as error:
         pipe.send(LoadFailed(reason=str(error)))
         sys.exit(1)
