@@ -163,16 +163,16 @@ class TokenizerPool:
                 for lane in (self._quick, self._long):
                     lanes.create_task(_serve_lane(lane, self._workers))
         finally:
-            await self._workers.close()
+            await asyncio.to_thread(self._workers.close)
 
     async def rest(self) -> None:
         """Nobody is expected to ask for a while: the processes end, until there is another job."""
         for lane in (self._quick, self._long):
             lane.rest()
-        await self._workers.close()
+        await asyncio.to_thread(self._workers.close)
 
     def share(self) -> int:
-        """See `Workers.share`."""
+        """A descriptor over which the engine has grammars followed by processes with the same vocabulary."""
         return self._workers.share()
 
 

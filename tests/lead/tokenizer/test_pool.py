@@ -83,7 +83,7 @@ class FakeServer:
         self.n_busy += 1
         return FakeWorker(self)
 
-    async def close(self):
+    def close(self):
         self.n_closed += 1
 
 
