@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.scripted_sampler import GREEDY
+from lead.simulation.simulated_back import GREEDY
 from lead.simulation.text import DraftSkill, Text
 from shared.sampling.sampler import RankedToken, Sampler
 

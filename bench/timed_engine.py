@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.guessing_sampler import GuessingSampler, NamedText
-from bench.scripted_sampler import GREEDY, ScriptedSampler
 from lead.engine.calibration import StepTimer
 from lead.engine.commands import (
     Command,
@@ -31,7 +30,8 @@ from lead.engine.loop import Loop
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.simulation.clock import Link, VirtualClock
-from lead.simulation.simulated_back import BackSpec, SimulatedBack
+from lead.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack
+from lead.simulation.simulated_lead import TextSampler
 from lead.simulation.text import DraftSkill, Text
 from shared.drafting.drafter import DrafterMessage
 from shared.llama.model import Model
@@ -196,7 +196,7 @@ class TimedEngine:
         return GuessingSampler(self._texts[sampling.seed], self._skill, history)
 
     def _sampler(self, request: Submit) -> Sampler:
-        return ScriptedSampler(self._texts[int(request.sequence)].tokens)
+        return TextSampler(self._texts[int(request.sequence)].tokens.__getitem__)
 
     def _connect(self, name: str, spec: BackSpec) -> Link[DrafterMessage]:
         drafts = Link(self._clock, spec.rtt_s / 2, spec.message_s, self._post)

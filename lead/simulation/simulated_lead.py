@@ -38,12 +38,13 @@ EventObserver = Callable[[LeadEvent], None]
 class TextSampler(Sampler):
     """Needs no logits: the text is known."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, token_at: Callable[[int], int]) -> None:
+        """token_at: by its position in the sequence."""
         super().__init__(GREEDY, None, [])
-        self._text = text
+        self._token_at = token_at
 
     def choose(self, _logits: NDArray[np.float32], position: int) -> int:
-        return self._text.token(position)
+        return self._token_at(position)
 
 
 class SimulatedLead:
@@ -97,7 +98,10 @@ class SimulatedLead:
             self._speculation.cost.learn(n, steps.seconds(n))
         limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._engine = Engine(
-            limits, self._speculation, lambda request: TextSampler(texts[request.tokens[0]]), _NO_TOKEN_ENDS
+            limits,
+            self._speculation,
+            lambda request: TextSampler(texts[request.tokens[0]].token),
+            _NO_TOKEN_ENDS,
         )
 
     @property
