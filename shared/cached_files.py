@@ -19,6 +19,7 @@ ABANDONED_SECONDS = 3600.0
 class CacheFolder(enum.StrEnum):
     """All folders below `user_cache_path("llama-duo")`. Grown demo models lie beside them."""
 
+    ATTENTION = "attention"
     CONVERTED = "converted"
     EXACTNESS = "exactness"
     MEMORY = "memory"

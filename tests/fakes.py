@@ -1037,7 +1037,8 @@ class FakeFront:
                 assert 0 <= event.n_cached < len(text)
             case Committed():
                 assert event.start == len(text), f"{event} does not follow {len(text)} tokens"
-                assert 0 <= event.n_accepted <= len(event.tokens) <= event.n_accepted + 1
+                assert 0 <= event.n_accepted <= len(event.tokens)
+                assert event.is_plain or len(event.tokens) <= event.n_accepted + 1
                 text += event.tokens
             case Finished():
                 self.reasons[event.sequence] = event.reason

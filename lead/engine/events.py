@@ -96,7 +96,7 @@ class TokenProbabilities(BaseModel, frozen=True):
 
 
 class Committed(BaseModel, frozen=True):
-    """One step's tokens of a sequence: committed[start : start + len(tokens)].
+    """Tokens of a step of a sequence, or of several without drafts: committed[start : start + len(tokens)].
 
     tokens[:n_accepted] were drafted; `rejected` is the rest of the draft that was verified. `sources` says
     who proposed each of its tokens, the accepted ones first. `n_right`: by back, how many of these tokens its
@@ -117,6 +117,11 @@ class Committed(BaseModel, frozen=True):
     def n_drafted(self) -> int:
         """Draft tokens that were in the step's batch."""
         return self.n_accepted + len(self.rejected)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing to say but the tokens."""
+        return not (self.sources or self.n_right or self.probabilities)
 
 
 class Finished(BaseModel, frozen=True):

@@ -28,6 +28,7 @@ class HeldEvents:
         self._unread: set[str] = set()
         self._hold_seconds = _HOLD_UNREAD_SECONDS
         self._held: list[Event] = []
+        self._growing: dict[str, Committed] = {}  # of those, by sequence, what takes its next tokens
         self._is_urgent = False  # what is held
         self._begun: set[str] = set()
         self._asked_at = self._sent_at = float("-inf")
@@ -48,21 +49,32 @@ class HeldEvents:
         if not (at_once or self.has_backs or self._is_urgent or is_late):
             return []
         sent, self._held, self._is_urgent = self._held, [], False
+        self._growing.clear()
         if sent:
             self._sent_at, self._hold_seconds = now, _HOLD_UNREAD_SECONDS
         return sent
 
     def hold(self, events: Sequence[Event]) -> None:
-        """They go with the next ones."""
+        """They go with the next ones. Steps of a sequence without drafts become one event."""
         for event in events:
             self._is_urgent |= self._cannot_wait(event)
-            if isinstance(event, Committed) and event.sequence not in self._unread:
+            if not isinstance(event, Committed):
+                self._held.append(event)
+                continue
+            if event.sequence not in self._unread:
                 self._hold_seconds = max(_HOLD_SECONDS, len(self._begun) / _SENDS_PER_SECOND)
-        self._held += events
+            if event.is_plain and (growing := self._growing.get(event.sequence)):
+                growing.tokens.extend(event.tokens)
+                continue
+            self._held.append(event)
+            self._growing.pop(event.sequence, None)
+            if event.is_plain:
+                self._growing[event.sequence] = event
 
     def drop(self, sequence: str) -> None:
         """Nobody wants to know of it any more."""
         self._held = [event for event in self._held if getattr(event, "sequence", None) != sequence]
+        self._growing.pop(sequence, None)
         self._forget(sequence)
 
     def _forget(self, sequence: str) -> None:

@@ -1,4 +1,4 @@
-"""How many threads the target has, where nobody has said so: all cores but one, or all of them.
+"""How many threads the target has, where nobody has said so: all cores, as in llama-server, or all but one.
 
 With all of them a step is shorter, as long as nothing else computes. A back on the same cores would make
 everything several times as slow: at the end of each operation all threads wait for the last one.
@@ -14,13 +14,13 @@ log = logging.getLogger("engine")
 _N_TIMED = 3
 """Steps with each number, in turns."""
 _MOST_SECONDS = 6.0
-"""After that it is decided by what has been timed; also once a step with all cores takes longer."""
+"""After that it is decided by what has been timed."""
 _MARGIN = 0.95
-"""Only a step that takes less than this part of the other's is worth a core."""
+"""All cores are too many only if a step with fewer takes less than this part of the other's."""
 
 
 class TargetThreads:
-    """`few` until `most` were measured to be faster, and while backs compute on the same cores."""
+    """`most`, unless they were measured not to be faster, or backs compute on the same cores: then `few`."""
 
     def __init__(
         self,
@@ -31,18 +31,19 @@ class TargetThreads:
     ) -> None:
         """`use` sets the number of threads; `few` are set already. With equal numbers there is no choice."""
         self._use = use
-        self._few, self._most = few, most
+        self._few, self._most = few, max(few, most)
         self._clock = clock
-        self._are_faster = False
+        self._are_faster: bool | None = None  # not measured
         self.are_shared = False
         """Whether backs compute on the same cores."""
+        self._apply()
 
     def measure(self, step: Callable[[], float], interrupted: Callable[[], bool]) -> None:
-        """Whether `most` are faster: to be called again, as this may be `interrupted`, or the machine busy.
+        """Whether `most` are faster, while nothing else computes; again, if it was `interrupted`.
 
         `step` decodes one token and returns the seconds that it took.
         """
-        if self._few >= self._most or self._are_faster or self.are_shared:
+        if self._few == self._most or self._are_faster or self.are_shared:
             return
         seconds: dict[int, list[float]] = {self._few: [], self._most: []}
         began = self._clock()
@@ -54,20 +55,19 @@ class TargetThreads:
                 self._use(n)
                 step()  # this one starts the threads
                 timed.append(step())
-            is_slower = seconds[self._most][-1] > seconds[self._few][-1]
-            if is_slower or self._clock() - began > _MOST_SECONDS:
+            if self._clock() - began > _MOST_SECONDS:
                 break
         self._decide(median(seconds[self._few]), median(seconds[self._most]))
         self._apply()
 
     def choose(self, n: int) -> None:
         """As an earlier process has found; 0: nothing is known, as at first."""
-        self._are_faster = n == self._most > self._few
+        self._are_faster = {self._few: False, self._most: True}.get(n)
         self._apply()
 
     @property
     def used(self) -> int:
-        return self._most if self._are_faster and not self.are_shared else self._few
+        return self._few if self._are_faster is False or self.are_shared else self._most
 
     def share(self, *, with_backs: bool) -> None:
         """Whether backs compute on this machine, too."""
@@ -75,15 +75,14 @@ class TargetThreads:
         self._apply()
 
     def _decide(self, of_few: float, of_most: float) -> None:
-        self._are_faster = of_most < _MARGIN * of_few
-        if self._are_faster:
-            log.info(
-                "%d threads from now on (%.1f ms for a token) instead of %d (%.1f ms)",
-                self._most,
-                1000 * of_most,
-                self._few,
-                1000 * of_few,
-            )
+        self._are_faster = of_few >= _MARGIN * of_most
+        log.info(
+            "%d threads from now on: a token takes %.1f ms, with %d %.1f ms",
+            self.used,
+            1000 * (of_most if self._are_faster else of_few),
+            self._few if self._are_faster else self._most,
+            1000 * (of_few if self._are_faster else of_most),
+        )
 
     def _apply(self) -> None:
         if self._few < self._most:

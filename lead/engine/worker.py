@@ -34,6 +34,7 @@ from lead.engine.text_keeper import TextKeeper
 from shared.cached_files import CacheFolder
 from shared.errors import ModelLoadError
 from shared.llama import library, rpc_backend
+from shared.llama.attention_probe import choose_flash_attention
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
 from shared.llama.model import Model
 from shared.llama.remembered import Remembered, start_digest
@@ -81,7 +82,7 @@ def main() -> None:
         heartbeat.start()
     try:
         _reach_workers(load, heartbeat)
-        load = place_draft_model(load)
+        load = _with_attention(place_draft_model(load))
         model, exactness = load_target(load, with_heads=wants_heads(load))
         inline = next(iter(load_inline_sources(load, model)), None)
     except ModelLoadError as error:
@@ -94,6 +95,15 @@ def main() -> None:
         progress = model.watch_steps()
         heartbeat.watch(lambda: pipe.has_been_read() or progress.has_proceeded())
     _serve(model, exactness, inline, load, pipe, fork_server=socket.socket(fileno=int(grammars)))
+
+
+def _with_attention(load: Load) -> Load:
+    """With flash attention chosen by measurement, unless results must not depend on the cache (--exact)."""
+    if not load.calibrate or load.options.exact != "off":
+        return load
+    n_threads = load.most_threads or load.options.threads
+    options = choose_flash_attention(load.model, load.options, n_threads)
+    return load.model_copy(update={"options": options})
 
 
 def _reach_workers(load: Load, heartbeat: Heartbeat | None) -> None:
@@ -159,7 +169,6 @@ def _serve(
             CacheFolder.STEP_TIMES, StepTimes, load.model, options, load.most_threads, load.rpc
         )
         if not _has_recalled(stored, speculation.cost, threads, timer):
-            threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
             timer.calibrate(speculation.cost, lambda: pipe.readable)
             recalibration = _recalibration(model, speculation.cost, threads, pipe, stored)
     with keeper or contextlib.nullcontext():
@@ -216,22 +225,28 @@ def _has_recalled(
     threads.choose(known.n_threads)
     if known.teach(cost, timer):
         return True
-    threads.choose(0)  # whether all cores are faster now is to be measured, too
+    threads.choose(0)  # that is to be measured again, too
     return False
 
 
 def _recalibration(
     model: Model, cost: StepCost, threads: TargetThreads, pipe: EnginePipe, stored: Remembered[StepTimes]
 ) -> Recalibration:
-    def measure(place: TrialPlace) -> bool:
-        has_learned = recalibrate(
+    def time_steps(place: TrialPlace) -> bool:
+        return recalibrate(
             model, cost, model.n_vocab, lambda: pipe.readable, place=place, max_step_seconds=_MAX_STEP_SECONDS
         )
-        if has_learned and not threads.are_shared:  # the machine is not busy
+
+    def measure(place: TrialPlace) -> bool:
+        has_learned = time_steps(place)
+        if not has_learned or threads.are_shared:  # or the machine is busy
+            return has_learned
+        n_before = threads.used
+        timer = StepTimer.of_target(model, model.n_vocab, place=place)
+        threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
+        if threads.used == n_before or (has_learned := time_steps(place)):
             with contextlib.suppress(OSError):  # the next start measures again
                 stored.keep(StepTimes(n_threads=threads.used, seconds=cost.table()))
-            timer = StepTimer.of_target(model, model.n_vocab, place=place)
-            threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
         return has_learned
 
     return Recalibration(measure, time.monotonic())

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from shared.llama.hidden_states import MtpSpan
 from shared.llama.native import llama_cpp
-from shared.llama.span import Pass
+from shared.llama.span import Pass, Span
 
 
 class _NativeBatch:
@@ -45,6 +45,8 @@ class Batch(_NativeBatch):
 
         Raises ValueError for slots, positions or token ids out of range.
         """
+        if len(together) == 1 and len(together[0].span.tokens) == together[0].size == together[0].n_rows == 1:
+            return self._fill_one(together[0].span, n_vocab, n_slots)
         at = 0
         for span, n_padding, n_outputs in ((part.span, part.n_padding, part.n_outputs) for part in together):
             end = at + len(span.tokens)
@@ -66,6 +68,15 @@ class Batch(_NativeBatch):
             raise ValueError(f"a batch needs tokens in 0 ≤ id < {n_vocab}")
         self.native.n_tokens = at
         return at
+
+    def _fill_one(self, span: Span, n_vocab: int, n_slots: int) -> int:
+        """As `fill`, for one token: the usual step without drafts."""
+        if not (0 <= span.slot < n_slots and span.start >= 0 and 0 <= span.tokens[0] < n_vocab):
+            raise ValueError(f"not a batch of a token in 0 ≤ id < {n_vocab} and of {n_slots} slots: {span}")
+        self._token[0], self._position[0], self._slot[0] = span.tokens[0], span.start, span.slot
+        self._wanted[0] = 1
+        self.native.n_tokens = 1
+        return 1
 
 
 class MtpBatch(_NativeBatch):

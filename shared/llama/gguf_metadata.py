@@ -11,6 +11,8 @@ from shared.llama.unbound import GgufInitParameters, function
 
 _UNQUANTIZED = frozenset({0, 1, 30})
 """`ggml_type` of f32, f16 and bf16."""
+_UINT32 = 4
+"""`gguf_type` of an unsigned 32-bit number."""
 
 
 def tensor_names(path: Path) -> list[str]:
@@ -38,6 +40,21 @@ def _tensors(path: Path) -> list[tuple[str, int, int]]:
     found = [
         (name(file, i).decode("utf-8", "replace"), size(file, i), type_(file, i)) for i in range(n_tensors)
     ]
+    function("gguf_free")(file)
+    return found
+
+
+def integers(path: Path, prefix: str) -> dict[str, int]:
+    """The unsigned 32-bit numbers among the metadata whose keys begin with `prefix`; lists are left out."""
+    file = function("gguf_init_from_file")(os.fsencode(path), GgufInitParameters(True, None))
+    if not file:
+        return {}
+    key, type_, value = (function(f"gguf_get_{each}") for each in ("key", "kv_type", "val_u32"))
+    found = {
+        name: value(file, i)
+        for i in range(function("gguf_get_n_kv")(file))
+        if (name := key(file, i).decode("utf-8", "replace")).startswith(prefix) and type_(file, i) == _UINT32
+    }
     function("gguf_free")(file)
     return found
 

@@ -129,6 +129,8 @@ class Model:
         self.tiles_attention = self.traits == PLAIN and not self.is_offloaded and _tiles(plan.parameters)
         """See `LayoutRules`."""
         self._batch = Batch(self.n_batch)
+        self._table_at = (0, 0)
+        self._last_table: Rows = np.empty((0, self.n_vocab), np.float32)
 
     def _model_parameters(self) -> Any:
         """On the devices of the target: a llama_model_params for it and for its heads."""
@@ -414,10 +416,20 @@ class Model:
             return [np.empty((0, self.n_vocab), np.float32)] * len(n_outputs)
         # llama.h: one row for each token with llama_batch.logits[i] != 0, contiguous, in order of the batch
         first, n_rows = llama_cpp.llama_get_logits(self._context).contents, sum(n_outputs)
-        memory = (ctypes.c_float * (n_rows * self.n_vocab)).from_address(ctypes.addressof(first))
-        table = np.frombuffer(memoryview(memory), np.float32).reshape(n_rows, self.n_vocab)
+        table = self._table(ctypes.addressof(first), n_rows)
+        if len(n_outputs) == 1:
+            return [table]
         ends = itertools.accumulate(n_outputs)
         return [table[end - n : end] for n, end in zip(n_outputs, ends, strict=True)]
+
+    def _table(self, address: int, n_rows: int) -> Rows:
+        """A view of llama.cpp's logits, which mostly are where they were after the last step."""
+        where = address, n_rows
+        if where != self._table_at:
+            memory = (ctypes.c_float * (n_rows * self.n_vocab)).from_address(address)
+            self._table_at = where
+            self._last_table = np.frombuffer(memoryview(memory), np.float32).reshape(n_rows, self.n_vocab)
+        return self._last_table
 
 
 def _pinned(placement: Placement | None) -> int | None:

@@ -115,10 +115,14 @@ def _ggml_type(name: CacheType) -> int:
 def _flash_attention(options: ModelOptions, n_slots: int) -> int:
     if options.flash_attn == "on" or options.cache_type_v not in UNQUANTIZED:
         return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED)
-    on_cpu = options.n_gpu_layers == 0 or not (devices.has_gpu() or rpc_backend.has_workers())
-    if options.flash_attn == "off" or (on_cpu and not _holds_many_texts(options, n_slots)):
+    if options.flash_attn == "off" or not (is_offloaded(options) or _holds_many_texts(options, n_slots)):
         return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED)
     return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO)
+
+
+def is_offloaded(options: ModelOptions) -> bool:
+    """Whether a GPU or another machine may compute some of the layers."""
+    return options.n_gpu_layers != 0 and (devices.has_gpu() or rpc_backend.has_workers())
 
 
 def _holds_many_texts(options: ModelOptions, n_slots: int) -> bool:

@@ -36,6 +36,8 @@ _SLACK = 1e-4
 """Larger than the difference between two implementations of a 32-bit logarithm."""
 _TRUNCATING = {"typ_p", "top_p", "min_p"}
 """Samplers of llama.cpp that only remove candidates, by their probabilities."""
+_KEEP_LIKELIEST = {"top_n_sigma", "top_k", "top_p", "min_p", "temperature"}
+"""At temperature 0 these have no effect at the end of the chain."""
 
 
 class NativeFilters:
@@ -56,9 +58,11 @@ class NativeFilters:
         self._top = parameters.top_k
         self._n_vocab = n_vocab
         self._all = every_token(n_vocab)
-        bias = parameters.biases(n_vocab, end_tokens)
+        self._biases = bias = parameters.biases(n_vocab, end_tokens)
         self._biased = np.fromiter(bias.keys(), np.int32, len(bias))
         self._bias = np.fromiter(bias.values(), np.float32, len(bias))
+        self._raises = bool((self._bias > 0).any())
+        self._adjusted = np.empty(n_vocab if bias else 0, np.float32)  # new memory takes longer than the copy
         self._penalties: list[_Penalty] = []
         self._vocabulary = vocabulary
         self._stages = self._make_stages()
@@ -67,7 +71,8 @@ class NativeFilters:
         self, logits: NDArray[np.float32], position: int, among: NDArray[np.int32] | None = None
     ) -> Candidates:
         if len(self._biased):
-            logits = logits.copy()
+            self._adjusted[:] = logits
+            logits = self._adjusted
             logits[self._biased] += self._bias
         ids = self._all
         if among is not None:
@@ -77,6 +82,12 @@ class NativeFilters:
                 break
             ids, logits = stage(ids, logits, position)
         return ids, logits
+
+    def likeliest(self, logits: NDArray[np.float32]) -> int | None:
+        if self._stages or self._raises:
+            return None
+        best = int(logits.argmax())
+        return None if best in self._biases else best
 
     def accept(self, token: int) -> None:
         for penalty in self._penalties:
@@ -88,9 +99,10 @@ class NativeFilters:
 
     def _make_stages(self) -> list[Stage]:
         stages: list[Stage] = []
-        for truncates, names in itertools.groupby(
-            self._parameters.active_samplers, key=_TRUNCATING.__contains__
-        ):
+        samplers = list(self._parameters.active_samplers)
+        while self._parameters.is_greedy and samplers and samplers[-1] in _KEEP_LIKELIEST:
+            samplers.pop()
+        for truncates, names in itertools.groupby(samplers, key=_TRUNCATING.__contains__):
             if truncates:
                 are_sorted = stages[-1:] == [self._top_k]
                 truncation = _Truncation(tuple(names), self._parameters, are_sorted=are_sorted)

@@ -49,6 +49,9 @@ class Filters(Protocol):
         faster then.
         """
 
+    def likeliest(self, logits: NDArray[np.float32]) -> int | None:
+        """The choice at temperature 0; None: it takes `apply` to tell."""
+
     def accept(self, token: int) -> None:
         """Record a token, for penalties."""
 
@@ -81,6 +84,8 @@ class Sampler:
         """The token at absolute `position`; logits: shape (n_vocab,), not modified."""
         if self._filters is None:
             return int(logits.argmax())
+        if self._is_greedy and (token := self._filters.likeliest(logits)) is not None:
+            return token
         ids, left = self._filters.apply(logits, position)
         return self._choose_from(ids, left, position)
 
@@ -204,6 +209,8 @@ def _rivals(scaled_logits: NDArray[np.float32], seed: int, position: int) -> NDA
 def likeliest(ids: NDArray[np.int32], logits: NDArray[np.floating[Any]]) -> int:
     """The candidate with the largest logit; of equal logits the lowest id, as in a plain argmax.
 
-    The filters reorder the candidates, so numpy's argmax alone would not do.
+    The filters may reorder the candidates; then numpy's argmax alone would not do.
     """
+    if ids is every_token(len(ids)):
+        return int(logits.argmax())
     return int(ids[logits == logits.max()].min())

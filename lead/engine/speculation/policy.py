@@ -120,8 +120,8 @@ class Adaptive:
         self._speedup.learn(n_committed, n_sequences * n_plain_steps)
 
     def choose(self, candidates: Sequence[Candidate], n_prompt: int) -> Choice:
-        if not candidates:
-            return Verify(())
+        if not any(each.chain or each.awaited or each.inline for each in candidates):
+            return Verify([()] * len(candidates))
         step = self._next_step(candidates, n_prompt)
         choices = [step.verify()]
         if n_prompt == 0 and any(each.awaited for each in candidates):

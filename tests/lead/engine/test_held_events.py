@@ -2,14 +2,18 @@
 
 import pytest
 
-from lead.engine.events import Committed, Finished
+from lead.engine.events import Committed, Finished, TokenProbabilities
 from lead.engine.held_events import HeldEvents
 from shared.protocol import Tune
 from tests.fakes import submit
 
 
-def token(start, sequence="s"):
-    return Committed(sequence=sequence, start=start, tokens=[7])
+def token(start, sequence="s", n=1):
+    return Committed(sequence=sequence, start=start, tokens=[7] * n)
+
+
+def n_tokens(events):
+    return sum(len(event.tokens) for event in events)
 
 
 class Steps:
@@ -23,8 +27,8 @@ class Steps:
         self._step_seconds = step_seconds
 
     def step(self, n=1):
-        """How many events were sent after each of `n` steps."""
-        return [len(self._step()) for _ in range(n)]
+        """How many tokens were sent after each of `n` steps."""
+        return [n_tokens(self._step()) for _ in range(n)]
 
     def _step(self):
         self.now += self._step_seconds
@@ -52,7 +56,7 @@ def test_the_first_token_of_each_sequence_is_sent_at_once_with_all_that_was_held
     steps = Steps(0.002)
     steps.step(3)
     first = token(1, "t")
-    assert steps.held.pass_on([first], steps.now) == [token(2), token(3), first]
+    assert steps.held.pass_on([first], steps.now) == [token(2, n=2), first]
     assert steps.held.pass_on([token(2, "t")], steps.now) == []
 
 
@@ -102,7 +106,7 @@ def test_tokens_of_many_streams_wait_longer():
     sent = []
     for n in range(1, 12):
         steps.now += 0.02
-        sent.append(len(steps.held.pass_on([token(n, name) for name in names], steps.now)))
+        sent.append(n_tokens(steps.held.pass_on([token(n, name) for name in names], steps.now)))
     assert sent == [32, 0, 0, 0, 0, 160, 0, 0, 0, 0, 160]
 
 
@@ -114,3 +118,26 @@ def test_a_stream_beside_it_gets_its_tokens_as_usual():
     assert steps.held.pass_on([second], steps.now) == []
     assert steps.held.pass_on([token(1)], steps.now) == [second, token(1)]
     assert steps.step(2) == [1, 1]
+
+
+def test_steps_of_a_sequence_become_one_event():
+    held = HeldEvents()
+    held.hold([token(1), token(1, "t"), token(2), token(2, "t"), token(3)])
+    assert held.pass_on([], 0.0) == [token(1, n=3), token(1, "t", n=2)]
+    held.hold([token(4)])
+    assert held.pass_on([], 0.0, at_once=True) == [token(4)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"rejected": [3], "sources": ["b"]},
+        {"n_right": {"b": (1, 0)}},
+        {"probabilities": [TokenProbabilities(chosen=0.5, top=[])]},
+    ],
+)
+def test_a_step_of_which_more_is_said_stays_an_event_of_its_own(said):
+    held = HeldEvents()
+    step = token(2).model_copy(update=said)
+    held.hold([token(1), step, token(3), token(4)])
+    assert held.pass_on([], 0.0) == [token(1), step, token(3, n=2)]

@@ -120,7 +120,7 @@ def test_beside_an_expensive_prompt_a_draft_costs_little():
 
 
 def test_prompts_alone_need_no_depths():
-    assert Adaptive(LikeliestFirst(cost_of(F16))).choose([], 16) == Verify(())
+    assert Adaptive(LikeliestFirst(cost_of(F16))).choose([], 16) == Verify([])
 
 
 # Waiting
