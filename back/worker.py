@@ -15,35 +15,6 @@ _Inbox = queue.SimpleQueue[tuple[int, _Change, float]]
 """Of which lead, what, and when it arrived."""
 
 
-class LeadInbox:
-    """What one lead has sent. May be used from any thread."""
-
-    def __init__(
-        self,
-        lead: int,
-        inbox: _Inbox,
-        clock: Callable[[], float],
-        on_coming: Callable[[DrafterMessage, int], None],
-    ) -> None:
-        """All leads' messages go into `inbox`, each with the number of its lead, after `on_coming`."""
-        self._lead = lead
-        self._inbox = inbox
-        self._clock = clock
-        self._on_coming = on_coming
-
-    @property
-    def n_unread(self) -> int:
-        """How many messages, of all leads, are yet to be handled."""
-        return self._inbox.qsize()
-
-    def on_message(self, message: DrafterMessage) -> None:
-        self._on_coming(message, self._lead)
-        self._inbox.put((self._lead, message, self._clock()))
-
-    def on_disconnect(self) -> None:
-        self._inbox.put((self._lead, None, self._clock()))
-
-
 class DraftWorker:
     def __init__(
         self,
@@ -74,16 +45,20 @@ class DraftWorker:
         """Draft from now on, until the process ends."""
         threading.Thread(target=self._run, name="drafter", daemon=True).start()
 
-    def inbox_of(self, lead: int) -> LeadInbox:
-        return LeadInbox(lead, self._inbox, self._clock, self._interrupt)
-
     def change_drafter(self, make: Callable[[], Drafter]) -> None:
         """Draft with another drafter from now on; `make` is called in the worker's thread."""
         self._inbox.put((0, make, self._clock()))
 
-    def _interrupt(self, message: DrafterMessage, lead: int) -> None:
-        """A message is about to be put into the inbox, by another thread."""
-        self._drafter.interrupt(message, lead)
+    def hear(self, lead: int, message: DrafterMessage | None) -> None:
+        """A lead has sent a message; None: its connection has ended. May be called in any thread."""
+        if message is not None:
+            self._drafter.interrupt(message, lead)
+        self._inbox.put((lead, message, self._clock()))
+
+    @property
+    def n_unread(self) -> int:
+        """How many messages, of all leads, are yet to be handled."""
+        return self._inbox.qsize()
 
     def step(self) -> None:
         """Handle all messages, waiting for one if there is nothing else to do; then one decode."""
@@ -159,6 +134,24 @@ class DraftWorker:
                 self.step()
         except Exception as error:  # noqa: BLE001 - handed over: a thread's exception would be lost
             self._on_failure(error)
+
+
+class LeadInbox:
+    """Where what one lead sends goes. May be used from any thread."""
+
+    def __init__(self, worker: DraftWorker, lead: int) -> None:
+        self._worker = worker
+        self._lead = lead
+
+    @property
+    def n_unread(self) -> int:
+        return self._worker.n_unread
+
+    def on_message(self, message: DrafterMessage) -> None:
+        self._worker.hear(self._lead, message)
+
+    def on_disconnect(self) -> None:
+        self._worker.hear(self._lead, None)
 
 
 def _ms(seconds: float) -> float:

@@ -150,9 +150,9 @@ def _ask(client: LeadClient, screen: Screen, question: str) -> ChatAnswer:
 def _answer(client: LeadClient, question: str, screen: Screen | None = None) -> ChatAnswer:
     answer = ChatAnswer(time.monotonic)
     request = {"messages": [{"role": "user", "content": question}], "max_tokens": _MAX_TOKENS, "seed": 1}
-    for token in client.stream(request, answer):
+    for piece in client.stream(request, answer):
         if screen:
-            screen.token(token.text, token.source)
+            screen.show_piece(piece)
     return answer
 
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.scripted_sampler import GREEDY
+from lead.simulation.simulated_back import GREEDY
 from lead.simulation.text import DraftSkill, Text
-from shared.sampling.coupled_choice import RankedToken
-from shared.sampling.sampler import Sampler
+from shared.sampling.sampler import RankedToken, Sampler
 
 
 class NamedText:

@@ -23,7 +23,6 @@ from typing import Any
 
 from bench import peer, report
 from bench.options import listed
-from bench.scripted_sampler import GREEDY, ScriptedSampler
 from lead.engine.calibration import StepTimer
 from lead.engine.commands import PolicyName, PostDraft, SetBacks, Submit
 from lead.engine.engine import Engine
@@ -32,6 +31,8 @@ from lead.engine.exact_model import limits_of
 from lead.engine.loop import carry_out
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
+from lead.simulation.simulated_back import GREEDY
+from lead.simulation.simulated_lead import TextSampler
 from shared import cpus
 from shared.llama.model import Model
 from shared.sampling.sampler import Sampler
@@ -100,7 +101,7 @@ class KnownTexts:
         return Answer(n_sequences * (n_tokens - 1), seconds, tuple(n_right))
 
     def _sampler(self, request: Submit) -> Sampler:
-        return ScriptedSampler(self._texts[request.sequence])
+        return TextSampler(self._texts[request.sequence].__getitem__)
 
     def _submit(self, sequence: str, n_tokens: int) -> None:
         text = self._random.choices(range(self._model.n_vocab), k=_PROMPT + n_tokens + 1)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.guessing_sampler import GuessingSampler, NamedText
-from bench.scripted_sampler import GREEDY, ScriptedSampler
 from lead.engine.calibration import StepTimer
 from lead.engine.commands import (
     Command,
@@ -25,13 +24,14 @@ from lead.engine.commands import (
 from lead.engine.draft_loading import InlineMtp
 from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.engine import Engine
-from lead.engine.events import Committed, Event, Finished, Tuned, encode_line
+from lead.engine.events import Committed, Event, Finished, encode_line
 from lead.engine.exact_model import limits_of
 from lead.engine.loop import Loop
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.simulation.clock import Link, VirtualClock
-from lead.simulation.simulated_back import BackSpec, SimulatedBack
+from lead.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack
+from lead.simulation.simulated_lead import TextSampler
 from lead.simulation.text import DraftSkill, Text
 from shared.drafting.drafter import DrafterMessage
 from shared.llama.model import Model
@@ -160,8 +160,8 @@ class TimedEngine:
                 case Finished():
                     self._ended = True
                     self._tell(Close(sequence=event.sequence, reason="ended"))
-                case Tuned():
-                    self._tell(Tune(n_ahead=event.n_ahead, min_confidence=event.min_confidence))
+                case Tune():
+                    self._tell(event)
                 case _:
                     pass
 
@@ -196,7 +196,7 @@ class TimedEngine:
         return GuessingSampler(self._texts[sampling.seed], self._skill, history)
 
     def _sampler(self, request: Submit) -> Sampler:
-        return ScriptedSampler(self._texts[int(request.sequence)].tokens)
+        return TextSampler(self._texts[int(request.sequence)].tokens.__getitem__)
 
     def _connect(self, name: str, spec: BackSpec) -> Link[DrafterMessage]:
         drafts = Link(self._clock, spec.rtt_s / 2, spec.message_s, self._post)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from bench.checked_model import CheckedModel, Comparison
 from bench.random_clients import DEPTH, Habits, RandomClients
-from bench.scripted_sampler import ScriptedSampler
 from lead.engine.commands import NGRAM, Submit
 from lead.engine.drafters.lookup import NgramDrafter
 from lead.engine.drafters.mtp_drafter import MtpDrafter
@@ -28,12 +27,12 @@ from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.text_files import TextFiles
 from lead.engine.text_keeper import TextKeeper
+from lead.simulation.simulated_lead import TextSampler
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.model import Model
 from shared.llama.mtp_heads import has_heads
-from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.parameters import SamplingParameters
-from shared.sampling.sampler import Sampler
+from shared.sampling.sampler import RankedToken, Sampler
 from shared.settings.model_options import CacheType, ModelOptions
 from shared.slot_cache import TextPlace
 
@@ -199,7 +198,7 @@ class TrafficRun:
         return replace(limits, step_bytes=0)  # texts are stored whatever that costs on this machine
 
     def _sampler(self, request: Submit) -> Sampler:
-        return ScriptedSampler(self._clients.scripts[request.sampling.seed])
+        return TextSampler(self._clients.scripts[request.sampling.seed].__getitem__)
 
     def _drafter(self) -> MtpDrafter | None:
         if self._heads is None or self._model.hidden is None:
@@ -224,11 +223,12 @@ class _KeeperOfTraffic(TextKeeper):
         return is_reading
 
 
-class _MostlyRight(ScriptedSampler):
+class _MostlyRight(TextSampler):
     """A drafter's, for a model that writes this text."""
 
     def __init__(self, tokens: Sequence[int], rng: random.Random) -> None:
-        super().__init__(tokens)
+        super().__init__(tokens.__getitem__)
+        self._tokens = tokens
         self._random = rng
 
     def rank(self, logits: NDArray[np.float32], position: int, n: int) -> list[RankedToken]:  # noqa: ARG002 - a script needs none

@@ -6,7 +6,7 @@ from typing import Self
 
 from chat import report
 from chat.errors import LeadError, RejectedError, UnreachableError
-from chat.wire import BackStatus
+from shared.diagnostics.lead_probe import BackReport
 
 INTERVAL_S = 3.0
 _UNREACHABLE = "the server is unreachable"
@@ -16,7 +16,7 @@ class BackMonitor:
     """Polls until closed, or until the server turns out not to have such a report."""
 
     def __init__(
-        self, get_backs: Callable[[], Sequence[BackStatus] | None], interval_s: float = INTERVAL_S
+        self, get_backs: Callable[[], Sequence[BackReport] | None], interval_s: float = INTERVAL_S
     ) -> None:
         """`get_backs` is called in a thread of its own; it may raise LeadError."""
         self.status = ""

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 
 from chat.answer import ChatAnswer, Piece
 from chat.errors import IncompleteAnswerError, LeadError, NotReadyError, RejectedError, UnreachableError
-from chat.wire import BacksReply, BackStatus, Chunk, ErrorReply, ModelsReply
+from chat.wire import BacksReply, Chunk, ErrorReply, ModelsReply
+from shared.diagnostics.lead_probe import BackReport
 from shared.tls import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust, is_plain
 
 CONNECT_TIMEOUT_S = 10.0
@@ -78,7 +79,7 @@ class LeadClient:
             else:
                 return
 
-    def backs(self) -> list[BackStatus] | None:
+    def backs(self) -> list[BackReport] | None:
         """The connected backs; None when the server does not speculate. Raises LeadError."""
         response = self._get("/v1/speculation")
         if response.status_code in _NOT_SUPPORTED:

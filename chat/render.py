@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from chat import report
-from chat.answer import ChatAnswer
+from chat.answer import ChatAnswer, Piece
 from chat.attribution import SourceColours
 from shared.terminal import sanitize, wants_colour
 
@@ -39,16 +39,15 @@ class Screen:
         del answer
         self._is_shown = shown
 
-    def token(self, text: str, source: str | None, *, is_reasoning: bool = False, more: bool = False) -> None:
-        """Show one token of an answer, in its source's colour; `more` came with it."""
-        del more
-        if not text or is_reasoning or not self._is_shown:
+    def show_piece(self, piece: Piece) -> None:
+        """Show a piece of an answer, in its source's colour."""
+        if not piece.text or piece.is_reasoning or not self._is_shown:
             return
-        shown = sanitize(text)
-        if source is not None and self._colour_out:
-            shown = f"{self._colours.escape_of(source)}{shown}{RESET}"
+        shown = sanitize(piece.text)
+        if piece.source is not None and self._colour_out:
+            shown = f"{self._colours.escape_of(piece.source)}{shown}{RESET}"
         self._write(self._out, shown)
-        self._line_is_open = not text.endswith("\n")
+        self._line_is_open = not piece.text.endswith("\n")
 
     def end_answer(self, *, empty: bool = False) -> None:
         """End the answer's last line; an answer without text is an empty line."""
@@ -107,7 +106,7 @@ class Screen:
 
 
 class JsonScreen(Screen):
-    def token(self, text: str, source: str | None, *, is_reasoning: bool = False, more: bool = False) -> None:
+    def show_piece(self, piece: Piece) -> None:
         """Do nothing: the line is written when the answer is complete."""
 
     def end_answer(self, *, empty: bool = False) -> None:

@@ -9,8 +9,8 @@ from chat.answer import ChatAnswer, Comparison, GenerationStats, SessionStats
 from chat.commands import COMMANDS
 from chat.conversation import ChatConversation
 from chat.sampling import Sampling
-from chat.wire import BackStatus
 from shared.diagnostics.findings import count
+from shared.diagnostics.lead_probe import BackReport
 
 SEPARATOR = " · "
 _BACK_HEADER = ("name", "model", "link", "since", "drafts", "tokens", "used", "accepted", "stale", "invalid")
@@ -63,7 +63,7 @@ def setting_row(sampling: Sampling, name: str) -> tuple[str, str, str]:
     return name, "server's default" if value is None else str(value), meaning
 
 
-def backs(found: Sequence[BackStatus] | None, columns: int | None = None) -> str:
+def backs(found: Sequence[BackReport] | None, columns: int | None = None) -> str:
     """A table with one row per back, or one paragraph per back if rows would exceed `columns`."""
     if found is None:
         return "This server does not speculate."
@@ -77,7 +77,7 @@ def backs(found: Sequence[BackStatus] | None, columns: int | None = None) -> str
     return "\n".join(f"{row[0]}\n{table(about[1:])}" for row, about in zip(rows, pairs, strict=True))
 
 
-def connected(found: Sequence[BackStatus] | None) -> str:
+def connected(found: Sequence[BackReport] | None) -> str:
     """For the status line; empty where the server does not speculate."""
     return "" if found is None else count(len(found), "back")
 
@@ -219,7 +219,7 @@ def _details(answer: ChatAnswer) -> list[str]:
     return parts
 
 
-def _back_row(back: BackStatus) -> tuple[str, ...]:
+def _back_row(back: BackReport) -> tuple[str, ...]:
     # A name is the peer's own choice: a line break in it would forge a row.
     texts = (" ".join(text.split()) for text in (back.name, back.model, back.transport))
     share = f" ({back.n_accepted_tokens / back.n_used_tokens:.0%})" if back.n_used_tokens else ""

@@ -80,8 +80,6 @@ class AnswerStreamer:
             # Closing the iterator hangs up, however this ends, so that the lead stops decoding.
             with closing(self._client.stream(request, answer)) as pieces:
                 for piece in pieces:
-                    self._screen.token(
-                        piece.text, piece.source, is_reasoning=piece.is_reasoning, more=piece.more
-                    )
+                    self._screen.show_piece(piece)
         finally:
             self._screen.end_answer(empty=answer.finish_reason is not None and not answer.text)

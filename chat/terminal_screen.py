@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.text import Text
 
-from chat.answer import ChatAnswer
+from chat.answer import ChatAnswer, Piece
 from chat.attribution import AttributedText
 from chat.markdown import THEME, Lines, last_block, render
 from chat.render import Screen
@@ -144,14 +144,14 @@ class TerminalScreen(Screen):
         self._draw()
         self._next_drawing = 0.0  # the first token is drawn at once
 
-    def token(self, text: str, source: str | None, *, is_reasoning: bool = False, more: bool = False) -> None:
-        """Show one token of an answer in its source's colour, or dim if it is reasoning."""
-        if self._is_shown and is_reasoning:
-            self._reasoning += text
+    def show_piece(self, piece: Piece) -> None:
+        """Show a piece of an answer in its source's colour, or dim if it is reasoning."""
+        if self._is_shown and piece.is_reasoning:
+            self._reasoning += piece.text
         elif self._is_shown:
             self._end_thought()
-            self._block.append(text, source)
-        if not more and self._clock() >= self._next_drawing:
+            self._block.append(piece.text, piece.source)
+        if not piece.more and self._clock() >= self._next_drawing:
             self._draw()
 
     def end_answer(self, *, empty: bool = False) -> None:

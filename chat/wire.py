@@ -5,6 +5,8 @@ Only declares fields. Those that are not OpenAI's are optional, so that any comp
 
 from pydantic import BaseModel
 
+from shared.diagnostics.lead_probe import BackReport
+
 
 class _ServerReply(BaseModel, frozen=True):
     pass
@@ -81,26 +83,10 @@ class Chunk(ErrorReply):
     usage: Usage | None = None
 
 
-class BackStatus(_ServerReply):
-    """One connected back, with the lead's counts of its drafts."""
-
-    name: str
-    model: str = ""
-    transport: str = ""
-    connected_seconds: float = 0
-    n_sequences: int = 0
-    n_drafts: int = 0
-    n_draft_tokens: int = 0
-    n_used_tokens: int = 0
-    n_accepted_tokens: int = 0
-    n_stale_drafts: int = 0
-    n_invalid_drafts: int = 0
-
-
 class BacksReply(_ServerReply):
     """The body of GET /v1/speculation."""
 
-    backs: list[BackStatus]
+    backs: list[BackReport]
 
 
 class ModelEntry(_ServerReply):

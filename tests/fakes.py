@@ -21,7 +21,7 @@ from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter
 from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
+from lead.engine.events import Committed, DraftsDropped, Finished, Started
 from lead.engine.loop import Loop
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.batching import batching_for
@@ -37,7 +37,7 @@ from shared.llama.batch_invariance import RESERVE, InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.memory_traits import PLAIN
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
-from shared.protocol import Close, Extend, Open
+from shared.protocol import MAX_DRAFT_TOKENS, Close, Extend, Open, Tune
 from shared.sampling.constrained import ConstrainedSampler
 from shared.sampling.filters import NativeFilters
 from shared.sampling.parameters import SamplingParameters
@@ -593,7 +593,9 @@ class Hostile:
         return self._post(sequence, base, [1, 2, 3])
 
     def _from_the_start(self, sequence, tokens):
-        return self._post(sequence, 0, [*tokens, *self._truth[sequence][len(tokens) :], 3, 4])
+        base = max(0, len(tokens) - 40)
+        text = [*tokens, *self._truth[sequence][len(tokens) :], 3, 4]
+        return self._post(sequence, base, text[base : base + MAX_DRAFT_TOKENS])
 
     def _for_another(self, sequence, _tokens):
         other = self._rng.choice(["unknown", *self._truth])
@@ -657,7 +659,7 @@ class Growing:
         base, n = self._begun.get(sequence, (n_committed, 0))
         base, n = (base, n + 1) if n_committed < base + n else (n_committed, 1)
         self._begun[sequence] = base, n
-        tokens = [*self._truth[sequence], 5, 3, 7, 0][base : base + n]
+        tokens = [*self._truth[sequence], 5, 3, 7, 0][base : base + min(n, MAX_DRAFT_TOKENS)]
         confidences = [0.9] * len(tokens)
         return PostDraft(
             sequence=sequence, source="growing", base=base, tokens=tokens, confidences=confidences
@@ -815,7 +817,7 @@ class RealBack:
         grown = {state.id for _ in range(6) for state in self._drafter.step()}
         states = [self._drafter.sequences[each] for each in sorted(grown & self._drafter.sequences.keys())]
         drafts = [draft for state in states if (draft := state.draft())]
-        return [PostDraft(source="back", **draft.model_dump(exclude={"type"})) for draft in drafts]
+        return [PostDraft.of_back("back", draft) for draft in drafts]
 
     def _news(self, sequence, tokens):
         if sequence not in self._told:
@@ -1027,7 +1029,7 @@ class FakeFront:
 
     def take(self, event):
         self.events.append(event)
-        if isinstance(event, DraftsDropped | Tuned):
+        if isinstance(event, DraftsDropped | Tune):
             return
         text = self.running[event.sequence]  # KeyError: nothing may follow the end of a sequence
         match event:

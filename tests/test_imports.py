@@ -16,7 +16,6 @@ CORE = [
     "lead/engine/drafters/*.py",
     "shared/drafting/drafter.py",
     "shared/sampling/constrained.py",
-    "shared/sampling/coupled_choice.py",
     "shared/sampling/sampler.py",
 ]
 """What decides about tokens; it may import only what obeys the same rule."""

@@ -52,8 +52,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/shared/translation/test_lattice.py": ("shared/translation/projection.py",),
     "tests/shared/sampling/test_sampler.py": (
         "shared/errors.py",
-        "shared/sampling/coupled_choice.py",
-        "shared/sampling/factory.py",
         "shared/sampling/parameters.py",
     ),
     "tests/shared/models/test_grow.py": ("shared/models/gguf_file.py",),

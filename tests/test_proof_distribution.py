@@ -15,10 +15,9 @@ from shared.cache_edits import SlotMemory
 from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
 from shared.sampling.constrained import ConstrainedSampler
-from shared.sampling.coupled_choice import coupled_choice
 from shared.sampling.filters import NativeFilters
 from shared.sampling.parameters import SamplingParameters
-from shared.sampling.sampler import Sampler
+from shared.sampling.sampler import Sampler, coupled_choice
 from shared.translation.projection import Projection
 from shared.translation.translating_model import TranslatingModel
 from tests.shared.translation.toys import KINDS, generator, random_pair

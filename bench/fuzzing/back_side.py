@@ -8,7 +8,6 @@ import contextlib
 import functools
 import json
 import random
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +27,6 @@ from bench.replay import Rows
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter, DrafterMessage
 from shared.drafting.drafter_options import DrafterOptions
-from shared.drafting.drafting_sampler import drafting_sampler
 from shared.drafting.interfaces import DraftModel
 from shared.errors import ProtocolError
 from shared.llama.memory_traits import PLAIN
@@ -48,6 +46,7 @@ from shared.protocol import (
     Welcome,
     parse_back_message,
 )
+from shared.sampling.factory import drafting_sampler
 from shared.sampling.grammar import prepare
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
@@ -174,7 +173,7 @@ class BackFuzzer:
             link = LeadLink(f"ws://127.0.0.1:{port}/v1/speculation", self._hello, _NoDelays())
             worker = DraftWorker(self._drafter, [link.outbox.post], failures.append)
             worker.start()
-            self._inbox = _CountingInbox(0, worker._inbox, time.monotonic, worker._interrupt)  # noqa: SLF001 - as `inbox_of` does
+            self._inbox = _CountingInbox(worker, 0)
             following = asyncio.ensure_future(self._follow(link, self._inbox))
             while not self._done.is_set() and not failures:
                 with contextlib.suppress(TimeoutError):

@@ -20,7 +20,7 @@ from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.template import ChatTemplate
 from lead.engine.commands import Submit
-from lead.engine.events import Committed, DraftsDropped, Event, Explained, Tuned
+from lead.engine.events import Committed, DraftsDropped, Event, Explained
 from lead.generation.admission import Admission
 from lead.generation.sequences import LiveSequence, Sequences
 from lead.server.app import create_app
@@ -173,8 +173,8 @@ class LeadFuzzer:
         match event:
             case DraftsDropped():
                 self._backs.count_stale(event.source, event.n_stale)
-            case Tuned():
-                self._backs.tune(Tune(n_ahead=event.n_ahead, min_confidence=event.min_confidence))
+            case Tune():
+                self._backs.tune(event)
             case Explained():
                 pass
             case _:

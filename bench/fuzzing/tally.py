@@ -19,10 +19,8 @@ class UnexpectedErrors(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.seen: Counter[str] = Counter()
-        self.n_lines = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.n_lines += 1
         if record.exc_info or record.levelno >= logging.ERROR:
             error = record.exc_info[1] if record.exc_info else None
             self.seen[f"{record.name}: {record.msg} {type(error).__name__}: {error}"[:300]] += 1

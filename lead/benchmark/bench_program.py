@@ -4,7 +4,7 @@ import contextlib
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -72,36 +72,26 @@ def bench(settings: BenchSettings) -> BenchReport:
     if settings.plot:
         check_plot(settings.plot)
     rounds = rounds_of(settings.prompts, settings.n_prompts, settings.repeats, settings.sampling.seed)
-    found = Found()
-    stages = _server_stages(settings, found) if settings.url else _model_stages(settings, found)
+    report = BenchReport(settings)
+    stages = _server_stages(settings, report) if settings.url else _model_stages(settings, report)
     runs = run_contest(
-        stages, rounds, settings.sampling.seed, say, lambda error: found.failures.append(str(error))
+        stages, rounds, settings.sampling.seed, say, lambda error: report.failures.append(str(error))
     )
     if not runs:
-        raise ConfigError(found.failures[0])
+        raise ConfigError(report.failures[0])
     baseline = NO_DRAFTS if any(run.way == NO_DRAFTS for run in runs) else _AS_IT_RUNS
-    rows = summarize(found.title, runs, baseline=baseline)
-    return BenchReport(rows, found.title, found.step_ms, found.commands, settings, found.failures)
+    report.rows = summarize(report.title, runs, baseline=baseline)
+    return report
 
 
-@dataclass(slots=True)
-class Found:
-    """What is learned beside the answers: T(n) in milliseconds, the commands of each way, what failed."""
-
-    title: str = ""
-    step_ms: Mapping[int, float] = field(default_factory=dict)
-    commands: dict[str, list[str]] = field(default_factory=dict)
-    failures: list[str] = field(default_factory=list)
-
-
-def _model_stages(settings: BenchSettings, found: Found) -> list[ContestStage]:
+def _model_stages(settings: BenchSettings, report: BenchReport) -> list[ContestStage]:
     """One for each arrangement on this machine; raises DuoError."""
     cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()
     chosen = _arrangements(settings, cores)
     path = settings.source.model
-    found.title = f"{path.name if path else settings.source.hf_repo or 'the demo model'}, {len(cores)} cores"
-    found.commands |= {describe(each): commands(each, variant, cores) for each, variant in chosen}
-    return [partial(_arranged, *each, cores, found) for each in chosen]
+    report.title = f"{path.name if path else settings.source.hf_repo or 'the demo model'}, {len(cores)} cores"
+    report.commands |= {describe(each): commands(each, variant, cores) for each, variant in chosen}
+    return [partial(_arranged, *each, cores, report) for each in chosen]
 
 
 def _arrangements(settings: BenchSettings, cores: Sequence[int]) -> list[tuple[Arrangement, BenchSettings]]:
@@ -131,7 +121,7 @@ def _split(settings: BenchSettings, cores: Sequence[int]) -> CoreSplit | None:
 
 @contextlib.contextmanager
 def _arranged(
-    arrangement: Arrangement, settings: BenchSettings, cores: Sequence[int], found: Found
+    arrangement: Arrangement, settings: BenchSettings, cores: Sequence[int], report: BenchReport
 ) -> Iterator[Sequence[Way]]:
     """The lead of an arrangement, as its command would start it."""
     (command,) = commands(arrangement, settings, cores)
@@ -140,15 +130,15 @@ def _arranged(
     say(f"starting {describe(arrangement)} …")
     try:
         with running_lead(settings.model_copy(update=parts).located()) as http:
-            yield _ways(http, arrangement, settings, found)
+            yield _ways(http, arrangement, settings, report)
             if arrangement.kind == "none":
-                _learn_steps(http, found)
+                _learn_steps(http, report)
     except DuoError as error:
         raise ConfigError(f"{describe(arrangement)}: {error}") from error
 
 
 def _ways(
-    http: httpx.Client, arrangement: Arrangement, settings: BenchSettings, found: Found
+    http: httpx.Client, arrangement: Arrangement, settings: BenchSettings, report: BenchReport
 ) -> Sequence[Way]:
     """A lead without a draft model also answers without the drafts that cost nothing."""
     drafted = _sampling(settings, _UNCACHED)
@@ -158,16 +148,16 @@ def _ways(
     ways = [_way(http, NO_DRAFTS, _sampling(settings, _UNCACHED | _UNDRAFTED))]
     if settings.engine.ngram:
         ways.append(_way(http, LOOKUPS, drafted))
-        found.commands[LOOKUPS] = found.commands[describe(arrangement)]
+        report.commands[LOOKUPS] = report.commands[describe(arrangement)]
     return ways
 
 
-def _learn_steps(http: httpx.Client, found: Found) -> None:
-    if (report := report_of(http)) and report.planner:
-        found.step_ms = report.planner.step_ms
+def _learn_steps(http: httpx.Client, report: BenchReport) -> None:
+    if (of_lead := report_of(http)) and of_lead.planner:
+        report.step_ms = of_lead.planner.step_ms
 
 
-def _server_stages(settings: BenchSettings, found: Found) -> list[ContestStage]:
+def _server_stages(settings: BenchSettings, report: BenchReport) -> list[ContestStage]:
     """A server that runs already, with and without its drafts if it is a lead. Raises ConfigError."""
     url = settings.url or ""
     key = read_key(next(iter(settings.security.api_key), None), settings.security.api_key_file)
@@ -177,7 +167,7 @@ def _server_stages(settings: BenchSettings, found: Found) -> list[ContestStage]:
     def asked() -> Iterator[list[Way]]:
         with client(url, key, tls) as http:
             model = settings.alias or _model_name(http)
-            found.title = f"{model} at {url}"
+            report.title = f"{model} at {url}"
             is_lead = report_of(http) is not None
             drafted = _sampling(settings, {"model": model} | (_UNCACHED if is_lead else {}))
             _warm_up(http, drafted)
@@ -186,7 +176,7 @@ def _server_stages(settings: BenchSettings, found: Found) -> list[ContestStage]:
                 undrafted = replace(drafted, fields={**drafted.fields, **_UNDRAFTED})
                 ways.insert(0, _way(http, NO_DRAFTS, undrafted))
             yield ways
-            _learn_steps(http, found)
+            _learn_steps(http, report)
 
     return [asked]
 

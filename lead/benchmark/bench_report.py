@@ -5,7 +5,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -32,19 +32,19 @@ _DIFFERENT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BenchReport:
-    """`step_ms`: T(n) without a draft model, if it is known. `commands`: what starts each way.
+    """Filled while the arrangements answer. `step_ms`: T(n) without a draft model, if it is known.
 
-    `failures`: why an arrangement could not answer, a sentence each.
+    `commands`: what starts each way. `failures`: why an arrangement could not answer, a sentence each.
     """
 
-    rows: Sequence[Row]
-    title: str
-    step_ms: Mapping[int, float]
-    commands: Mapping[str, Sequence[str]]
     settings: BenchSettings
-    failures: Sequence[str] = ()
+    title: str = ""
+    rows: Sequence[Row] = ()
+    step_ms: Mapping[int, float] = field(default_factory=dict)
+    commands: dict[str, list[str]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         """Paragraphs: what was asked, the tables, T(n), what is fastest and its command."""

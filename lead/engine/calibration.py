@@ -1,4 +1,4 @@
-"""T(n) measured: before the first request, again while the engine is idle, and by `lead plan`."""
+"""T(n) measured: before the first request, again while idle, by `lead plan`; and kept for the next start."""
 
 import math
 import random
@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import Self
+
+from pydantic import BaseModel
 
 from lead.engine.slot import TrialPlace
 from lead.engine.target import Target
@@ -23,6 +25,8 @@ _QUIET = 1.2
 _EMPTY_CACHE = TrialPlace()
 _AFTER_SECONDS = (3.0, 10.0, 30.0)
 """Since the engine was ready. So many samples of each size replace those of the start."""
+_SAME, _N_CHECKED = 1.25, 3
+"""A step that takes this many times as long, or as short, each time says that T(n) is another now."""
 _RETRY_SECONDS, _MOST_RETRIES = 3.0, 5
 """After an attempt that was interrupted, or made while the machine was busy, which takes a step or two; each
 time twice as long, because a model may just be slow."""
@@ -184,3 +188,24 @@ class Recalibration:
             if self._n_retries < _MOST_RETRIES and (not self._due or again_at < self._due[0]):
                 self._n_retries += 1
                 self._due.appendleft(again_at)
+
+
+class StepTimes(BaseModel, frozen=True):
+    """T(n) for a later process, which need not time all sizes again: seconds by size, with `n_threads`."""
+
+    n_threads: int
+    seconds: dict[int, float]
+
+    def teach(self, cost: StepCost, timer: StepTimer) -> bool:
+        """Have `cost` learn it, with the pace of the moment, if a step of one token takes about as long now.
+
+        The model must have `n_threads` already.
+        """
+        if 1 not in self.seconds:
+            return False
+        single = min(timer.seconds(1) for _ in range(_N_CHECKED))
+        if not self.seconds[1] / _SAME < single < self.seconds[1] * _SAME:
+            return False
+        for size, seconds in sorted(self.seconds.items()):
+            cost.learn(size, seconds * single / self.seconds[1])
+        return True

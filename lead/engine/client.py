@@ -28,7 +28,6 @@ from lead.engine.events import (
     Explained,
     LoadFailed,
     Ready,
-    Tuned,
 )
 from lead.engine.exactness import promise
 from lead.engine.process import EngineProcess
@@ -303,8 +302,8 @@ class EngineClient:
         match event:
             case DraftsDropped():
                 backs.count_stale(event.source, event.n_stale)
-            case Tuned():
-                backs.tune(Tune(n_ahead=event.n_ahead, min_confidence=event.min_confidence))
+            case Tune():
+                backs.tune(event)
             case Ready():
                 self._become_ready(event)
             case Explained():

@@ -149,26 +149,15 @@ class Cancel(BaseModel, frozen=True):
     sequence: str
 
 
-class PostDraft(BaseModel, frozen=True):
-    """`source` proposes `tokens` to follow the first `base` committed tokens (see `shared.protocol.Draft`).
+class PostDraft(Draft):
+    """A draft of a back, and its name. `received_at` is on the monotonic clock that both processes share."""
 
-    `received_at` is on the monotonic clock that both processes share.
-    """
-
-    type: Literal["draft"] = "draft"
-    sequence: str
     source: str
-    base: int
-    tokens: list[int]
-    parents: list[int] | None = None
-    confidences: list[float] | None = None
-    waited_ms: float | None = None
-    drafted_ms: float | None = None
     received_at: float = 0.0
 
     @classmethod
     def of_back(cls, name: str, draft: Draft, received_at: float = 0.0) -> "PostDraft":
-        """What a back has sent. It was validated then: a `Draft` has no fields that this has not."""
+        """What a back has sent, which was validated then."""
         return cls.model_construct(source=name, received_at=received_at, **dict(draft))
 
 

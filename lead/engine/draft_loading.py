@@ -15,7 +15,6 @@ from lead.engine.commands import DRAFT_MODEL, Load, LoadDraft
 from lead.engine.drafters.model_drafter import ModelDrafter, ThreadChoice
 from lead.engine.drafters.mtp_drafter import MtpDrafter
 from shared.drafting.drafter_options import N_FURTHER_STATES
-from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ModelLoadError
 from shared.llama import devices
 from shared.llama.hidden_states import MtpSpan
@@ -28,6 +27,7 @@ from shared.llama.span import Span
 from shared.models.file_kind import is_eagle_file, parts_of
 from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.constrained import GrammarBudget
+from shared.sampling.factory import drafting_sampler
 from shared.sampling.remote_grammar import GrammarServer
 from shared.step_cost import StepCost
 from shared.translation.drafter_maker import DrafterMaker, most_ahead
@@ -157,14 +157,19 @@ InlineSource = InlineModel | InlineMtp
 """What drafts in the engine, and takes its time."""
 
 
-def load_inline_source(load: Load, target: Model) -> InlineSource | None:
-    """What is to draft in the engine, if anything; raises ModelLoadError."""
+def load_inline_sources(load: Load, target: Model) -> list[InlineSource]:
+    """What may draft in the engine: the draft model, then heads if `target` has kept theirs.
+
+    Raises ModelLoadError.
+    """
     own_file = heads_file(load)
+    sources: list[InlineSource] = []
     if load.draft and not own_file:
-        return load_draft_model(load.draft, target)
-    if not target.traits.can_speculate or not (own_file or target.hidden):
-        return None
-    return InlineMtp(target, target.open_heads(own_file), load.n_most_mtp, load.options.parallel)
+        sources.append(load_draft_model(load.draft, target))
+    if target.traits.can_speculate and (own_file or target.hidden):
+        heads = target.open_heads(own_file)
+        sources.append(InlineMtp(target, heads, load.n_most_mtp, load.options.parallel))
+    return sources
 
 
 def place_draft_model(load: Load) -> Load:

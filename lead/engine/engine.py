@@ -11,7 +11,8 @@ that its sequence sits out the next steps, and the others go on.
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,23 +47,6 @@ _ALONE_GRAMMAR_SECONDS = 0.005
 """Where nothing else runs: until commands are looked at again."""
 
 
-class _Decoded(NamedTuple):
-    """A step that is over; is_usual: no choice of a token waits for a grammar."""
-
-    plan: StepPlan
-    seconds: float
-    n_committed: int
-    is_usual: bool
-
-    def report(self) -> StepReport:
-        plan = self.plan
-        depths = [len(entry.draft) for entry in plan.entries if entry.n_logits]
-        n_expected = plan.n_expected if self.is_usual else None
-        return StepReport(
-            plan.n_tokens, self.seconds, depths, self.n_committed, n_expected, plan.layout.n_ubatches
-        )
-
-
 class Engine:
     """`now` is always seconds of one monotonic clock, the one that drafts were stamped with."""
 
@@ -88,7 +72,7 @@ class Engine:
         self._scheduler = Scheduler(limits, self._slots, speculation)
         self._events: list[Event] = []
         self._edits: list[CacheEdit] = []
-        self._last_step: _Decoded | None = None  # if nothing was learned from it yet
+        self._last_step: Callable[[], StepReport] | None = None  # if nothing was learned from it yet
         self._waiting_since: float | None = None
         self._n_windows_lost = 0
 
@@ -158,7 +142,7 @@ class Engine:
                 if slot.sequence and (verification := slot.sequence.verification):
                     is_usual = False
                     verification.rows = verification.rows.copy()  # the model reuses their memory
-        self._last_step = _Decoded(plan, seconds, n_committed, is_usual)
+        self._last_step = partial(plan.report, seconds, n_committed, is_usual=is_usual)
 
     def edited(self, edits: Sequence[CacheEdit], seconds: float) -> None:
         """What `pop_edits` gave was applied, which took `seconds`."""
@@ -191,9 +175,9 @@ class Engine:
         count = self.speculation.count
         events: list[Event] = [count(each) if isinstance(each, Committed) else each for each in self._events]
         self._events.clear()
-        if step := self._last_step:
+        if report := self._last_step:
             self._last_step = None
-            self.speculation.on_step(step.report())
+            self.speculation.on_step(report())
             events += self.speculation.pop_events()
         return events
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, TypeAdapter
 
 from shared.llama.batch_invariance import InvariantSizes
+from shared.protocol import Tune
 
 FinishReason = Literal["stop", "length"]
 
@@ -148,14 +149,6 @@ class DraftsDropped(BaseModel, frozen=True):
     n_stale: int
 
 
-class Tuned(BaseModel, frozen=True):
-    """What backs should draft from now on (see `shared.protocol.Tune`)."""
-
-    type: Literal["tuned"] = "tuned"
-    n_ahead: int
-    min_confidence: float
-
-
 class Explained(BaseModel, frozen=True):
     """What the planner has learned and done, as JSON for people and dashboards."""
 
@@ -165,8 +158,8 @@ class Explained(BaseModel, frozen=True):
 
 SequenceEvent = Started | PromptProgress | Committed | Finished | Failed
 """Events about one sequence."""
-BackEvent = DraftsDropped | Tuned
-"""Events about backs."""
+BackEvent = DraftsDropped | Tune
+"""Events about backs, and what all of them are to hear."""
 _AnyEvent = Ready | Alive | LoadFailed | Explained | SequenceEvent | BackEvent
 Event = Annotated[_AnyEvent, Field(discriminator="type")]
 

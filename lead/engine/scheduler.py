@@ -13,6 +13,7 @@ from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.drafts import DraftChain, survival
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.policy import Choice, DraftOrder, Verify, Wait
+from lead.engine.speculation.speculation_stats import StepReport
 from shared.cache_edits import CacheEdit, moved_texts
 from shared.llama.batch_layout import TILE, Layout, layout
 from shared.llama.span import Span
@@ -60,14 +61,16 @@ class StepPlan:
     n_prompt: int = 0
 
     @property
-    def n_expected(self) -> float | None:
-        """How many tokens the step should commit; None with prompts in the batch."""
-        return None if self.n_prompt else sum(1 + sum(survival(entry.draft)) for entry in self.entries)
-
-    @property
     def n_tokens(self) -> int:
         """In its batch, padding included."""
         return self.layout.n_tokens
+
+    def report(self, seconds: float, n_committed: int, *, is_usual: bool) -> StepReport:
+        """It took `seconds` and committed `n_committed` tokens; is_usual: no choice waits for a grammar."""
+        depths = [len(entry.draft) for entry in self.entries if entry.n_logits]
+        has_expected = is_usual and not self.n_prompt
+        n_expected = sum(1 + sum(survival(entry.draft)) for entry in self.entries) if has_expected else None
+        return StepReport(self.n_tokens, seconds, depths, n_committed, n_expected, self.layout.n_ubatches)
 
 
 Action = StepPlan | DraftOrder | Wait

@@ -6,11 +6,11 @@ import socket
 import sys
 import time
 
-from lead.engine.calibration import Recalibration, StepTimer, recalibrate
+from lead.engine.calibration import Recalibration, StepTimer, StepTimes, recalibrate
 from lead.engine.commands import DRAFT_MODEL, MTP, NGRAM, PREDICTION, SUFFIX, Load, Submit
 from lead.engine.draft_loading import (
     InlineSource,
-    load_inline_source,
+    load_inline_sources,
     place_draft_model,
     wants_heads,
 )
@@ -28,7 +28,6 @@ from lead.engine.rpc_workers import wait_for_workers
 from lead.engine.slot import TrialPlace
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.step_times import StepTimes
 from lead.engine.target_threads import TargetThreads
 from lead.engine.text_files import TextFiles
 from lead.engine.text_keeper import TextKeeper
@@ -85,7 +84,7 @@ def main() -> None:
         _reach_workers(load, heartbeat)
         load = _with_attention(place_draft_model(load))
         model, exactness = load_target(load, with_heads=wants_heads(load))
-        inline = load_inline_source(load, model)
+        inline = next(iter(load_inline_sources(load, model)), None)
     except ModelLoadError as error:
         pipe.send(LoadFailed(reason=str(error)))
         sys.exit(1)

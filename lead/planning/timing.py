@@ -11,15 +11,7 @@ from typing import Any
 
 from lead.engine.calibration import BATCH_SIZES, StepTimer
 from lead.engine.commands import Load, LoadDraft
-from lead.engine.draft_loading import (
-    InlineMtp,
-    InlineSource,
-    choose_threads,
-    heads_file,
-    load_draft_model,
-    place_draft_model,
-    wants_heads,
-)
+from lead.engine.draft_loading import choose_threads, load_inline_sources, place_draft_model, wants_heads
 from lead.engine.drafters.draft_source import InlineDrafter
 from lead.planning.acceptance_trial import AcceptanceTrial
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes
@@ -49,22 +41,17 @@ def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str
         return EngineTimes(cost.table(), speculates=False, is_offloaded=model.is_offloaded)
     grammars = GrammarServer(load.model, TimeBudget())
     try:
-        drafters, costs = _drafters(load, model, grammars, with_heads=with_heads)
+        drafters, costs = _drafters(load, model, grammars)
         return _with_trial(model, cost, drafters, costs, sampling, texts)
     finally:
         grammars.close()
 
 
 def _drafters(
-    load: Load, model: Model, grammars: GrammarServer, *, with_heads: bool
+    load: Load, model: Model, grammars: GrammarServer
 ) -> tuple[list[InlineDrafter[Any]], dict[str, StepCost]]:
     """All that can draft in the engine, and T(n) of each by its source."""
-    sources: list[InlineSource] = []
-    own_file = heads_file(load)
-    if load.draft and not own_file:
-        sources.append(load_draft_model(load.draft, model))
-    if with_heads or own_file:
-        sources.append(InlineMtp(model, model.open_heads(own_file), load.n_most_mtp, load.options.parallel))
+    sources = load_inline_sources(load, model)
     drafters: list[InlineDrafter[Any]] = [each.drafter(grammars, TimeBudget()) for each in sources]
     costs = {each.source: StepCost() for each in sources}
     for each in sources:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from lead.backs.assignment import division
 from lead.engine.commands import PolicyName, Submit
 from lead.engine.drafters.draft_source import LookupDrafter
-from lead.engine.events import Committed, Finished, Tuned
+from lead.engine.events import Committed, Finished
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.simulation.clock import Link, VirtualClock
 from lead.simulation.machine import LEAD, Contention, SharedMachine, StepTable
@@ -156,8 +156,8 @@ class _Simulation:
             case Finished():
                 self._send(Close(sequence=event.sequence, reason="ended"))
                 self._ask(int(event.sequence.split(".")[0]))
-            case Tuned():
-                self._send(Tune(n_ahead=event.n_ahead, min_confidence=event.min_confidence))
+            case Tune():
+                self._send(event)
 
     def _send(self, message: DrafterMessage) -> None:
         for link, _ in self._links:

@@ -23,9 +23,8 @@ from shared.errors import DecodeAbortedError
 from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
 from shared.protocol import Draft
-from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.parameters import SamplingParameters
-from shared.sampling.sampler import Sampler
+from shared.sampling.sampler import RankedToken, Sampler
 
 GREEDY = SamplingParameters(seed=0, temperature=0)
 _MAX_AHEAD = 16

@@ -10,7 +10,7 @@ from lead.engine.calibration import BATCH_SIZES
 from lead.engine.commands import PolicyName, PostDraft, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.events import Committed, Finished, Tuned
+from lead.engine.events import Committed, Finished
 from lead.engine.scheduler import StepPlan
 from lead.engine.speculation.batching import LikeliestFirst
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
@@ -21,6 +21,7 @@ from lead.simulation.clock import Compute, VirtualClock
 from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
 from lead.simulation.text import Text
+from shared.protocol import Tune
 from shared.sampling.sampler import Sampler
 from shared.step_cost import StepCost
 
@@ -30,19 +31,20 @@ _NO_TOKEN_ENDS = frozenset[int]()
 _N_CTX = 1 << 40
 _CALIBRATION_ROUNDS = 5
 
-LeadEvent = Committed | Finished | Tuned
+LeadEvent = Committed | Finished | Tune
 EventObserver = Callable[[LeadEvent], None]
 
 
 class TextSampler(Sampler):
     """Needs no logits: the text is known."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, token_at: Callable[[int], int]) -> None:
+        """token_at: by its position in the sequence."""
         super().__init__(GREEDY, None, [])
-        self._text = text
+        self._token_at = token_at
 
     def choose(self, _logits: NDArray[np.float32], position: int) -> int:
-        return self._text.token(position)
+        return self._token_at(position)
 
 
 class SimulatedLead:
@@ -96,7 +98,10 @@ class SimulatedLead:
             self._speculation.cost.learn(n, steps.seconds(n))
         limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._engine = Engine(
-            limits, self._speculation, lambda request: TextSampler(texts[request.tokens[0]]), _NO_TOKEN_ENDS
+            limits,
+            self._speculation,
+            lambda request: TextSampler(texts[request.tokens[0]].token),
+            _NO_TOKEN_ENDS,
         )
 
     @property
@@ -168,7 +173,7 @@ class SimulatedLead:
             logits = [np.empty((span.n_logits, 0), np.float32) for span in plan.layout]
             self._engine.decoded(plan, logits, self._clock.now, self._clock.now - began)
             for event in self._engine.pop_events():
-                if isinstance(event, Committed | Finished | Tuned):
+                if isinstance(event, Committed | Finished | Tune):
                     self._observer(event)
             self._turn_later()
 

@@ -12,7 +12,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.sampling.coupled_choice import RankedToken
+from shared.sampling.sampler import RankedToken
 
 _SPREAD = 1.3
 """a + b of the Beta distribution of chances: below 2 most positions are either easy or hard."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from lead.chat.template import model_template
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, JobLimits, Refusal, decode, encode
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, JobLimits, decode, encode
 from lead.tokenizer.preparation import GrammarsNeededError, Preparation
-from shared.errors import RequestError
+from shared.errors import RequestError, ServerError
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import LogLevel, configure_logging
 from shared.sandbox import FOLLOW, JOBS, TaskHandler, WorkerLimits
@@ -43,7 +43,7 @@ class TokenizerProgram:
 
 
 class JobHandler:
-    """A `shared.sandbox.TaskHandler`: a task is jobs, each answered with its result or a `Refusal`."""
+    """A `shared.sandbox.TaskHandler`: a task is jobs, each answered with its result or an error."""
 
     def __init__(self, preparation: Preparation, base_seconds: float) -> None:
         self._preparation = preparation
@@ -71,9 +71,9 @@ class JobHandler:
         except GrammarsNeededError:
             return GRAMMARS_NEEDED
         except RequestError as error:
-            return Refusal(str(error), error.param, error.code)
+            return error
         except MemoryError:
-            return Refusal("preparing this request takes too much memory")
+            return RequestError("preparing this request takes too much memory")
         except Exception as error:
             log.exception("preparing a request failed")
-            return Refusal(str(error), is_bug=True)
+            return ServerError(str(error))

@@ -51,16 +51,6 @@ class PreparedRequest:
     reads_control_texts: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The job failed, with a RequestError (its fields), or with a bug that the process has logged."""
-
-    message: str
-    param: str | None = None
-    code: str | None = None
-    is_bug: bool = False
-
-
 GRAMMARS_NEEDED = "grammars needed"
 """The answer to a job with a grammar, of a process that was forked before the vocabulary was indexed."""
 

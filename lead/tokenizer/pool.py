@@ -15,10 +15,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lead.tokenizer.fair_queue import Client, FairQueue
 from lead.tokenizer.job_handler import TokenizerProgram
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, JobLimits, Refusal, encode
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, JobLimits, encode
 from lead.tokenizer.preparation import Preparation
 from lead.tokenizer.workers import Worker, WorkerDiedError, Workers, WorkersGoneError
-from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
+from shared.errors import DuoError, QueueFullError, RequestError, UnavailableError
 from shared.pace import jittered_delays
 from shared.sandbox import FOLLOW, JOBS
 
@@ -141,7 +141,9 @@ class TokenizerPool:
         while (answer := await self._answer(client, message)) == GRAMMARS_NEEDED:
             (await _begin(self._workers, FOLLOW)).close()
             self._quick.needs_grammars = self._long.needs_grammars = True
-        result: R = _result(answer)
+        if isinstance(answer, DuoError):
+            raise answer
+        result: R = answer
         return result
 
     async def _answer(self, client: Client, message: bytes) -> Any:
@@ -161,16 +163,16 @@ class TokenizerPool:
                 for lane in (self._quick, self._long):
                     lanes.create_task(_serve_lane(lane, self._workers))
         finally:
-            await self._workers.close()
+            await asyncio.to_thread(self._workers.close)
 
     async def rest(self) -> None:
         """Nobody is expected to ask for a while: the processes end, until there is another job."""
         for lane in (self._quick, self._long):
             lane.rest()
-        await self._workers.close()
+        await asyncio.to_thread(self._workers.close)
 
     def share(self) -> int:
-        """See `Workers.share`."""
+        """A descriptor over which the engine has grammars followed by processes with the same vocabulary."""
         return self._workers.share()
 
 
@@ -236,12 +238,3 @@ def _too_costly(ticket: _Ticket, status: int) -> RequestError:
         "the text of this request cannot be tokenized: that needs too much memory, or one character is "
         "repeated too often"
     )
-
-
-def _result(answer: Any) -> Any:
-    """An answer of a worker's; raises what it refused with."""
-    if not isinstance(answer, Refusal):
-        return answer
-    if answer.is_bug:
-        raise ServerError(answer.message)
-    raise RequestError(answer.message, answer.param, answer.code)

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from lead.tokenizer.jobs import HEADER, decode
-from shared.sandbox import KILL, STATUS, Program, Sandbox, SandboxError
+from shared.sandbox import KILL, STATUS, Sandbox, SandboxError
 
 _BEGIN_SECONDS = 60.0
 """Loading a vocabulary takes seconds, forking milliseconds: a fork server that needs longer than this is
@@ -26,20 +26,13 @@ class WorkerDiedError(Exception):
         self.status = status
 
 
-class Workers:
-    """A sandbox. `close` it."""
-
-    def __init__(self, program: Program) -> None:
-        self._sandbox = Sandbox(program)
-
-    def share(self) -> int:
-        """A descriptor over which the engine has grammars followed by processes with the same vocabulary."""
-        return self._sandbox.share()
+class Workers(Sandbox):
+    """`close` it, in a thread: that may take some seconds."""
 
     async def begin(self, kind: bytes) -> "Worker":
         """A worker that waits for jobs of a kind of `TokenizerProgram`; raises WorkersGoneError."""
         try:
-            task = self._sandbox.open(kind)
+            task = self.open(kind)
             worker = Worker(*[await asyncio.open_connection(sock=each) for each in task])
         except (SandboxError, OSError) as error:
             raise WorkersGoneError from error
@@ -47,16 +40,13 @@ class Workers:
             async with asyncio.timeout(_BEGIN_SECONDS):
                 await worker.has_begun()
         except TimeoutError as error:
-            self._sandbox.kill()
+            self.kill()
             worker.close()
             raise WorkersGoneError from error
         except BaseException:
             worker.close()
             raise
         return worker
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self._sandbox.close)
 
 
 class Worker:

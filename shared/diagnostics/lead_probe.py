@@ -40,17 +40,21 @@ class BackReport(_Record):
 
     name: str
     model: str = ""
+    transport: str = ""
+    connected_seconds: float = 0
     n_drafts: NonNegative = 0
+    n_draft_tokens: NonNegative = 0
+    n_used_tokens: NonNegative = 0
+    n_accepted_tokens: NonNegative = 0
     n_stale_drafts: NonNegative = 0
     n_invalid_drafts: NonNegative = 0
 
 
 class SourceReport(_Record):
-    """A source of drafts as the planner knows it, `ngram` among them. Times are None until measured."""
+    """A source of drafts as the planner knows it, `ngram` among them. `token_ms` is None until measured."""
 
     n_scored: NonNegative = 0
     n_right: NonNegative = 0
-    first_draft_ms: float | None = None
     token_ms: float | None = None
 
 

@@ -25,8 +25,7 @@ from shared.errors import DecodeAbortedError, KvCacheFullError, PendingAnswerErr
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.constrained import GrammarBudget
-from shared.sampling.coupled_choice import RankedToken
-from shared.sampling.sampler import Sampler
+from shared.sampling.sampler import RankedToken, Sampler
 from shared.slot_cache import SlotCache
 from shared.step_cost import StepCost
 

@@ -38,7 +38,7 @@ class Interrupt(Protocol):
 
 
 class MakeSampler(Protocol):
-    """The seam to llama.cpp's filters and grammars (`shared.drafting.drafting_sampler.drafting_sampler`)."""
+    """The seam to llama.cpp's filters and grammars (`shared.sampling.factory.drafting_sampler`)."""
 
     def __call__(
         self, parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /

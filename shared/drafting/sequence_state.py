@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from shared.drafting.drafter_options import DrafterOptions
 from shared.llama.span import Span
 from shared.protocol import MAX_DRAFT_TOKENS, BranchPart, Draft
-from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.parameters import SamplingParameters
-from shared.sampling.sampler import Sampler
+from shared.sampling.sampler import RankedToken, Sampler
 from shared.slot_cache import SlotCache, common_prefix_length
 
 _OTHERS_WEIGHT = 0.1

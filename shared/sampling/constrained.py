@@ -12,9 +12,9 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.sampling.coupled_choice import RankedToken, likeliest, rank_scores
 from shared.sampling.parameters import SamplingParameters
-from shared.sampling.sampler import Filters, Sampler
+from shared.sampling.sampler import Filters, RankedToken, Sampler, likeliest, rank_scores
+from shared.slot_cache import common_prefix_length
 
 
 class Constraint(Protocol):
@@ -116,7 +116,7 @@ class ConstrainedSampler(Sampler):
     def rewind(self, history: Sequence[int]) -> None:
         super().rewind(history)
         tokens = history[self._start :]
-        n = _n_common(self._taken, tokens)
+        n = common_prefix_length(self._taken, tokens)
         self._constraint.rollback(len(self._taken) - n)
         del self._taken[n:]
         for token in tokens[n:]:
@@ -125,7 +125,3 @@ class ConstrainedSampler(Sampler):
     def _advance(self, token: int) -> None:
         self._constraint.accept(token)
         self._taken.append(token)
-
-
-def _n_common(a: Sequence[int], b: Sequence[int]) -> int:
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from shared.llama.native import llama_cpp
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling.coupled_choice import every_token
 from shared.sampling.native_chain import NativeChain
 from shared.sampling.noise import uniform
 from shared.sampling.parameters import SamplerName, SamplingParameters
+from shared.sampling.sampler import every_token
 from shared.sampling.top_k import top_k
 
 Candidates = tuple[NDArray[np.int32], NDArray[np.float32]]

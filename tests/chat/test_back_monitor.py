@@ -4,13 +4,13 @@ import pytest
 
 from chat.back_monitor import BackMonitor
 from chat.errors import IncompleteAnswerError, RejectedError, UnreachableError
-from chat.wire import BackStatus
+from shared.diagnostics.lead_probe import BackReport
 
 
 @pytest.mark.parametrize(
     ("seen", "words", "again"),
     [
-        ([BackStatus(name="attic")], "1 back", True),
+        ([BackReport(name="attic")], "1 back", True),
         ([], "0 backs", True),
         (None, "", False),
         (UnreachableError("gone"), "the server is unreachable", True),

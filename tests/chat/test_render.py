@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from chat.answer import Piece
 from chat.attribution import ANSI_COLOURS
 from chat.render import DIM, RED, RESET, Screen
 from tests.chat.fakes import Terminal
@@ -19,21 +20,21 @@ def screens(environment=(), terminal=Terminal):
 def test_an_escape_sequence_split_over_tokens_is_sanitized():
     screen, out, _ = screens()
     for part in ("\x1b", "[2J", "\x1b]0;", "x\x07"):
-        screen.token(part, None)
+        screen.show_piece(Piece(part))
     assert out.getvalue() == "␛[2J␛]0;x␇"
 
 
 def test_a_source_keeps_its_colour():
     screen, out, _ = screens()
     for source in ("back-1", "ngram", "back-1"):
-        screen.token("x", source)
+        screen.show_piece(Piece("x", source))
     assert out.getvalue() == f"{FIRST}x{RESET}{SECOND}x{RESET}{FIRST}x{RESET}"
 
 
 def test_colours_are_reused_if_there_are_more_sources():
     screen, out, _ = screens()
     for i in range(len(ANSI_COLOURS) + 1):
-        screen.token("x", f"back-{i}")
+        screen.show_piece(Piece("x", f"back-{i}"))
     assert out.getvalue().endswith(f"{FIRST}x{RESET}")
 
 
@@ -43,7 +44,7 @@ def test_colours_are_reused_if_there_are_more_sources():
 )
 def test_output_without_a_colour_terminal_is_plain(environment, terminal):
     screen, out, err = screens(environment, terminal)
-    screen.token("Once", "back-1")
+    screen.show_piece(Piece("Once", "back-1"))
     screen.error("Oh.")
     screen.show_legend({"back-1": 1})
     assert out.getvalue() == "Once\n"
@@ -66,6 +67,6 @@ def test_errors_and_names_are_sanitized():
 
 def test_the_last_line_of_an_answer_is_ended_before_a_note():
     screen, out, _ = screens()
-    screen.token("Once", None)
+    screen.show_piece(Piece("Once"))
     screen.note("Stopped.")
     assert out.getvalue() == "Once\n"

@@ -4,7 +4,8 @@ import pytest
 
 from chat import report
 from chat.answer import ChatAnswer, GenerationStats, SessionStats
-from chat.wire import BackStatus, Chunk
+from chat.wire import Chunk
+from shared.diagnostics.lead_probe import BackReport
 
 
 def answer_with(**timings):
@@ -31,7 +32,7 @@ def test_stats_before_the_first_answer():
 
 def test_backs_are_a_table():
     backs = [
-        BackStatus(
+        BackReport(
             name="back-1",
             model="spec-demo-draft",
             transport="websocket",
@@ -42,7 +43,7 @@ def test_backs_are_a_table():
             n_accepted_tokens=30,
             n_stale_drafts=2,
         ),
-        BackStatus(name="attic", model="tiny", transport="http", connected_seconds=7300),
+        BackReport(name="attic", model="tiny", transport="http", connected_seconds=7300),
     ]
     assert report.backs(backs) == (
         "name    model            link       since  drafts  tokens  used  accepted  stale  invalid\n"
@@ -52,7 +53,7 @@ def test_backs_are_a_table():
 
 
 def test_backs_in_a_narrow_terminal_are_paragraphs():
-    shown = report.backs([BackStatus(name="attic", model="tiny", n_drafts=3), BackStatus(name="cellar")], 30)
+    shown = report.backs([BackReport(name="attic", model="tiny", n_drafts=3), BackReport(name="cellar")], 30)
     assert shown.startswith("attic\n  model     tiny\n")
     assert "  drafts    3\n" in shown
     assert "\ncellar\n" in shown
@@ -60,7 +61,7 @@ def test_backs_in_a_narrow_terminal_are_paragraphs():
 
 
 def test_a_name_cannot_forge_a_row():
-    assert len(report.backs([BackStatus(name="a\nb", model="c\n")]).splitlines()) == 2
+    assert len(report.backs([BackReport(name="a\nb", model="c\n")]).splitlines()) == 2
 
 
 @pytest.mark.parametrize(

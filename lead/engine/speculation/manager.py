@@ -275,7 +275,7 @@ class SpeculationManager:
                 yield awaited
 
     def _is_complete(self, branch: DraftChain) -> bool:
-        """Whether a back that keeps to `Tuned` has stopped here."""
+        """Whether a back that keeps to `Tune` has stopped here."""
         if not branch:
             return False
         confidence = math.prod(each.confidence for each in branch if each.confidence is not None)

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 from lead.engine.commands import PolicyName
-from lead.engine.events import Tuned
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
+from shared.protocol import Tune
 from shared.step_cost import StepCost
 
 _COST_SIZES = 8
@@ -17,7 +17,7 @@ class BackTuning:
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
         self._constants = constants
-        self._sent = Tuned(n_ahead=constants.max_ahead, min_confidence=0.0)  # what backs do by themselves
+        self._sent = Tune(n_ahead=constants.max_ahead, min_confidence=0.0)  # what backs do by themselves
         self._recent_depth = 0.0
         self.n_ahead = constants.max_ahead
         self.min_confidence = 0.0
@@ -57,9 +57,9 @@ class BackTuning:
         if n_ahead != self.n_ahead or change > constants.min_confidence_change:
             self.n_ahead, self.min_confidence = n_ahead, min_confidence
 
-    def pop_change(self) -> Tuned | None:
+    def pop_change(self) -> Tune | None:
         """The limits to send to backs, if they have changed since the last call."""
-        tuned = Tuned(n_ahead=self.n_ahead, min_confidence=self.min_confidence)
+        tuned = Tune(n_ahead=self.n_ahead, min_confidence=self.min_confidence)
         if tuned == self._sent:
             return None
         self._sent = tuned

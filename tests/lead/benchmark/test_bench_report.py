@@ -25,9 +25,8 @@ def report(last_text="same", failures=()):
     runs += [run("back", STORY, 0.5), run("back", CODE, 0.25, last_text)]
     rows = summarize("m.gguf", runs, baseline="no drafts")
     settings = BenchSettings.from_command_line([])
-    return BenchReport(
-        rows, "m.gguf, 2 cores", {1: 50.0, 2: 60.0, 8: 100.0}, {"back": ["lead --back x"]}, settings, failures
-    )
+    step_ms = {1: 50.0, 2: 60.0, 8: 100.0}
+    return BenchReport(settings, "m.gguf, 2 cores", rows, step_ms, {"back": ["lead --back x"]}, failures)
 
 
 def line(text, *beginning):

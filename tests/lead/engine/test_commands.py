@@ -14,10 +14,10 @@ from lead.engine.events import (
     LoadFailed,
     Ready,
     Started,
-    Tuned,
     decode_event,
     encode_line,
 )
+from shared.protocol import Tune
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
@@ -48,7 +48,7 @@ EVENTS = [
     Committed(sequence="s", start=4, tokens=[1]),
     Finished(sequence="s", reason="length"),
     DraftsDropped(source="back", n_stale=3),
-    Tuned(n_ahead=4, min_confidence=0.125),
+    Tune(n_ahead=4, min_confidence=0.125),
     Explained(report={"step_ms": {"1": 0.5}, "rate": None}),
 ]
 

@@ -235,11 +235,11 @@ def test_a_model_that_cannot_trim_waits_for_no_drafts():
 
 def test_steps_are_predicted_unless_they_have_prompts():
     harness = drafting()
-    assert harness.next().n_expected == 1
+    assert harness.next().report(0.1, 1, is_usual=True).n_expected == 1
     post(harness, TEXT[3:5])
-    assert harness.next().n_expected == 1 + 0.5 + 0.5**2
+    assert harness.next().report(0.1, 1, is_usual=True).n_expected == 1 + 0.5 + 0.5**2
     harness.submit("t", OTHER)
-    assert harness.next().n_expected is None
+    assert harness.next().report(0.1, 1, is_usual=True).n_expected is None
 
 
 def test_what_was_done_is_reported():

@@ -2,8 +2,9 @@
 
 import pytest
 
-from lead.engine.events import Committed, Finished, TokenProbabilities, Tuned
+from lead.engine.events import Committed, Finished, TokenProbabilities
 from lead.engine.held_events import HeldEvents
+from shared.protocol import Tune
 from tests.fakes import submit
 
 
@@ -60,7 +61,7 @@ def test_the_first_token_of_each_sequence_is_sent_at_once_with_all_that_was_held
 
 
 @pytest.mark.parametrize(
-    "event", [Finished(sequence="s", reason="length"), Tuned(n_ahead=1, min_confidence=0)]
+    "event", [Finished(sequence="s", reason="length"), Tune(n_ahead=1, min_confidence=0)]
 )
 def test_anything_else_is_sent_at_once_after_what_was_held(event):
     steps = Steps(0.002)

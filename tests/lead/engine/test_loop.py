@@ -7,13 +7,14 @@ import logging
 import pytest
 
 from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy
-from lead.engine.events import Committed, DraftsDropped, Explained, Finished, Started, Tuned
+from lead.engine.events import Committed, DraftsDropped, Explained, Finished, Started
 from lead.engine.loop import Loop, ProgressWatch
 from lead.engine.speculation.manager import DraftRound
 from lead.engine.speculation.policy import SYNC_PATIENCE_S, DraftOrder, Wait
 from shared.cache_edits import moved_texts
 from shared.errors import DecodeFatalError, IntegrityError, KvCacheFullError, WindowLostError
 from shared.prompt_cache import PromptCacheSize
+from shared.protocol import Tune
 from shared.settings.model_options import ModelOptions
 from tests.fakes import (
     FakeFront,
@@ -351,7 +352,7 @@ def test_the_policy_is_changed_in_the_step_its_command_arrives_in():
     draft = PostDraft(sequence="s", source="a", base=3, tokens=TEXT[3:6])
     pipe, target = run([submit(tokens=LONG, max_tokens=9)], [draft, SetPolicy(policy="off", depth=0)])
     assert target.steps == [[2], [1]]
-    assert Tuned(n_ahead=0, min_confidence=0.0) in pipe.sent
+    assert Tune(n_ahead=0, min_confidence=0.0) in pipe.sent
 
 
 def test_the_connected_sources_are_known():

@@ -6,10 +6,11 @@ import threading
 
 import pytest
 
-from lead.engine.commands import Cancel, PostDraft
+from lead.engine.commands import Cancel, Submit
 from lead.engine.events import Finished, decode_event, encode_line
 from lead.engine.pipe import EnginePipe, low_numbered
 from shared.descriptors import raise_limit
+from shared.sampling.parameters import SamplingParameters
 
 ONE, TWO = Cancel(sequence="one"), Cancel(sequence="two")
 
@@ -31,10 +32,10 @@ def test_all_commands_that_have_arrived_come_at_once_and_in_order(ends):
 
 def test_a_command_larger_than_one_read_arrives_whole(ends):
     front, pipe = ends
-    draft = PostDraft(sequence="s", source="a", base=0, tokens=list(range(100_000)))
-    sender = threading.Thread(target=front.sendall, args=[encode_line(draft)])
+    request = Submit(sequence="s", tokens=list(range(100_000)), sampling=SamplingParameters(seed=1))
+    sender = threading.Thread(target=front.sendall, args=[encode_line(request)])
     sender.start()
-    assert pipe.drain(None) == [draft]
+    assert pipe.drain(None) == [request]
     sender.join()
 
 

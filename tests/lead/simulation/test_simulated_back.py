@@ -10,7 +10,7 @@ from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack, simulated_draft_model
 from lead.simulation.text import DraftSkill, Text
 from shared.protocol import Extend, Open, Tune
-from shared.sampling.coupled_choice import RankedToken
+from shared.sampling.sampler import RankedToken
 
 STEP = 0.01
 KEY = 7

@@ -11,7 +11,7 @@ from lead.settings.limits import RequestLimits
 from lead.tokenizer import pool as pool_module
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.job_handler import TokenizerProgram
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, Refusal, decode
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, decode, encode
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.preparation import Preparation
 from lead.tokenizer.workers import WorkerDiedError, WorkersGoneError
@@ -83,7 +83,7 @@ class FakeServer:
         self.n_busy += 1
         return FakeWorker(self)
 
-    async def close(self):
+    def close(self):
         self.n_closed += 1
 
 
@@ -190,14 +190,12 @@ async def test_a_worker_that_hangs_is_killed(pool, server, monkeypatch):
     assert server.n_killed == 1
 
 
-@pytest.mark.parametrize(
-    ("refusal", "error"),
-    [(Refusal("no", "prompt"), RequestError), (Refusal("a bug", is_bug=True), ServerError)],
-)
-async def test_a_refusal_becomes_an_error(pool, server, refusal, error):
-    server.script["bad"] = refusal
-    with pytest.raises(error, match=refusal.message):
+@pytest.mark.parametrize("error", [RequestError("no", "prompt", "code"), ServerError("a bug")])
+async def test_an_error_that_is_answered_is_raised(pool, server, error):
+    server.script["bad"] = decode(encode(error))
+    with pytest.raises(type(error), match=str(error)) as raised:
         await ask(pool, "bad")
+    assert vars(raised.value) == vars(error)
 
 
 async def test_a_job_whose_client_left_is_stopped(pool, server):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from shared.drafting.sequence_state import SEND_SECONDS, SOON_SECONDS, DraftPath
 from shared.llama.memory_traits import PLAIN
-from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import RankedToken
 from shared.slot_cache import SlotCache
 from tests.fakes import GREEDY, toy_sampler
 from tests.shared.drafting.drafting import DrafterHarness

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.sampling.coupled_choice import coupled_choice, every_token, likeliest
 from shared.sampling.filters import NativeFilters
 from shared.sampling.parameters import BANNED, SamplingParameters
+from shared.sampling.sampler import coupled_choice, every_token, likeliest
 
 N = 500
 END = frozenset({3, 17})

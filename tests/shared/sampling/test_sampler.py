@@ -4,11 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from shared.sampling.coupled_choice import coupled_choice, every_token
 from shared.sampling.factory import make_sampler
 from shared.sampling.noise import gumbel
 from shared.sampling.parameters import SamplingParameters
-from shared.sampling.sampler import Sampler
+from shared.sampling.sampler import Sampler, coupled_choice, every_token
 
 SEEDS = st.integers(0, (1 << 63) - 1)
 POSITIONS = st.integers(0, 1 << 31)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lead.engine.events import Committed, Tuned
+from lead.engine.events import Committed
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.speculation_stats import StepReport
-from shared.protocol import MAX_DRAFT_TOKENS
+from shared.protocol import MAX_DRAFT_TOKENS, Tune
 from tests.fakes import engine_sequence
 
 CHEAP = {1: 1.0, 2: 1.05, 3: 1.1, 4: 1.15, 5: 1.2}
@@ -77,9 +77,9 @@ def test_small_changes_are_not_sent():
 def test_without_speculation_backs_draft_nothing():
     manager = managed()
     manager.set_policy("off", 4)
-    assert manager.pop_events() == [Tuned(n_ahead=0, min_confidence=0.0)]
+    assert manager.pop_events() == [Tune(n_ahead=0, min_confidence=0.0)]
     manager.set_policy("fixed", 4)
-    assert manager.pop_events() == [Tuned(n_ahead=16, min_confidence=0.0)]
+    assert manager.pop_events() == [Tune(n_ahead=16, min_confidence=0.0)]
 
 
 @pytest.mark.parametrize("policy", ["fixed", "sync"])

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from shared.drafting.drafting_sampler import drafting_sampler
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft
+from shared.sampling.factory import drafting_sampler
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 
