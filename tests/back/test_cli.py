@@ -27,7 +27,7 @@ def run(monkeypatch, *arguments, error=None):
 
 @pytest.mark.parametrize(("error", "status"), [(None, 0), (ConfigError("no"), 1), (OSError("gone"), 3)])
 def test_the_exit_status_says_whether_a_restart_may_help(monkeypatch, error, status):
-    assert run(monkeypatch, "--lead", "127.0.0.1:1", error=error) == status
+    assert run(monkeypatch, "--lead", "http://127.0.0.1:1", error=error) == status
 
 
 def test_wrong_options_are_told_from_both(monkeypatch, capsys):
