@@ -87,14 +87,15 @@ class ComputeOptions(OptionGroup):
         ge=0,
         le=MAX_THREADS,
         description="number of CPU threads; 0: all physical cores of --cpus, without efficiency cores; "
-        "without --cpus, all those of the machine but one, or all where that is measured to be faster and no "
-        "back runs on the same machine",
+        "without --cpus, a lead uses all those of the machine, or all but one where that is measured to be "
+        "faster, or a back runs on the same machine",
     )
     flash_attn: FlashAttention = Field(
         "auto",
         description="flash attention: on, off or auto (on if layers are on a GPU, the V cache is quantized, "
-        f"or there are more than {DEFAULT_SLOTS} slots). With flash attention, results on a CPU may depend "
-        "on which other requests are running",
+        f"or there are more than {DEFAULT_SLOTS} slots; else, for a lead's target without --exact, what was "
+        "measured to be faster with the model's heads, which later starts keep). With flash attention, "
+        "results on a CPU may depend on which other requests are running",
     )
     cache_type_k: CacheType = Field("f16", description="KV cache data type for K")
     cache_type_v: CacheType = Field(
