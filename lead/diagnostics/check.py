@@ -62,7 +62,7 @@ def check(settings: LeadSettings) -> PreflightReport:
 
 
 def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: LeadSettings) -> None:
-    load = _placed(settings, vocabulary.info.path)
+    load = placed_load(settings, vocabulary.info.path)
     if load.rpc:  # their devices are not here
         load = load.model_copy(update={"options": load.options.model_copy(update={"device": ()})})
     plan = check_memory(
@@ -79,7 +79,7 @@ def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
         report.add("prompt cache", describe_prompt_cache(plan.prompt_cache))
 
 
-def _placed(settings: LeadSettings, model: Path) -> Load:
+def placed_load(settings: LeadSettings, model: Path) -> Load:
     """What the engine would be told, with the place of a draft model that is at hand.
 
     What is wrong with that is said elsewhere.

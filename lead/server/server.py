@@ -16,6 +16,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from platformdirs import user_data_path
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
@@ -32,6 +33,7 @@ from lead.server.app import create_app
 from lead.server.draining import DrainingServer
 from lead.server.listening import Address, hand_over, listen, meeting_point, open_address
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
+from lead.server.routed import RoutedBy
 from lead.server.services import Services
 from lead.settings.cache_shares import cache_shares
 from lead.settings.lead_settings import LeadSettings
@@ -53,9 +55,10 @@ _END_SECONDS = 30.0
 
 
 class Lead:
-    def __init__(self, settings: LeadSettings) -> None:
-        """Raises ConfigError for keys that cannot be read."""
+    def __init__(self, settings: LeadSettings, routed: RoutedBy | None = None) -> None:
+        """Raises ConfigError for keys that cannot be read. routed: serve one model for a router."""
         self._settings = settings
+        self._routed = routed
         self._sequences = Sequences(max_restarts=settings.max_restarts)
         self._shares = cache_shares(settings, free_memory())
         self._local_key = secrets.token_urlsafe(32)
@@ -89,6 +92,9 @@ class Lead:
         Whatever hangs, the process exits with status 1 and a trace _END_SECONDS after the drain time.
         """
         settings = self._settings
+        if self._routed:
+            await self._serve(Address(self._routed.listener, is_inherited=True))
+            return
         address = open_address(settings.host, settings.port, takeover=settings.takeover)
         host, port = address.host, address.port
         if not settings.security.may_listen_on(host):  # systemd or another lead has chosen it
@@ -132,13 +138,17 @@ class Lead:
         settings, security = self._settings, self._settings.security
         if security.ssl_cert_file and security.ssl_key_file:
             check_certificate(security.ssl_cert_file, security.ssl_key_file)
-        return create_app(
-            keys=security.keyring(own=[Key(Principal(Role.BACK, NAME), self._local_key)]),
+        own = [Key(Principal(Role.BACK, NAME), self._local_key)]
+        app = create_app(
+            keys=self._routed.keyring(own) if self._routed else security.keyring(own),
             limits=settings.limits,
             hosts=security.host_names(settings.host),
             origins=AllowedOrigins(security.cors_origins),
             with_page=settings.ui,
         )
+        if self._routed:  # who asks is not the router, whose key every request needs
+            app.add_middleware(ProxyHeadersMiddleware, trusted_hosts="*")
+        return app
 
     async def _serve(self, address: Address) -> None:
         self._app.state.door = door = self._make_door(address.port)
@@ -171,7 +181,9 @@ class Lead:
                     await running
 
     def _make_door(self, port: int) -> Door | None:
-        """At the next port; None if it cannot be known who is a member."""
+        """At the next port; None if it cannot be known who is a member, or a router has a door."""
+        if self._routed:
+            return None
         try:
             door = Door(
                 user_data_path("llama-duo") / f"lead-{port}",
@@ -212,6 +224,8 @@ class Lead:
         if address.predecessor:
             await address.predecessor.replace()
         self._owns_address.set()
+        if self._routed:
+            return
         await hand_over(
             meeting_point(self._settings.host, address.port), address.listener, self._server.replace
         )
