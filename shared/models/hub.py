@@ -6,13 +6,14 @@ huggingface_hub is an optional extra; nothing else imports it, and this does onl
 import glob
 import logging
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 from shared.errors import ConfigError
-from shared.models.file_kind import read_name
+from shared.models.file_kind import parts_of, read_name
 
 log = logging.getLogger("hub")
 
@@ -152,6 +153,20 @@ class Hub:
                 model = CachedModel(repository, name, paths[name], revision)
                 found.setdefault(model.name, model)
         return list(found.values())
+
+    def remove(self, path: Path) -> None:
+        """Delete a model in the cache, whose first file is `path`; raises OSError.
+
+        A repository without other files goes with it.
+        """
+        snapshots = next(folder for folder in path.parents if folder.name == "snapshots")
+        for part in parts_of(path):
+            inside = part.relative_to(snapshots)
+            for link in snapshots.glob(f"*/{glob.escape(str(Path(*inside.parts[1:])))}"):
+                link.resolve().unlink(missing_ok=True)
+                link.unlink(missing_ok=True)
+        if not any(each.is_file() or each.is_symlink() for each in snapshots.rglob("*")):
+            shutil.rmtree(snapshots.parent)
 
     def _revisions(self, hub: ModuleType) -> Iterator[tuple[str, str, dict[str, Path]]]:
         """Repository, commit, and files by their names in it; the newest revisions first."""

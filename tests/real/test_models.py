@@ -144,7 +144,7 @@ def test_a_back_follows_the_model_that_is_awake(folder):
             back.wait_for(r"drafting for ", since=since)
             (told,) = httpx.get(f"{url}/v1/speculation?model={name}").json()["backs"]
             assert told["name"] == "desk"
-        program.wait_for("red: .* back desk joined")
+        program.wait_for("red: .* back desk .*joined")
 
 
 def start_back_of(url):
