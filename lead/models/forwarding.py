@@ -73,6 +73,10 @@ class Forwarder:
         """No request waits for a model any more; those that are answered end with their models."""
         self._host.refuse_all(reason)
 
+    async def close(self) -> None:
+        """After the last request."""
+        await self._client.aclose()
+
     async def answer(
         self, request: Request, name: str, body: bytes, keep_seconds: float | None = None
     ) -> Response:

@@ -19,6 +19,8 @@ def keep_seconds(value: float | str | None) -> float | None:
     if value is None or value == "":
         return None
     seconds = value if isinstance(value, int | float) else _parse(value)
+    if math.isnan(seconds):
+        raise _unreadable()
     return math.inf if seconds < 0 else float(seconds)
 
 
@@ -27,9 +29,11 @@ def _parse(text: str) -> float:
         seconds = float(text)
     except ValueError:
         if not _DURATION.fullmatch(text):
-            raise RequestError("keep_alive: seconds, or a duration as in 5m or 1h30m", "keep_alive") from None
+            raise _unreadable() from None
         seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
         seconds = -seconds if text.startswith("-") else seconds
-    if math.isnan(seconds):
-        raise RequestError("keep_alive: seconds, or a duration as in 5m or 1h30m", "keep_alive")
     return seconds
+
+
+def _unreadable() -> RequestError:
+    return RequestError("keep_alive: seconds, or a duration as in 5m or 1h30m", "keep_alive")

@@ -42,12 +42,13 @@ class ModelHost:
         host_room: Callable[[int], int],
         spawn: Callable[[], Awaitable[ModelProcess]] = ModelProcess.spawn,
         measure_need: Callable[[Mapping[str, Any], Mapping[str, int]], Awaitable[MemoryNeed]] = measure,
+        prepares: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """most: models in memory; 0: any number. most_waiting: requests that wait for a model.
 
         host_room: host memory for all models together, given how much of it the running ones hold, in bytes.
-        clock: seconds.
+        prepares: whether to have a process ready for the next model. clock: seconds.
         """
         self.models: dict[str, ServedModel] = {}
         self.needs: dict[str, MemoryNeed] = {}
@@ -58,10 +59,12 @@ class ModelHost:
         self._idle_seconds = idle_seconds
         self._host_room = host_room
         self._spawn = spawn
+        self._prepares = prepares
         self._measure_need = measure_need
         self._clock = clock
         self._devices: dict[str, int] = {}
         self._processes: dict[str, ModelProcess] = {}
+        self._prepared: ModelProcess | None = None
         self._admissions: dict[Ticket, asyncio.Future[ModelProcess]] = {}
         self._tasks: set[asyncio.Future[None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
@@ -99,6 +102,7 @@ class ModelHost:
 
     def start(self) -> None:
         """Start the models that are to be there from the beginning."""
+        self._do(self._prepare())
         for model in self.models.values():
             if model.on_startup or model.pinned:
                 self.preload(model.name)
@@ -161,6 +165,8 @@ class ModelHost:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._prepared:
+            await self._prepared.stop()
 
     def decide(self) -> None:
         """Do what is to be done now; to be called after every change."""
@@ -224,13 +230,14 @@ class ModelHost:
         failure, is_final = "", False
         started_at = self._clock()
         try:
-            process = self._processes[name] = await self._spawn()
+            process = self._processes[name] = await self._take()
             try:
                 await process.load(self.models[name])
                 log.info("%s is loaded, after %.1f s", name, self._clock() - started_at)
                 self.residency.loaded(name, self._clock())
                 self.decide()
                 self.on_change()
+                self._do(self._prepare())
                 await asyncio.shield(process.ended)
                 failure = "its process has ended"
             finally:
@@ -240,6 +247,19 @@ class ModelHost:
         except (ModelEndedError, OSError) as error:
             failure, is_final = str(error), getattr(error, "is_final", False)
         self._end(name, failure, is_final=is_final)
+
+    async def _take(self) -> ModelProcess:
+        """The process that is prepared, or a new one; raises OSError."""
+        prepared, self._prepared = self._prepared, None
+        return prepared if prepared and not prepared.ended.done() else await self._spawn()
+
+    async def _prepare(self) -> None:
+        """Start the process of the next model: importing what it needs takes half of the time until it is ready."""
+        if self._prepares and self._prepared is None:
+            try:
+                self._prepared = await self._spawn()
+            except OSError as error:
+                log.warning("no process can be prepared for the next model: %s", error)
 
     def _end(self, name: str, failure: str, *, is_final: bool) -> None:
         if self._is_stopping:

@@ -92,6 +92,7 @@ class Router:
             await self._server.serve(sockets=[address.listener])
         finally:
             await self._host.stop()
+            await self._forwarder.close()
 
     def _find(self) -> dict[str, ServedModel]:
         settings = self._settings
