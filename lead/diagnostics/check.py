@@ -6,6 +6,8 @@ from pathlib import Path
 
 from lead.engine.commands import Load
 from lead.engine.draft_loading import place_draft_model, wants_heads
+from lead.models.catalog import find_models
+from lead.models.models_file import served_models
 from lead.server.listening import listen
 from lead.settings.cache_shares import cache_shares
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
@@ -48,6 +50,10 @@ def exit_with_report(settings: LeadSettings) -> None:
 def check(settings: LeadSettings) -> PreflightReport:
     """Loads vocabularies and opens the port for a moment; raises nothing."""
     report = PreflightReport()
+    if settings.served.models_dir is not None:
+        _check_models(report, settings)
+        _check_address(report, settings)
+        return report
     with read_model(report, settings.source) as vocabulary:
         if vocabulary:
             _check_memory(report, vocabulary, settings)
@@ -59,6 +65,18 @@ def check(settings: LeadSettings) -> PreflightReport:
     _check_draft_model(report, settings, vocabulary)
     _check_back(report, settings, vocabulary)
     return report
+
+
+def _check_models(report: PreflightReport, settings: LeadSettings) -> None:
+    """Which models there are, with the options of each; `lead models show` says more of one."""
+    try:
+        models = served_models(settings, find_models(settings.served.models_dir), 0)
+    except ConfigError as error:
+        report.problems.append(str(error))
+        return
+    report.add("models", ", ".join(models) or "none yet")
+    if pinned := [model.name for model in models.values() if model.pinned]:
+        report.add("pinned", ", ".join(pinned))
 
 
 def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: LeadSettings) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import logging
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import WebSocket, WebSocketDisconnect
 from starlette.requests import HTTPConnection
@@ -27,7 +28,7 @@ _HELLO_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
 _MOST_PEERS = 1024
 _POLICY, _RESTART = 1008, 1012  # RFC 6455, IANA
-_Message = asyncio.Future[Message]
+_NextMessage = asyncio.Future[Message]
 """What the back sends next."""
 _NOT_SENT_CODES = {1005, 1006, 1015}
 """RFC 6455: codes that no close frame has."""
@@ -35,7 +36,7 @@ _MOST_REASON_BYTES = 123
 
 
 @dataclass(eq=False, slots=True)
-class _Link:
+class _FollowedModel:
     """A connected back: the vocabulary that it drafts in, and the model that it follows."""
 
     socket: WebSocket
@@ -46,7 +47,7 @@ class _Link:
 class BackRelay:
     def __init__(self, host: ModelHost) -> None:
         self._host = host
-        self._links: set[_Link] = set()
+        self._links: set[_FollowedModel] = set()
         self._of_peers: dict[str, str] = {}
         """The model that each peer was connected with last."""
         self._changed = asyncio.Event()
@@ -77,9 +78,7 @@ class BackRelay:
         try:
             async with asyncio.timeout(_HELLO_SECONDS):
                 text = await socket.receive_text()
-            hello = parse_back_message(text)
-            if not isinstance(hello, Hello):
-                raise ProtocolError("the first message has to be hello")
+            hello = _read_hello(text)
         except (WebSocketDisconnect, TimeoutError, KeyError):
             await _close(socket, _POLICY, "no hello arrived")
             return
@@ -90,24 +89,28 @@ class BackRelay:
         try:
             name = await self._wait_for_model(hello, first)
             if name and (process := self._host.process(name)):
-                await self._serve(_Link(socket, hello.vocabulary.fingerprint, name), process, text, first)
+                await self._serve(
+                    _FollowedModel(socket, hello.vocabulary.fingerprint, name), process, text, first
+                )
             else:
                 await _close(socket, _RESTART, "no model is in memory")
         finally:
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
 
-    async def _wait_for_model(self, hello: Hello, first: _Message) -> str | None:
+    async def _wait_for_model(self, hello: Hello, first: _NextMessage) -> str | None:
         """None if the back has left, or speaks out of turn."""
         while (name := self._best(hello.vocabulary.fingerprint)) is None:
-            change = asyncio.ensure_future(self._changed.wait())
-            await asyncio.wait({change, first}, return_when=asyncio.FIRST_COMPLETED)
+            change: asyncio.Future[Any] = asyncio.ensure_future(self._changed.wait())
+            await asyncio.wait([change, first], return_when=asyncio.FIRST_COMPLETED)
             change.cancel()
             if first.done():
                 return None
         return name
 
-    async def _serve(self, link: _Link, process: ModelProcess, hello: str, first: _Message) -> None:
+    async def _serve(
+        self, link: _FollowedModel, process: ModelProcess, hello: str, first: _NextMessage
+    ) -> None:
         peers = self._of_peers
         peers.pop(_peer(link.socket), None)
         peers[_peer(link.socket)] = link.model
@@ -132,7 +135,7 @@ class BackRelay:
         finally:
             self._links.discard(link)
 
-    async def _pass_on(self, socket: WebSocket, model: ClientConnection, first: _Message) -> None:
+    async def _pass_on(self, socket: WebSocket, model: ClientConnection, first: _NextMessage) -> None:
         """Until either side ends it."""
 
         async def forth() -> None:
@@ -153,8 +156,8 @@ class BackRelay:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _best(self, vocabulary: str, links: "set[_Link] | None" = None) -> str | None:
-        """The model for a back: of its vocabulary if possible, then one with few backs, then the last used."""
+    def _best(self, vocabulary: str, links: "set[_FollowedModel] | None" = None) -> str | None:
+        """The model for a back: of its vocabulary if possible, then with few backs, then the last used."""
         n_backs = Counter(link.model for link in (self._links if links is None else links))
         awake = [model.name for model in self._host.residency.awake()]
         ranked = sorted(awake, key=lambda name: (not self._speaks(name, vocabulary), n_backs[name]))
@@ -163,6 +166,14 @@ class BackRelay:
     def _speaks(self, name: str, vocabulary: str) -> bool:
         process = self._host.process(name)
         return process is not None and process.about.vocabulary == vocabulary
+
+
+def _read_hello(text: str) -> Hello:
+    """Raises ProtocolError."""
+    message = parse_back_message(text)
+    if not isinstance(message, Hello):
+        raise ProtocolError("the first message has to be hello")
+    return message
 
 
 def _peer(connection: HTTPConnection) -> str:

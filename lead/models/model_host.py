@@ -20,7 +20,7 @@ from lead.models.residency import (
     Resident,
     StartModel,
     StopModel,
-    Ticket,
+    WaitingFor,
 )
 from shared.errors import ConfigError, NotServingError, QueueFullError, UnavailableError
 from shared.llama.placement import CPU
@@ -65,7 +65,7 @@ class ModelHost:
         self._devices: dict[str, int] = {}
         self._processes: dict[str, ModelProcess] = {}
         self._prepared: ModelProcess | None = None
-        self._admissions: dict[Ticket, asyncio.Future[ModelProcess]] = {}
+        self._admissions: dict[WaitingFor, asyncio.Future[ModelProcess]] = {}
         self._tasks: set[asyncio.Future[None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._is_stopping = False
@@ -204,7 +204,7 @@ class ModelHost:
         self.residency.release(name, self._clock())
         self.decide()
 
-    def _refuse(self, ticket: Ticket, reason: str) -> None:
+    def _refuse(self, ticket: WaitingFor, reason: str) -> None:
         if not self._admissions[ticket].done():
             self._admissions[ticket].set_exception(UnavailableError(reason))
 
@@ -254,7 +254,7 @@ class ModelHost:
         return prepared if prepared and not prepared.ended.done() else await self._spawn()
 
     async def _prepare(self) -> None:
-        """Start the process of the next model: importing what it needs takes half of the time until it is ready."""
+        """Start the process of the next model: importing takes a third of the time until it is ready."""
         if self._prepares and self._prepared is None:
             try:
                 self._prepared = await self._spawn()

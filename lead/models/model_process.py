@@ -42,7 +42,7 @@ class ModelEndedError(DuoError):
 
 @dataclass(slots=True)
 class AboutModel:
-    """What a model says of itself once it is loaded: its record in /v1/models, its vocabulary's fingerprint."""
+    """What a model says of itself once it is loaded: its record in /v1/models, and its vocabulary."""
 
     record: dict[str, Any] = field(default_factory=dict)
     vocabulary: str = ""
@@ -138,7 +138,7 @@ class ModelProcess:
         self._process.stdin.write(f"{line}\n".encode())
         headers = {"Authorization": f"Bearer {vouch(self._secret, ANYONE)}"}
         async with httpx.AsyncClient(
-            base_url=self.url, headers=headers, trust_env=False, timeout=None
+            base_url=self.url, headers=headers, trust_env=False, timeout=httpx.Timeout(None)
         ) as client:
             # It accepts connections once it is ready: until then this one waits in its queue.
             models = await client.get("/v1/models")

@@ -22,7 +22,9 @@ def model_report(model: ServedModel, others: Iterable[KnownModel]) -> str:
     """Several lines; raises ConfigError. others: which may be drafts."""
     path = model.path
     if path is None:
-        raise ConfigError(f"{model.name} is not on this machine yet: lead models pull {model.options['hf_repo']}")
+        raise ConfigError(
+            f"{model.name} is not on this machine yet: lead models pull {model.options['hf_repo']}"
+        )
     parts = parts_of(path)
     n_bytes = sum(part.stat().st_size for part in parts)
     vocabulary = Vocabulary.load(path)
@@ -42,7 +44,8 @@ def _fits(need: MemoryNeed) -> Iterator[str]:
     free = {CPU: free_memory(), **need.free}
     for place, n_bytes in need.sizes.items():
         verdict = "fits" if n_bytes <= free[place] else "DOES NOT FIT"
-        yield f"{verdict}: {gigabytes(n_bytes)} on {place}, with earlier texts; {gigabytes(free[place])} are free"
+        needed, left = gigabytes(n_bytes), gigabytes(free[place])
+        yield f"{verdict}: {needed} on {place}, with earlier texts; {left} are free"
 
 
 def _drafts(target: Vocabulary, n_bytes: int, others: Iterable[KnownModel]) -> Iterator[str]:

@@ -62,14 +62,15 @@ def served_models(
 ) -> dict[str, ServedModel]:
     """All models with their options, by name; raises ConfigError. cache_ram: MiB, unless an option says it.
 
-    Options of `lead`, from its command line, its variables and its --config, go over those of a model's table,
-    and these over the defaults, as in llama-server.
+    Options of `lead`, from its command line, its variables and its --config, go over those of a model's
+    table, and these over the defaults, as in llama-server.
     """
     path = _file(lead)
     tables = _read(path) if path else {}
     given = {name: value for name, value in lead.given().items() if name not in _OF_THE_LEAD}
     if name := next(iter(given.keys() & _OF_ONE_MODEL), None):
         raise ConfigError(f"--{_dashed(name)} is of one model, and --models-dir serves many: {_where(path)}")
+    of_lead = given | {"log_level": lead.log_level, "log_json": lead.log_json}
     defaults = tables.pop(DEFAULTS, {})
     found = {}
     for name in sorted(known.keys() | tables.keys()):
@@ -79,8 +80,7 @@ def served_models(
                 f"{path}: [{name}] is none of the models that there are ({', '.join(known) or 'none'}): "
                 "set its model or hf-repo"
             )
-        where = f"{path}: [{name}]"
-        found[name] = _served(name, table, given, lead, known, where)
+        found[name] = _served(name, table, of_lead, known, f"{path}: [{name}]")
     _check_names(found, path)
     return found
 
@@ -88,31 +88,31 @@ def served_models(
 def _served(
     name: str,
     table: Mapping[str, Any],
-    given: Mapping[str, Any],
-    lead: LeadSettings,
+    of_lead: Mapping[str, Any],
     known: Mapping[str, KnownModel],
     where: str,
 ) -> ServedModel:
+    """of_lead: what no table can change."""
     options = dict(table)
     flags = {key: options.pop(key, False) for key in (_PIN, _ON_STARTUP)}
     for key, value in flags.items():
         if not isinstance(value, bool):
             raise ConfigError(f"{where} {_dashed(key)}: true or false, not {value!r}")
-    options |= given
+    options |= of_lead
     for key in _NAMES_A_MODEL:
         if isinstance(value := options.get(key), str) and value in known:
             options[key] = str(known[value].path)
     if not options.keys() & {"model", "hf_repo"}:
         options["model"] = str(known[name].path)
-    of_lead = {"log_level": lead.log_level, "log_json": lead.log_json}
     try:
         settings = LeadSettings.from_options(**options)
     except ValidationError as error:
         first = next(explain_invalid(error, LeadSettings.options(), lambda key: f"{where} {_dashed(key)}"))
         raise ConfigError(first) from None
     aliases = settings.aliases(name) if settings.alias else ()
-    fixed = of_lead | _FIXED | {"alias": name}
-    return ServedModel(name, options | fixed, settings, flags[_PIN], flags[_ON_STARTUP], aliases)
+    return ServedModel(
+        name, options | _FIXED | {"alias": name}, settings, flags[_PIN], flags[_ON_STARTUP], aliases
+    )
 
 
 def _file(lead: LeadSettings) -> Path | None:

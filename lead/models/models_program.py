@@ -30,7 +30,7 @@ class ModelsSettings(ProgramSettings):
         lead models                       those of packages and of the Hugging Face cache
         lead models --models-dir FOLDER   those of a folder, too, as `lead --models-dir` serves them
         lead models pull USER/REPO:Q4_K_M download one; what was interrupted goes on where it stopped
-        lead models show NAME             size, context, memory and whether it fits here, and what drafts for it
+        lead models show NAME             size, context, whether it fits here, and what drafts for it
         lead models remove NAME           delete its files
 
     NAME is as in the list, or a path.
@@ -85,7 +85,9 @@ def _table(models: Iterable[KnownModel]) -> str:
     table = Table("name", "size", "architecture", "from", box=None)
     for model in models:
         beginning = read_beginning(model.path)
-        kind = " ".join(filter(None, (beginning.get("general.architecture"), beginning.get("general.size_label"))))
+        kind = " ".join(
+            filter(None, (beginning.get("general.architecture"), beginning.get("general.size_label")))
+        )
         table.add_row(sanitize(model.name), _size(model.n_bytes), sanitize(kind), model.origin)
     if not table.row_count:
         return "no models: lead models pull USER/REPO:QUANT, or --models-dir FOLDER"
@@ -112,7 +114,9 @@ def _show(settings: ModelsSettings, name: str, known: dict[str, KnownModel]) -> 
     path = Path(name)
     if name not in known and path.is_file():
         known = known | {name: KnownModel(name, path.absolute(), FOLDER, path.stat().st_size)}
-    lead = LeadSettings.from_options(models_dir=settings.models_dir or Path(), models_file=settings.models_file)
+    lead = LeadSettings.from_options(
+        models_dir=settings.models_dir or Path(), models_file=settings.models_file
+    )
     served = served_models(lead, known, cache_ram=0)
     if name not in served:
         _known(name, known)

@@ -1,6 +1,6 @@
 """Which models are in memory: who is started, who has to go for it, who waits.
 
-Knows neither processes nor HTTP nor a clock: `next` says what has to be done, and whoever does it reports back.
+Knows neither processes nor HTTP nor a clock: `next` says what has to be done, and who does it reports back.
 Requests are served in the order in which they came, except that a model in memory need not wait for one that
 is being loaded.
 """
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 from shared.errors import IntegrityError
 
-Ticket = Hashable
-"""One request that needs a model."""
+WaitingFor = Hashable
+"""One request that needs a model, as whoever asks calls it."""
 MemorySizes = Mapping[str, int]
 """Bytes by place: the CPU, or the name of a device."""
 
-Room = Callable[[], MemorySizes]
+RoomGauge = Callable[[], MemorySizes]
 
 _MOST_DEATHS = 3
 """A model that dies more often than this while it is loaded is not started again by itself."""
@@ -37,9 +37,10 @@ class ModelState(enum.Enum):
 class Resident:
     """What is known of one model; changed by `Residency` only.
 
-    pinned: never unloaded for another one. idle_seconds: after which it is unloaded. need: what it takes; None:
-    not measured yet. n_running: requests that it answers. used_at: when one began or ended last. failure: why
-    the last start failed; empty: it did not. n_deaths: of its process while it was loaded, in a row.
+    pinned: never unloaded for another. idle_seconds: after which it is unloaded. need: what it takes, None
+    if that was not measured yet. n_running: requests that it answers. used_at: when one began or ended last.
+    failure: why the last start failed; empty: it did not. n_deaths: of its process while it was loaded, in a
+    row.
     """
 
     name: str
@@ -84,7 +85,7 @@ class StopModel:
 class Admitted:
     """The request may be sent to its model; report `release` afterwards."""
 
-    ticket: Ticket
+    ticket: WaitingFor
     name: str
 
 
@@ -92,11 +93,11 @@ class Admitted:
 class NotServed:
     """The request gets an error with this reason."""
 
-    ticket: Ticket
+    ticket: WaitingFor
     reason: str
 
 
-Action = MeasureModel | StartModel | StopModel | Admitted | NotServed
+ModelAction = MeasureModel | StartModel | StopModel | Admitted | NotServed
 
 
 @dataclass(slots=True)
@@ -105,7 +106,7 @@ class Residency:
 
     most: int = 0
     residents: dict[str, Resident] = field(default_factory=dict)
-    _waiting: dict[Ticket, str] = field(default_factory=dict)
+    _waiting: dict[WaitingFor, str] = field(default_factory=dict)
     """The model of each request, in the order in which they came."""
 
     @property
@@ -120,10 +121,10 @@ class Residency:
         assert self.residents[name].state is ModelState.UNLOADED
         del self.residents[name]
 
-    def ask(self, ticket: Ticket, name: str) -> None:
+    def ask(self, ticket: WaitingFor, name: str) -> None:
         self._waiting[ticket] = name
 
-    def withdraw(self, ticket: Ticket) -> None:
+    def withdraw(self, ticket: WaitingFor) -> None:
         """A request does not wait any more; nothing happens if it has been admitted."""
         self._waiting.pop(ticket, None)
 
@@ -178,7 +179,7 @@ class Residency:
             model.failure, model.n_deaths = failure, 0
             yield from self._refuse(name, failure)
 
-    def next(self, now: float, measure_room: Room) -> list[Action]:
+    def next(self, now: float, measure_room: RoomGauge) -> list[ModelAction]:
         """What to do now.
 
         measure_room: says what all models together may take, by place; of a place that is not in it, any
@@ -206,12 +207,12 @@ class Residency:
             assert model.state is not ModelState.UNLOADING or not model.n_running, model
         assert all(name in self.residents for name in self._waiting.values())
 
-    def _expire(self, now: float) -> Iterator[Action]:
+    def _expire(self, now: float) -> Iterator[ModelAction]:
         for model in self.residents.values():
             if _may_expire(model) and now - model.used_at >= model.idle_seconds:
                 yield self._stop(model)
 
-    def _serve(self, now: float, room: Room) -> Iterator[Action]:
+    def _serve(self, now: float, room: RoomGauge) -> Iterator[ModelAction]:
         for model in self.residents.values():
             model.is_leaving = model.is_unwanted
         is_blocked = False
@@ -237,7 +238,7 @@ class Residency:
                 case _:
                     pass
 
-    def _make_room(self, wanted: Resident, room: Room) -> Iterator[Action]:
+    def _make_room(self, wanted: Resident, room: RoomGauge) -> Iterator[ModelAction]:
         """Start `wanted`, or have others leave, which may take a while."""
         present = [model for model in self.residents.values() if model.state is not ModelState.UNLOADED]
         if self._fits(wanted, present, room):
@@ -262,7 +263,7 @@ class Residency:
             yield from self._refuse(wanted.name, reason)
 
     def _dismiss(
-        self, victims: list[Resident], wanted: Resident, staying: list[Resident], room: Room
+        self, victims: list[Resident], wanted: Resident, staying: list[Resident], room: RoomGauge
     ) -> None:
         """Have `victims` leave, the least recently used first, but for those that turn out to be too many."""
         for victim in reversed(victims):
@@ -271,7 +272,7 @@ class Residency:
             else:
                 victim.is_leaving = True
 
-    def _fits(self, wanted: Resident, others: Iterable[Resident], room: Room) -> bool:
+    def _fits(self, wanted: Resident, others: Iterable[Resident], room: RoomGauge) -> bool:
         """Alone it is tried in any case: what it needs is an estimate, and `lead --model` would try, too."""
         others = list(others)
         if not others:
@@ -281,7 +282,7 @@ class Residency:
         needs = [model.need or {} for model in (wanted, *others)]
         return all(sum(need.get(place, 0) for need in needs) <= n_bytes for place, n_bytes in room().items())
 
-    def _stop_leaving(self) -> Iterator[Action]:
+    def _stop_leaving(self) -> Iterator[ModelAction]:
         for model in self.residents.values():
             if model.is_leaving and model.state is ModelState.LOADED and not model.n_running:
                 yield self._stop(model)

@@ -1,6 +1,5 @@
 """The running router: HTTP server and the processes of its models, from start to an orderly end."""
 
-import asyncio
 import logging
 import math
 import time

@@ -71,7 +71,7 @@ def get_router_services(request: Request) -> RouterServices:
     return services
 
 
-Services = Annotated[RouterServices, Depends(get_router_services)]
+Routing = Annotated[RouterServices, Depends(get_router_services)]
 
 
 class RoutedFields(BaseModel):
@@ -99,7 +99,7 @@ async def health(request: Request) -> Response:
 
 @router.get("/v1/models")
 @router.get("/models", include_in_schema=False)
-async def list_models(services: Services, reload: Annotated[str, Query(max_length=8)] = "") -> dict[str, Any]:
+async def list_models(services: Routing, reload: Annotated[str, Query(max_length=8)] = "") -> dict[str, Any]:
     """All models, and which of them are in memory; `reload` looks first which files there are now."""
     if reload not in {"", "0", "false"}:
         services.reload()
@@ -112,7 +112,7 @@ async def list_models(services: Services, reload: Annotated[str, Query(max_lengt
 
 
 @router.post("/models/load")
-async def load(body: ModelByName, services: Services) -> Response:
+async def load(body: ModelByName, services: Routing) -> Response:
     """Have a model loaded; answers at once, /v1/models says how far it is."""
     if (name := services.find(body.model)) is None:
         return _unknown(body.model, services)
@@ -121,7 +121,7 @@ async def load(body: ModelByName, services: Services) -> Response:
 
 
 @router.post("/models/unload")
-async def unload(body: ModelByName, services: Services) -> Response:
+async def unload(body: ModelByName, services: Routing) -> Response:
     """Have a model unloaded once it has answered what it is asked."""
     if (name := services.find(body.model)) is None:
         return _unknown(body.model, services)
@@ -131,7 +131,7 @@ async def unload(body: ModelByName, services: Services) -> Response:
 
 @router.get("/v1/models/{name:path}")
 @router.get("/models/{name:path}", include_in_schema=False)
-async def show_model(name: str, services: Services) -> Response:
+async def show_model(name: str, services: Routing) -> Response:
     """One model, by any of its names."""
     if (found := services.find(name)) is None:
         return _unknown(name, services)
@@ -145,13 +145,13 @@ async def version() -> dict[str, Any]:
 
 
 @router.get("/api/tags")
-async def tags(services: Services) -> dict[str, Any]:
+async def tags(services: Routing) -> dict[str, Any]:
     """All models, for clients of Ollama."""
     return {"models": [_ollama_record(model) for model in services.host.models.values()]}
 
 
 @router.get("/api/ps")
-async def running(services: Services) -> dict[str, Any]:
+async def running(services: Routing) -> dict[str, Any]:
     """The models in memory, for clients of Ollama."""
     return {"models": [_running_record(resident, services) for resident in services.host.residency.awake()]}
 
@@ -168,7 +168,7 @@ everything_else = APIRouter(include_in_schema=False)
 
 
 @everything_else.api_route("/{path:path}", methods=_METHODS)
-async def forward(request: Request, services: Services) -> Response:
+async def forward(request: Request, services: Routing) -> Response:
     """What the model answers that the body or `?model=` names; without either the one in use."""
     bodies: BodyReader = request.app.state.bodies
     body, fields = await bodies.read(request, RoutedFields)

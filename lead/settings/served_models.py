@@ -16,7 +16,7 @@ class ServedModels(OptionGroup):
     models_dir: Path | None = Field(
         None,
         description="serve all GGUF files of this folder, and models of the Hugging Face cache, instead of "
-        "one --model: a request's model is started when it is asked for. The options of this command line are "
+        "one --model: a request's model is started when it is asked for. Options of this command line are "
         "those of each of them",
     )
     models_file: Path | None = Field(

@@ -11,7 +11,7 @@ import httpx
 import psutil
 import pytest
 
-from bench.processes import Program, start_back
+from bench.processes import Program
 from tests.real.processes import BACK
 
 pytestmark = pytest.mark.real

@@ -21,12 +21,9 @@ def echo():
     """A model that says what it was asked; `stream` answers in parts, as `app.state` says."""
     app = FastAPI()
     app.state.parts = [b"data: 1\n\n", b"data: 2\n\n"]
-    app.state.between = contextlib.nullcontext
-    app.state.n_asked = 0
 
     @app.api_route("/{path:path}", methods=["GET", "POST", "PUT", "DELETE"])
-    async def answer(path: str, request: Request):
-        app.state.n_asked += 1
+    async def answer(request: Request):
         body = await request.body()
         if b'"stream": true' in body or b'"stream":true' in body:
             return StreamingResponse(parts(), media_type="text/event-stream")
@@ -78,9 +75,7 @@ async def routed():
             app = application((router_api.router, router_api.everything_else), keys=keys or Keyring())
             forwarder = Forwarder(house.host)
             stack.push_async_callback(forwarder.close)
-            app.state.services = RouterServices(
-                house.host, forwarder, relay, 0, lambda: reloads.append(1)
-            )
+            app.state.services = RouterServices(house.host, forwarder, relay, 0, lambda: reloads.append(1))
             port, _ = await stack.enter_async_context(app_served(app))
             client = await stack.enter_async_context(
                 httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30)

@@ -102,3 +102,9 @@ async def running_house(*arguments, **options):
 
 def failing(message="no such file", *, is_final=True):
     return ModelEndedError(message, is_final=is_final)
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - what it waits for has no event
+            await asyncio.sleep(0.01)

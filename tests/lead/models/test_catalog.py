@@ -54,7 +54,7 @@ def test_what_is_no_model_is_left_out(folder):
     assert names(path) == ["good"]
 
 
-def test_the_hubs_cache_is_listed_and_the_folder_goes_first(folder, tmp_path):
+def test_the_hubs_cache_is_listed_and_the_folder_goes_first(folder):
     path = folder("here.gguf")
 
     class Hub:
@@ -67,5 +67,5 @@ def test_the_hubs_cache_is_listed_and_the_folder_goes_first(folder, tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(ConfigError, match="--models-dir: .*cannot be read"):
+    with pytest.raises(ConfigError, match=r"--models-dir: .*cannot be read"):
         find_models(tmp_path / "none", NoHub())

@@ -9,7 +9,7 @@ import pytest
 from lead.models.forwarding import sent_headers
 from shared.errors import NotServingError
 from tests.lead.models.conftest import echo
-from tests.lead.models.fakes import FakeProcess
+from tests.lead.models.fakes import FakeProcess, until
 
 
 def test_headers_about_the_connection_and_the_key_are_not_passed_on():
@@ -19,7 +19,11 @@ def test_headers_about_the_connection_and_the_key_are_not_passed_on():
 
 async def test_a_request_and_its_answer_pass_unchanged(routed):
     house = await routed()
-    answer = await house.client.post("/v1/x%2Fy?q=1", content=b'{"model": "a" }', headers={"x-mine": "1", "content-type": "application/json"})
+    answer = await house.client.post(
+        "/v1/x%2Fy?q=1",
+        content=b'{"model": "a" }',
+        headers={"x-mine": "1", "content-type": "application/json"},
+    )
     assert (answer.status_code, answer.headers["x-model"]) == (201, "yes")
     told = answer.json()
     assert (told["path"], told["query"], told["method"]) == ("/v1/x/y", "q=1", "POST")
@@ -52,12 +56,11 @@ async def test_a_model_that_dies_before_it_answers_is_started_and_asked_again(ro
     house.house.make = lambda: FakeProcess(apps[len(house.house.processes)])
 
     async def die():
-        asyncio.ensure_future(house["a"].die())
+        dying.append(asyncio.ensure_future(house["a"].die()))
         await asyncio.Event().wait()
 
-    @apps[0].middleware("http")
-    async def dying(request, call_next):
-        await die()
+    dying = []
+    apps[0].middleware("http")(lambda *_: die())
 
     answer = await house.ask(text="again")
     assert answer.status_code == 201
@@ -68,9 +71,11 @@ async def test_a_stream_that_breaks_off_ends_with_an_error_event(routed):
     house = await routed()
     app = echo()
 
+    dying = []
+
     async def die():
-        asyncio.ensure_future(house["a"].die())
-        await asyncio.sleep(30)
+        dying.append(asyncio.ensure_future(house["a"].die()))
+        await asyncio.Event().wait()
 
     app.state.after_part = die
     house.house.make = lambda: FakeProcess(app)
@@ -102,14 +107,16 @@ async def test_a_model_that_says_that_it_serves_nobody_is_asked_again(routed, mo
 async def test_a_request_that_kills_every_process_is_given_up(routed):
     house = await routed()
 
+    dying = []
+
     def make():
         app = echo()
 
-        @app.middleware("http")
-        async def dying(request, call_next):
-            asyncio.ensure_future(process.die())
+        async def die():
+            dying.append(asyncio.ensure_future(process.die()))
             await asyncio.Event().wait()
 
+        app.middleware("http")(lambda *_: die())
         process = FakeProcess(app)
         return process
 
@@ -137,10 +144,8 @@ async def test_a_client_that_leaves_stops_the_model_and_gives_it_back(routed):
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    async with asyncio.timeout(20):
-        await stopped.wait()
-        while house.host.state("a").n_running:
-            await asyncio.sleep(0.01)
+    await stopped.wait()
+    await until(lambda: not house.host.state("a").n_running)
     assert len(house.services.forwarder) == 0
 
 
@@ -153,9 +158,7 @@ async def test_what_is_running_is_counted(routed):
         assert len(house.services.forwarder) == 1
         go_on.set()
         await answer.aread()
-    async with asyncio.timeout(20):
-        while len(house.services.forwarder):
-            await asyncio.sleep(0.01)
+    await until(lambda: not len(house.services.forwarder))
 
 
 async def test_who_waits_at_the_end_is_told_so(routed):
@@ -164,9 +167,7 @@ async def test_who_waits_at_the_end_is_told_so(routed):
     process.may_load.clear()
     house.house.make = lambda: process
     asking = asyncio.ensure_future(house.ask())
-    async with asyncio.timeout(20):
-        while not house.host.residency.n_waiting:
-            await asyncio.sleep(0.01)
+    await until(lambda: house.host.residency.n_waiting)
     house.services.forwarder.fail_all("the server is shutting down")
     answer: httpx.Response = await asking
     assert answer.status_code == 503

@@ -6,18 +6,12 @@ import pytest
 
 from lead.models.residency import ModelState
 from shared.errors import ConfigError, NotServingError, QueueFullError, UnavailableError
-from tests.lead.models.fakes import FakeProcess, House, failing, running_house, served
+from tests.lead.models.fakes import FakeProcess, House, failing, running_house, served, until
 
 
 async def use(house, name, **options):
     async with house.host.use(name, **options) as process:
         return process
-
-
-async def until(condition):
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_model_is_started_once_for_all_who_use_it():

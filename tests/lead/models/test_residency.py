@@ -291,41 +291,48 @@ def test_an_impossible_report_raises():
         House().residency.loaded("a", 0.0)
 
 
+class RandomHouse(House):
+    """Whatever may happen happens, in any order."""
+
+    def __init__(self, rng):
+        super().__init__("abcd", room=5, most=3, needs={"a": 1, "b": 2, "c": 3, "d": 4})
+        self.rng = rng
+        self.starting, self.stopping, self.running, self.waiting = [], [], [], {}
+
+    def request(self, ticket):
+        self.waiting[ticket] = name = self.rng.choice("abcd")
+        self.note(self.ask(ticket, name))
+
+    def happen(self, *events):
+        """One of these, if it can."""
+        event = self.rng.choice(events)
+        names = {"load": self.starting, "end": self.stopping, "release": self.running}.get(event)
+        if event == "death" and (awake := self.residency.awake()):
+            self.note(self.end(self.rng.choice(awake).name, "killed"))
+        elif names:
+            self.note(getattr(self, event)(names.pop(self.rng.randrange(len(names)))))
+
+    def note(self, actions):
+        self.starting += [each.name for each in actions if isinstance(each, StartModel)]
+        self.stopping += [each.name for each in actions if isinstance(each, StopModel)]
+        self.running += [self.waiting.pop(ticket) for ticket in self.admitted]
+        self.admitted.clear()
+        models = self.residency.residents.values()
+        present = [model for model in models if model.state is not ModelState.UNLOADED]
+        assert len(present) <= 3
+        assert sum(model.need[CPU] for model in present) <= 5
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_every_request_is_served_and_the_room_is_never_exceeded(seed):
     """Any order of requests, answers, ends and deaths."""
-    rng = random.Random(seed)
-    house = House("abcd", room=5, most=3, needs={"a": 1, "b": 2, "c": 3, "d": 4})
-    starting, stopping, running, waiting = [], [], [], {}
-
-    def note(actions):
-        starting.extend(each.name for each in actions if isinstance(each, StartModel))
-        stopping.extend(each.name for each in actions if isinstance(each, StopModel))
-        for ticket in house.admitted:
-            running.append(waiting.pop(ticket))
-        house.admitted.clear()
-        present = [each for each in house.residency.residents.values() if each.state is not ModelState.UNLOADED]
-        assert len(present) <= 3
-        assert sum(each.need[CPU] for each in present) <= 5
-
-    def happens(choice):
-        if choice == "load" and starting:
-            note(house.load(starting.pop(rng.randrange(len(starting)))))
-        elif choice == "stop" and stopping:
-            note(house.end(stopping.pop(rng.randrange(len(stopping)))))
-        elif choice == "answer" and running:
-            note(house.release(running.pop(rng.randrange(len(running)))))
-        elif choice == "death" and (awake := house.residency.awake()):
-            note(house.end(rng.choice(awake).name, "killed"))
-
+    house = RandomHouse(random.Random(seed))
     for number in range(300):
-        waiting[number] = name = rng.choice("abcd")
-        note(house.ask(number, name))
-        for _ in range(rng.randrange(4)):
-            happens(rng.choice(["load", "stop", "answer", "death"]))
+        house.request(number)
+        for _ in range(house.rng.randrange(4)):
+            house.happen("load", "end", "release", "death")
     for _ in range(5000):
-        for choice in ("load", "stop", "answer"):
-            happens(choice)
-    assert not waiting
-    assert not running
+        house.happen("load", "end", "release")
+    assert not house.waiting
+    assert not house.running
     assert not house.refused

@@ -6,7 +6,7 @@ import pytest
 
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.models.residency import ModelState
-from tests.lead.models.fakes import FakeProcess, failing, served
+from tests.lead.models.fakes import FakeProcess, failing, served, until
 
 NAMED = [served("a", aliases=("gpt-4",)), served("b model")]
 
@@ -83,9 +83,7 @@ async def test_only_a_name_has_a_get_request_start_a_model(routed):
 async def test_models_are_loaded_and_unloaded_on_demand(routed):
     house = await routed()
     assert (await house.ask("a", "/models/load")).json() == {"success": True}
-    async with asyncio.timeout(20):
-        while not house.host.process("a"):
-            await asyncio.sleep(0.01)
+    await until(lambda: house.host.process("a"))
     assert (await house.ask("a", "/models/unload")).json() == {"success": True}
     async with asyncio.timeout(20):
         await house["a"].ended
@@ -139,7 +137,9 @@ async def test_health_says_ok_until_the_end(routed):
 )
 async def test_a_wrong_body_starts_nothing(routed, body, status):
     house = await routed()
-    answer = await house.client.post("/completion", content=body, headers={"content-type": "application/json"})
+    answer = await house.client.post(
+        "/completion", content=body, headers={"content-type": "application/json"}
+    )
     assert answer.status_code == status
     assert not house.house.processes
 

@@ -27,7 +27,8 @@ def test_its_own_back_has_a_key_of_its_own(keyring):
 
 
 @pytest.mark.parametrize(
-    "key", [None, "", "the-secret", "the-secret.", "the-secret.e30=", "the-secret.!", vouch("another", SENDER)]
+    "key",
+    [None, "", "the-secret", "the-secret.", "the-secret.e30=", "the-secret.!", vouch("another", SENDER)],
 )
 def test_everybody_else_is_unknown(keyring, key):
     assert keyring.identify(key) is None
