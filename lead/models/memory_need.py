@@ -45,7 +45,7 @@ async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> Memo
     )
     question = json.dumps({"options": options, "in_use": in_use}).encode()
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(None if "hf_repo" in options else _SECONDS):  # it may be downloaded first
             found, errors = await process.communicate(question)
         if process.returncode:
             raise ConfigError(errors.decode("utf-8", "replace").strip().rpartition("\n")[2])
@@ -59,7 +59,7 @@ async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> Memo
 
 
 def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed:
-    """The same, in this process; `settings` name a model that is here. Raises ConfigError."""
+    """The same, in this process. Raises ConfigError."""
     from lead.diagnostics.check import placed_load  # noqa: PLC0415 - loads llama.cpp
     from lead.engine.draft_loading import wants_heads  # noqa: PLC0415
     from shared.llama.batch_invariance import RESERVE  # noqa: PLC0415
@@ -67,9 +67,7 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
     from shared.llama.mtp_heads import has_heads  # noqa: PLC0415
     from shared.llama.placement import CPU  # noqa: PLC0415
 
-    settings = settings.model_copy(
-        update={"source": settings.source.model_copy(update={"offline": True}).located()}
-    )
+    settings = settings.model_copy(update={"source": settings.source.located()})
     assert settings.source.model
     load = placed_load(settings, settings.source.model)
     is_exact = load.options.exact != "off"

@@ -1,5 +1,6 @@
 """The running router: HTTP server and the processes of its models, from start to an orderly end."""
 
+import contextlib
 import logging
 import math
 import time
@@ -19,10 +20,10 @@ from lead.models.model_host import ModelHost
 from lead.models.models_file import ServedModel, served_models
 from lead.models.router_api import RouterServices
 from lead.server.draining import DrainingServer
-from lead.server.listening import listen, open_address
+from lead.server.listening import announcing, listen, open_address
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import EXPOSED
-from shared.discovery import own_addresses
+from shared.discovery import Scheme, own_addresses
 from shared.errors import ConfigError
 from shared.free_memory import free_memory
 from shared.models.hub import Hub
@@ -82,13 +83,15 @@ class Router:
             raise ConfigError(f"the lead would listen on {address.host}: {EXPOSED}")
         self.app.state.door = door = self._make_door(address.port)
         shown = f"[{address.host}]" if ":" in address.host else address.host
-        scheme = "https" if settings.security.https else "http"
+        scheme: Scheme = "https" if settings.security.https else "http"
         log.info("listening on %s://%s:%d, with %s", scheme, shown, address.port, self._names())
         self._host.start()
+        named = announcing(address, "models", scheme) if settings.announce else contextlib.nullcontext()
         try:
             if door.was_open:
                 await door.open()
-            await self._server.serve(sockets=[address.listener])
+            async with named:
+                await self._server.serve(sockets=[address.listener])
         finally:
             await self._host.stop()
             await self._forwarder.close()

@@ -12,11 +12,10 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from platformdirs import user_data_path
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
@@ -31,21 +30,23 @@ from lead.members.door import Door
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from lead.server.draining import DrainingServer
-from lead.server.listening import Address, hand_over, listen, meeting_point, open_address
+from lead.server.listening import Address, announcing, hand_over, listen, meeting_point, open_address
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
-from lead.server.routed import RoutedBy
 from lead.server.services import Services
 from lead.settings.cache_shares import cache_shares
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import EXPOSED
 from lead.tokenizer.job_handler import TokenizerProgram
 from lead.tokenizer.pool import TokenizerPool
-from shared.discovery import Scheme, announced, own_addresses
+from shared.discovery import Scheme, own_addresses
 from shared.errors import ConfigError
 from shared.free_memory import free_memory
 from shared.llama import devices
 from shared.llama.vocabulary import Vocabulary
 from shared.tls import check_certificate
+
+if TYPE_CHECKING:  # a lead of its own needs none of it
+    from lead.server.routed import RoutedBy
 
 log = logging.getLogger("lead")
 
@@ -55,7 +56,7 @@ _END_SECONDS = 30.0
 
 
 class Lead:
-    def __init__(self, settings: LeadSettings, routed: RoutedBy | None = None) -> None:
+    def __init__(self, settings: LeadSettings, routed: "RoutedBy | None" = None) -> None:
         """Raises ConfigError for keys that cannot be read. routed: serve one model for a router."""
         self._settings = settings
         self._routed = routed
@@ -103,17 +104,10 @@ class Lead:
         scheme: Scheme = "https" if settings.security.https else "http"
         shown = f"[{host}]" if ":" in host else host
         log.info("listening on %s://%s:%d, loading the model", scheme, shown, port)
-        if not settings.announce:
-            await self._serve(address)
-            return
         path = settings.source.model
         name = settings.aliases(path.stem if path else "demo")[0]
-        announcement = announced(host, port, name, scheme)
-        await asyncio.to_thread(announcement.__enter__)
-        try:
+        async with announcing(address, name, scheme) if settings.announce else contextlib.nullcontext():
             await self._serve(address)
-        finally:
-            await asyncio.to_thread(announcement.__exit__, None, None, None)
 
     async def ready(self) -> Services:
         """The parts, once the model is loaded; waits for ever if `serve` fails before."""
@@ -147,6 +141,8 @@ class Lead:
             with_page=settings.ui,
         )
         if self._routed:  # who asks is not the router, whose key every request needs
+            from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: PLC0415
+
             app.add_middleware(ProxyHeadersMiddleware, trusted_hosts="*")
         return app
 

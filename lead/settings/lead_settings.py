@@ -228,6 +228,8 @@ class LeadSettings(FileSettings):
     def _check_models(self) -> Self:
         if self.served.models_dir is not None and (self.source.model or self.source.hf_repo):
             raise OptionError("models_dir", "cannot be combined with --model or --hf-repo")
+        if self.served.models_dir is not None and self.takeover:
+            raise OptionError("takeover", "cannot be combined with --models-dir")
         if self.served.models_file is not None and self.served.models_dir is None:
             raise OptionError("models_file", "needs --models-dir")
         return self
