@@ -259,4 +259,4 @@ def test_a_secret_is_given_as_it_is():
         token: SecretStr = SecretStr("")
         tokens: list[SecretStr] = []  # noqa: RUF012 - of a pydantic model
 
-    assert Secret.from_options(**{"token": "x", "tokens": ["y"]}).given() == {"token": "x", "tokens": ["y"]}
+    assert Secret.from_options(token="x", tokens=["y"]).given() == {"token": "x", "tokens": ["y"]}  # noqa: S106 - of the test
