@@ -20,8 +20,8 @@ MemorySizes = Mapping[str, int]
 
 RoomGauge = Callable[[], MemorySizes]
 
-_MOST_DEATHS = 3
-"""A model that dies more often than this while it is loaded is not started again by itself."""
+_MOST_DEATHS = 8
+"""A model that dies more often than this, in a row, while it is being loaded is given up: requests fail."""
 
 
 class ModelState(enum.Enum):
@@ -39,8 +39,8 @@ class Resident:
 
     pinned: never unloaded for another. idle_seconds: after which it is unloaded. need: what it takes, None
     if that was not measured yet. n_running: requests that it answers. used_at: when one began or ended last.
-    failure: why the last start failed; empty: it did not. n_deaths: of its process while it was loaded, in a
-    row.
+    failure: why the last start failed; empty: it did not. n_deaths: of its process while it was being
+    loaded, in a row.
     """
 
     name: str

@@ -88,7 +88,7 @@ async def test_a_process_that_cannot_be_started_is_tried_again_some_times():
         house.host._spawn = spawn
         with pytest.raises(UnavailableError, match="no processes left"):
             await use(house, "a")
-        assert len(tried) == 4
+        assert len(tried) == 9
 
 
 async def test_after_a_death_the_next_request_starts_it_again():

@@ -259,7 +259,7 @@ def test_a_person_unloads_a_model_after_its_answers():
 def test_a_process_that_dies_while_it_is_loaded_is_started_again_some_times():
     house = House()
     house.ask(1, "a")
-    for _ in range(3):
+    for _ in range(8):
         assert house.end("a", "killed") == [StartModel("a")]
     assert house.end("a", "killed") == []
     assert house.refused == {1: "killed"}
