@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import logging
 import sys
+from typing import TYPE_CHECKING, Protocol
 
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus, descriptors
@@ -11,6 +12,9 @@ from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError, EngineError
 from shared.exits import raise_interrupts
 from shared.logs import configure_logging
+
+if TYPE_CHECKING:
+    from lead.server.routed import RoutedBy
 
 log = logging.getLogger("lead")
 
@@ -26,6 +30,7 @@ SUBCOMMANDS = {
     "convert": "lead.convert",
     "generate": "lead.generate.program",
     "invite": "lead.invite",
+    "models": "lead.models.models_program",
     "plan": "lead.planning.plan_program",
     "rpc-worker": "lead.rpc_worker",
     "service": "lead.service",
@@ -54,20 +59,20 @@ def main(kind: type[LeadSettings] = LeadSettings) -> None:
     run(settings)
 
 
-def run(settings: LeadSettings) -> None:
-    """Serve until a signal. Exits with 1 if the settings must be changed, with 3 on other failures."""
+def run(settings: LeadSettings, routed: "RoutedBy | None" = None) -> None:
+    """Serve until a signal. Exits with 1 if the settings must be changed, with 3 on other failures.
+
+    routed: serve one model for a router.
+    """
     try:
         _raise_limit()
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
-        settings = settings.located()
         import uvloop  # noqa: PLC0415 - as above
-
-        from lead.server.server import Lead  # noqa: PLC0415 - as above
 
         # With uvloop a message costs a fifth of the time on the core that the engine needs.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(Lead(settings).serve())
+            runner.run(_server(settings, routed).serve())
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace
         sys.exit(1)
@@ -77,6 +82,22 @@ def run(settings: LeadSettings) -> None:
     except Exception:
         log.exception("the lead failed")
         sys.exit(_FAILED)
+
+
+class Serving(Protocol):
+    async def serve(self) -> None:
+        """Run until a signal ends it."""
+
+
+def _server(settings: LeadSettings, routed: "RoutedBy | None") -> Serving:
+    """A lead with one model, or a router to one of each; raises ConfigError."""
+    if settings.served.models_dir is not None:
+        from lead.models.router import Router  # noqa: PLC0415 - as above
+
+        return Router(settings)
+    from lead.server.server import Lead  # noqa: PLC0415 - as above
+
+    return Lead(settings.located(), routed)
 
 
 def _raise_limit() -> None:

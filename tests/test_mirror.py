@@ -6,6 +6,16 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("lead", "back", "chat", "fleet", "shared")
 COVERED_BY: dict[str, tuple[str, ...]] = {
+    "tests/real/test_models.py": (
+        "lead/models/model_lead.py",
+        "lead/models/model_process.py",
+        "lead/models/router.py",
+    ),
+    "tests/lead/models/test_models_program.py": (
+        "lead/models/memory_need.py",
+        "lead/models/model_report.py",
+    ),
+    "tests/lead/server/test_app.py": ("lead/http/application.py",),
     "tests/real/test_rpc.py": ("shared/llama/rpc_backend.py",),
     "tests/real/test_ray_fleet.py": (
         "fleet/app.py",

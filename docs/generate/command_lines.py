@@ -19,6 +19,7 @@ from lead.cache_program import CacheSettings
 from lead.convert import ConvertSettings
 from lead.generate.generate_settings import GenerateSettings
 from lead.invite import InviteSettings
+from lead.models.models_program import ModelsSettings
 from lead.planning.plan_settings import PlanSettings
 from lead.rpc_worker import RpcWorkerSettings
 from lead.service import LeadServiceSettings
@@ -33,6 +34,7 @@ PROGRAMS: Mapping[type[ProgramSettings], Mapping[str, type[ProgramSettings]]] = 
         "doctor": LeadSettings,
         "generate": GenerateSettings,
         "invite": InviteSettings,
+        "models": ModelsSettings,
         "plan": PlanSettings,
         "rpc-worker": RpcWorkerSettings,
         "service": LeadServiceSettings,

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from lead.engine.commands import Load
 from lead.engine.draft_loading import place_draft_model, wants_heads
+from lead.models.catalog import find_models
+from lead.models.models_file import served_models
 from lead.server.listening import listen
 from lead.settings.cache_shares import cache_shares
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
@@ -48,6 +50,10 @@ def exit_with_report(settings: LeadSettings) -> None:
 def check(settings: LeadSettings) -> PreflightReport:
     """Loads vocabularies and opens the port for a moment; raises nothing."""
     report = PreflightReport()
+    if settings.served.models_dir is not None:
+        _check_models(report, settings)
+        _check_address(report, settings)
+        return report
     with read_model(report, settings.source) as vocabulary:
         if vocabulary:
             _check_memory(report, vocabulary, settings)
@@ -61,8 +67,20 @@ def check(settings: LeadSettings) -> PreflightReport:
     return report
 
 
+def _check_models(report: PreflightReport, settings: LeadSettings) -> None:
+    """Which models there are, with the options of each; `lead models show` says more of one."""
+    try:
+        models = served_models(settings, find_models(settings.served.models_dir), 0)
+    except ConfigError as error:
+        report.problems.append(str(error))
+        return
+    report.add("models", ", ".join(models) or "none yet")
+    if pinned := [model.name for model in models.values() if model.pinned]:
+        report.add("pinned", ", ".join(pinned))
+
+
 def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: LeadSettings) -> None:
-    load = _placed(settings, vocabulary.info.path)
+    load = placed_load(settings, vocabulary.info.path)
     if load.rpc:  # their devices are not here
         load = load.model_copy(update={"options": load.options.model_copy(update={"device": ()})})
     plan = check_memory(
@@ -79,7 +97,7 @@ def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
         report.add("prompt cache", describe_prompt_cache(plan.prompt_cache))
 
 
-def _placed(settings: LeadSettings, model: Path) -> Load:
+def placed_load(settings: LeadSettings, model: Path) -> Load:
     """What the engine would be told, with the place of a draft model that is at hand.
 
     What is wrong with that is said elsewhere.

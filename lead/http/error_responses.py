@@ -47,12 +47,7 @@ class ErrorResponse(JSONResponse):
         self._message: str = body["error"]["message"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body: dict[str, Any] | None = None
-        if f"{scope['path']}/".startswith(f"{_ANTHROPICS_PATH}/"):
-            body = _anthropics_body(self.status_code, self._message)
-        elif scope["path"].startswith(_OLLAMAS_PATHS):
-            body = {"error": self._message}
-        if body is not None:
+        if (body := _other_shape(scope["path"], self.status_code, self._message)) is not None:
             self.body = self.render(body)
             self.headers["content-length"] = str(len(self.body))
         await super().__call__(scope, receive, send)
@@ -111,6 +106,19 @@ def error_body(error: Exception) -> dict[str, Any]:
     if isinstance(error, ContextExceededError):
         body["error"] |= {"n_prompt_tokens": error.n_prompt, "n_ctx": error.n_ctx}
     return body
+
+
+def body_at(path: str, error: Exception) -> dict[str, Any]:
+    """The same in the shape of the API at `path`."""
+    body = error_body(error)
+    return _other_shape(path, _status_and_type(error)[0], body["error"]["message"]) or body
+
+
+def _other_shape(path: str, status: int, message: str) -> dict[str, Any] | None:
+    """An error as Anthropic or Ollama have it, at their paths."""
+    if f"{path}/".startswith(f"{_ANTHROPICS_PATH}/"):
+        return _anthropics_body(status, message)
+    return {"error": message} if path.startswith(_OLLAMAS_PATHS) else None
 
 
 def _allowed(request: Request) -> Iterator[str]:

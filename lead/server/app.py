@@ -1,19 +1,9 @@
-"""The lead's HTTP application: routes, middlewares and error shapes."""
+"""The lead's HTTP application."""
 
-from fastapi import FastAPI, Request
-from fastapi.responses import Response
-from starlette.middleware import Middleware
-from starlette.types import ASGIApp, Receive, Scope, Send
+from fastapi import FastAPI
 
-from lead.http import error_responses, page
-from lead.http.json_route import BodyReader
-from lead.http.middleware.access_log import AccessLogMiddleware
-from lead.http.middleware.auth import AuthMiddleware
-from lead.http.middleware.hosts import (
-    AllowedHostsMiddleware,
-    AllowedOrigins,
-    WebSocketOriginMiddleware,
-)
+from lead.http.application import application
+from lead.http.middleware.hosts import AllowedOrigins
 from lead.http.middleware.keys import Keyring
 from lead.http.routes import (
     chat,
@@ -25,12 +15,11 @@ from lead.http.routes import (
     speculation,
     tokens,
 )
-from lead.http.sse import ClientGoneError
 from lead.server.services import Services
 from lead.settings.host_names import AllowedHosts
 from lead.settings.limits import RequestLimits
 
-_CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log: the response is not read
+_MODULES = (chat, completions, tokens, models, monitoring, speculation, invitations, ollama_api)
 
 
 def create_app(
@@ -42,53 +31,14 @@ def create_app(
     origins: AllowedOrigins | None = None,
     with_page: bool = True,
 ) -> FastAPI:
-    """The application. Until `app.state.services` is set, /health and all else answer 503.
-
-    Without keys, hosts and origins everything is allowed to any client, as on a loopback address.
-    """
-    origins = origins or AllowedOrigins()
-    app = FastAPI(
-        title="llama-duo",
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,  # a redirect is written from the Host header, which a client chooses
-        middleware=[  # the outermost first
-            Middleware(AccessLogMiddleware),
-            Middleware(HeadMiddleware),
-            *([Middleware(AllowedHostsMiddleware, hosts=hosts)] if hosts else []),
-            *([origins.cors()] if origins else []),  # before auth: preflight requests carry no key
-            Middleware(WebSocketOriginMiddleware, origins=origins),
-            Middleware(AuthMiddleware, keys=keys or Keyring()),
-        ],
+    """See `application`. Until `app.state.services` is set, /health and all else answer 503."""
+    app = application(
+        (module.router for module in _MODULES),
+        keys=keys,
+        limits=limits,
+        hosts=hosts,
+        origins=origins,
+        with_page=with_page,
     )
     app.state.services = services
-    app.state.door = None
-    app.state.is_leaving = False
-    app.state.bodies = BodyReader(limits or RequestLimits())
-    error_responses.install(app)
-
-    async def on_gone(_: Request, _error: Exception) -> Response:
-        return Response(status_code=_CLIENT_CLOSED_REQUEST)
-
-    app.add_exception_handler(ClientGoneError, on_gone)
-    for module in (chat, completions, tokens, models, monitoring, speculation, invitations, ollama_api):
-        app.include_router(module.router)
-    if with_page:
-        app.include_router(page.router)
     return app
-
-
-class HeadMiddleware:
-    """Answers HEAD wherever GET is answered, for the same keys.
-
-    FastAPI's routes answer only the methods that they name. uvicorn sends no body, as it sees the method that
-    the client has sent.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope.get("method") == "HEAD":
-            scope = {**scope, "method": "GET"}
-        await self._app(scope, receive, send)

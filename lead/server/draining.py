@@ -7,12 +7,11 @@ import signal
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import uvicorn
 from fastapi import FastAPI
 
-from lead.generation.sequences import Sequences
 from lead.http.middleware.timeouts import HttpProtocol, ServerConfig, WebSocketProtocol
 from lead.settings.lead_settings import LeadSettings
 
@@ -26,6 +25,14 @@ _LOOK_SECONDS = 0.1
 """Polling interval, as in uvicorn: it has no event for the end of a connection."""
 
 
+class RunningAnswers(Protocol):
+    def __len__(self) -> int:
+        """How many are running."""
+
+    def fail_all(self, reason: str) -> None:
+        """End them with an error."""
+
+
 class DrainingServer(uvicorn.Server):
     """uvicorn's server, with answers that get an error event when the drain time is over.
 
@@ -36,7 +43,7 @@ class DrainingServer(uvicorn.Server):
         self,
         app: FastAPI,
         settings: LeadSettings,
-        sequences: Sequences,
+        answers: RunningAnswers,
         *,
         on_stopping: Callable[[], None] = lambda: None,
         on_drain: Callable[[], None],
@@ -52,7 +59,7 @@ class DrainingServer(uvicorn.Server):
         self.accepting = asyncio.Event()
         """Set when connections are accepted."""
         self._settings = settings
-        self._sequences = sequences
+        self._answers = answers
         self._on_stopping = on_stopping
         self._on_drain = on_drain
         self._on_drained = on_drained
@@ -99,7 +106,7 @@ class DrainingServer(uvicorn.Server):
         self._on_drain()
         self._close_to_newcomers(sockets or [])
         await self._drain()
-        self._sequences.fail_all("the server is shutting down")
+        self._answers.fail_all("the server is shutting down")
         await self._on_drained()
         aborting = asyncio.get_running_loop().call_later(_ABORT_SECONDS, self._abort)
         await super().shutdown(sockets)
@@ -148,10 +155,10 @@ class DrainingServer(uvicorn.Server):
         )
 
     async def _drain(self) -> None:
-        if self._sequences and not self._is_hurried:
+        if self._answers and not self._is_hurried:
             log.info(
                 "stopping: %s up to %g s (--drain-seconds); Ctrl-C again ends at once",
-                "1 answer has" if len(self._sequences) == 1 else f"{len(self._sequences)} answers have",
+                "1 answer has" if len(self._answers) == 1 else f"{len(self._answers)} answers have",
                 self._settings.drain_seconds,
             )
         await self._wait_for_connections(self._settings.drain_seconds)

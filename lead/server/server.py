@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from platformdirs import user_data_path
@@ -30,7 +30,7 @@ from lead.members.door import Door
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from lead.server.draining import DrainingServer
-from lead.server.listening import Address, hand_over, listen, meeting_point, open_address
+from lead.server.listening import Address, announcing, hand_over, listen, meeting_point, open_address
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
 from lead.server.services import Services
 from lead.settings.cache_shares import cache_shares
@@ -38,12 +38,15 @@ from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import EXPOSED
 from lead.tokenizer.job_handler import TokenizerProgram
 from lead.tokenizer.pool import TokenizerPool
-from shared.discovery import Scheme, announced, own_addresses
+from shared.discovery import Scheme, own_addresses
 from shared.errors import ConfigError
 from shared.free_memory import free_memory
 from shared.llama import devices
 from shared.llama.vocabulary import Vocabulary
 from shared.tls import check_certificate
+
+if TYPE_CHECKING:  # a lead of its own needs none of it
+    from lead.server.routed import RoutedBy
 
 log = logging.getLogger("lead")
 
@@ -53,9 +56,10 @@ _END_SECONDS = 30.0
 
 
 class Lead:
-    def __init__(self, settings: LeadSettings) -> None:
-        """Raises ConfigError for keys that cannot be read."""
+    def __init__(self, settings: LeadSettings, routed: "RoutedBy | None" = None) -> None:
+        """Raises ConfigError for keys that cannot be read. routed: serve one model for a router."""
         self._settings = settings
+        self._routed = routed
         self._sequences = Sequences(max_restarts=settings.max_restarts)
         self._shares = cache_shares(settings, free_memory())
         self._local_key = secrets.token_urlsafe(32)
@@ -89,6 +93,9 @@ class Lead:
         Whatever hangs, the process exits with status 1 and a trace _END_SECONDS after the drain time.
         """
         settings = self._settings
+        if self._routed:
+            await self._serve(Address(self._routed.listener, is_inherited=True))
+            return
         address = open_address(settings.host, settings.port, takeover=settings.takeover)
         host, port = address.host, address.port
         if not settings.security.may_listen_on(host):  # systemd or another lead has chosen it
@@ -97,17 +104,10 @@ class Lead:
         scheme: Scheme = "https" if settings.security.https else "http"
         shown = f"[{host}]" if ":" in host else host
         log.info("listening on %s://%s:%d, loading the model", scheme, shown, port)
-        if not settings.announce:
-            await self._serve(address)
-            return
         path = settings.source.model
         name = settings.aliases(path.stem if path else "demo")[0]
-        announcement = announced(host, port, name, scheme)
-        await asyncio.to_thread(announcement.__enter__)
-        try:
+        async with announcing(address, name, scheme) if settings.announce else contextlib.nullcontext():
             await self._serve(address)
-        finally:
-            await asyncio.to_thread(announcement.__exit__, None, None, None)
 
     async def ready(self) -> Services:
         """The parts, once the model is loaded; waits for ever if `serve` fails before."""
@@ -132,13 +132,19 @@ class Lead:
         settings, security = self._settings, self._settings.security
         if security.ssl_cert_file and security.ssl_key_file:
             check_certificate(security.ssl_cert_file, security.ssl_key_file)
-        return create_app(
-            keys=security.keyring(own=[Key(Principal(Role.BACK, NAME), self._local_key)]),
+        own = [Key(Principal(Role.BACK, NAME), self._local_key)]
+        app = create_app(
+            keys=self._routed.keyring(own) if self._routed else security.keyring(own),
             limits=settings.limits,
             hosts=security.host_names(settings.host),
             origins=AllowedOrigins(security.cors_origins),
             with_page=settings.ui,
         )
+        if self._routed:  # who asks is not the router, whose key every request needs
+            from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: PLC0415
+
+            app.add_middleware(ProxyHeadersMiddleware, trusted_hosts="*")
+        return app
 
     async def _serve(self, address: Address) -> None:
         self._app.state.door = door = self._make_door(address.port)
@@ -171,7 +177,9 @@ class Lead:
                     await running
 
     def _make_door(self, port: int) -> Door | None:
-        """At the next port; None if it cannot be known who is a member."""
+        """At the next port; None if it cannot be known who is a member, or a router has a door."""
+        if self._routed:
+            return None
         try:
             door = Door(
                 user_data_path("llama-duo") / f"lead-{port}",
@@ -212,6 +220,8 @@ class Lead:
         if address.predecessor:
             await address.predecessor.replace()
         self._owns_address.set()
+        if self._routed:
+            return
         await hand_over(
             meeting_point(self._settings.host, address.port), address.listener, self._server.replace
         )

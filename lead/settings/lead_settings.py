@@ -16,6 +16,7 @@ from lead.settings.host_names import is_loopback
 from lead.settings.limits import RequestLimits
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.settings.security import EXPOSED, SecurityOptions
+from lead.settings.served_models import ServedModels
 from shared import cpus
 from shared.errors import ConfigError
 from shared.logs import LogLevel
@@ -86,6 +87,8 @@ class LeadSettings(FileSettings):
         lead --model 70B.gguf --back 1B.gguf           with a back on this machine
         lead --model 70B.gguf --host 0.0.0.0 --keys-file keys
                                                        for backs and clients on other machines
+        lead --models-dir FOLDER                       every model of a folder, each started on demand
+        lead models                                    list, download, examine and delete models
         lead generate --model 70B.gguf --back 1B.gguf -i "Once upon a time"
                                                        continue one text, without a server
         lead convert stories15M.bin stories15M.gguf    write a GGUF file of a llama2.c or GPT-2 model
@@ -107,6 +110,8 @@ class LeadSettings(FileSettings):
     dialect = LLAMA_SERVER
     headings: ClassVar = {
         "model": "model",
+        "models_dir": "several models",
+        "alias": "model",
         "host": "network",
         "api_key": "keys, host names and HTTPS",
         "cpus": "computing",
@@ -122,6 +127,7 @@ class LeadSettings(FileSettings):
     }
 
     source: ModelSource = ModelSource()
+    served: ServedModels = ServedModels()
     alias: str | None = Field(
         None, description="model name aliases, comma-separated; without any, the name in the model's metadata"
     )
@@ -217,6 +223,16 @@ class LeadSettings(FileSettings):
     )
     sampling: SamplingDefaults = SamplingDefaults()
     limits: RequestLimits = RequestLimits()
+
+    @model_validator(mode="after")
+    def _check_models(self) -> Self:
+        if self.served.models_dir is not None and (self.source.model or self.source.hf_repo):
+            raise OptionError("models_dir", "cannot be combined with --model or --hf-repo")
+        if self.served.models_dir is not None and self.takeover:
+            raise OptionError("takeover", "cannot be combined with --models-dir")
+        if self.served.models_file is not None and self.served.models_dir is None:
+            raise OptionError("models_file", "needs --models-dir")
+        return self
 
     @model_validator(mode="after")
     def _check_address(self) -> Self:

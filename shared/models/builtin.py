@@ -63,6 +63,15 @@ def named_model(path: Path) -> Path:
     raise ConfigError(f"{path} needs the package {package}: {how}")
 
 
+def packaged_models() -> dict[str, Path]:
+    """The named models whose packages are installed."""
+    found = {}
+    for name in _PACKAGED:
+        with suppress(ConfigError):
+            found[name] = named_model(Path(name))
+    return {name: path for name, path in found.items() if path != Path(name)}
+
+
 def grown_path() -> Path:
     """Where the demo's target is, or will be; raises ConfigError in an installation without its source.
 

@@ -6,17 +6,21 @@ huggingface_hub is an optional extra; nothing else imports it, and this does onl
 import glob
 import logging
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 from shared.errors import ConfigError
-from shared.models.file_kind import read_name
+from shared.models.file_kind import parts_of, read_name
 
 log = logging.getLogger("hub")
 
 _REPOSITORY = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(:(?P<quantization>[\w.-]+))?")
+_QUANTIZED = re.compile(
+    r"[.-]((?:UD-)?(?:I?Q\d\w*|T?B?F16|F32|MXFP4\w*))(?:-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE
+)
 _PREFERRED = ("Q4_K_M", "Q8_0")
 """What llama-server prefers if no quantization is given, before the repository's first file."""
 _NO_MODELS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
@@ -41,7 +45,7 @@ class HubModel:
 
     def choose(self, names: Sequence[str]) -> list[str]:
         """The names of the model's parts, among all `names` of the repository; raises ConfigError."""
-        models = sorted(name for name in names if _is_model(name))
+        models = sorted(name for name in names if is_model(name))
         chosen = self._first(models)
         if chosen is None:
             raise ConfigError(self._why_none(models))
@@ -67,6 +71,22 @@ class HubModel:
             return f"{self.repository} has no GGUF models: look for a repository with GGUF in its name"
         asked = self.file or f"quantization {self.quantization}"
         return f"{self.repository} has no {asked}: there are {', '.join(models)}"
+
+
+@dataclass(frozen=True, slots=True)
+class CachedModel:
+    """A model in the hub's cache: `file` of `repository`, at `path`, of the revision `commit`."""
+
+    repository: str
+    file: str
+    path: Path
+    commit: str
+
+    @property
+    def name(self) -> str:
+        """USER/REPO:QUANT as `HubModel` understands it; without a known quantization the file's name."""
+        found = _QUANTIZED.search(self.file)
+        return f"{self.repository}:{found[1] if found else PurePosixPath(self.file).stem}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,27 +141,63 @@ class Hub:
             return None
         return [file.rfilename for file in found.siblings or []]
 
-    def _from_cache(self, hub: ModuleType, model: HubModel) -> Path:
+    def cached(self) -> list[CachedModel]:
+        """The models in the cache, the newest revision of each; none without huggingface_hub."""
+        try:
+            hub = _huggingface_hub()
+        except ConfigError:
+            return []
+        found: dict[str, CachedModel] = {}
+        for repository, revision, paths in self._revisions(hub):
+            for name in sorted(filter(is_model, paths)):
+                model = CachedModel(repository, name, paths[name], revision)
+                found.setdefault(model.name, model)
+        return list(found.values())
+
+    def remove(self, path: Path) -> None:
+        """Delete a model in the cache, whose first file is `path`; raises OSError.
+
+        A repository without other files goes with it.
+        """
+        snapshots = next(folder for folder in path.parents if folder.name == "snapshots")
+        for part in parts_of(path):
+            inside = part.relative_to(snapshots)
+            for link in snapshots.glob(f"*/{glob.escape(str(Path(*inside.parts[1:])))}"):
+                link.resolve().unlink(missing_ok=True)
+                link.unlink(missing_ok=True)
+        if not any(each.is_file() or each.is_symlink() for each in snapshots.rglob("*")):
+            shutil.rmtree(snapshots.parent)
+
+    def _revisions(self, hub: ModuleType) -> Iterator[tuple[str, str, dict[str, Path]]]:
+        """Repository, commit, and files by their names in it; the newest revisions first."""
         try:
             cached = hub.scan_cache_dir(self.cache).repos
         except hub.errors.CacheNotFound:
-            cached = frozenset()
+            return
         revisions = [
-            revision
+            (repository.repo_id, revision)
             for repository in cached
-            if (repository.repo_id, repository.repo_type) == (model.repository, "model")
+            if repository.repo_type == "model"
             for revision in repository.revisions
         ]
-        # the newest first
-        for revision in sorted(revisions, key=lambda each: -each.last_modified):
-            paths = {
-                file.file_path.relative_to(revision.snapshot_path).as_posix(): file.file_path
-                for file in revision.files
-            }
+        for name, revision in sorted(revisions, key=lambda each: -each[1].last_modified):
+            yield (
+                name,
+                revision.commit_hash,
+                {
+                    file.file_path.relative_to(revision.snapshot_path).as_posix(): Path(file.file_path)
+                    for file in revision.files
+                },
+            )
+
+    def _from_cache(self, hub: ModuleType, model: HubModel) -> Path:
+        for repository, revision, paths in self._revisions(hub):
+            if repository != model.repository:
+                continue
             try:
-                return Path(paths[model.choose(list(paths))[0]])
+                return paths[model.choose(list(paths))[0]]
             except ConfigError as error:
-                log.debug("%s: %s", revision.snapshot_path, error)
+                log.debug("%s, revision %s: %s", repository, revision, error)
         reason = "downloads are disabled" if self.offline else "there is no connection to the hub"
         raise ConfigError(f"{model.repository} is not in the hub's cache, and {reason}")
 
@@ -156,7 +212,8 @@ def _huggingface_hub() -> ModuleType:
     return huggingface_hub
 
 
-def _is_model(name: str) -> bool:
+def is_model(name: str) -> bool:
+    """Whether a file of this name is a model, or the first part of one."""
     path = PurePosixPath(name)
     part = read_name(name)
     first = part is None or part.number == 1

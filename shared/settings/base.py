@@ -7,14 +7,14 @@ is spelled `--n-gpu-layers`, `LEAD_N_GPU_LAYERS` in the environment and `n-gpu-l
 import importlib.metadata
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, to_jsonable_python
 from pydantic_settings import CliToggleFlag, SettingsError
 
 from shared.settings.command_line import Dialect, OptionParser
@@ -59,6 +59,17 @@ class ProgramSettings(BaseModel):
                 nested[group] = {name: nested.pop(name) for name in fields if name in nested}
         return cls.model_validate(nested)
 
+    def given(self) -> dict[str, Any]:
+        """The options that were given, by name, as JSON has them; secrets are shown."""
+        found: dict[str, Any] = {}
+        for name in self.model_fields_set:
+            value = getattr(self, name)
+            if _group_fields(type(self).model_fields[name]):
+                found |= {each: getattr(value, each) for each in value.model_fields_set}
+            else:
+                found[name] = value
+        return {name: _as_json(value) for name, value in found.items()}
+
     @classmethod
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
         """Read `arguments` (default: those of the process), the environment and the file they name.
@@ -72,8 +83,8 @@ class ProgramSettings(BaseModel):
         try:
             return cls.from_options(**sources.read())
         except ValidationError as error:
-            for item in error.errors():
-                cls._complain(_explain(item, sources))
+            for message in explain_invalid(error, sources.options, sources.origin):
+                cls._complain(message)
         except SettingsError as error:
             cls._complain(str(error))
         sys.exit(2)
@@ -132,24 +143,43 @@ class FileSettings(ProgramSettings):
         return "\n".join([super().version(), *installation()])
 
 
+def _as_json(value: Any) -> Any:
+    """Secrets as they are."""
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, list | tuple):
+        return [_as_json(each) for each in value]
+    return to_jsonable_python(value)
+
+
 def _group_fields(field: FieldInfo) -> dict[str, FieldInfo]:
     """The options of a group; empty for a field that is itself an option."""
     kind = field.annotation
     return dict(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
 
 
-def _explain(item: ErrorDetails, sources: OptionSources) -> str:
+def explain_invalid(
+    error: ValidationError, options: Container[str], origin: Callable[[str], str]
+) -> Iterator[str]:
+    """A line for each wrong option, without values that may be secrets.
+
+    origin: where a person finds the value of an option.
+    """
+    return (_explain(item, options, origin) for item in error.errors())
+
+
+def _explain(item: ErrorDetails, options: Container[str], origin: Callable[[str], str]) -> str:
     message = item["msg"].removeprefix("Value error, ")
     error = item.get("ctx", {}).get("error")
     if isinstance(error, OptionError):
-        return f"{sources.origin(error.option)}: {message}"
-    name = next((str(part) for part in item["loc"] if part in sources.options), None)
+        return f"{origin(error.option)}: {message}"
+    name = next((str(part) for part in item["loc"] if part in options), None)
     if name is None:
         return message  # the input is all options, secrets among them
     # A mistyped key is still a secret, and a missing option has no value.
     is_hidden = _is_secret(name) or item["type"] == "missing"
     got = "" if is_hidden else f" (got {item['input']!r})"
-    return f"{sources.origin(name)}: {message}{got}"
+    return f"{origin(name)}: {message}{got}"
 
 
 def _is_secret(name: str) -> bool:

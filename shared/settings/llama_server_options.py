@@ -74,6 +74,8 @@ _SPELLINGS: Final = {
     "metrics": Spelling(variables=("LLAMA_ARG_ENDPOINT_METRICS",)),
     "min_p": Spelling(variables=("LLAMA_ARG_MIN_P",)),
     "model": Spelling(("-m",), ("LLAMA_ARG_MODEL",)),
+    "models_dir": Spelling(variables=("LLAMA_ARG_MODELS_DIR",)),
+    "models_max": Spelling(variables=("LLAMA_ARG_MODELS_MAX",)),
     "n_cpu_moe": Spelling(("-ncmoe",), ("LLAMA_ARG_N_CPU_MOE",)),
     "n_gpu_layers": Spelling(("-ngl", "--gpu-layers"), ("LLAMA_ARG_N_GPU_LAYERS",)),
     "n_gpu_layers_draft": Spelling(
@@ -118,7 +120,7 @@ _IGNORED: Final = {
     0: (
         "-cb --cont-batching --jinja "
         "--no-mmproj --no-mmproj-auto --cache-prompt --cache-idle-slots "
-        "--no-models-autoload --warmup --op-offload -e --escape --log-prefix "
+        "--models-autoload --warmup --op-offload -e --escape --log-prefix "
         "--log-timestamps --no-mmproj-offload -no-ag --no-agent --no-ui-mcp-proxy --no-webui-mcp-proxy "
         "--perf --no-perf --no-warmup --reuse-port --no-log-prefix --no-log-timestamps"
     ),
@@ -163,9 +165,8 @@ _REFUSED: Final = {
         "--spec-draft-override-tensor -otd --override-tensor-draft --spec-draft-cpu-moe -cmoed "
         "--cpu-moe-draft --spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft"
     ),
-    "a lead serves one model: start one lead per model": (
-        "--models-dir --models-preset --models-max --models-autoload"
-    ),
+    "options of models are in TOML: --models-file": "--models-preset",
+    "a request's model is always started": "--no-models-autoload",
     "only text generation is supported, no embeddings or reranking": (
         "--embedding --embeddings --rerank --reranking --pooling --embd-normalize"
     ),

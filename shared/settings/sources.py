@@ -142,11 +142,12 @@ def _read_file(path: Path | str, known: set[str]) -> dict[str, Any]:
         raise SettingsError(f"--config: {path} is not valid TOML: {error}") from error
     values = {key.replace("-", "_"): value for key, value in content.items()}
     for key in values.keys() - known:
-        raise SettingsError(f"{path}: {_explain_unknown(key, known)}")
+        raise SettingsError(f"{path}: {explain_unknown(key, known)}")
     return values
 
 
-def _explain_unknown(name: str, known: set[str]) -> str:
+def explain_unknown(name: str, known: set[str]) -> str:
+    """That there is no option of this name, and which was probably meant."""
     similar = difflib.get_close_matches(name, known, 1)
     hint = f": did you mean {similar[0].replace('_', '-')}?" if similar else ""
     return f"unknown option {name.replace('_', '-')}{hint}"

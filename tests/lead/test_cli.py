@@ -13,7 +13,7 @@ from shared.errors import ConfigError
 
 def status_after(error, monkeypatch):
     class Lead:
-        def __init__(self, _):
+        def __init__(self, *_):
             raise error
 
     monkeypatch.setattr("lead.server.server.Lead", Lead)

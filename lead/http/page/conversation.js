@@ -36,14 +36,15 @@ export class Conversation {
     return this.#isNew ? null : this.#record.id;
   }
 
-  /** The system prompt and the sampling parameters that were set: {system, sampling}. */
+  /** The model, the system prompt and the sampling parameters that were set: {model, system, sampling}. */
   get settings() {
-    return { system: this.#record.system, sampling: this.#record.sampling };
+    const { model = "", system, sampling } = this.#record;
+    return { model, system, sampling };
   }
 
-  async setSettings({ system, sampling }) {
-    Object.assign(this.#record, { system, sampling });
-    if (!this.#isNew) await this.#tried(this.store.change(this.#record.id, { system, sampling }));
+  async setSettings({ model, system, sampling }) {
+    Object.assign(this.#record, { model, system, sampling });
+    if (!this.#isNew) await this.#tried(this.store.change(this.#record.id, { model, system, sampling }));
   }
 
   /** Begin with nothing, but for the settings given. */
@@ -144,6 +145,7 @@ export class Conversation {
     const view = this.transcript.addAnswer(answer);
     const body = {
       messages: [...this.#messagesFor(begun)],
+      ...(this.#record.model ? { model: this.#record.model } : {}),
       ...this.#record.sampling,
       ...(speculates ? {} : { "speculative.n_max": 0 }),
       ...fields,
@@ -218,7 +220,7 @@ export class Conversation {
 
 function blank() {
   const now = Date.now();
-  return { id: newId(), title: "", created: now, changed: now, leaf: null, system: "", sampling: {} };
+  return { id: newId(), title: "", created: now, changed: now, leaf: null, model: "", system: "", sampling: {} };
 }
 
 /** `runs`, `thinkingRuns`: who drafted its text; `isStopped`: it can go on. */

@@ -36,7 +36,7 @@ const isText = (value) => typeof value === "string";
 
 function isConversation(it) {
   return (
-    [it?.id, it?.title, it?.system].every(isText) &&
+    [it?.id, it?.title, it?.system, it?.model ?? ""].every(isText) &&
     [it.created, it.changed].every(Number.isFinite) &&
     typeof it.sampling === "object" &&
     it.sampling !== null &&

@@ -40,7 +40,7 @@ const keyDialog = new KeyDialog(() => {
   speculation.forget();
   poll();
 });
-new SettingsDialog(conversation);
+const settings = new SettingsDialog(conversation);
 const views = new Views();
 
 // --- asking
@@ -143,13 +143,16 @@ store.onOthers(async (id, isDeleted) => {
 let timer = null;
 let asked = 0;
 let knowsModel = false;
+let models = [];
 
 async function poll() {
   clearTimeout(timer);
   const number = ++asked;
   try {
     if (!knowsModel) {
-      tell(byId("model"), (await lead.models()).data[0].id);
+      models = (await lead.models()).data.map((model) => model.id);
+      tell(byId("model"), models.length === 1 ? models[0] : `${models.length} models`);
+      settings.offer(models);
       await invitations.look();
     }
     knowsModel = true;
@@ -173,7 +176,8 @@ async function poll() {
 
 function explain(error) {
   if (!(error instanceof lead.LeadError)) showState("bad", "the lead is away, trying again");
-  else if (error.status === LOADING) showState("wait", "loading the model");
+  else if (error.status === LOADING)
+    showState("wait", models.length > 1 ? "no model in memory yet" : "loading the model");
   else if (error.status === NO_KEY || error.status === FORBIDDEN) {
     showState("wait", "a key is needed");
     keyDialog.open(lead.key.get() === null ? "" : `This key does not work: ${error.message}.`);

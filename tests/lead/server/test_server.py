@@ -16,7 +16,6 @@ from websockets.exceptions import InvalidStatus
 from back.dial import RefusedError
 from back.link import LeadLink
 from lead.server import listening
-from lead.server import server as module
 from lead.server.listening import listen
 from lead.server.server import Lead
 from lead.settings.lead_settings import LeadSettings
@@ -142,7 +141,7 @@ async def test_a_lead_is_announced_with_its_scheme(monkeypatch, tmp_path, scheme
     async def serve(_lead, address):
         address.listener.close()
 
-    monkeypatch.setattr(module, "announced", announced)
+    monkeypatch.setattr(listening, "announced", announced)
     monkeypatch.setattr(Lead, "_serve", serve)
     tls = make_certificate(tmp_path, "gpu-box").options if scheme == "https" else {}
     settings = LeadSettings.from_options(

@@ -151,3 +151,18 @@ def test_without_rpc_in_llama_cpp_the_lead_says_how_to_build_it(monkeypatch):
 def test_aliases_and_tags_are_in_alphabetical_order():
     settings = LeadSettings(alias="tiny, fim,code,", tags="small")
     assert (settings.aliases("llama 70B"), settings.tag_names) == (("code", "fim", "tiny"), ("small",))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--models-dir", "x", "--model", "a.gguf"], "--models-dir: cannot be combined with --model"),
+        (["--models-dir", "x", "-hf", "a/b"], "--models-dir: cannot be combined with --model"),
+        (["--models-dir", "x", "--takeover"], "--takeover: cannot be combined with --models-dir"),
+        (["--models-file", "x"], "--models-file: needs --models-dir"),
+    ],
+)
+def test_several_models_exclude_what_is_of_one(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        settings(*arguments)
+    assert message in capsys.readouterr().err

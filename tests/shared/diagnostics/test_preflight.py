@@ -272,3 +272,15 @@ def test_devices_are_listed(monkeypatch, capsys, program, words):
     with contextlib.suppress(SystemExit):
         program()
     assert capsys.readouterr().out == "Available devices:\n  GPU0: a GPU (7 MiB, 4 MiB free)\n"
+
+
+def test_several_models_are_named_with_what_is_wrong_in_their_file(tmp_path):
+    (tmp_path / "a.gguf").symlink_to(builtin_target())
+    settings = LeadSettings.from_options(models_dir=tmp_path, port=0)
+    (tmp_path / "models.toml").write_text("[a]\npin = true\n")
+    report = check(settings)
+    assert "a" in dict(report.lines)["models"].split(", ")
+    assert dict(report.lines)["pinned"] == "a"
+    (tmp_path / "models.toml").write_text("[a]\nctx-sise = 1\n")
+    (problem,) = check(settings).problems
+    assert "did you mean ctx-size?" in problem

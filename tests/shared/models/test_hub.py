@@ -1,5 +1,6 @@
 """Models of the Hugging Face hub, with a stand-in: what huggingface_hub asks to list and download files."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -29,6 +30,8 @@ class HubServer(ThreadingHTTPServer):
         self.private = set()
         self.gated = set()
         self.requests = []  # (method, path)
+        self.breaks_off_after = 0  # bytes of the next file; 0: it is whole
+        self.ranges = []  # of the downloads that began in the middle
         self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
         self._thread.start()
 
@@ -79,7 +82,19 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             content = self.server.repositories[repository]["/".join(parts[4:])]
             etag = hashlib.sha256(content).hexdigest()
-            self.answer(200, content, {"ETag": f'"{etag}"', "X-Repo-Commit": COMMIT})
+            self.send_file(content, {"ETag": f'"{etag}"', "X-Repo-Commit": COMMIT})
+
+    def send_file(self, content, headers):
+        status, begin = 200, 0
+        if wanted := self.headers.get("Range"):
+            self.server.ranges.append(wanted)
+            status, begin = 206, int(wanted.removeprefix("bytes=").partition("-")[0])
+            headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
+        n_sent = self.server.breaks_off_after if self.command == "GET" else 0
+        if n_sent:
+            self.server.breaks_off_after = 0
+            self.close_connection = True
+        self.answer(status, content[begin:], headers, n_sent=n_sent)
 
     def describe(self, repository, files, *, whole):
         tree = [_entry(name, content) for name, content in files.items()]
@@ -87,14 +102,14 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.dumps(tree if whole else short).encode()
         self.answer(200, body, {"Content-Type": "application/json"})
 
-    def answer(self, status, body, headers):
+    def answer(self, status, body, headers, n_sent=0):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command == "GET":
-            self.wfile.write(body)
+            self.wfile.write(body[:n_sent] if n_sent else body)
 
 
 def _entry(name, content):
@@ -286,3 +301,55 @@ def test_the_hubs_own_variables_count(server, cache):
         timeout=60,
     )
     assert done.stdout.startswith(f"{cache}/models--someone--toy-GGUF/snapshots/")
+
+
+def test_a_download_that_broke_off_goes_on_where_it_stopped(server, cache, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1 << 14)
+    content = bytes(range(256)) * 1000
+    server.repositories[REPOSITORY] = {"toy-Q8_0.gguf": content}
+    server.breaks_off_after = 100_000
+    for _ in range(2):  # newer versions of huggingface_hub try again by themselves
+        with contextlib.suppress(ConfigError):
+            assert fetch(server, cache).read_bytes() == content
+            break
+    else:
+        pytest.fail("it was not downloaded")
+    (begun,) = server.ranges
+    assert 0 < int(begun.removeprefix("bytes=").partition("-")[0]) <= 100_000
+
+
+def cached(cache):
+    return {model.name: model for model in Hub(cache=cache).cached()}
+
+
+def test_the_cache_is_listed_by_the_names_that_a_request_for_a_model_has(server, cache):
+    server.repositories[REPOSITORY] |= {"toy.gguf": b"x", **{name: name.encode() for name in SPLIT[1:]}}
+    for file in ("toy-Q4_K_M.gguf", "toy.gguf", SPLIT[1]):
+        fetch(server, cache, file=file)
+    models = cached(cache)
+    assert set(models) == {f"{REPOSITORY}:{name}" for name in ("Q4_K_M", "toy", "Q8_0")}
+    assert models[f"{REPOSITORY}:Q8_0"].path.name == "toy-Q8_0-00001-of-00003.gguf"
+
+
+def test_without_a_cache_or_the_extra_nothing_is_listed(monkeypatch, cache):
+    assert cached(cache) == {}
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert cached(cache) == {}
+
+
+def test_a_model_is_deleted_with_all_its_parts_and_others_stay(server, cache):
+    server.repositories[REPOSITORY] = {name: name.encode() for name in SPLIT}
+    fetch(server, cache, f"{REPOSITORY}:Q8_0")
+    kept = fetch(server, cache, f"{REPOSITORY}:Q4_0")
+    Hub(cache=cache).remove(cached(cache)[f"{REPOSITORY}:Q8_0"].path)
+    assert set(cached(cache)) == {f"{REPOSITORY}:Q4_0"}
+    assert kept.read_bytes() == b"toy-Q4_0.gguf"
+    blobs = [path for path in cache.rglob("blobs/*") if path.is_file()]
+    assert len(blobs) == 1
+
+
+def test_the_last_model_of_a_repository_takes_that_with_it(server, cache):
+    fetch(server, cache)
+    Hub(cache=cache).remove(cached(cache)[f"{REPOSITORY}:Q4_K_M"].path)
+    assert cached(cache) == {}
+    assert not list(cache.glob("models--*"))

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from shared.settings.base import FileSettings
 from shared.settings.command_line import Dialect, Spelling
@@ -241,3 +241,22 @@ def test_a_program_may_have_other_defaults_than_its_fields(file, capsys):
     with pytest.raises(SystemExit):
         Other.from_command_line(["--help"])
     assert "(default: green)" in capsys.readouterr().out
+
+
+def test_what_was_given_is_known_wherever_it_came_from(file, monkeypatch):
+    monkeypatch.setenv("THING_LEVEL", "2")
+    settings = Settings.from_command_line([file("shine = 3"), "--origins", "a,b", "--api-key", "aa"])
+    given = settings.given()
+    assert given.pop("config").endswith("thing.toml")
+    assert given == {"level": 2, "shine": 3, "origins": ["a", "b"], "api_key": "aa"}
+    assert Settings.from_options(**given).paint.shine == 3
+
+
+def test_a_secret_is_given_as_it_is():
+    class Secret(Settings):
+        """With one."""
+
+        token: SecretStr = SecretStr("")
+        tokens: list[SecretStr] = []  # noqa: RUF012 - of a pydantic model
+
+    assert Secret.from_options(token="x", tokens=["y"]).given() == {"token": "x", "tokens": ["y"]}  # noqa: S106 - of the test

@@ -1,0 +1,79 @@
+"""Which models there are on this machine: in a folder, in the hub's cache, in packages."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.errors import ConfigError, ModelLoadError
+from shared.models.builtin import packaged_models
+from shared.models.file_kind import check_kind, parts_of, read_name
+from shared.models.hub import Hub, is_model
+
+log = logging.getLogger("models")
+
+FOLDER, HUB, PACKAGE = "folder", "hub", "package"
+"""Where a model comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """name: what requests call it. path: its file, or the first part. n_bytes: of all parts."""
+
+    name: str
+    path: Path
+    origin: str
+    n_bytes: int
+
+
+def find_models(folder: Path | None, hub: Hub | None = None) -> dict[str, KnownModel]:
+    """By name; a model of the folder goes over one of the same name elsewhere. Raises ConfigError.
+
+    Files that are no text models, such as adapters and projectors, are left out.
+    """
+    found: dict[str, KnownModel] = {}
+    for name, path, origin in _places(folder, hub or Hub()):
+        if name not in found:
+            try:
+                check_kind(path)
+                n_bytes = sum(part.stat().st_size for part in parts_of(path))
+            except (ModelLoadError, OSError) as error:
+                log.debug("%s is not served: %s", path, error)
+                continue
+            found[name] = KnownModel(name, path, origin, n_bytes)
+    return dict(sorted(found.items()))
+
+
+def _places(folder: Path | None, hub: Hub) -> Iterator[tuple[str, Path, str]]:
+    """Name, file and origin of what may be a model."""
+    if folder is not None:
+        yield from ((name, path, FOLDER) for name, path in _in_folder(folder))
+    yield from ((name, path, PACKAGE) for name, path in packaged_models().items())
+    yield from ((model.name, model.path, HUB) for model in hub.cached())
+
+
+def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
+    """As llama-server's --models-dir: files, and a folder for each model of several files."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise ConfigError(f"--models-dir: {folder} cannot be read: {error.strerror}") from error
+    for entry in entries:
+        if entry.is_dir():
+            models = _models_of(entry)
+            yield from ((entry.name if len(models) == 1 else _name(path), path) for path in models)
+        elif is_model(entry.name):
+            yield _name(entry), entry
+
+
+def _models_of(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if is_model(path.name) and path.is_file())
+    except OSError as error:
+        log.warning("%s cannot be read: %s", folder, error.strerror)
+        return []
+
+
+def _name(path: Path) -> str:
+    part = read_name(path.name)
+    return part.prefix if part else path.stem

@@ -1,0 +1,306 @@
+"""Which models are in memory: who is started, who has to go for it, who waits.
+
+Knows neither processes nor HTTP nor a clock: `next` says what has to be done, and who does it reports back.
+Requests are served in the order in which they came, except that a model in memory need not wait for one that
+is being loaded.
+"""
+
+import enum
+import functools
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from shared.errors import IntegrityError
+
+WaitingFor = Hashable
+"""One request that needs a model, as whoever asks calls it."""
+MemorySizes = Mapping[str, int]
+"""Bytes by place: the CPU, or the name of a device."""
+
+RoomGauge = Callable[[], MemorySizes]
+
+_MOST_DEATHS = 8
+"""A model that dies more often than this, in a row, while it is being loaded is given up: requests fail."""
+
+
+class ModelState(enum.Enum):
+    """`UNLOADING` models still take memory."""
+
+    UNLOADED = "unloaded"
+    LOADING = "loading"
+    LOADED = "loaded"
+    UNLOADING = "unloading"
+
+
+@dataclass(slots=True)
+class Resident:
+    """What is known of one model; changed by `Residency` only.
+
+    pinned: never unloaded for another. idle_seconds: after which it is unloaded. need: what it takes, None
+    if that was not measured yet. n_running: requests that it answers. used_at: when one began or ended last.
+    failure: why the last start failed; empty: it did not. n_deaths: of its process while it was being
+    loaded, in a row.
+    """
+
+    name: str
+    pinned: bool = False
+    idle_seconds: float = math.inf
+    need: MemorySizes | None = None
+    state: ModelState = ModelState.UNLOADED
+    n_running: int = 0
+    used_at: float = 0.0
+    failure: str = ""
+    n_deaths: int = 0
+    is_measured: bool = False
+    """Or is being measured."""
+    is_leaving: bool = False
+    """It gets no more requests, and is stopped after its last one."""
+    is_unwanted: bool = False
+    """A person wants it to be unloaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureModel:
+    """Find out what it needs, and report `measured`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartModel:
+    """Start its process, and report `loaded` or `ended`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopModel:
+    """End its process, and report `ended`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The request may be sent to its model; report `release` afterwards."""
+
+    ticket: WaitingFor
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotServed:
+    """The request gets an error with this reason."""
+
+    ticket: WaitingFor
+    reason: str
+
+
+ModelAction = MeasureModel | StartModel | StopModel | Admitted | NotServed
+
+
+@dataclass(slots=True)
+class Residency:
+    """At most `most` models are in memory at the same time; 0: any number."""
+
+    most: int = 0
+    residents: dict[str, Resident] = field(default_factory=dict)
+    _waiting: dict[WaitingFor, str] = field(default_factory=dict)
+    """The model of each request, in the order in which they came."""
+
+    @property
+    def n_waiting(self) -> int:
+        return len(self._waiting)
+
+    def add(self, model: Resident) -> None:
+        self.residents[model.name] = model
+
+    def remove(self, name: str) -> None:
+        """Forget a model that is not in memory, and for which nobody waits."""
+        assert self.residents[name].state is ModelState.UNLOADED
+        del self.residents[name]
+
+    def ask(self, ticket: WaitingFor, name: str) -> None:
+        self._waiting[ticket] = name
+
+    def withdraw(self, ticket: WaitingFor) -> None:
+        """A request does not wait any more; nothing happens if it has been admitted."""
+        self._waiting.pop(ticket, None)
+
+    def release(self, name: str, now: float) -> None:
+        """A request that was admitted has ended."""
+        model = self.residents[name]
+        model.n_running -= 1
+        model.used_at = now
+
+    def keep(self, name: str, seconds: float) -> None:
+        """Unload it after so many idle seconds from now on; it stays so until this is called again."""
+        self.residents[name].idle_seconds = seconds
+
+    def unload(self, name: str) -> None:
+        """Unload it after the requests that it answers; those that wait load it again."""
+        model = self.residents[name]
+        model.is_unwanted = model.state in {ModelState.LOADING, ModelState.LOADED}
+
+    def measured(self, name: str, need: MemorySizes) -> None:
+        model = self.residents[name]
+        model.need, model.is_measured = need, True
+
+    def forget_need(self, name: str) -> None:
+        """Measure it again before it is started the next time."""
+        model = self.residents[name]
+        model.need, model.is_measured = None, False
+
+    def cannot_measure(self, name: str, reason: str) -> Iterator[NotServed]:
+        """It cannot be loaded, either."""
+        self.residents[name].is_measured = False
+        self.residents[name].failure = reason
+        yield from self._refuse(name, reason)
+
+    def loaded(self, name: str, now: float) -> None:
+        model = self.residents[name]
+        self._expect(model, ModelState.LOADING)
+        model.state, model.used_at, model.failure, model.n_deaths = ModelState.LOADED, now, "", 0
+
+    def ended(self, name: str, failure: str = "", *, is_final: bool = False) -> Iterator[NotServed]:
+        """Its process has ended.
+
+        failure: why, if that was not wanted. is_final: starting it again would not help.
+        """
+        model = self.residents[name]
+        self._expect(model, ModelState.LOADING, ModelState.LOADED, ModelState.UNLOADING)
+        was_loading = model.state is ModelState.LOADING
+        model.state, model.is_unwanted, model.is_leaving = ModelState.UNLOADED, False, False
+        if not was_loading or not failure:
+            return
+        model.n_deaths += 1
+        if is_final or model.n_deaths > _MOST_DEATHS:
+            model.failure, model.n_deaths = failure, 0
+            yield from self._refuse(name, failure)
+
+    def next(self, now: float, measure_room: RoomGauge) -> list[ModelAction]:
+        """What to do now.
+
+        measure_room: says what all models together may take, by place; of a place that is not in it, any
+        amount. It is asked only if something is to be started.
+        """
+        room = functools.cache(measure_room)
+        return [*self._expire(now), *self._serve(now, room), *self._stop_leaving()]
+
+    def deadline(self) -> float | None:
+        """When the next idle model is to be unloaded, if no request comes until then."""
+        times = [
+            model.used_at + model.idle_seconds for model in self.residents.values() if _may_expire(model)
+        ]
+        return min(times, default=None)
+
+    def awake(self) -> list[Resident]:
+        """The models that answer, the last used first."""
+        loaded = [model for model in self.residents.values() if model.state is ModelState.LOADED]
+        return sorted(loaded, key=lambda model: (-model.n_running, -model.used_at))
+
+    def check_integrity(self) -> None:
+        """Raises AssertionError."""
+        for model in self.residents.values():
+            assert model.n_running >= 0, model
+            assert model.state is not ModelState.UNLOADING or not model.n_running, model
+        assert all(name in self.residents for name in self._waiting.values())
+
+    def _expire(self, now: float) -> Iterator[ModelAction]:
+        for model in self.residents.values():
+            if _may_expire(model) and now - model.used_at >= model.idle_seconds:
+                yield self._stop(model)
+
+    def _serve(self, now: float, room: RoomGauge) -> Iterator[ModelAction]:
+        for model in self.residents.values():
+            model.is_leaving = model.is_unwanted
+        is_blocked = False
+        for ticket, name in list(self._waiting.items()):
+            if ticket not in self._waiting:  # refused meanwhile
+                continue
+            model = self.residents[name]
+            match model.state:
+                case ModelState.LOADED if not model.is_leaving:
+                    del self._waiting[ticket]
+                    model.n_running += 1
+                    model.used_at = now
+                    yield Admitted(ticket, name)
+                case ModelState.UNLOADED if model.need is None:
+                    is_blocked = True
+                    if not model.is_measured:
+                        model.is_measured = True
+                        yield MeasureModel(name)
+                case ModelState.UNLOADED if not is_blocked:
+                    actions = list(self._make_room(model, room))
+                    is_blocked = model.state is ModelState.UNLOADED
+                    yield from actions
+                case _:
+                    pass
+
+    def _make_room(self, wanted: Resident, room: RoomGauge) -> Iterator[ModelAction]:
+        """Start `wanted`, or have others leave, which may take a while."""
+        present = [model for model in self.residents.values() if model.state is not ModelState.UNLOADED]
+        if self._fits(wanted, present, room):
+            wanted.state = ModelState.LOADING
+            yield StartModel(wanted.name)
+            return
+        staying = [
+            model for model in present if model.state is not ModelState.UNLOADING and not model.is_leaving
+        ]
+        victims: list[Resident] = []
+        for each in sorted(staying, key=lambda model: (model.n_running > 0, model.used_at)):
+            if self._fits(wanted, staying, room):
+                break
+            if each.state is ModelState.LOADED and not each.pinned:
+                staying.remove(each)
+                victims.append(each)
+        if self._fits(wanted, staying, room):
+            self._dismiss(victims, wanted, staying, room)
+        elif all(model.pinned for model in staying):
+            names = ", ".join(model.name for model in staying)
+            reason = f"there is no room for {wanted.name} beside what is pinned: {names}"
+            yield from self._refuse(wanted.name, reason)
+
+    def _dismiss(
+        self, victims: list[Resident], wanted: Resident, staying: list[Resident], room: RoomGauge
+    ) -> None:
+        """Have `victims` leave, the least recently used first, but for those that turn out to be too many."""
+        for victim in reversed(victims):
+            if self._fits(wanted, [*staying, victim], room):
+                staying.append(victim)
+            else:
+                victim.is_leaving = True
+
+    def _fits(self, wanted: Resident, others: Iterable[Resident], room: RoomGauge) -> bool:
+        """Alone it is tried in any case: what it needs is an estimate, and `lead --model` would try, too."""
+        others = list(others)
+        if not others:
+            return True
+        if self.most and len(others) >= self.most:
+            return False
+        needs = [model.need or {} for model in (wanted, *others)]
+        return all(sum(need.get(place, 0) for need in needs) <= n_bytes for place, n_bytes in room().items())
+
+    def _stop_leaving(self) -> Iterator[ModelAction]:
+        for model in self.residents.values():
+            if model.is_leaving and model.state is ModelState.LOADED and not model.n_running:
+                yield self._stop(model)
+
+    def _stop(self, model: Resident) -> StopModel:
+        model.state = ModelState.UNLOADING
+        return StopModel(model.name)
+
+    def _refuse(self, name: str, reason: str) -> Iterator[NotServed]:
+        for ticket in [ticket for ticket, wanted in self._waiting.items() if wanted == name]:
+            del self._waiting[ticket]
+            yield NotServed(ticket, reason)
+
+    def _expect(self, model: Resident, *states: ModelState) -> None:
+        if model.state not in states:
+            raise IntegrityError(f"{model.name} is {model.state.value}, expected {states}")
+
+
+def _may_expire(model: Resident) -> bool:
+    is_idle = model.state is ModelState.LOADED and not model.n_running
+    return is_idle and not model.pinned and math.isfinite(model.idle_seconds)

@@ -1,0 +1,127 @@
+"""The running router: HTTP server and the processes of its models, from start to an orderly end."""
+
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Callable
+
+from platformdirs import user_data_path
+
+from lead.http.application import application
+from lead.http.middleware.hosts import AllowedOrigins
+from lead.http.routes import invitations
+from lead.members.door import Door
+from lead.models import router_api
+from lead.models.back_relay import BackRelay
+from lead.models.catalog import find_models
+from lead.models.forwarding import Forwarder
+from lead.models.model_host import ModelHost
+from lead.models.models_file import ServedModel, served_models
+from lead.models.router_api import RouterServices
+from lead.server.draining import DrainingServer
+from lead.server.listening import announcing, listen, open_address
+from lead.settings.lead_settings import LeadSettings
+from lead.settings.security import EXPOSED
+from shared.discovery import Scheme, own_addresses
+from shared.errors import ConfigError
+from shared.free_memory import free_memory
+from shared.models.hub import Hub
+from shared.tls import check_certificate
+
+log = logging.getLogger("models")
+
+_MIB = 1 << 20
+_CACHE_SHARE = 16
+"""A model keeps earlier texts in this part of the memory for all models, unless --cache-ram is set."""
+_LAST_PORT = 65535
+
+
+class Router:
+    def __init__(self, settings: LeadSettings) -> None:
+        """Raises ConfigError for models, options and keys that are wrong."""
+        self._settings = settings
+        room = host_room(settings.served.models_memory * _MIB)
+        self._cache_mib = room(0) // _CACHE_SHARE // _MIB
+        self._host = ModelHost(
+            self._find().values(),
+            most=settings.served.models_max,
+            most_waiting=settings.limits.max_queue,
+            idle_seconds=settings.sleep_idle_seconds if settings.sleep_idle_seconds > 0 else math.inf,
+            host_room=room,
+        )
+        self._forwarder = Forwarder(self._host)
+        self._relay = BackRelay(self._host)
+        self._host.on_change = self._relay.note_change
+        security = settings.security
+        if security.ssl_cert_file and security.ssl_key_file:
+            check_certificate(security.ssl_cert_file, security.ssl_key_file)
+        self.app = application(
+            (invitations.router, router_api.router, router_api.everything_else),
+            keys=security.keyring(),
+            limits=settings.limits,
+            hosts=security.host_names(settings.host),
+            origins=AllowedOrigins(security.cors_origins),
+            with_page=settings.ui,
+        )
+        self.app.state.services = RouterServices(
+            self._host, self._forwarder, self._relay, int(time.time()), self._reload
+        )
+        self._server = DrainingServer(
+            self.app, settings, self._forwarder, on_drain=lambda: None, on_drained=self._host.stop
+        )
+
+    async def serve(self) -> None:
+        """Run until a signal ends it; raises ConfigError if it must not listen on its address.
+
+        At the end: no new connections; running answers go on for the drain time; then all models end.
+        """
+        settings = self._settings
+        address = open_address(settings.host, settings.port, takeover=False)
+        if not settings.security.may_listen_on(address.host):
+            address.listener.close()
+            raise ConfigError(f"the lead would listen on {address.host}: {EXPOSED}")
+        self.app.state.door = door = self._make_door(address.port)
+        shown = f"[{address.host}]" if ":" in address.host else address.host
+        scheme: Scheme = "https" if settings.security.https else "http"
+        log.info("listening on %s://%s:%d, with %s", scheme, shown, address.port, self._names())
+        self._host.start()
+        named = announcing(address, "models", scheme) if settings.announce else contextlib.nullcontext()
+        try:
+            if door.was_open:
+                await door.open()
+            async with named:
+                await self._server.serve(sockets=[address.listener])
+        finally:
+            await self._host.stop()
+            await self._forwarder.close()
+
+    def _find(self) -> dict[str, ServedModel]:
+        settings = self._settings
+        token = settings.source.hf_token
+        hub = Hub(token.get_secret_value() if token else None, settings.source.offline)
+        return served_models(settings, find_models(settings.served.models_dir, hub), self._cache_mib)
+
+    def _reload(self) -> None:
+        """Raises ConfigError: then all stays as it is."""
+        self._host.serve(self._find().values())
+
+    def _names(self) -> str:
+        names = list(self._host.models)
+        return f"{len(names)} models: {', '.join(names)}" if names else "no models yet"
+
+    def _make_door(self, port: int) -> Door:
+        """At the next port, as that of a lead with one model; raises ConfigError."""
+        door = Door(
+            user_data_path("llama-duo") / f"lead-{port}",
+            port + 1 if port < _LAST_PORT else port - 1,
+            listen=listen,
+            own_addresses=own_addresses,
+        )
+        door.belongs_to(self._server)
+        return door
+
+
+def host_room(n_bytes: int) -> Callable[[int], int]:
+    """What all models together may take of host memory, given what the running ones hold; 0: what is free."""
+    return lambda held: n_bytes or free_memory() + held

@@ -1,0 +1,315 @@
+"""What the router answers itself: which models there are, and loading them; all else goes to a model."""
+
+import datetime as dt
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, WebSocket
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
+
+from lead.http.error_responses import error_response, http_error
+from lead.http.json_route import BodyReader, JsonRoute
+from lead.models.back_relay import BackRelay
+from lead.models.forwarding import Forwarder
+from lead.models.keep_alive import keep_seconds
+from lead.models.model_host import ModelHost
+from lead.models.models_file import ServedModel
+from lead.models.residency import ModelState, Resident
+from shared.errors import NotServingError, RequestError
+from shared.models.file_kind import read_beginning
+
+router = APIRouter(route_class=JsonRoute)
+
+_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+_LATEST = ":latest"
+_FOREVER = "2318-01-01T00:00:00Z"
+"""See `lead.http.routes.ollama_api`."""
+_OF_BACKS = {"/v1/speculation/vocabulary", "/v1/speculation"}
+_UNLOADING = {"/api/chat": "messages", "/api/generate": "prompt"}
+"""Ollama's paths at which `keep_alive: 0` without this field only unloads the model."""
+Name = Annotated[str, Field(max_length=1000)]
+
+
+@dataclass(frozen=True, slots=True)
+class RouterServices:
+    """What the routes work with. started_at: Unix time. reload: finds out which models there are now."""
+
+    host: ModelHost
+    forwarder: Forwarder
+    relay: BackRelay
+    started_at: int
+    reload: Callable[[], None]
+
+    def find(self, name: str) -> str | None:
+        """The model that a request calls `name`; None: there is none."""
+        models = self.host.models
+        for wanted in (name, name.removesuffix(_LATEST)):
+            if wanted in models:
+                return wanted
+            for model in models.values():
+                if wanted in {*model.aliases, _ollama_name(model.name), _ollama_name(model.name) + _LATEST}:
+                    return model.name
+        return None
+
+    def default(self) -> str | None:
+        """The model of requests that name none: the last one in use, or the only one that there is."""
+        for model in self.host.residency.awake():
+            return model.name
+        starting = [model.name for model in self.host.models.values() if model.on_startup or model.pinned]
+        return next(iter(starting), None) or (
+            next(iter(self.host.models)) if len(self.host.models) == 1 else None
+        )
+
+
+def get_router_services(request: Request) -> RouterServices:
+    services: RouterServices = request.app.state.services
+    return services
+
+
+Routing = Annotated[RouterServices, Depends(get_router_services)]
+
+
+class RoutedFields(BaseModel):
+    """What the router reads of any body."""
+
+    model: Name | None = None
+    name: Name | None = None  # what older clients of Ollama send
+    keep_alive: float | Annotated[str, Field(max_length=100)] | None = None
+    messages: Any = None
+    prompt: Any = None
+
+
+class ModelByName(BaseModel):
+    model: Name
+
+
+@router.get("/health")
+@router.get("/v1/health", include_in_schema=False)
+async def health(request: Request) -> Response:
+    """200 until shortly before the end: each model is loaded when it is asked for."""
+    if request.app.state.is_leaving:
+        return error_response(NotServingError("stopped"), status="draining")
+    return JSONResponse({"status": "ok"})
+
+
+@router.get("/v1/models")
+@router.get("/models", include_in_schema=False)
+async def list_models(services: Routing, reload: Annotated[str, Query(max_length=8)] = "") -> dict[str, Any]:
+    """All models, and which of them are in memory; `reload` looks first which files there are now."""
+    if reload not in {"", "0", "false"}:
+        services.reload()
+    found = services.host.models.values()
+    return {
+        "object": "list",
+        "data": [_record(model, services) for model in found],
+        "models": [{"name": model.name, "model": model.name} for model in found],
+    }
+
+
+@router.post("/models/load")
+async def load(body: ModelByName, services: Routing) -> Response:
+    """Have a model loaded; answers at once, /v1/models says how far it is."""
+    if (name := services.find(body.model)) is None:
+        return _unknown(body.model, services)
+    services.host.preload(name)
+    return JSONResponse({"success": True})
+
+
+@router.post("/models/unload")
+async def unload(body: ModelByName, services: Routing) -> Response:
+    """Have a model unloaded once it has answered what it is asked."""
+    if (name := services.find(body.model)) is None:
+        return _unknown(body.model, services)
+    services.host.unload(name)
+    return JSONResponse({"success": True})
+
+
+@router.get("/v1/models/{name:path}")
+@router.get("/models/{name:path}", include_in_schema=False)
+async def show_model(name: str, services: Routing) -> Response:
+    """One model, by any of its names."""
+    if (found := services.find(name)) is None:
+        return _unknown(name, services)
+    return JSONResponse(_record(services.host.models[found], services))
+
+
+@router.get("/api/version")
+async def version() -> dict[str, Any]:
+    """The version of Ollama whose API this is."""
+    return {"version": "0.12.0"}
+
+
+@router.get("/api/tags")
+async def tags(services: Routing) -> dict[str, Any]:
+    """All models, for clients of Ollama."""
+    return {"models": [_ollama_record(model) for model in services.host.models.values()]}
+
+
+@router.get("/api/ps")
+async def running(services: Routing) -> dict[str, Any]:
+    """The models in memory, for clients of Ollama."""
+    return {"models": [_running_record(resident, services) for resident in services.host.residency.awake()]}
+
+
+@router.websocket("/v1/speculation")
+async def follow(socket: WebSocket) -> None:
+    """Backs: see `BackRelay`."""
+    services: RouterServices = socket.app.state.services
+    await services.relay.follow(socket)
+
+
+everything_else = APIRouter(include_in_schema=False)
+"""After all other routes."""
+
+
+@everything_else.api_route("/{path:path}", methods=_METHODS)
+async def forward(request: Request, services: Routing) -> Response:
+    """What the model answers that the body or `?model=` names; without either the one in use."""
+    bodies: BodyReader = request.app.state.bodies
+    body, fields = await bodies.read(request, RoutedFields)
+    fields = fields or RoutedFields()
+    path = request.scope["path"]
+    wanted = request.query_params.get("model") or fields.model or fields.name
+    if wanted:
+        name = services.find(wanted)
+        if name is None:
+            return _unknown(wanted, services)
+    else:
+        name = _unnamed(request, services)
+    seconds = keep_seconds(fields.keep_alive)
+    if seconds == 0 and path in _UNLOADING and not getattr(fields, _UNLOADING[path]):
+        services.host.unload(name)
+        return JSONResponse(_unloaded(wanted or name, is_chat=path == "/api/chat"))
+    if path == "/api/show" and services.host.process(name) is None:
+        return JSONResponse(_details_of(services.host.models[name]))
+    return await services.forwarder.answer(request, name, body, seconds)
+
+
+def _unnamed(request: Request, services: RouterServices) -> str:
+    """The model of a request that names none; only a POST request starts it."""
+    is_of_back = request.scope["path"] in _OF_BACKS
+    name = services.relay.model_for(request) if is_of_back else services.default()
+    if name is not None and (request.method == "POST" or services.host.process(name)):
+        return name
+    names = ", ".join(services.host.models) or "none"
+    if request.method == "POST" and name is None:
+        raise RequestError(f"model: name one of those that there are: {names}", "model")
+    raise NotServingError(f"no model is in memory: name one (?model=), of {names}")
+
+
+def _unknown(name: str, services: RouterServices) -> Response:
+    names = ", ".join(services.host.models) or "none"
+    message = f"the model {name!r} does not exist; there are: {names}"
+    return http_error(404, message, "not_found_error", code="model_not_found")
+
+
+def _record(model: ServedModel, services: RouterServices) -> dict[str, Any]:
+    """As llama-server's router describes it; of a loaded model, with what that says of itself."""
+    resident, process = services.host.state(model.name), services.host.process(model.name)
+    need = services.host.needs.get(model.name)
+    return {
+        "id": model.name,
+        "aliases": [model.name, *model.aliases],
+        "tags": model.settings.tag_names,
+        "object": "model",
+        "created": services.started_at,
+        "owned_by": "llama-duo",
+        "path": str(model.path or ""),
+        "status": _status(resident),
+        "pinned": model.pinned,
+        "needs": need.sizes if need else None,
+        "meta": process.about.record.get("meta") if process else {"size": _size(model)},
+    }
+
+
+def _status(resident: Resident) -> dict[str, Any]:
+    """One that is being unloaded is loaded to clients: a request for it is served later."""
+    if resident.state is ModelState.UNLOADED and resident.failure:
+        return {"value": "unloaded", "failed": True, "exit_code": 1, "message": resident.failure}
+    return {"value": "loaded" if resident.state is ModelState.UNLOADING else resident.state.value}
+
+
+def _ollama_name(name: str) -> str:
+    return "-".join(name.split())
+
+
+def _ollama_record(model: ServedModel) -> dict[str, Any]:
+    """The digest tells models apart; it is not that of the file, which takes a minute to read."""
+    name = _ollama_name(model.name)
+    name = name if ":" in name else name + _LATEST
+    size = _size(model)
+    return {
+        "name": name,
+        "model": name,
+        "modified_at": _modified(model.path),
+        "size": size,
+        "digest": hashlib.sha256(f"{model.path} {size}".encode()).hexdigest(),
+        "details": _ollama_details(model),
+    }
+
+
+def _ollama_details(model: ServedModel) -> dict[str, Any]:
+    beginning = read_beginning(model.path) if model.path else {}
+    family = beginning.get("general.architecture", "")
+    return {
+        "parent_model": "",
+        "format": "gguf",
+        "family": family,
+        "families": [family],
+        "parameter_size": beginning.get("general.size_label", ""),
+        "quantization_level": "",
+    }
+
+
+def _running_record(resident: Resident, services: RouterServices) -> dict[str, Any]:
+    model, process = services.host.models[resident.name], services.host.process(resident.name)
+    until = _FOREVER
+    if math.isfinite(resident.idle_seconds) and not resident.pinned:
+        until = _iso(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=resident.idle_seconds))
+    meta = process.about.record.get("meta", {}) if process else {}
+    loaded = {"expires_at": until, "size_vram": 0, "context_length": meta.get("n_ctx")}
+    return _ollama_record(model) | loaded
+
+
+def _details_of(model: ServedModel) -> dict[str, Any]:
+    """What /api/show says of a model that is not loaded, nor should be for that."""
+    details = _ollama_details(model)
+    return {
+        "modelfile": "",
+        "parameters": "",
+        "template": "",
+        "details": details,
+        "model_info": {"general.architecture": details["family"]},
+        "capabilities": ["completion", "tools"],
+        "modified_at": _modified(model.path),
+    }
+
+
+def _unloaded(name: str, *, is_chat: bool) -> dict[str, Any]:
+    text: dict[str, Any] = {"message": {"role": "assistant", "content": ""}} if is_chat else {"response": ""}
+    ended = {"done": True, "done_reason": "unload"}
+    return {"model": name, "created_at": _iso(dt.datetime.now(dt.UTC))} | text | ended
+
+
+def _size(model: ServedModel) -> int:
+    try:
+        return model.path.stat().st_size if model.path else 0
+    except OSError:
+        return 0
+
+
+def _modified(path: Path | None) -> str:
+    try:
+        seconds = path.stat().st_mtime if path else 0.0
+    except OSError:
+        seconds = 0.0
+    return _iso(dt.datetime.fromtimestamp(int(seconds), dt.UTC))
+
+
+def _iso(time: dt.datetime) -> str:
+    return time.isoformat().replace("+00:00", "Z")

@@ -1,0 +1,55 @@
+"""A lead that serves one model for a router (`lead.models`), which alone may ask it."""
+
+import base64
+import hmac
+import json
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lead.http.middleware.keys import Key, Keyring, Principal, Role
+
+_SEPARATOR = "."
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedBy:
+    """listener: the socket that the router connects to. secret: what it shows that it is the router."""
+
+    listener: socket.socket
+    secret: str
+
+    def keyring(self, own: Iterable[Key]) -> Keyring:
+        """Whom the lead believes: the router, and who has a key of `own`."""
+        return RoutersKeyring(self.secret, own)
+
+
+class RoutersKeyring(Keyring):
+    """Has the router say who has sent a request, which it has found out with the keys that clients have."""
+
+    def __init__(self, secret: str, own: Iterable[Key]) -> None:
+        """own: at least one, or anybody could ask."""
+        super().__init__(own)
+        assert len(self)
+        self._secret = secret
+
+    def identify(self, secret: str | None) -> Principal | None:
+        """See `Keyring`; the sender that a router names, if the key is its own."""
+        shown, _, sender = (secret or "").partition(_SEPARATOR)
+        if hmac.compare_digest(shown.encode(), self._secret.encode()):
+            return _read_principal(sender)
+        return super().identify(secret)
+
+
+def vouch(secret: str, sender: Principal) -> str:
+    """The key with which a router sends a request of `sender`; `secret` has no dot in it."""
+    fields = [sender.role.value, sender.name, sender.number, sender.key]
+    return secret + _SEPARATOR + base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()
+
+
+def _read_principal(text: str) -> Principal | None:
+    try:
+        role, name, number, key = json.loads(base64.urlsafe_b64decode(text))
+        return Principal(Role(role), name, number, key)
+    except (ValueError, TypeError):
+        return None

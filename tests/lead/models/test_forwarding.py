@@ -1,0 +1,174 @@
+"""Requests that are passed on to a model, which may die at any moment."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from lead.models.forwarding import sent_headers
+from shared.errors import NotServingError
+from tests.lead.models.conftest import echo
+from tests.lead.models.fakes import FakeProcess, until
+
+
+def test_headers_about_the_connection_and_the_key_are_not_passed_on():
+    given = [("Connection", "close"), ("Authorization", "x"), ("X-Forwarded-For", "me"), ("Accept", "y")]
+    assert sent_headers(given) == [("Accept", "y")]
+
+
+async def test_a_request_and_its_answer_pass_unchanged(routed):
+    house = await routed()
+    answer = await house.client.post(
+        "/v1/x%2Fy?q=1",
+        content=b'{"model": "a" }',
+        headers={"x-mine": "1", "content-type": "application/json"},
+    )
+    assert (answer.status_code, answer.headers["x-model"]) == (201, "yes")
+    told = answer.json()
+    assert (told["path"], told["query"], told["method"]) == ("/v1/x/y", "q=1", "POST")
+    assert told["body"] == '{"model": "a" }'
+    assert told["headers"]["x-mine"] == "1"
+
+
+async def test_the_model_is_told_who_asks(routed):
+    house = await routed()
+    told = (await house.ask()).json()
+    assert told["headers"]["authorization"] == "Bearer of admin anyone"
+
+
+async def test_a_stream_arrives_part_by_part(routed):
+    house = await routed()
+    arrived, may_go_on = [], asyncio.Event()
+    app = echo()
+    app.state.after_part = may_go_on.wait
+    house.house.make = lambda: FakeProcess(app)
+    async with house.client.stream("POST", "/x", json={"model": "a", "stream": True}) as answer:
+        async for part in answer.aiter_raw():
+            arrived.append(part)
+            may_go_on.set()
+    assert arrived == [b"data: 1\n\n", b"data: 2\n\n"]
+
+
+async def test_a_model_that_dies_before_it_answers_is_started_and_asked_again(routed):
+    house = await routed()
+    apps = [echo(), echo()]
+    house.house.make = lambda: FakeProcess(apps[len(house.house.processes)])
+
+    async def die():
+        dying.append(asyncio.ensure_future(house["a"].die()))
+        await asyncio.Event().wait()
+
+    dying = []
+    apps[0].middleware("http")(lambda *_: die())
+
+    answer = await house.ask(text="again")
+    assert answer.status_code == 201
+    assert json.loads(answer.json()["body"])["text"] == "again"
+
+
+async def test_a_stream_that_breaks_off_ends_with_an_error_event(routed):
+    house = await routed()
+    app = echo()
+
+    dying = []
+
+    async def die():
+        dying.append(asyncio.ensure_future(house["a"].die()))
+        await asyncio.Event().wait()
+
+    app.state.after_part = die
+    house.house.make = lambda: FakeProcess(app)
+    answer = await house.ask(stream=True)
+    first, last = answer.text.strip().split("\n\n")
+    assert first == "data: 1"
+    assert "ended while it answered" in json.loads(last.removeprefix("data: "))["error"]["message"]
+
+
+async def test_a_model_that_says_that_it_serves_nobody_is_asked_again(routed, monkeypatch):
+    monkeypatch.setattr("lead.models.forwarding._PAUSE_SECONDS", 0.01)
+    house = await routed()
+    app = echo()
+    refused = []
+
+    @app.middleware("http")
+    async def refuse_once(request, call_next):
+        answer = await call_next(request)
+        if not refused:
+            refused.append(1)
+            answer.status_code = 503
+            answer.headers[NotServingError.HEADER] = "true"
+        return answer
+
+    house.house.make = lambda: FakeProcess(app)
+    assert (await house.ask()).status_code == 201
+
+
+async def test_a_request_that_kills_every_process_is_given_up(routed):
+    house = await routed()
+
+    dying = []
+
+    def make():
+        app = echo()
+
+        async def die():
+            dying.append(asyncio.ensure_future(process.die()))
+            await asyncio.Event().wait()
+
+        app.middleware("http")(lambda *_: die())
+        process = FakeProcess(app)
+        return process
+
+    house.house.make = make
+    answer = await house.ask()
+    assert answer.status_code == 503
+    assert "has ended 5 times" in answer.json()["error"]["message"]
+
+
+async def test_a_client_that_leaves_stops_the_model_and_gives_it_back(routed):
+    house = await routed()
+    app, begun, stopped = echo(), asyncio.Event(), asyncio.Event()
+
+    @app.middleware("http")
+    async def slow(request, call_next):
+        begun.set()
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        stopped.set()
+        return await call_next(request)
+
+    house.house.make = lambda: FakeProcess(app)
+    asking = asyncio.ensure_future(house.ask())
+    await begun.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await stopped.wait()
+    await until(lambda: not house.host.state("a").n_running)
+    assert len(house.services.forwarder) == 0
+
+
+async def test_what_is_running_is_counted(routed):
+    house = await routed()
+    app, go_on = echo(), asyncio.Event()
+    app.state.after_part = go_on.wait
+    house.house.make = lambda: FakeProcess(app)
+    async with house.client.stream("POST", "/x", json={"model": "a", "stream": True}) as answer:
+        assert len(house.services.forwarder) == 1
+        go_on.set()
+        await answer.aread()
+    await until(lambda: not len(house.services.forwarder))
+
+
+async def test_who_waits_at_the_end_is_told_so(routed):
+    house = await routed()
+    process = FakeProcess(echo())
+    process.may_load.clear()
+    house.house.make = lambda: process
+    asking = asyncio.ensure_future(house.ask())
+    await until(lambda: house.host.residency.n_waiting)
+    house.services.forwarder.fail_all("the server is shutting down")
+    answer: httpx.Response = await asking
+    assert answer.status_code == 503
+    assert answer.json()["error"]["message"] == "the server is shutting down"

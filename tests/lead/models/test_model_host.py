@@ -1,0 +1,180 @@
+"""The processes of models, with fakes: started when they are needed, waited for, ended."""
+
+import asyncio
+
+import pytest
+
+from lead.models.residency import ModelState
+from shared.errors import ConfigError, NotServingError, QueueFullError, UnavailableError
+from tests.lead.models.fakes import FakeProcess, House, failing, running_house, served, until
+
+
+async def use(house, name, **options):
+    async with house.host.use(name, **options) as process:
+        return process
+
+
+async def test_a_model_is_started_once_for_all_who_use_it():
+    async with running_house() as house:
+        first, second = await asyncio.gather(use(house, "a"), use(house, "a"))
+        assert first is second is house["a"]
+        assert house.measured == ["/a.gguf"]
+
+
+async def test_the_next_one_takes_the_place_of_the_one_before():
+    async with running_house() as house:
+        await use(house, "a")
+        await use(house, "b")
+        assert house["a"].ended.done()
+        assert house.host.process("a") is None
+        assert house.host.process("b") is house["b"]
+
+
+async def test_one_in_use_is_waited_for():
+    async with running_house() as house:
+        async with house.host.use("a"):
+            waiting = asyncio.ensure_future(use(house, "b"))
+            await until(lambda: house.host.state("a").is_leaving)
+            assert not house["a"].ended.done()
+        assert await waiting is house["b"]
+
+
+async def test_who_stops_waiting_leaves_no_trace():
+    async with running_house() as house:
+        async with house.host.use("a"):
+            waiting = asyncio.ensure_future(use(house, "b"))
+            await until(lambda: house.host.state("a").is_leaving)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        assert house.host.process("a")
+        assert house.host.residency.n_waiting == 0
+
+
+async def test_who_is_admitted_and_cancelled_at_the_same_time_gives_the_model_back():
+    async with running_house() as house:
+        waiting = asyncio.ensure_future(use(house, "a"))
+        house.host.on_change = waiting.cancel  # called right after it was admitted
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert house.host.state("a").n_running == 0
+
+
+async def test_a_model_that_cannot_be_loaded_says_why():
+    async with running_house(make=lambda: FakeProcess(failure=failing("a: no such file"))) as house:
+        with pytest.raises(UnavailableError, match="no such file"):
+            await use(house, "a")
+        assert house.host.state("a").state is ModelState.UNLOADED
+
+
+async def test_a_model_whose_memory_is_unknown_says_why():
+    async with running_house() as house:
+
+        async def fail(*_):
+            raise ConfigError("damaged")
+
+        house.host._measure_need = fail
+        with pytest.raises(UnavailableError, match="damaged"):
+            await use(house, "a")
+
+
+async def test_a_process_that_cannot_be_started_is_tried_again_some_times():
+    async with running_house() as house:
+        tried = []
+
+        async def spawn():
+            tried.append(1)
+            raise OSError("no processes left")
+
+        house.host._spawn = spawn
+        with pytest.raises(UnavailableError, match="no processes left"):
+            await use(house, "a")
+        assert len(tried) == 9
+
+
+async def test_after_a_death_the_next_request_starts_it_again():
+    changes = []
+    async with running_house() as house:
+        house.host.on_change = lambda: changes.append(house.host.state("a").state.value)
+        before = await use(house, "a")
+        await before.die()
+        await until(lambda: house.host.process("a") is None)
+        assert await use(house, "a") is not before
+        assert changes == ["loaded", "unloaded", "loaded"]
+
+
+async def test_pinned_models_and_those_for_the_start_are_loaded_at_once():
+    models = [served("a", pinned=True), served("b", on_startup=True), served("c")]
+    async with running_house(models=models, room=3) as house:
+        house.host.start()
+        await until(lambda: len(house.host.residency.awake()) == 2)
+        assert {model.name for model in house.host.residency.awake()} == {"a", "b"}
+
+
+async def test_a_pinned_model_that_dies_is_started_again_by_itself(monkeypatch):
+    monkeypatch.setattr("lead.models.model_host._RETRY_SECONDS", 0.0)
+    async with running_house(models=[served("a", pinned=True)]) as house:
+        before = await use(house, "a")
+        await before.die()
+        await until(lambda: house.host.process("a") not in {None, before})
+
+
+async def test_it_is_unloaded_after_the_time_that_a_request_gave_it():
+    async with running_house() as house:
+        process = await use(house, "a", keep_seconds=0.0)
+        await until(process.ended.done)
+        await until(lambda: house.host.state("a").state is ModelState.UNLOADED)
+
+
+async def test_too_many_who_wait_are_refused():
+    async with running_house(most_waiting=1) as house:
+        async with house.host.use("a"):
+            waiting = asyncio.ensure_future(use(house, "b"))
+            await until(lambda: house.host.residency.n_waiting)
+            with pytest.raises(QueueFullError):
+                await use(house, "b")
+        await waiting
+
+
+async def test_at_the_end_nobody_waits():
+    async with running_house() as house, house.host.use("a"):
+        waiting = asyncio.ensure_future(use(house, "b"))
+        await until(lambda: house.host.residency.n_waiting)
+        house.host.refuse_all("the end")
+        with pytest.raises(NotServingError, match="the end"):
+            await waiting
+        with pytest.raises(NotServingError):
+            await use(house, "b")
+
+
+async def test_other_models_can_be_served_from_now_on():
+    async with running_house("ab", room=2) as house:
+        process = await use(house, "a")
+        house.host.serve([served("b"), served("c")])
+        await until(process.ended.done)
+        assert await use(house, "c") is house["c"]
+        await until(lambda: house.host.state("a").state is ModelState.UNLOADED)
+        house.host.serve([served("b"), served("c")])
+        assert set(house.host.models) == {"b", "c"}
+
+
+async def test_a_model_with_other_options_is_measured_and_loaded_anew():
+    async with running_house("a") as house:
+        before = await use(house, "a")
+        house.host.serve([served("a", aliases=("x",))])
+        await until(before.ended.done)
+        assert await use(house, "a") is not before
+        assert len(house.measured) == 2
+
+
+async def test_a_process_is_prepared_for_the_next_model():
+    house = House(room=2)
+    house.host._prepares = True
+    try:
+        house.host.start()
+        await until(lambda: len(house.processes) == 1)
+        assert await use(house, "a") is house.processes[0]
+        await until(lambda: len(house.processes) == 2)
+        assert await use(house, "b") is house.processes[1]
+    finally:
+        await house.host.stop()
+    assert all(process.ended.done() for process in house.processes)

@@ -1,0 +1,181 @@
+"""Several models behind one address, with real processes: started on demand, switched, killed."""
+
+import asyncio
+import contextlib
+import json
+import random
+import shutil
+import signal
+
+import httpx
+import psutil
+import pytest
+
+from bench.processes import Program
+from tests.real.processes import BACK
+
+pytestmark = pytest.mark.real
+
+NAMES = ("blue", "green", "red")
+TWO_OF_THREE_MIB = 900
+"""Each of them takes a bit more than 300 MiB, most of it for its processes."""
+ENOUGH = 240.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, tiny_model):
+    folder = tmp_path_factory.mktemp("house")
+    for seed, name in enumerate(NAMES, 1):
+        shutil.copy(tiny_model("llama", seed), folder / f"{name}.gguf")
+    (folder / "models.toml").write_text(
+        '[defaults]\nctx-size = 512\nparallel = 2\ncalibrate = false\ncache-ram = 0\n[red]\nalias = "rouge"\n'
+    )
+    return folder
+
+
+@contextlib.contextmanager
+def router(folder, *arguments):
+    """(program, url)"""
+    with Program("lead", "--port", "0", "--models-dir", str(folder), "--threads", "1", *arguments) as program:
+        yield program, program.wait_for(r"listening on (http://\S+), with 3 models").group(1)
+
+
+@pytest.fixture(scope="module")
+def house(folder):
+    """For tests that unload nothing for good."""
+    with router(folder, "--models-memory", str(TWO_OF_THREE_MIB)) as running:
+        yield running
+
+
+def question(model, **fields):
+    return {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8} | fields
+
+
+def states(url):
+    records = httpx.get(f"{url}/v1/models").json()["data"]
+    return {record["id"]: record["status"]["value"] for record in records}
+
+
+def model_processes(program):
+    """The process ids of models that are loaded or being loaded; not of the process that waits for one."""
+    children = psutil.Process(program.process.pid).children()
+    found = []
+    for child in children:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "lead.models.model_lead" in child.cmdline() and child.children():
+                found.append(child.pid)
+    return found
+
+
+def test_a_request_starts_its_model_and_at_most_as_many_stay_as_memory_holds(house):
+    _, url = house
+    for name in (*NAMES, "rouge"):
+        answer = httpx.post(f"{url}/v1/chat/completions", json=question(name), timeout=ENOUGH)
+        assert answer.status_code == 200
+        assert answer.json()["model"] == name.replace("rouge", "red")
+    assert list(states(url).values()).count("loaded") == 2
+    assert states(url)["red"] == "loaded"
+
+
+async def ask(client, rng, lost, interrupted):
+    """One request of any API, whole or streamed; adds to `lost` what was not answered as it should be."""
+    name, kind = rng.choice(NAMES), rng.choice(["chat", "stream", "messages", "ollama", "completion"])
+    n = rng.randrange(1, 40)
+    path, body = {
+        "chat": ("/v1/chat/completions", question(name, max_tokens=n)),
+        "stream": ("/v1/chat/completions", question(name, max_tokens=n, stream=True)),
+        "messages": ("/v1/messages", question(name, max_tokens=n)),
+        "ollama": ("/api/chat", question(name, stream=False, options={"num_predict": n})),
+        "completion": ("/completion", {"model": name, "prompt": "Once", "n_predict": n}),
+    }[kind]
+    answer = await client.post(path, json=body)
+    if answer.status_code != 200:
+        lost.append((kind, answer.status_code, answer.text))
+    elif kind == "stream":
+        if not answer.text.endswith("data: [DONE]\n\n"):
+            told = json.loads(answer.text.rstrip().rpartition("data: ")[2])
+            (interrupted if "error" in told else lost).append((kind, answer.text))
+    else:
+        json.loads(answer.text)
+
+
+async def kill_at_random(program, rng, killed):
+    while True:
+        await asyncio.sleep(rng.uniform(2.0, 8.0))
+        if found := model_processes(program):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                psutil.Process(rng.choice(found)).send_signal(signal.SIGKILL)
+                killed.append(1)
+
+
+async def ask_and_kill(program, url, n_requests, seed=1, n_clients=12):
+    """(lost answers, streams that broke off with an error, killed processes)"""
+    rng = random.Random(seed)
+    lost, interrupted, killed = [], [], []
+    turns = asyncio.Semaphore(n_clients)
+    async with httpx.AsyncClient(base_url=url, timeout=ENOUGH) as client:
+
+        async def take_turn():
+            async with turns:
+                await ask(client, rng, lost, interrupted)
+
+        killing = asyncio.ensure_future(kill_at_random(program, rng, killed))
+        await asyncio.gather(*(take_turn() for _ in range(n_requests)))
+        killing.cancel()
+    return lost, interrupted, len(killed)
+
+
+@pytest.mark.parametrize("n_requests", [30, pytest.param(200, marks=pytest.mark.models)])
+async def test_no_answer_is_lost_when_models_are_killed(house, n_requests):
+    program, url = house
+    lost, interrupted, n_killed = await ask_and_kill(program, url, n_requests)
+    print(f"{n_requests} requests, {n_killed} killed, {len(interrupted)} streams broke off")  # noqa: T201
+    assert lost == []
+    assert n_killed
+
+
+def test_a_model_stays_as_long_as_ollamas_clients_say(house):
+    _, url = house
+    fields = question("green", stream=False, options={"num_predict": 2}, keep_alive=0)
+    assert httpx.post(f"{url}/api/chat", json=fields, timeout=ENOUGH).status_code == 200
+    assert "green:latest" not in {each["name"] for each in httpx.get(f"{url}/api/ps").json()["models"]}
+
+
+def test_a_back_follows_the_model_that_is_awake(folder):
+    with router(folder, "--models-max", "1") as (program, url), start_back_of(url) as back:
+        for name in ("blue", "red"):
+            since = back.n_lines()
+            httpx.post(f"{url}/v1/chat/completions", json=question(name), timeout=ENOUGH)
+            back.wait_for(r"drafting for ", since=since)
+            (told,) = httpx.get(f"{url}/v1/speculation?model={name}").json()["backs"]
+            assert told["name"] == "desk"
+        program.wait_for("red: .* back desk .*joined")
+
+
+def start_back_of(url):
+    return Program("back", "--lead", url, "--name", "desk", *BACK)
+
+
+def test_models_end_with_their_router(folder):
+    with router(folder) as (program, url):
+        httpx.post(f"{url}/v1/chat/completions", json=question("blue"), timeout=ENOUGH)
+        processes = psutil.Process(program.process.pid).children(recursive=True)
+        assert any("lead.engine" in each.cmdline() for each in processes)
+        program.signal(signal.SIGKILL)
+        _, alive = psutil.wait_procs(processes, timeout=60)
+        assert not alive
+
+
+def test_the_page_chooses_a_model(folder, browser):
+    with router(folder) as (_, url), browser.new_page() as page:
+        page.set_default_timeout(1000 * ENOUGH)
+        page.goto(url)
+        page.get_by_text("3 models").wait_for()
+        page.get_by_role("button", name="Settings").click()
+        page.get_by_label("Model", exact=True).select_option("green")
+        page.get_by_label("Most tokens").fill("4")
+        page.get_by_role("button", name="Use these").click()
+        page.get_by_label("Your question").fill("Hi")
+        page.keyboard.press("Enter")
+        page.get_by_text("ready", exact=True).wait_for()
+        assert states(url) == {"blue": "unloaded", "green": "loaded", "red": "unloaded"}
