@@ -177,6 +177,31 @@ class PromptCache:
         self._remove(text)
         return [Forget(key) for key in text.keys]
 
+    def holding(self, tokens: list[int], owner: str | None) -> StoredText | None:
+        """The text of `owner` that is `tokens`, or goes on from them."""
+        for text in self._sorted[self._find(tokens) :]:
+            if text.tokens[: len(tokens)] != tokens:
+                break
+            if text.owner == owner:
+                return text
+        return None
+
+    def expect(
+        self, saved: SavedText, held: Collection[StoredText] = ()
+    ) -> tuple[StoredText, list[CacheEdit]]:
+        """A text that the caller reads into host memory, and what makes room there; `arrived` has to follow.
+
+        It has no file in `--cache-disk`.
+        """
+        edits = self._make_room(self._size.of(len(saved.tokens), saved.n_checkpoints), held)
+        text = StoredText(
+            list(saved.tokens), saved.n_prefill, owner=saved.owner, saved=saved, place=TextPlace.COMING
+        )
+        text.describe_saved(self._keys)
+        text.saved = None
+        self._add(text)
+        return text, edits
+
     def adopt(self, saved: SavedText) -> None:
         """A text is on disk; it becomes the one that was used last, and replaces an earlier state of it."""
         earlier = [text for text in self._texts if text.saved and text.saved.name == saved.name]
@@ -212,7 +237,11 @@ class PromptCache:
 
     def may_fetch(self, text: StoredText, held: Collection[StoredText] = ()) -> bool:
         """Whether there can be room in host memory for a text that is on disk, beside those that stay."""
-        n_bytes = self._size.of(len(text.tokens), len(text.checkpoints))
+        return self.has_place(len(text.tokens), len(text.checkpoints), held)
+
+    def has_place(self, n_tokens: int, n_checkpoints: int, held: Collection[StoredText] = ()) -> bool:
+        """Whether there can be room in host memory for such a text, beside those that stay."""
+        n_bytes = self._size.of(n_tokens, n_checkpoints)
         return self._size.holds(n_bytes + sum(map(self._bytes_of, held)))
 
     def fetch(self, text: StoredText, held: Collection[StoredText] = ()) -> list[CacheEdit]:

@@ -22,6 +22,7 @@ from lead.http.routes import (
     models,
     monitoring,
     ollama_api,
+    saved_slots,
     speculation,
     tokens,
 )
@@ -71,7 +72,17 @@ def create_app(
         return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
     app.add_exception_handler(ClientGoneError, on_gone)
-    for module in (chat, completions, tokens, models, monitoring, speculation, invitations, ollama_api):
+    for module in (
+        chat,
+        completions,
+        tokens,
+        models,
+        monitoring,
+        saved_slots,
+        speculation,
+        invitations,
+        ollama_api,
+    ):
         app.include_router(module.router)
     if with_page:
         app.include_router(page.router)

@@ -182,7 +182,7 @@ _REFUSED: Final = {
         "--reverse-prompt"
     ),
     "serving files and running tools are not supported": (
-        "--path --tools --slot-save-path -ag --agent --tools-runtime --mcp-servers-config "
+        "--path --tools -ag --agent --tools-runtime --mcp-servers-config "
         "--mcp-servers-json --ui-mcp-proxy --webui-mcp-proxy"
     ),
     "the web UI has no settings": "--ui-config --webui-config --ui-config-file --webui-config-file",

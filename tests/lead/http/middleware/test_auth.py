@@ -60,7 +60,7 @@ MAY = {
     **{("POST", f"/api/{name}"): CLIENTS for name in ("pull", "push", "create", "copy")},
     **{("GET", f"/api/{name}"): CLIENTS for name in ("version", "tags", "ps")},
     ("DELETE", "/api/delete"): CLIENTS,
-    ("POST", "/slots/{id_slot}"): CLIENTS,
+    ("POST", "/slots/{id_slot}"): ADMINS,
     ("GET", "/lora-adapters"): CLIENTS,
     **{("POST", path): CLIENTS for path in models.REASONS},
     ("POST", "/tokenize"): CLIENTS,
