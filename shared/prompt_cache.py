@@ -116,14 +116,17 @@ class PromptCache:
         text.owner = cache.owner
         known = beginning.checkpoints if beginning and beginning.place is TextPlace.MEMORY else {}
         start, n_left = len(text.tokens), len(tokens) - len(text.tokens)
-        # Whole parts, but for the last one: small ones take longer.
-        end = start + (n_left if n_left <= n_most else max(0, n_most) // n_part * n_part)
+        # Whole parts, but for the last one: small ones take longer. They end at multiples.
+        end = len(tokens) if n_left <= n_most else max(start, (start + n_most) // n_part * n_part)
         n_checkpoints = max(len(known), len(cache.checkpoints))
         edits += self._make_room(self._size.of(end, n_checkpoints), held)
-        for at in range(start, end, n_part or UNLIMITED):
-            part = Snapshot("text", next(self._keys), min(end, at + (n_part or UNLIMITED)), at)
+        at = start
+        while at < end:
+            after = min(end, at + n_part - at % n_part) if n_part else end
+            part = Snapshot("text", next(self._keys), after, at)
             text.parts.append(part)
             edits.append(Store(cache.index, part))
+            at = after
         text.tokens += tokens[start:end]
         text.n_prefill, checkpoints = cache.n_prefill, known | cache.hand_over(n_keep)
         forgotten = [each for n, each in known.items() if checkpoints[n] is not each]

@@ -139,7 +139,7 @@ class _Context:
     @property
     def is_guarded(self) -> bool:
         """See `MemoryPlan`."""
-        return self._is_plain_pool and self.n_window > 0 and self.n_slots > 1
+        return self._is_plain_pool and self.n_window > 0
 
     @property
     def has_parts(self) -> bool:
@@ -147,23 +147,30 @@ class _Context:
 
         Ranges of cells have names of their own in one pool only, and where nothing but cells is in memory.
         """
-        return self._is_plain_pool and self.n_window == 0 and self.n_slots < MAX_SLOTS
+        return self._is_plain_pool and self._n_sequences < MAX_SLOTS
 
     @property
     def can_store(self) -> bool:
-        """With all cells of windows a text can be cut anywhere, but llama.cpp stores none outside of them."""
-        return not (self.traits.can_trim and self.n_window > 0)
+        """With all cells of windows a text can be cut anywhere.
+
+        Of a sequence llama.cpp stores none outside of its last window, but parts are no longer than that.
+        """
+        return self.has_parts or not (self.traits.can_trim and self.n_window > 0)
 
     @property
     def _is_plain_pool(self) -> bool:
         return self.traits == PLAIN and self.kv_unified
+
+    @property
+    def _n_sequences(self) -> int:
+        return self.n_slots * (2 if self.is_guarded else 1 + self.traits.n_step_checkpoints)
 
     def parameters(self, options: ModelOptions) -> Any:
         """A llama_context_params with room for all sequences and states."""
         parameters, traits = context_parameters(options, self.n_ctx, self.n_slots), self.traits
         make_room(
             parameters,
-            self.n_slots * (2 if self.is_guarded else 1 + traits.n_step_checkpoints) + self.has_parts,
+            self._n_sequences + self.has_parts,
             (traits.n_rollback or 0) if traits.equal_lengths else 0,
             # Between the ubatches of a decode, cells that an earlier one has masked are given away.
             one_ubatch=self.is_guarded or not traits.can_trim,
@@ -306,8 +313,20 @@ def size_prompt_cache(
     n_bytes = max(0, int(MEMORY_SHARE * n_left))
     if options.cache_ram >= 0:
         n_bytes = min(n_bytes, options.cache_ram << 20)
-    n_part = max(1, _PART_BYTES // max(1, probe.full_token_bytes)) if has_parts else 0
-    return PromptCacheSize(n_bytes, probe.full_token_bytes, probe.checkpoint_bytes, n_part)
+    if not has_parts:
+        return PromptCacheSize(n_bytes, probe.full_token_bytes, probe.checkpoint_bytes)
+    token_bytes = probe.full_token_bytes + probe.window_token_bytes
+    return PromptCacheSize(n_bytes, token_bytes, 0, _part(max(1, _PART_BYTES // max(1, token_bytes)), probe))
+
+
+def _part(n_most: int, probe: MemoryProbe) -> int:
+    """Tokens in a part. None begins in one window and ends in the next (Llama 4's begin at multiples)."""
+    n_window = probe.n_window
+    if n_window == 0:
+        return n_most
+    return n_window // next(
+        n for n in range(1, n_window + 1) if n_window % n == 0 and n_window // n <= n_most
+    )
 
 
 def describe_prompt_cache(size: PromptCacheSize) -> str:

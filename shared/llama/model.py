@@ -103,9 +103,9 @@ class Model:
         self._model = load_native(path, parameters)
         self.vocabulary = Vocabulary(self._model, path)
         self._context, self._memory = self._open_context(path, plan.parameters)
-        has_parts = plan.prompt_cache.n_part > 0
+        spare = self.n_slots * (1 + plan.is_guarded) if plan.prompt_cache.n_part else None
         memory = HostMemory(_pinned(self.placement), self._prompt_cache.n_bytes)
-        self._stored = StoredStates(self._context, self.n_slots if has_parts else None, memory)
+        self._stored = StoredStates(self._context, spare, memory)
         self._padding = Padding()
         self._parts: list[SlotPart] = [self._stored, self._padding]
         if plan.is_guarded:

@@ -107,7 +107,7 @@ class ComputeOptions(OptionGroup):
         "none. What idle slots hold is moved there while others run, and a request that continues such a "
         "text does not read it again. What a lead has, it shares with its --draft-model and --back, which "
         "get an eighth each. Never more than a quarter of the memory that the weights leave free; not "
-        "used with --rpc, nor for sliding windows with --swa-full",
+        "used with --rpc, nor for sliding windows with --exact, nor with --swa-full and --no-kv-unified",
     )
     kv_offload: bool = Field(True, description="keep the KV cache in VRAM")
     ubatch_size: int = Field(
