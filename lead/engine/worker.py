@@ -142,6 +142,8 @@ def _serve(
     engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, budget)
     ready = _ready(limits, model, exactness, inline)
     log.info("devices: %s", ready.devices)
+    for adapter in load.options.lora:
+        log.info("adapter: %s, scale %g", adapter.path, adapter.scale)
     log.info("CPU kernel: %s", library.describe_kernel())
     log.info("memory: %s", model.memory_size)
     if checkpoints := describe_checkpoints(model.traits, load.options):

@@ -8,6 +8,7 @@ from typing import Any
 from shared.errors import ModelLoadError
 from shared.free_memory import free_memory
 from shared.llama import devices
+from shared.llama.adapters import check_adapters
 from shared.llama.gguf_metadata import tensor_sizes
 from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, size_text
 from shared.llama.memory_traits import PLAIN, MemoryTraits
@@ -73,6 +74,7 @@ def plan_memory(
     n_slots = options.parallel if n_slots is None else n_slots
     taken = taken or {}
     _refuse_several_slots(path, n_slots)
+    check_adapters(options.lora, path)
     found = None if with_workers and not options.device else devices.chosen(options)
     gpus = [
         replace(device, free=max(0, device.free - taken.get(device.name, 0)))
@@ -84,6 +86,7 @@ def plan_memory(
         measured, probe = outline.measured, outline.measured.probe
         used = options if n_step_checkpoints else _without_a_wrong_pool(options, probe)
         weights = _weights(path, measured, with_heads=with_heads)
+        weights |= _adapter_weights(options, weights)
         n_weights = sum(weights.values())
         n_free = _free_for_states(n_weights, gpus, host_free)
         traits = choose_traits(probe, used, n_slots, n_free, n_step_checkpoints)
@@ -223,6 +226,16 @@ def _weights(path: Path, measured: MeasuredOutline, *, with_heads: bool) -> dict
         return sizes
     heads = tuple(f"blk.{layer}." for layer in range(measured.n_layers - measured.n_heads, measured.n_layers))
     return {name: size for name, size in sizes.items() if not name.startswith(heads)}
+
+
+def _adapter_weights(options: ModelOptions, weights: Mapping[str, int]) -> dict[str, int]:
+    """Bytes of what `lora` adds to `weights`, each beside its tensor; what does not fit is refused later."""
+    return {
+        f"{name} of {adapter.path}": size
+        for adapter in options.lora
+        for name, size in tensor_sizes(adapter.path).items()
+        if name.removesuffix(".lora_a").removesuffix(".lora_b") in weights
+    }
 
 
 def _step_bytes(weights: Mapping[str, int], used_experts: float) -> int:
