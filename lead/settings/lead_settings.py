@@ -141,6 +141,10 @@ class LeadSettings(FileSettings):
         description="existing folder for files with what slots hold: POST /slots/N?action=save and restore, "
         "for admins (for everybody, if the lead has no keys). Whoever reads the files reads the texts",
     )
+    spm_infill: bool = Field(
+        False,
+        description="/infill: put what follows the gap before what precedes it, which some models prefer",
+    )
     metrics: bool = Field(False, description="enable the Prometheus-compatible metrics endpoint, /metrics")
     per_request_spec_decode_metrics: SpecDecodeDetail = Field(
         "none",

@@ -227,8 +227,8 @@ class ModelOptions(ComputeOptions):
     )
     lora: LoraAdapters = Field(
         (),
-        description="LoRA adapters in GGUF's format, applied to the model: FILE or FILE:SCALE, comma-separated or "
-        "by repeating the option. Backs and draft models need none",
+        description="LoRA adapters in GGUF's format, applied to the model: FILE or FILE:SCALE, "
+        "comma-separated or by repeating the option. Backs and draft models need none",
     )
     exact: Exact = Field(
         "off",

@@ -165,9 +165,10 @@ class ScriptedLead:
         self.app.state.bodies = BodyReader(RequestLimits())
         self.app.state.is_leaving = False
 
-    def use(self, template=None, admission=None, vocabulary_offer=None, **options):
+    def use(self, template=None, admission=None, vocabulary_offer=None, vocabulary=None, **options):
         """Replace some of the services, or options."""
         given = {"template": template, "admission": admission, "vocabulary_offer": vocabulary_offer}
+        given["vocabulary"] = vocabulary
         old = self.app.state.services
         settings = old.settings.model_copy(update=options)
         services = {name: value for name, value in given.items() if value is not None}

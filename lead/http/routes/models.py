@@ -155,7 +155,6 @@ REASONS: Mapping[str, str] = {
     "/v1/rerank": _RERANKING,
     "/v1/reranking": _RERANKING,
     "/v1/audio/transcriptions": _AUDIO,
-    "/infill": "Infill is not supported: there is no text before and after a gap, only one before the end",
     "/lora-adapters": "This server does not support changing adapters: those of --lora serve all requests",
     "/props": "This server does not support changing global properties",
 }

@@ -27,6 +27,7 @@ NEEDED = {
     "/v1/responses/input_tokens": {"input": "Hi"},
     "/v1/completions": {"prompt": "Hi"},
     "/completion": {"prompt": "Hi"},
+    "/infill": {"input_prefix": "Hi", "input_suffix": "!"},
     "/apply-template": CHAT,
     "/api/chat": CHAT,
     "/api/generate": {"prompt": "Hi"},

@@ -46,6 +46,7 @@ MAY = {
     ("POST", "/v1/completions"): CLIENTS,
     ("POST", "/completion"): CLIENTS,
     ("POST", "/completions"): CLIENTS,
+    ("POST", "/infill"): CLIENTS,
     ("GET", "/v1/models"): CLIENTS,
     ("GET", "/models"): CLIENTS,
     ("GET", "/v1/models/{name:path}"): CLIENTS,
