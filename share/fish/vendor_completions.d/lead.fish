@@ -753,6 +753,7 @@ complete -c lead -n '_shtab_lead_using invite' -l close -d 'let no other machine
 complete -c lead -n '_shtab_lead_using invite' -l list -d 'show who has joined'
 complete -c lead -n '_shtab_lead_using invite' -l revoke -x -d 'name of a machine that has joined'
 complete -c lead -n '_shtab_lead_using invite' -l address -x -d 'host name or address at which the other machine reaches this one, comma-separated'
+complete -c lead -n '_shtab_lead_using invite' -l nearby -d 'a shorter code, without an address'
 complete -c lead -n '_shtab_lead_using invite' -l lead -x -d 'URL of the lead'
 complete -c lead -n '_shtab_lead_using invite' -l admin-key -x -d 'a key of the lead with all permissions, if it has keys'
 complete -c lead -n '_shtab_lead_using invite' -l admin-key-file -xka "(__fish_complete_path (commandline -ct))" -d 'file with such a key'
