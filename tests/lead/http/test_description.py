@@ -34,6 +34,7 @@ NEEDED = {
     "/api/show": {"model": "toy"},
     "/v1/invitations": {"addresses": []},
     "/v1/join": {"secret": "AAAA", "name": "laptop", "role": "back"},
+    "/slots/{id_slot}": {"filename": "talk"},
     "/tokenize": {"content": "Hi"},
     "/detokenize": {"tokens": [1]},
 }
