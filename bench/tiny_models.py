@@ -124,6 +124,16 @@ def write_metadata(model: TinyModel, path: Path, vocabulary: Path | None = None)
     return path
 
 
+def write_fim_vocabulary(path: Path, **tokens: int) -> Path:
+    """Write the shipped pair's vocabulary with these `fim_*` tokens, for `write_tiny_model`."""
+    writer = gguf.GGUFWriter(path, "llama")
+    _copy(gguf.GGUFReader(builtin_target()), writer, lambda name: name.startswith("tokenizer."))
+    for name, token in tokens.items():
+        _put(writer, f"tokenizer.ggml.fim_{name}_token_id", token)
+    _finish(writer)
+    return path
+
+
 def _put(writer: gguf.GGUFWriter, key: str, value: Value) -> None:
     """Add a field, in the GGUF type that llama.cpp expects of such values."""
     kinds = gguf.GGUFValueType

@@ -59,6 +59,11 @@ class InviteSettings(ProgramSettings):
         description="host name or address at which the other machine reaches this one, comma-separated, as "
         "with Tailscale or a forwarded port; without it, this machine's own addresses",
     )
+    nearby: CliToggleFlag[bool] = Field(
+        False,
+        description="a shorter code, without an address: the other machine finds this one on the local "
+        "network by mDNS, where it is announced for ten minutes (needs the extra `discover` on both)",
+    )
     lead: Annotated[str, AfterValidator(server_url)] = Field(
         "http://127.0.0.1:5555", description="URL of the lead, as this machine reaches it"
     )
@@ -91,7 +96,7 @@ def run(settings: InviteSettings) -> str:
         return f"{settings.revoke} is let in no more\n"
     if settings.list:
         return _members(_ask(settings, "GET", "/v1/members"))
-    body = {"open": settings.open, "addresses": settings.address}
+    body = {"open": settings.open, "addresses": settings.address, "nearby": settings.nearby}
     invitation = _ask(settings, "POST", "/v1/invitations", json=body)
     return _invitation(invitation, with_qr=settings.qr and sys.stdout.isatty())
 
@@ -119,9 +124,10 @@ def _ask(settings: InviteSettings, method: str, path: str, **options: Any) -> di
 
 def _invitation(invitation: dict[str, Any], *, with_qr: bool) -> str:
     code, minutes = invitation["code"], invitation["seconds"] / 60
-    reached = " or ".join(invitation["addresses"])
+    addresses = invitation["addresses"]
+    where = f"that reaches {' or '.join(addresses)}" if addresses else "on the same network"
     text = (
-        f"For one machine that reaches {reached}, within {minutes:.0f} minutes:\n\n"
+        f"For one machine {where}, within {minutes:.0f} minutes:\n\n"
         f"    back --model MODEL --join {code}\n\n"
         f"or, to ask questions there:\n\n"
         f"    chat --join {code}\n"

@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # an extra, imported when it is asked for
 log = logging.getLogger("discovery")
 
 SERVICE = "_llama-duo._tcp.local."
+JOIN_SERVICE = "_llama-duo-join._tcp.local."
+"""Where invited machines come in, while a code waits for one that looks for it here."""
 Scheme = Literal["http", "https"]
 _READ_MS = 3000
 """Time-out for the details of a lead whose name is known."""
@@ -62,16 +64,40 @@ def announced(host: str, port: int, name: str, scheme: Scheme = "http") -> Itera
 
     Blocks for up to two seconds on entering. Raises ConfigError.
     """
-    zeroconf = _zeroconf()
     addresses = own_addresses() if host in {"0.0.0.0", "::"} else [host]
     info = _describe(addresses, port, name, scheme)
+    with _registered(info):
+        log.info("announced on the local network as %s", info.name.removesuffix(f".{SERVICE}"))
+        yield
+
+
+@contextlib.contextmanager
+def announced_door(port: int, fingerprint: str) -> Iterator[None]:
+    """Announce where invited machines come in to this lead, with a certificate of this fingerprint.
+
+    Blocks as `announced` does. Raises ConfigError.
+    """
+    addresses = own_addresses()
+    info = _zeroconf().ServiceInfo(
+        JOIN_SERVICE,
+        f"{_label('lead', next(iter(addresses), 'nowhere'), port)}.{JOIN_SERVICE}",
+        port=port,
+        parsed_addresses=addresses,
+        properties={"fingerprint": fingerprint},
+    )
+    with _registered(info):
+        yield
+
+
+@contextlib.contextmanager
+def _registered(info: "ServiceInfo") -> Iterator[None]:
+    zeroconf = _zeroconf()
     try:
         announcer = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
     except OSError as error:
-        raise ConfigError(f"--announce: this machine cannot send multicast: {error.strerror}") from error
+        raise ConfigError(f"this machine cannot be announced by multicast: {error.strerror}") from error
     try:
         _register(announcer, info)
-        log.info("announced on the local network as %s", info.name.removesuffix(f".{SERVICE}"))
         yield
     finally:
         announcer.close()
@@ -82,6 +108,30 @@ def find_leads(seconds: float) -> list[FoundLead]:
 
     Raises ConfigError, and NoLeadError while this machine has no network.
     """
+    with _browsing(SERVICE, seconds) as (names, read):
+        return resolve(names, read, answers)
+
+
+def find_door(fingerprint: str, seconds: float) -> tuple[str, ...]:
+    """host:port at which a lead with this certificate says that invited machines come in.
+
+    It is not believed: whoever connects compares certificates. Raises ConfigError.
+    """
+    with _browsing(JOIN_SERVICE, seconds) as (names, read):
+        found = [read(name) for name in names]
+    return tuple(
+        f"{address}:{info.port}"
+        for info in found
+        if info and info.properties.get(b"fingerprint") == fingerprint.encode()
+        for address in info.parsed_addresses()[:_MAX_ADDRESSES]
+    )
+
+
+@contextlib.contextmanager
+def _browsing(
+    service: str, seconds: float
+) -> Iterator[tuple[list[str], Callable[[str], "ServiceInfo | None"]]]:
+    """The names that are announced within `seconds`, and what reads one. Raises ConfigError, NoLeadError."""
     zeroconf = _zeroconf()
     names: dict[str, None] = {}
     heard = threading.Event()
@@ -94,13 +144,12 @@ def find_leads(seconds: float) -> list[FoundLead]:
     try:
         listener = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
     except OSError as error:
-        raise NoLeadError(f"--discover: this machine cannot send multicast: {error.strerror}") from error
+        raise NoLeadError(f"this machine cannot send multicast: {error.strerror}") from error
     with contextlib.closing(listener):
-        zeroconf.ServiceBrowser(listener, SERVICE, handlers=[on_change])
-        if not heard.wait(seconds):
-            return []
-        threading.Event().wait(_MORE_SECONDS)
-        return resolve(list(names), lambda name: listener.get_service_info(SERVICE, name, _READ_MS), answers)
+        zeroconf.ServiceBrowser(listener, service, handlers=[on_change])
+        if heard.wait(seconds):
+            threading.Event().wait(_MORE_SECONDS)
+        yield list(names), lambda name: listener.get_service_info(service, name, _READ_MS)
 
 
 def resolve(

@@ -20,7 +20,10 @@ _FIXED_BYTES: Final = SECRET_BYTES + _FINGERPRINT_BYTES + _CHECKSUM_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """`addresses`: host:port, the likeliest first. `fingerprint`: of the lead's certificate."""
+    """`addresses`: host:port, the likeliest first; none: it is found on the local network.
+
+    `fingerprint`: of the lead's certificate.
+    """
 
     secret: bytes
     fingerprint: bytes
@@ -41,7 +44,7 @@ class Invitation:
             )
         secret, rest = content[:SECRET_BYTES], content[SECRET_BYTES:]
         addresses = rest[_FINGERPRINT_BYTES:].decode("ascii", "replace").split(",")
-        return cls(secret, rest[:_FINGERPRINT_BYTES], tuple(addresses))
+        return cls(secret, rest[:_FINGERPRINT_BYTES], tuple(filter(None, addresses)))
 
 
 def _content(code: str) -> bytes | None:
@@ -52,7 +55,7 @@ def _content(code: str) -> bytes | None:
     except (ValueError, binascii.Error):
         return None
     content = data[_CHECKSUM_BYTES:]
-    is_whole = len(data) > _FIXED_BYTES and data[:_CHECKSUM_BYTES] == _checksum(content)
+    is_whole = len(data) >= _FIXED_BYTES and data[:_CHECKSUM_BYTES] == _checksum(content)
     return content if is_whole and code.startswith(_PREFIX) else None
 
 

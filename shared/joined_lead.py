@@ -21,6 +21,7 @@ from platformdirs import user_data_path
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from shared.cached_files import write_private
+from shared.discovery import find_door
 from shared.errors import ConfigError
 from shared.invitation import Invitation, fingerprint
 from shared.tls import trusting_only
@@ -35,6 +36,7 @@ JOIN_HELP = (
     f"to be given. `{FORGET}` instead of a code forgets it"
 )
 _ANSWER_SECONDS = 5.0
+_LOOK_SECONDS = 10.0
 _FILE, _CERTIFICATE = "lead.json", "certificate.pem"
 
 
@@ -98,7 +100,8 @@ def _join(folder: Path, invitation: Invitation, role: MemberRole, name: str) -> 
 def _reach(invitation: Invitation) -> tuple[str, str]:
     """The address at which the lead of this code answers, and its certificate; raises ConfigError."""
     impostor = None
-    for address in invitation.addresses:
+    addresses = invitation.addresses or _look_for(invitation)
+    for address in addresses:
         try:
             certificate = ssl.get_server_certificate(_host_and_port(address), timeout=_ANSWER_SECONDS)
         except (OSError, ValueError):
@@ -112,8 +115,18 @@ def _reach(invitation: Invitation) -> tuple[str, str]:
             "The code was not sent to it"
         )
     raise ConfigError(
-        f"no lead answers at {_listed(invitation.addresses)}: is it running, and does a firewall let this "
+        f"no lead answers at {_listed(addresses)}: is it running, and does a firewall let this "
         "machine in? `lead invite --address HOST` makes a code with another address"
+    )
+
+
+def _look_for(invitation: Invitation) -> tuple[str, ...]:
+    """On the local network; raises ConfigError."""
+    if addresses := find_door(invitation.fingerprint.hex(), _LOOK_SECONDS):
+        return addresses
+    raise ConfigError(
+        "the lead of this code is not found on this network: is the code older than ten minutes, or is the "
+        "lead on another network? `lead invite` without --nearby makes one with an address"
     )
 
 

@@ -116,14 +116,17 @@ class PromptCache:
         text.owner = cache.owner
         known = beginning.checkpoints if beginning and beginning.place is TextPlace.MEMORY else {}
         start, n_left = len(text.tokens), len(tokens) - len(text.tokens)
-        # Whole parts, but for the last one: small ones take longer.
-        end = start + (n_left if n_left <= n_most else max(0, n_most) // n_part * n_part)
+        # Whole parts, but for the last one: small ones take longer. They end at multiples.
+        end = len(tokens) if n_left <= n_most else max(start, (start + n_most) // n_part * n_part)
         n_checkpoints = max(len(known), len(cache.checkpoints))
         edits += self._make_room(self._size.of(end, n_checkpoints), held)
-        for at in range(start, end, n_part or UNLIMITED):
-            part = Snapshot("text", next(self._keys), min(end, at + (n_part or UNLIMITED)), at)
+        at = start
+        while at < end:
+            after = min(end, at + n_part - at % n_part) if n_part else end
+            part = Snapshot("text", next(self._keys), after, at)
             text.parts.append(part)
             edits.append(Store(cache.index, part))
+            at = after
         text.tokens += tokens[start:end]
         text.n_prefill, checkpoints = cache.n_prefill, known | cache.hand_over(n_keep)
         forgotten = [each for n, each in known.items() if checkpoints[n] is not each]
@@ -177,6 +180,31 @@ class PromptCache:
         self._remove(text)
         return [Forget(key) for key in text.keys]
 
+    def holding(self, tokens: list[int], owner: str | None) -> StoredText | None:
+        """The text of `owner` that is `tokens`, or goes on from them."""
+        for text in self._sorted[self._find(tokens) :]:
+            if text.tokens[: len(tokens)] != tokens:
+                break
+            if text.owner == owner:
+                return text
+        return None
+
+    def expect(
+        self, saved: SavedText, held: Collection[StoredText] = ()
+    ) -> tuple[StoredText, list[CacheEdit]]:
+        """A text that the caller reads into host memory, and what makes room there; `arrived` has to follow.
+
+        It has no file in `--cache-disk`.
+        """
+        edits = self._make_room(self._size.of(len(saved.tokens), saved.n_checkpoints), held)
+        text = StoredText(
+            list(saved.tokens), saved.n_prefill, owner=saved.owner, saved=saved, place=TextPlace.COMING
+        )
+        text.describe_saved(self._keys)
+        text.saved = None
+        self._add(text)
+        return text, edits
+
     def adopt(self, saved: SavedText) -> None:
         """A text is on disk; it becomes the one that was used last, and replaces an earlier state of it."""
         earlier = [text for text in self._texts if text.saved and text.saved.name == saved.name]
@@ -212,7 +240,11 @@ class PromptCache:
 
     def may_fetch(self, text: StoredText, held: Collection[StoredText] = ()) -> bool:
         """Whether there can be room in host memory for a text that is on disk, beside those that stay."""
-        n_bytes = self._size.of(len(text.tokens), len(text.checkpoints))
+        return self.has_place(len(text.tokens), len(text.checkpoints), held)
+
+    def has_place(self, n_tokens: int, n_checkpoints: int, held: Collection[StoredText] = ()) -> bool:
+        """Whether there can be room in host memory for such a text, beside those that stay."""
+        n_bytes = self._size.of(n_tokens, n_checkpoints)
         return self._size.holds(n_bytes + sum(map(self._bytes_of, held)))
 
     def fetch(self, text: StoredText, held: Collection[StoredText] = ()) -> list[CacheEdit]:

@@ -34,3 +34,7 @@ class SavedText(BaseModel, frozen=True):
     tokens: list[int]
     n_prefill: int
     parts: tuple[SavedPart, ...]
+
+    @property
+    def n_checkpoints(self) -> int:
+        return sum(part.kind == "state" for part in self.parts)

@@ -8,6 +8,7 @@ import itertools
 from shared.cache_edits import CacheEdit, Copy, Restore, Store, loads_last
 from shared.llama.memory_traits import MemoryTraits
 from shared.prompt_cache import MIN_TOKENS, UNLIMITED, PromptCache, PromptCacheSize
+from shared.saved_text import SavedText
 from shared.slot_cache import Loading, SlotCache, StoredText, TextPlace
 
 
@@ -50,12 +51,16 @@ class SlotTable:
         """No more than `n_step` tokens move in this step from now on."""
         self._n_movable = min(self._n_movable, self.n_step)
 
-    def store(self, cache: SlotCache, n_keep: int = 0) -> int | None:
+    def can_store(self, cache: SlotCache) -> bool:
+        """Whether the native cache of a slot holds its text, and needs no edits before."""
+        return cache.index not in self._filled and cache.can_store
+
+    def store(self, cache: SlotCache, n_keep: int = 0, n_least: int = MIN_TOKENS) -> int | None:
         """Store the text of a slot, which is to keep `n_keep` tokens of it; returns how much is left.
 
-        None: it cannot be stored, or is not worth it.
+        None: it cannot be stored, or has fewer than `n_least` tokens.
         """
-        if len(cache) < MIN_TOKENS or cache.index in self._filled:
+        if len(cache) < n_least or cache.index in self._filled:
             return None
         stored = self.texts.store(cache, n_keep, self._n_movable, self._held)
         if stored is None:
@@ -70,6 +75,19 @@ class SlotTable:
         """Have a text brought from disk, over several steps; not yet, if others have its place."""
         if self.texts.may_fetch(text, self._held):
             self._edits += self.texts.fetch(text, self._held)
+
+    def expect(self, saved: SavedText) -> StoredText | None:
+        """See `PromptCache.expect`; None: there is no room, as others have its place or it is too large."""
+        if not self.texts.has_place(len(saved.tokens), saved.n_checkpoints, self._held):
+            return None
+        text, edits = self.texts.expect(saved, self._held)
+        self._edits += edits
+        return text
+
+    def drop(self, text: StoredText) -> None:
+        """Forget a text, unless it is being loaded or read."""
+        if text not in self._held:
+            self._edits += self.texts.drop(text)
 
     @property
     def _held(self) -> list[StoredText]:

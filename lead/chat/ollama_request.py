@@ -53,7 +53,13 @@ class OllamaRequest(ConvertedRequest, NullIsDefault, strict=True):
     format: Literal["", "json"] | dict[str, Any] = ""
     options: dict[str, Any] = {}  # noqa: RUF012
     think: bool | Literal["low", "medium", "high"] | None = None
+    keep_alive: float | str | None = None
     private: bool | None = None
+
+    @property
+    def unloads(self) -> bool:
+        """Whether, without anything to answer, it asks to unload the model rather than to load it."""
+        return self.keep_alive in {0, "0", "0s", "0m"}
 
     def common(self) -> dict[str, Any]:
         """The fields of a chat request that do not come from messages or a prompt."""

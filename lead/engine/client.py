@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from lead.backs.registry import Backs
 from lead.engine.commands import (
+    ActOnSlot,
     Cancel,
     Command,
     Explain,
@@ -28,13 +29,14 @@ from lead.engine.events import (
     Explained,
     LoadFailed,
     Ready,
+    SlotActed,
 )
 from lead.engine.exactness import promise
 from lead.engine.process import EngineProcess
 from lead.engine.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
 from lead.generation.sequences import Sequences
 from shared.descriptors import SpareDescriptors
-from shared.errors import EngineError, ModelLoadError, NotServingError
+from shared.errors import EngineError, ModelLoadError, NotServingError, RequestError, UnavailableError
 from shared.logs import LogLevel
 from shared.protocol import Tune
 
@@ -124,6 +126,7 @@ class EngineClient:
         self._holds_drafts = False
         self._connected = SetBacks(names=[])
         self._explanation: asyncio.Future[dict[str, Any] | None] | None = None
+        self._slot_acted: asyncio.Future[SlotActed] | None = None
         self._spare = SpareDescriptors(_N_SPARE)
         self._stopping = asyncio.Event()
         self.state = EngineState.STARTING
@@ -221,6 +224,20 @@ class EngineClient:
                 return await asyncio.shield(self._explanation)
         return None
 
+    async def act_on_slot(self, command: ActOnSlot) -> SlotActed:
+        """Have the engine do it; raises RequestError, UnavailableError."""
+        self.expect()
+        if self.state is not EngineState.READY:
+            raise NotServingError(f"{self.state.value}: try again in a moment")
+        if self._slot_acted is not None:
+            raise UnavailableError("another slot is being saved or restored: try again in a moment")
+        self._slot_acted = asyncio.get_running_loop().create_future()
+        self._send(command)
+        acted = await asyncio.shield(self._slot_acted)  # whoever leaves does not end it
+        if acted.reason:
+            raise (UnavailableError if acted.may_recover else RequestError)(acted.reason)
+        return acted
+
     async def _run_next(self, backs: "asyncio.Future[Backs]") -> None:
         """Start a process and run it to its end; one that cannot be started is logged."""
         try:
@@ -284,6 +301,7 @@ class EngineClient:
         """It does not reply any more. Whoever waits for it learns that before it is reaped."""
         self._process = None
         self._explained(None)
+        self._acted_on_slot(SlotActed(reason="the engine has ended", may_recover=True))
         died_as = EngineState.RESTARTING if self.ready else EngineState.STARTING
         if died_as in _MOVES[self.state]:
             self._become(died_as)
@@ -306,8 +324,8 @@ class EngineClient:
                 backs.tune(event)
             case Ready():
                 self._become_ready(event)
-            case Explained():
-                self._explained(event.report)
+            case Explained() | SlotActed():
+                self._take_reply(event)
             case LoadFailed():
                 self._take_load_failure(event)
             case Alive():
@@ -357,6 +375,17 @@ class EngineClient:
         if self._explanation is not None:
             self._explanation.set_result(report)
             self._explanation = None
+
+    def _take_reply(self, event: Explained | SlotActed) -> None:
+        if isinstance(event, Explained):
+            self._explained(event.report)
+        else:
+            self._acted_on_slot(event)
+
+    def _acted_on_slot(self, event: SlotActed) -> None:
+        if self._slot_acted is not None:
+            self._slot_acted.set_result(event)
+            self._slot_acted = None
 
     def _send_held(self) -> None:
         self._holds_drafts = False

@@ -177,13 +177,29 @@ class SetPolicy(BaseModel, frozen=True):
     depth: int
 
 
+SlotAction = Literal["save", "restore", "erase"]
+
+
+class ActOnSlot(BaseModel, frozen=True):
+    """Save what a slot holds as the file `path`, restore it from there, or erase it; `SlotActed` answers.
+
+    keep_for: as in `Submit`, for what is restored. There is one at a time.
+    """
+
+    type: Literal["act_on_slot"] = "act_on_slot"
+    action: SlotAction
+    slot: int
+    path: Path = Path()
+    keep_for: str | None = None
+
+
 class Explain(BaseModel, frozen=True):
     """Send an `Explained`."""
 
     type: Literal["explain"] = "explain"
 
 
-_AnyCommand = Load | Submit | Cancel | PostDraft | SetBacks | SetPolicy | Explain
+_AnyCommand = Load | Submit | Cancel | PostDraft | SetBacks | SetPolicy | ActOnSlot | Explain
 Command = Annotated[_AnyCommand, Field(discriminator="type")]
 
 _commands: TypeAdapter[_AnyCommand] = TypeAdapter(Command)

@@ -191,6 +191,11 @@ class Engine:
         """What is in host memory and on disk."""
         return self._slots.texts
 
+    @property
+    def slots(self) -> SlotManager:
+        """What each slot holds, for who saves and restores it."""
+        return self._slots
+
     def store_texts(self) -> bool:
         """Store some of what slots hold, which keep it, while nothing runs; returns whether that was all."""
         return self._slots.store_all()

@@ -156,11 +156,24 @@ class Explained(BaseModel, frozen=True):
     report: dict[str, Any]
 
 
+class SlotActed(BaseModel, frozen=True):
+    """An `ActOnSlot` is done, with so many tokens, and a file of so many bytes.
+
+    reason: why it is not, and nothing has changed. may_recover: the same may succeed later.
+    """
+
+    type: Literal["slot_acted"] = "slot_acted"
+    n_tokens: int = 0
+    n_bytes: int = 0
+    reason: str = ""
+    may_recover: bool = False
+
+
 SequenceEvent = Started | PromptProgress | Committed | Finished | Failed
 """Events about one sequence."""
 BackEvent = DraftsDropped | Tune
 """Events about backs, and what all of them are to hear."""
-_AnyEvent = Ready | Alive | LoadFailed | Explained | SequenceEvent | BackEvent
+_AnyEvent = Ready | Alive | LoadFailed | Explained | SlotActed | SequenceEvent | BackEvent
 Event = Annotated[_AnyEvent, Field(discriminator="type")]
 
 _events: TypeAdapter[_AnyEvent] = TypeAdapter(Event)

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import NoReturn, Protocol
 
 from lead.engine.calibration import Recalibration
-from lead.engine.commands import Cancel, Command, PostDraft, SetBacks, Submit
+from lead.engine.commands import ActOnSlot, Cancel, Command, PostDraft, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.events import Event, Failed, Finished, Started
 from lead.engine.held_events import HeldEvents
 from lead.engine.scheduler import Action, StepPlan
+from lead.engine.slot_actions import SlotActions
 from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.target import Target
 from shared.cache_edits import apply_edits
@@ -151,11 +152,13 @@ class Loop:
         forget_old: Callable[[], float | None] = lambda: None,
         on_backs: Callable[[SetBacks], None] = lambda _: None,
         keeper: Keeper | None = None,
+        slot_actions: SlotActions | None = None,
     ) -> None:
         """`clock` gives seconds; it must be the one that drafts were stamped with, and `recalibration`'s.
 
         forget_old: is called at least when it says so, with the seconds until then. on_backs: is told which
-        backs are connected. keeper: brings texts to disk and back.
+        backs are connected. keeper: brings texts to disk and back. slot_actions: saves and restores what
+        slots hold; None: that is never asked for.
         """
         self._target = target
         self._engine = engine
@@ -165,6 +168,7 @@ class Loop:
         self._forget_old = forget_old
         self._on_backs = on_backs
         self._keeper = keeper
+        self._slot_actions = slot_actions
         self._wait = 0.0
         self._held = HeldEvents()
         self._early: list[Command] = []  # that arrived during the last step
@@ -186,8 +190,7 @@ class Loop:
         now = self._clock()
         if self._progress.has_stalled(now):  # also one that spins, although it gives signs of life
             self._fail(f"for {MOST_SECONDS:g} s nothing was decoded, admitted or ended")
-        if self._keeper and self._keeper.exchange(now):
-            self._progress.made()
+        self._exchange_texts(now)
         action = self._engine.next(now)
         # With a prompt in it the front has to know whose step this is, should the process die of it.
         can_send_later = isinstance(action, StepPlan) and not action.n_prompt
@@ -208,6 +211,12 @@ class Loop:
                 with contextlib.suppress(KvCacheFullError):  # the cache is as before
                     self._recalibration.run(now, self._engine.find_place)
 
+    def _exchange_texts(self, now: float) -> None:
+        if self._keeper and self._keeper.exchange(now):
+            self._progress.made()
+        if self._slot_actions and (acted := self._slot_actions.exchange()):
+            self._pipe.send(acted)
+
     def _take_commands(self) -> None:
         """Those that have arrived; waits for some if there is nothing to do, or if the engine said so."""
         until_old = self._forget_old()
@@ -219,6 +228,10 @@ class Loop:
         for command in commands:
             if isinstance(command, Cancel):
                 self._held.hold(self._engine.pop_events())  # what has happened to it is dropped, too
+            if isinstance(command, ActOnSlot):
+                assert self._slot_actions
+                self._slot_actions.begin(command)
+                continue
             self._engine.apply(command, now)
             self._unchecked = True
             match command:
@@ -254,6 +267,8 @@ class Loop:
     def _idle_wait(self, now: float, until_old: float | None) -> float | None:
         """Seconds until there is something to do without a command; None: never."""
         waits = [until_old, self._check_when_idle(now), self._keeper.wait(now) if self._keeper else None]
+        if self._slot_actions:
+            waits.append(self._slot_actions.wait)
         if self._recalibration:
             waits.append(self._recalibration.wait(now))
         return min((wait for wait in waits if wait is not None), default=None)

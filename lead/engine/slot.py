@@ -1,7 +1,7 @@
 """A slot: one sequence's place in the KV cache, and what is left there when the sequence has ended."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.constants import MAX_DEPTH
@@ -28,6 +28,7 @@ class Slot:
     sequence: EngineSequence | None = None
     last_used: int = 0
     n_steps_idle: int = 0  # of other sequences, since its last one has ended
+    moved: list[int] = field(default_factory=list)  # what it held last, in the prompt cache now
 
     @property
     def index(self) -> int:

@@ -11,7 +11,9 @@ from lead.engine.prefixes import MIN_TOKENS_SAVED, Prefixes, may_reuse
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot, TrialPlace
 from shared.cache_edits import CacheEdit, Snapshot
+from shared.errors import RequestError, UnavailableError
 from shared.prompt_cache import PromptCache
+from shared.saved_text import SavedText
 from shared.slot_cache import Loading, SlotCache, StoredText, TextPlace
 from shared.slot_table import SlotTable
 
@@ -96,7 +98,7 @@ class SlotManager:
                 break
             if n_common - n_reused >= MIN_TOKENS_SAVED:
                 self._add_checkpoint(sequence, n_common)
-            slot.sequence, slot.cache.n_prefill = sequence, sequence.n_prefill
+            slot.sequence, slot.cache.n_prefill, slot.moved = sequence, sequence.n_prefill, []
             slot.cache.owner = sequence.request.keep_for
             started.append(self._started(sequence, n_reused, slot))
             insort(self._running, slot, key=_number)
@@ -187,9 +189,10 @@ class SlotManager:
         """
         for slot in self._idle():
             if len(slot.cache):
-                if self._store_before_loss(slot.cache) and waits:
+                n_left = self._store_before_loss(slot.cache)
+                if n_left and waits:
                     return False
-                slot.cache.keep(0)
+                self._move_out(slot, is_stored=n_left == 0)
                 return True
         return False
 
@@ -345,13 +348,84 @@ class SlotManager:
             slot.n_steps_idle += 1
             is_due = slot.n_steps_idle > self._price.idle_steps and self._price.pays(len(slot.cache))
             if is_due and self._table.store(slot.cache) == 0:
-                slot.cache.keep(0)
+                self._move_out(slot, is_stored=True)
+
+    def _move_out(self, slot: Slot, *, is_stored: bool) -> None:
+        slot.moved = list(slot.cache.tokens) if is_stored else []
+        slot.cache.keep(0)
 
     def store_all(self) -> bool:
         """Store some of what idle slots hold, which keep it, to be written to disk; whether that was all."""
         self._table.begin_step()
         left = [self._table.store(slot.cache) for slot in self._idle() if slot.cache.owner is not None]
         return not any(left)
+
+    # What clients do to idle slots (`POST /slots/N`)
+
+    def stored_text(self, index: int) -> StoredText | None:
+        """What a slot held last, in host memory; None: not yet, ask again after the next step.
+
+        Raises RequestError, UnavailableError.
+        """
+        slot = self._idle_slot(index)
+        tokens = slot.cache.tokens or slot.moved
+        if not tokens:
+            raise RequestError(f"slot {index} holds no text", "id_slot")
+        if slot.cache.owner is None:
+            raise RequestError(f"slot {index} holds a private text, which is never written", "id_slot")
+        if slot.cache.tokens:
+            if not self._table.can_store(slot.cache):
+                return None
+            n_left = self._table.store(slot.cache, n_least=1)
+            if n_left is None:
+                raise RequestError("there is no room for its text in host memory (--cache-ram)", "id_slot")
+            if n_left:
+                return None
+        text = self.texts.holding(tokens, slot.cache.owner)
+        if text is None or (text.place is TextPlace.DISK and not self.texts.may_fetch(text)):
+            raise RequestError("its text has given way to others in host memory (--cache-ram)", "id_slot")
+        if text.place is TextPlace.DISK:
+            self._table.fetch(text)
+        return text if text.place is TextPlace.MEMORY else None
+
+    def expect_text(self, index: int, saved: SavedText) -> StoredText:
+        """A text that a slot is to hold, and the caller reads; raises RequestError, UnavailableError."""
+        self._idle_slot(index)
+        if len(saved.tokens) > self._n_ctx:
+            raise RequestError(f"its text has {len(saved.tokens)} tokens; the context has {self._n_ctx}")
+        if (text := self._table.expect(saved)) is None:
+            raise RequestError("there is no room for its text in host memory (--cache-ram)")
+        return text
+
+    def give_text(self, index: int, text: StoredText) -> bool:
+        """From now on a slot stands for `text`, in host memory; False: not yet, its own is stored before.
+
+        Raises UnavailableError.
+        """
+        slot = self._idle_slot(index)
+        if self._store_before_loss(slot.cache):
+            return False
+        slot.cache.keep(0)
+        slot.moved, slot.cache.owner = list(text.tokens), text.owner
+        return True
+
+    def erase(self, index: int) -> int:
+        """Forget what a slot held last; how many tokens that were. Raises RequestError, UnavailableError."""
+        slot = self._idle_slot(index)
+        tokens = list(slot.cache.tokens or slot.moved)
+        text = self.texts.holding(tokens, slot.cache.owner) if tokens else None
+        if text and text.tokens == tokens:
+            self._table.drop(text)
+        slot.moved = []
+        slot.cache.keep(0)
+        return len(tokens)
+
+    def _idle_slot(self, index: int) -> Slot:
+        if not 0 <= index < len(self._slots):
+            raise RequestError("Invalid slot ID", "id_slot")
+        if self._slots[index].sequence:
+            raise UnavailableError(f"slot {index} is busy: try again when its answer has ended")
+        return self._slots[index]
 
     def learn_moves(self, texts: Sequence[Snapshot], seconds: float, step_seconds: float) -> None:
         """They were stored or loaded in so many seconds; a step of one token takes `step_seconds`."""

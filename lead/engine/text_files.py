@@ -25,7 +25,7 @@ log = logging.getLogger("engine")
 
 _OURS = re.compile(r"([0-9a-f]{24})(\.json|-[0-9a-f]{12}\.kv|\.json\.[0-9a-f]{8}\.part)")
 _CHUNK = 1 << 20
-_DIGEST_BYTES = 16
+PART_HASH_BYTES = 16
 
 
 class DamagedTextError(Exception):
@@ -205,7 +205,7 @@ def _write_part(path: Path, snapshot: Snapshot, piece: memoryview, pace: Callabl
 
 
 def _hash(content: bytes = b"") -> "hashlib.blake2b":
-    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES)
+    return hashlib.blake2b(content, digest_size=PART_HASH_BYTES)
 
 
 def _used_at(path: Path) -> float:

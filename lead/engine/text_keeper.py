@@ -44,7 +44,7 @@ class TextMemory(SlotMemory, Protocol):
     """Snapshots in host memory, for other threads (`shared.llama.stored_states.StoredStates`)."""
 
     def lend(self, key: int) -> memoryview | None:
-        """The bytes of a snapshot until `take_back`; None: it is not stored, or not yet."""
+        """The bytes of a snapshot until `take_back`; None: it is not stored (yet), or lent already."""
 
     def take_back(self, key: int) -> None:
         """What was lent or reserved is not read or written any more."""

@@ -26,6 +26,7 @@ from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe, low_numbered
 from lead.engine.rpc_workers import wait_for_workers
 from lead.engine.slot import TrialPlace
+from lead.engine.slot_actions import SlotActions
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.target_threads import TargetThreads
@@ -150,6 +151,8 @@ def _serve(
     engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, budget)
     ready = _ready(limits, model, exactness, inline)
     log.info("devices: %s", ready.devices)
+    for adapter in load.options.lora:
+        log.info("adapter: %s, scale %g", adapter.path, adapter.scale)
     log.info("CPU kernel: %s", library.describe_kernel())
     log.info("memory: %s", model.memory_size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
@@ -158,6 +161,9 @@ def _serve(
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
     keeper = _keeper(engine, model, exactness, load)
+    slot_actions = SlotActions(
+        engine, model if model.prompt_cache.n_bytes else None, _text_key(model, exactness, load)
+    )
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
     pipe.send(ready)
@@ -180,6 +186,7 @@ def _serve(
             forget_old=seen.forget_old if seen else lambda: None,
             on_backs=lambda backs: threads.share(with_backs=backs.share_cores),
             keeper=keeper,
+            slot_actions=slot_actions,
         ).run()
 
 
@@ -190,21 +197,25 @@ def _keeper(engine: Engine, model: Model, exactness: Exactness, load: Load) -> T
     if not model.prompt_cache.n_bytes:
         log.warning("cache on disk: not used, because this model keeps no texts in host memory either")
         return None
-    options = load.options.model_dump_json(exclude=_IRRELEVANT)
-    facts = (
+    try:
+        files = TextFiles(load.cache_disk, _text_key(model, exactness, load), load.cache_disk_size << 20)
+        return TextKeeper(engine, files, model)
+    except OSError as error:
+        log.warning("cache on disk: not used: %s", error)
+        return None
+
+
+def _text_key(model: Model, exactness: Exactness, load: Load) -> str:
+    """Of all that decides what a text on disk holds."""
+    return start_digest(
+        load.model,
         _VERSION,
-        options,
+        load.options.model_dump_json(exclude=_IRRELEVANT),
         model.traits,
         model.kv_unified,
         model.prompt_cache.n_part,
         exactness.batch_sizes,
     )
-    try:
-        files = TextFiles(load.cache_disk, start_digest(load.model, *facts), load.cache_disk_size << 20)
-        return TextKeeper(engine, files, model)
-    except OSError as error:
-        log.warning("cache on disk: not used: %s", error)
-        return None
 
 
 def _threads(model: Model, exactness: Exactness, load: Load) -> TargetThreads:

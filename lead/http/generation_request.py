@@ -19,7 +19,8 @@ from lead.http.schema import GenerationFields, sampling_parameters
 from lead.http.sse import unless_gone
 from lead.server.services import Services
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.jobs import PreparedRequest, Prompt, write_conversation
+from lead.tokenizer.infill import Gap
+from lead.tokenizer.jobs import FieldTexts, PreparedRequest, Prompt, write_conversation
 from lead.tokenizer.preparation import Preparation
 from shared.errors import RequestError
 from shared.sampling.parameters import MAX_SEED
@@ -100,20 +101,30 @@ async def read_text_request(
 ) -> GenerationRequest:
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
     limits = services.settings.limits
+    texts = _checked(fields, len(prompts), limits)
+    services.engine.expect()
+    method, more = Preparation.prepare_prompts, (fields.grammar, fields.json_schema, texts)
+    prepared = await prepare(http_request, services, method, prompts, *more)
+    return generation_request(fields, prepared, services, _sender(http_request))
+
+
+async def read_infill_request(
+    fields: GenerationFields, gap: Gap, http_request: Request, services: Services
+) -> GenerationRequest:
+    """A request to fill a gap; raises RequestError naming the field at fault."""
+    texts = _checked(fields, 1, services.settings.limits)
+    services.engine.expect()
+    method, more = Preparation.prepare_infill, (fields.grammar, fields.json_schema, texts)
+    prepared = await prepare(http_request, services, method, gap, *more)
+    return generation_request(fields, prepared, services, _sender(http_request))
+
+
+def _checked(fields: GenerationFields, n_prompts: int, limits: RequestLimits) -> FieldTexts:
+    """The texts of `fields`; raises RequestError."""
     texts = fields.texts(limits)
     fields.check()
-    _check_number(len(prompts), fields.n_answers(limits.max_n), limits)
-    services.engine.expect()
-    prepared = await prepare(
-        http_request,
-        services,
-        Preparation.prepare_prompts,
-        prompts,
-        fields.grammar,
-        fields.json_schema,
-        texts,
-    )
-    return generation_request(fields, prepared, services, _sender(http_request))
+    _check_number(n_prompts, fields.n_answers(limits.max_n), limits)
+    return texts
 
 
 def _sender(http_request: Request) -> Principal:

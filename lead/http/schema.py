@@ -22,6 +22,7 @@ _MAX_BIASES = 1 << 16
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 _MAX_SAMPLERS = 64
 _MAX_BREAKERS = 64
+_MAX_ADAPTERS = 64
 
 
 class StreamOptions(NullIsDefault):
@@ -112,11 +113,14 @@ class GenerationFields(BaseModel, strict=True, populate_by_name=True):
     cache_prompt: bool | None = None
     id_slot: int | None = None
     private: bool | None = None
+    lora: Annotated[list[Any], AtMost(_MAX_ADAPTERS)] | None = None
     speculative: SpeculativeFields | None = None
     speculative_n_max: int | None = Field(None, alias="speculative.n_max")
 
     def check(self) -> None:
         """Raise RequestError for what is valid but not supported."""
+        if self.lora:
+            raise RequestError("lora: adapters are the same for all requests: --lora FILE:SCALE", "lora")
         if self.mirostat:
             raise RequestError(
                 "mirostat: it draws random numbers of its own, which cannot be shared with backs; "

@@ -4,12 +4,15 @@ It is apart from the address that the lead is given: that one may stay open to t
 without keys, while everybody else needs a key.
 """
 
+import asyncio
+import contextlib
 import json
 import logging
 import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,8 +22,9 @@ from starlette.types import Scope
 
 from lead.http.middleware.keys import Role
 from lead.members.certificate import server_context
-from lead.members.members import JoinedMachine, Members
+from lead.members.members import INVITATION_SECONDS, JoinedMachine, Members
 from shared.cached_files import write_private
+from shared.discovery import announced_door
 from shared.errors import ConfigError
 from shared.invitation import Invitation, fingerprint
 
@@ -72,12 +76,16 @@ class Door:
         *,
         listen: Callable[[str, int], socket.socket],
         own_addresses: Callable[[], Sequence[str]],
+        announce: Callable[[int, str], AbstractContextManager[None]] = announced_door,
     ) -> None:
         """folder: keeps certificate, key and members. Raises ConfigError if members cannot be read."""
         self.port = port
         self._folder = folder
         self._listen = listen
         self._own_addresses = own_addresses
+        self._announce = announce
+        self._announcing: contextlib.ExitStack | None = None
+        self._announced_until: asyncio.TimerHandle | None = None
         self.read()
         self._server: DoorServer | None = None
         self._listening: Listening | None = None
@@ -108,8 +116,29 @@ class Door:
         self._save()
         log.info("invited machines come in at https://%s", ", https://".join(self.addresses()))
 
+    async def announce(self) -> None:
+        """Let itself be found on the local network for as long as a code lasts; raises ConfigError."""
+        if self._announced_until:
+            self._announced_until.cancel()
+        if self._announcing is None:
+            announcing = contextlib.ExitStack()
+            name = fingerprint(self._certificate).hex()
+            await asyncio.to_thread(announcing.enter_context, self._announce(self.port, name))
+            self._announcing = announcing
+        loop = asyncio.get_running_loop()
+        self._announced_until = loop.call_later(INVITATION_SECONDS, self._hide)
+
+    def _hide(self) -> None:
+        """Not to be found any more; taking leave of the network takes a while."""
+        if self._announced_until:
+            self._announced_until.cancel()
+        if self._announcing:
+            asyncio.get_running_loop().run_in_executor(None, self._announcing.close)
+        self._announced_until = self._announcing = None
+
     def close(self) -> None:
         """Let nobody in, now and after each start; members stay, and their connections are cut."""
+        self._hide()
         if self._listening:
             self._listening.close()
         self._listening = None
@@ -122,9 +151,13 @@ class Door:
         hosts = list(others) or list(self._own_addresses())[:_MOST_ADDRESSES] or ["127.0.0.1"]
         return tuple(f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}" for host in hosts)
 
-    def invite(self, addresses: Iterable[str] = ()) -> Invitation:
-        """For a machine that reaches this one at one of `addresses` (hosts); none: those that it knows of."""
-        return Invitation(self.members.invite(), fingerprint(self._certificate), self.addresses(addresses))
+    def invite(self, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:
+        """For a machine that reaches this one at one of `addresses` (hosts); none: those that it knows of.
+
+        nearby: for one that finds it, see `announce`.
+        """
+        reached = () if nearby else self.addresses(addresses)
+        return Invitation(self.members.invite(), fingerprint(self._certificate), reached)
 
     def join(self, secret: bytes, name: str, role: Role, peer: str) -> tuple[JoinedMachine, str]:
         """See `Members.join`; raises ConfigError, too, if it cannot be written down."""

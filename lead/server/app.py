@@ -12,6 +12,7 @@ from lead.http.routes import (
     models,
     monitoring,
     ollama_api,
+    saved_slots,
     speculation,
     tokens,
 )
@@ -19,7 +20,7 @@ from lead.server.services import Services
 from lead.settings.host_names import AllowedHosts
 from lead.settings.limits import RequestLimits
 
-_MODULES = (chat, completions, tokens, models, monitoring, speculation, invitations, ollama_api)
+_MODULES = (chat, completions, tokens, models, monitoring, saved_slots, speculation, invitations, ollama_api)
 
 
 def create_app(

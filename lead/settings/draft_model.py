@@ -122,6 +122,7 @@ class DraftModelOptions(OptionGroup):
                 "cpu_moe": False,
                 "n_cpu_moe": 0,
                 "override_tensor": (),
+                "lora": (),
                 "ctx_checkpoints": 0,
                 "cache_ram": cache_ram,
             }

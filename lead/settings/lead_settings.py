@@ -142,6 +142,15 @@ class LeadSettings(FileSettings):
         False, description="announce the lead on the local network (mDNS), for backs with --discover"
     )
     slots: bool = Field(True, description="expose the slots monitoring endpoint, /slots; it shows no text")
+    slot_save_path: Path | None = Field(
+        None,
+        description="existing folder for files with what slots hold: POST /slots/N?action=save and restore, "
+        "for admins (for everybody, if the lead has no keys). Whoever reads the files reads the texts",
+    )
+    spm_infill: bool = Field(
+        False,
+        description="/infill: put what follows the gap before what precedes it, which some models prefer",
+    )
     metrics: bool = Field(False, description="enable the Prometheus-compatible metrics endpoint, /metrics")
     per_request_spec_decode_metrics: SpecDecodeDetail = Field(
         "none",
@@ -242,6 +251,12 @@ class LeadSettings(FileSettings):
             raise OptionError(
                 "announce", "other machines cannot reach a loopback address: set --host 0.0.0.0"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_folder(self) -> Self:
+        if self.slot_save_path and not self.slot_save_path.is_dir():
+            raise OptionError("slot_save_path", f"{self.slot_save_path} is no folder")
         return self
 
     @model_validator(mode="after")

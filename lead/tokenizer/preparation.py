@@ -19,6 +19,7 @@ from lead.grammar.json_schema import JSON_OBJECT, check_schema
 from lead.grammar.lark import check_grammar, check_size, json_rule, lark_grammar
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
+from lead.tokenizer.infill import Gap, infill_prompt
 from lead.tokenizer.jobs import (
     NO_TEXTS,
     FieldTexts,
@@ -68,6 +69,17 @@ class Preparation:
     ) -> PreparedRequest:
         """A request to continue texts."""
         tokens = [self._tokenize_parts(prompt) for prompt in prompts]
+        return self._with_texts(PreparedRequest(tokens, self._grammar_of(grammar, json_schema)), texts)
+
+    def prepare_infill(
+        self,
+        gap: Gap,
+        grammar: str | None = None,
+        json_schema: Mapping[str, Any] | None = None,
+        texts: FieldTexts = NO_TEXTS,
+    ) -> PreparedRequest:
+        """A request to fill a gap. The vocabulary has the tokens for that."""
+        tokens = [infill_prompt(gap, self._vocabulary)]
         return self._with_texts(PreparedRequest(tokens, self._grammar_of(grammar, json_schema)), texts)
 
     def prepare_chat(self, conversation: bytes, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:

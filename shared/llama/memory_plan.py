@@ -8,6 +8,7 @@ from typing import Any
 from shared.errors import ModelLoadError
 from shared.free_memory import free_memory
 from shared.llama import devices
+from shared.llama.adapters import check_adapters
 from shared.llama.gguf_metadata import tensor_sizes
 from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, size_text
 from shared.llama.memory_traits import PLAIN, MemoryTraits
@@ -73,6 +74,7 @@ def plan_memory(
     n_slots = options.parallel if n_slots is None else n_slots
     taken = taken or {}
     _refuse_several_slots(path, n_slots)
+    check_adapters(options.lora, path)
     found = None if with_workers and not options.device else devices.chosen(options)
     gpus = [
         replace(device, free=max(0, device.free - taken.get(device.name, 0)))
@@ -84,6 +86,7 @@ def plan_memory(
         measured, probe = outline.measured, outline.measured.probe
         used = options if n_step_checkpoints else _without_a_wrong_pool(options, probe)
         weights = _weights(path, measured, with_heads=with_heads)
+        weights |= _adapter_weights(options, weights)
         n_weights = sum(weights.values())
         n_free = _free_for_states(n_weights, gpus, host_free)
         traits = choose_traits(probe, used, n_slots, n_free, n_step_checkpoints)
@@ -139,7 +142,7 @@ class _Context:
     @property
     def is_guarded(self) -> bool:
         """See `MemoryPlan`."""
-        return self._is_plain_pool and self.n_window > 0 and self.n_slots > 1
+        return self._is_plain_pool and self.n_window > 0
 
     @property
     def has_parts(self) -> bool:
@@ -147,23 +150,30 @@ class _Context:
 
         Ranges of cells have names of their own in one pool only, and where nothing but cells is in memory.
         """
-        return self._is_plain_pool and self.n_window == 0 and self.n_slots < MAX_SLOTS
+        return self._is_plain_pool and self._n_sequences < MAX_SLOTS
 
     @property
     def can_store(self) -> bool:
-        """With all cells of windows a text can be cut anywhere, but llama.cpp stores none outside of them."""
-        return not (self.traits.can_trim and self.n_window > 0)
+        """With all cells of windows a text can be cut anywhere.
+
+        Of a sequence llama.cpp stores none outside of its last window, but parts are no longer than that.
+        """
+        return self.has_parts or not (self.traits.can_trim and self.n_window > 0)
 
     @property
     def _is_plain_pool(self) -> bool:
         return self.traits == PLAIN and self.kv_unified
+
+    @property
+    def _n_sequences(self) -> int:
+        return self.n_slots * (2 if self.is_guarded else 1 + self.traits.n_step_checkpoints)
 
     def parameters(self, options: ModelOptions) -> Any:
         """A llama_context_params with room for all sequences and states."""
         parameters, traits = context_parameters(options, self.n_ctx, self.n_slots), self.traits
         make_room(
             parameters,
-            self.n_slots * (2 if self.is_guarded else 1 + traits.n_step_checkpoints) + self.has_parts,
+            self._n_sequences + self.has_parts,
             (traits.n_rollback or 0) if traits.equal_lengths else 0,
             # Between the ubatches of a decode, cells that an earlier one has masked are given away.
             one_ubatch=self.is_guarded or not traits.can_trim,
@@ -216,6 +226,16 @@ def _weights(path: Path, measured: MeasuredOutline, *, with_heads: bool) -> dict
         return sizes
     heads = tuple(f"blk.{layer}." for layer in range(measured.n_layers - measured.n_heads, measured.n_layers))
     return {name: size for name, size in sizes.items() if not name.startswith(heads)}
+
+
+def _adapter_weights(options: ModelOptions, weights: Mapping[str, int]) -> dict[str, int]:
+    """Bytes of what `lora` adds to `weights`, each beside its tensor; what does not fit is refused later."""
+    return {
+        f"{name} of {adapter.path}": size
+        for adapter in options.lora
+        for name, size in tensor_sizes(adapter.path).items()
+        if name.removesuffix(".lora_a").removesuffix(".lora_b") in weights
+    }
 
 
 def _step_bytes(weights: Mapping[str, int], used_experts: float) -> int:
@@ -306,8 +326,20 @@ def size_prompt_cache(
     n_bytes = max(0, int(MEMORY_SHARE * n_left))
     if options.cache_ram >= 0:
         n_bytes = min(n_bytes, options.cache_ram << 20)
-    n_part = max(1, _PART_BYTES // max(1, probe.full_token_bytes)) if has_parts else 0
-    return PromptCacheSize(n_bytes, probe.full_token_bytes, probe.checkpoint_bytes, n_part)
+    if not has_parts:
+        return PromptCacheSize(n_bytes, probe.full_token_bytes, probe.checkpoint_bytes)
+    token_bytes = probe.full_token_bytes + probe.window_token_bytes
+    return PromptCacheSize(n_bytes, token_bytes, 0, _part(max(1, _PART_BYTES // max(1, token_bytes)), probe))
+
+
+def _part(n_most: int, probe: MemoryProbe) -> int:
+    """Tokens in a part. None begins in one window and ends in the next (Llama 4's begin at multiples)."""
+    n_window = probe.n_window
+    if n_window == 0:
+        return n_most
+    return n_window // next(
+        n for n in range(1, n_window + 1) if n_window % n == 0 and n_window // n <= n_most
+    )
 
 
 def describe_prompt_cache(size: PromptCacheSize) -> str:

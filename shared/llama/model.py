@@ -18,6 +18,7 @@ from shared.cache_edits import Snapshot
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import devices, library
 from shared.llama.abort_callback import ContextInterrupt, StepProgress
+from shared.llama.adapters import apply_adapters, load_adapters
 from shared.llama.batch import Batch
 from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
@@ -102,10 +103,12 @@ class Model:
         parameters.load_mtp = loads_heads
         self._model = load_native(path, parameters)
         self.vocabulary = Vocabulary(self._model, path)
+        adapters = self._load_adapters()
         self._context, self._memory = self._open_context(path, plan.parameters)
-        has_parts = plan.prompt_cache.n_part > 0
+        apply_adapters(self._context, adapters, options.lora)
+        spare = self.n_slots * (1 + plan.is_guarded) if plan.prompt_cache.n_part else None
         memory = HostMemory(_pinned(self.placement), self._prompt_cache.n_bytes)
-        self._stored = StoredStates(self._context, self.n_slots if has_parts else None, memory)
+        self._stored = StoredStates(self._context, spare, memory)
         self._padding = Padding()
         self._parts: list[SlotPart] = [self._stored, self._padding]
         if plan.is_guarded:
@@ -135,6 +138,14 @@ class Model:
     def _model_parameters(self) -> Any:
         """On the devices of the target: a llama_model_params for it and for its heads."""
         return model_parameters(self._options, with_workers=self._with_workers)
+
+    def _load_adapters(self) -> list[Any]:
+        """Frees the model and raises ModelLoadError if one does not fit to it."""
+        try:
+            return load_adapters(self._model, self._options.lora)
+        except ModelLoadError:
+            llama_cpp.llama_model_free(self._model)
+            raise
 
     def _open_context(self, path: Path, parameters: Any) -> tuple[Any, Any]:
         """A llama_context and its memory; frees the model and raises ModelLoadError if there is none."""

@@ -58,6 +58,9 @@ class WindowGuard(SlotPart):
     def copied(self, source: int, slot: int, n_keep: int) -> None:  # noqa: ARG002 - both own the cells
         self.decoded(slot, n_keep, 0)
 
+    def loaded(self, slot: int, key: int, n_keep: int) -> None:  # noqa: ARG002 - cells are as if decoded
+        self.decoded(slot, n_keep, 0)
+
     def trimmed(self, slot: int, n_keep: int) -> None:
         if self._guarded[slot] > n_keep:
             llama_cpp.llama_memory_seq_rm(self._memory, self._n_slots + slot, n_keep, -1)

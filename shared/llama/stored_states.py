@@ -65,9 +65,9 @@ class StoredStates(SlotPart):
             self._host.give_back(block)
 
     def lend(self, key: int) -> memoryview | None:
-        """The bytes of a snapshot for another thread, until `take_back`; None: it is not stored (yet)."""
+        """The bytes of a snapshot for another thread, until `take_back`; None: not stored yet, or lent."""
         block = self._states.get(key)
-        if block is None:
+        if block is None or key in self._lent:
             return None
         self._lent[key] = block
         return block.bytes()

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from shared.errors import ModelLoadError
 from shared.llama import library
@@ -55,6 +55,19 @@ class ModelInfo:
     file_type: int | None = None
 
 
+class FimTokens(NamedTuple):
+    """Before what precedes a gap, what follows it, and what fills it; before a repository, and each file.
+
+    None: the model has no such token.
+    """
+
+    pre: int | None
+    suf: int | None
+    mid: int | None
+    rep: int | None
+    sep: int | None
+
+
 class Vocabulary:
     """Token ids are 0 ≤ id < n_tokens; every method checks, and raises ValueError for others."""
 
@@ -84,6 +97,13 @@ class Vocabulary:
         """Those that end an answer."""
         ends = map(llama_cpp.llama_vocab_is_eog, itertools.repeat(self._vocab), range(self.n_tokens))
         return frozenset(itertools.compress(range(self.n_tokens), ends))
+
+    @functools.cached_property
+    def fim(self) -> "FimTokens":
+        """Those around a gap that is to be filled."""
+        names = FimTokens._fields
+        read = (getattr(llama_cpp, f"llama_vocab_fim_{name}") for name in names)
+        return FimTokens(*(_token_or_none(each(self._vocab)) for each in read))
 
     def is_end(self, token: int) -> bool:
         """Whether a token ends an answer; without `end_tokens`, which takes as long as `_attributes`."""

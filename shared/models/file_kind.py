@@ -25,7 +25,7 @@ _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 EAGLE = "eagle3"
 """The architecture of EAGLE-3 drafters."""
 _TEXT_MODEL = "a decoder-only text model is needed"
-_ADAPTER = "an adapter (LoRA) for another model: merge it into that model with llama.cpp's llama-export-lora"
+_ADAPTER = "an adapter (LoRA) for another model: name that model, and this file with --lora"
 _PROJECTOR = "the projector of a model that also sees or hears: name the model itself, a file without mmproj"
 _DRAFTER = (
     "a drafter that reads hidden states of its target, which EAGLE-3 and MTP can do inside the lead "

@@ -70,6 +70,7 @@ _SPELLINGS: Final = {
     ),
     "log_json": Spelling(("--log-jsonl",)),
     "log_level": Spelling(constants={"-v": "debug", "--verbose": "debug", "--log-verbose": "debug"}),
+    "lora": Spelling(("--lora-scaled",)),
     "main_gpu": Spelling(("-mg",), ("LLAMA_ARG_MAIN_GPU",)),
     "metrics": Spelling(variables=("LLAMA_ARG_ENDPOINT_METRICS",)),
     "min_p": Spelling(variables=("LLAMA_ARG_MIN_P",)),
@@ -172,8 +173,8 @@ _REFUSED: Final = {
     ),
     "the model runs as its file specifies": (
         "--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "
-        "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast --override-kv --lora "
-        "--lora-scaled --lora-init-without-apply "
+        "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast --override-kv "
+        "--lora-init-without-apply "
         "--control-vector-layer-range --control-vector --control-vector-scaled -gan "
         "--grp-attn-n -gaw --grp-attn-w"
     ),
@@ -183,7 +184,7 @@ _REFUSED: Final = {
         "--reverse-prompt"
     ),
     "serving files and running tools are not supported": (
-        "--path --tools --slot-save-path -ag --agent --tools-runtime --mcp-servers-config "
+        "--path --tools -ag --agent --tools-runtime --mcp-servers-config "
         "--mcp-servers-json --ui-mcp-proxy --webui-mcp-proxy"
     ),
     "the web UI has no settings": "--ui-config --webui-config --ui-config-file --webui-config-file",

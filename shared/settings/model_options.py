@@ -1,9 +1,10 @@
 """How to load a model and compute with it: options of lead and back, named as in llama-server."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from shared.settings.llama_server_options import AUTO_LAYERS, GpuLayers, SlotCount, ThreadCount
 from shared.settings.options import AsWritten, CommaList, OptionError, OptionGroup
@@ -41,6 +42,39 @@ def _check_places(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+class LoraAdapter(BaseModel, frozen=True):
+    """A file, and how strongly it is applied. size, modified: they tell another content apart, in keys."""
+
+    path: Path
+    scale: float = Field(1.0, allow_inf_nan=False)
+    size: int
+    modified: int
+
+
+def _read_adapters(value: object) -> object:
+    """Of FILE or FILE:SCALE; raises ValueError."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        return value
+    return [_read_adapter(part.strip()) if isinstance(part, str) else part for part in parts if part]
+
+
+def _read_adapter(text: str) -> LoraAdapter:
+    path, scale = Path(text), 1.0
+    name, colon, factor = text.rpartition(":")
+    if colon and not path.exists():
+        try:
+            path, scale = Path(name), float(factor)
+        except ValueError:
+            raise ValueError(f"FILE or FILE:SCALE is needed, not {text!r}") from None
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+    return LoraAdapter(path=path.absolute(), scale=scale, size=state.st_size, modified=state.st_mtime_ns)
+
+
+LoraAdapters = Annotated[tuple[LoraAdapter, ...], AsWritten, BeforeValidator(_read_adapters)]
 TensorPlaces = Annotated[CommaList, AfterValidator(_check_places)]
 
 UNQUANTIZED: Final = frozenset({"f32", "f16", "bf16"})
@@ -108,7 +142,7 @@ class ComputeOptions(OptionGroup):
         "none. What idle slots hold is moved there while others run, and a request that continues such a "
         "text does not read it again. What a lead has, it shares with its --draft-model and --back, which "
         "get an eighth each. Never more than a quarter of the memory that the weights leave free; not "
-        "used with --rpc, nor for sliding windows with --swa-full",
+        "used with --rpc, nor for sliding windows with --exact, nor with --swa-full and --no-kv-unified",
     )
     kv_offload: bool = Field(True, description="keep the KV cache in VRAM")
     ubatch_size: int = Field(
@@ -191,6 +225,11 @@ class ModelOptions(ComputeOptions):
         "part of --ctx-size, which no text can exceed: many long prompts without anything in common are read "
         "faster (on a CPU 1.15 times with eight of 900 tokens and a model of 0.2G, more with smaller ones), "
         "steps with drafts or few busy slots may be slower",
+    )
+    lora: LoraAdapters = Field(
+        (),
+        description="LoRA adapters in GGUF's format, applied to the model: FILE or FILE:SCALE, "
+        "comma-separated or by repeating the option. Backs and draft models need none",
     )
     exact: Exact = Field(
         "off",

@@ -8,7 +8,7 @@ from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineState
-from lead.engine.events import Committed, Finished, Ready, Started
+from lead.engine.events import Committed, Finished, Ready, SlotActed, Started
 from lead.generation.admission import Admission
 from lead.generation.sequences import Sequences
 from lead.http.json_route import BodyReader
@@ -50,6 +50,7 @@ class ScriptedEngine:
         self.steps = []
         self.reason = "stop"
         self.submitted = []
+        self.slot_command, self.acted = None, SlotActed()
         self.cancelled = []
         self.posted = []
         self.connected = []
@@ -97,6 +98,13 @@ class ScriptedEngine:
 
     def set_policy(self, policy, depth):
         self.policy = (policy, depth)
+
+    async def act_on_slot(self, command):
+        """`acted` says what comes of it."""
+        self.slot_command = command
+        if isinstance(self.acted, Exception):
+            raise self.acted
+        return self.acted
 
     async def explain(self):
         return {"policy": "adaptive"}
@@ -157,9 +165,10 @@ class ScriptedLead:
         self.app.state.bodies = BodyReader(RequestLimits())
         self.app.state.is_leaving = False
 
-    def use(self, template=None, admission=None, vocabulary_offer=None, **options):
+    def use(self, template=None, admission=None, vocabulary_offer=None, vocabulary=None, **options):
         """Replace some of the services, or options."""
         given = {"template": template, "admission": admission, "vocabulary_offer": vocabulary_offer}
+        given["vocabulary"] = vocabulary
         old = self.app.state.services
         settings = old.settings.model_copy(update=options)
         services = {name: value for name, value in given.items() if value is not None}

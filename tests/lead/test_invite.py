@@ -59,7 +59,9 @@ def test_a_code_is_shown_with_the_commands_that_use_it(lead, run):
     assert f"back --model MODEL --join {CODE}" in out
     assert f"chat --join {CODE}" in out
     assert "within 10 minutes" in out
-    assert lead.asked == [("POST", "/v1/invitations", {"open": True, "addresses": ["desk.lan"]}, None)]
+    assert lead.asked == [
+        ("POST", "/v1/invitations", {"open": True, "addresses": ["desk.lan"], "nearby": False}, None)
+    ]
 
 
 def test_a_terminal_is_shown_a_qr_code(lead, run, monkeypatch):

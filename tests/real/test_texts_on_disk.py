@@ -4,6 +4,7 @@ import os
 import signal
 import time
 
+import httpx
 import pytest
 
 from tests.real.client import PROMPT, ask
@@ -97,3 +98,26 @@ def test_a_folder_that_cannot_be_written_is_said_once(own_lead, tmp_path):
     program, url = own_lead("--cache-disk", str(tmp_path))
     assert ask(url, **SHORT).n_generated == 10
     assert program.log.count("cache on disk: not used") == 1
+
+
+def act(url, slot, action, **body):
+    answer = httpx.post(f"{url}/slots/{slot}", params={"action": action}, json=body, timeout=MOST_SECONDS)
+    return answer.status_code, answer.json()
+
+
+def test_a_saved_slot_is_restored_by_another_lead(own_lead, tmp_path):
+    options = ("--slot-save-path", str(tmp_path))
+    first, url = own_lead(*options)
+    whole = ask(url, id_slot=2, **SHORT)
+    status, saved = act(url, 2, "save", filename="talk")
+    assert (status, saved["n_saved"]) == (200, whole.n_prompt + 9)
+    assert saved["n_written"] == (tmp_path / "talk").stat().st_size
+    kill(first)
+    _, url = own_lead(*options)
+    status, restored = act(url, 1, "restore", filename="talk")
+    assert (status, restored["n_restored"], restored["n_read"]) == (200, saved["n_saved"], saved["n_written"])
+    again = ask(url, id_slot=1, **SHORT)
+    assert (again.text, again.n_cached) == (whole.text, whole.n_prompt - 1)
+    (tmp_path / "talk").write_bytes((tmp_path / "talk").read_bytes()[:-1])
+    assert act(url, 1, "restore", filename="talk")[0] == 400
+    assert act(url, 1, "erase")[1] == {"id_slot": 1, "n_erased": saved["n_saved"]}

@@ -1,5 +1,6 @@
 """Which of the leads that announce themselves a back takes."""
 
+import contextlib
 import socket
 import sys
 import threading
@@ -10,7 +11,7 @@ from zeroconf import ServiceInfo
 
 from lead.settings.lead_settings import LeadSettings
 from shared import discovery
-from shared.discovery import SERVICE, FoundLead, SeveralLeadsError, choose, find_leads
+from shared.discovery import JOIN_SERVICE, SERVICE, FoundLead, SeveralLeadsError, choose, find_leads
 from shared.errors import ConfigError
 
 
@@ -157,3 +158,46 @@ def test_a_lead_on_loopback_is_not_announced(capsys):
     with pytest.raises(SystemExit):
         LeadSettings.from_command_line(["--announce"])
     assert "other machines cannot reach a loopback address" in capsys.readouterr().err
+
+
+def test_a_door_is_found_by_its_certificate(monkeypatch):
+    """And by nothing else: others may be announced, too."""
+    infos = {
+        "mine": door_info("aa", ["10.0.0.1", "10.0.0.2"]),
+        "other": door_info("bb", ["10.0.0.3"]),
+        "bare": ServiceInfo(JOIN_SERVICE, f"x.{JOIN_SERVICE}", port=1, properties={}),
+    }
+    browsed = []
+
+    @contextlib.contextmanager
+    def browsing(service, _):
+        browsed.append(service)
+        yield [*infos, "gone"], infos.get
+
+    monkeypatch.setattr(discovery, "_browsing", browsing)
+    assert discovery.find_door("aa", 1.0) == ("10.0.0.1:5556", "10.0.0.2:5556")
+    assert discovery.find_door("cc", 1.0) == ()
+    assert set(browsed) == {JOIN_SERVICE}
+
+
+def door_info(fingerprint, addresses):
+    properties = {"fingerprint": fingerprint}
+    name = f"{fingerprint}.{JOIN_SERVICE}"
+    return ServiceInfo(JOIN_SERVICE, name, port=5556, parsed_addresses=addresses, properties=properties)
+
+
+def test_what_is_announced_of_a_door_is_found(monkeypatch):
+    """Where it is, and its certificate; nothing else."""
+    registered = []
+
+    @contextlib.contextmanager
+    def keep(info):
+        registered.append(info)
+        yield
+
+    monkeypatch.setattr(discovery, "_registered", keep)
+    monkeypatch.setattr(discovery, "own_addresses", lambda: ["10.0.0.1"])
+    with discovery.announced_door(5556, "aa"):
+        (info,) = registered
+    assert (info.port, info.parsed_addresses()) == (5556, ["10.0.0.1"])
+    assert info.properties == {b"fingerprint": b"aa"}

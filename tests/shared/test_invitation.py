@@ -32,3 +32,9 @@ def test_a_code_with_a_wrong_or_missing_character_is_refused(data):
 def test_no_other_text_is_a_code(text):
     with pytest.raises(ConfigError, match="not a whole code"):
         Invitation.parse(text)
+
+
+def test_a_code_may_be_without_address():
+    invitation = Invitation(b"s" * 12, b"f" * 16, ())
+    assert Invitation.parse(invitation.code()) == invitation
+    assert len(invitation.code()) == 44

@@ -44,9 +44,9 @@ class OllamaRenderer(AnswerRenderer):
         fields = self._fields(message.content, message.reasoning, [_call(call) for call in message.calls])
         return self._head() | fields | _figures(answer.end)
 
-    def loaded(self) -> JsonObject:
-        """The answer to a request that only loads the model."""
-        return self._part(Content("")) | {"done": True, "done_reason": "load"}
+    def loaded(self, *, unloads: bool) -> JsonObject:
+        """The answer to a request that only loads or unloads the model."""
+        return self._part(Content("")) | {"done": True, "done_reason": "unload" if unloads else "load"}
 
     def _delta(self, delta: Delta) -> Iterator[SseEvent]:
         """Calls are not streamed in parts."""

@@ -6,18 +6,22 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from lead.chat.fields import MAX_PROMPT_ELEMENTS, MAX_PROMPTS, AtMost
+from lead.chat.fields import MAX_PROMPT_ELEMENTS, MAX_PROMPTS, AtMost, NullIsDefault
 from lead.http.answers import respond
-from lead.http.generation_request import read_text_request
+from lead.http.generation_request import GenerationRequest, read_infill_request, read_text_request
 from lead.http.json_route import JsonRoute
 from lead.http.render.llama_server import LlamaServerRenderer
 from lead.http.render.openai import CompletionRenderer
 from lead.http.schema import GenerationFields
 from lead.server.services import Services, get_ready_services
+from lead.tokenizer.infill import Gap, check_can_infill
 from lead.tokenizer.jobs import Prompt
 from shared.errors import RequestError
 
 router = APIRouter(route_class=JsonRoute)
+
+_MAX_FILES = 1024
+"""Of `input_extra`; editors send some dozens of parts."""
 
 TokenIds = Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 
@@ -69,7 +73,14 @@ class PromptObject(BaseModel, strict=True):
     multimodal_data: Annotated[list[Any], AtMost(MAX_PROMPT_ELEMENTS)] | None = None
 
 
-class NativeRequest(GenerationFields):
+class NativeFields(GenerationFields):
+    """What llama-server's own forms have besides."""
+
+    return_tokens: bool | None = None
+    response_fields: Annotated[list[str], AtMost(64)] | None = None
+
+
+class NativeRequest(NativeFields):
     """What a client posts.
 
     A prompt is text, token ids, or both in turn; a list of such asks for one answer each.
@@ -82,8 +93,6 @@ class NativeRequest(GenerationFields):
             list[int | str | PromptObject | MixedPrompt], Field(min_length=1), AtMost(MAX_PROMPT_ELEMENTS)
         ]
     )
-    return_tokens: bool | None = None
-    response_fields: Annotated[list[str], AtMost(64)] | None = None
 
     def prompts(self) -> list[Prompt]:
         """The prompts one by one; raises RequestError."""
@@ -104,6 +113,49 @@ async def create_native_completion(
 ) -> Response:
     """Continue text; one object for one prompt, a list of them for several."""
     request = await read_text_request(body, body.prompts(), http_request, services)
+    return await _respond(body, request, http_request, services)
+
+
+class ExtraFile(NullIsDefault, strict=True):
+    """Another file of a project, or a part of one."""
+
+    text: str
+    filename: str = "tmp"
+
+
+class InfillRequest(NativeFields):
+    """What is around a gap in a text; `prompt` is what it begins with."""
+
+    input_prefix: str
+    input_suffix: str
+    input_extra: Annotated[list[ExtraFile], AtMost(_MAX_FILES)] | None = None
+    prompt: str | None = None
+
+    def gap(self, services: Services) -> Gap:
+        return Gap(
+            prefix=self.input_prefix,
+            suffix=self.input_suffix,
+            prompt=self.prompt or "",
+            extra=[(each.filename, each.text) for each in self.input_extra or ()],
+            n_ctx=services.admission.n_ctx,
+            n_predict=services.settings.sampling.n_predict,
+            spm=services.settings.spm_infill,
+        )
+
+
+@router.post("/infill")
+async def create_infill(
+    body: InfillRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
+) -> Response:
+    """Fill a gap in a text, for editors; the answer is that of `/completion`."""
+    check_can_infill(services.vocabulary)
+    request = await read_infill_request(body, body.gap(services), http_request, services)
+    return await _respond(body, request, http_request, services)
+
+
+async def _respond(
+    body: NativeFields, request: GenerationRequest, http_request: Request, services: Services
+) -> Response:
     renderer = LlamaServerRenderer(
         request, services, return_tokens=bool(body.return_tokens), response_fields=body.response_fields
     )

@@ -27,9 +27,13 @@ def get_door(request: Request) -> Door:
 
 
 class InvitationRequest(NullIsDefault):
-    """open: let machines in from now on. addresses: hosts, instead of this machine's."""
+    """open: let machines in from now on. addresses: hosts, instead of this machine's.
+
+    nearby: a shorter code without addresses, for a machine that finds this one on the local network.
+    """
 
     open: bool = False
+    nearby: bool = False
     addresses: Annotated[list[_Host], AtMost(4)] = []  # noqa: RUF012 - of a pydantic model
 
 
@@ -47,7 +51,12 @@ async def invite(body: InvitationRequest, door: Annotated[Door, Depends(get_door
         raise RequestError(
             "only this machine reaches this lead so far: `lead invite --open` lets invited ones in", "open"
         )
-    invitation = door.invite(body.addresses)
+    if body.nearby:
+        try:
+            await door.announce()
+        except ConfigError as error:
+            raise RequestError(str(error), "nearby") from error
+    invitation = door.invite(body.addresses, nearby=body.nearby)
     code = invitation.code()
     return {
         "code": code,

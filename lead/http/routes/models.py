@@ -74,10 +74,16 @@ def _record(services: Services) -> dict[str, Any]:
 
 
 @router.get("/lora-adapters")
-async def adapters(services: Annotated[Services, Depends(get_services)]) -> list[Any]:
-    """Always empty."""
-    del services
-    return []
+async def adapters(services: Annotated[Services, Depends(get_services)]) -> list[dict[str, Any]]:
+    """Those that are applied to the model (`--lora`), to all requests."""
+    return _adapters(services)
+
+
+def _adapters(services: Services) -> list[dict[str, Any]]:
+    return [
+        {"id": number, "path": str(each.path), "scale": each.scale, "task_name": "", "prompt_prefix": ""}
+        for number, each in enumerate(services.settings.compute.lora)
+    ]
 
 
 @router.get("/props")
@@ -92,6 +98,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "total_slots": ready.n_slots,
         "model_alias": services.alias,
         "model_path": str(vocabulary.info.path),
+        "lora_adapters": _adapters(services),
         "chat_template": services.template.source,
         "bos_token": _text(vocabulary.bos, services),
         "eos_token": _text(vocabulary.eos, services),
@@ -148,8 +155,7 @@ REASONS: Mapping[str, str] = {
     "/v1/rerank": _RERANKING,
     "/v1/reranking": _RERANKING,
     "/v1/audio/transcriptions": _AUDIO,
-    "/infill": "Infill is not supported: there is no text before and after a gap, only one before the end",
-    "/lora-adapters": "This server does not support adapters: the model runs as its file says",
+    "/lora-adapters": "This server does not support changing adapters: those of --lora serve all requests",
     "/props": "This server does not support changing global properties",
 }
 """Why the lead does not have these endpoints of llama-server: POST requests by path, answered with 501."""

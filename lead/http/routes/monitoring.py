@@ -41,13 +41,6 @@ async def slots(
     return [_describe(index, running.get(index), ready, is_admin=is_admin) for index in range(ready.n_slots)]
 
 
-@router.post("/slots/{id_slot}", include_in_schema=False)
-async def act_on_slot(id_slot: str, services: Annotated[Services, Depends(get_services)]) -> None:
-    """Saving and restoring caches; always raises UnsupportedError."""
-    del id_slot, services
-    raise UnsupportedError("This server does not support slots action: caches are not written to files")
-
-
 def _by_slot(sequences: Sequences) -> dict[int, LiveSequence]:
     """If two sequences claim a slot, the one that got it first has given way and waits."""
     return {

@@ -34,7 +34,7 @@ async def chat(
     """Continue a conversation."""
     renderer = OllamaRenderer(body.model or _name(services), is_chat=True)
     if body.is_empty:
-        return _loaded(renderer, services)
+        return _loaded(renderer, services, unloads=body.unloads)
     fields = await convert(http_request, lambda: as_chat(body.to_chat()))
     request = await read_chat_request(fields, http_request, services)
     return await respond(http_request, request, services, renderer, streamed=body.stream)
@@ -49,7 +49,7 @@ async def generate(
     """Answer a question, or continue a text."""
     renderer = OllamaRenderer(body.model or _name(services), is_chat=False)
     if body.is_empty:
-        return _loaded(renderer, services)
+        return _loaded(renderer, services, unloads=body.unloads)
     if body.raw:
         text = await convert(http_request, lambda: validated(CompletionRequest, body.to_chat()))
         request = await read_text_request(text, text.prompts(), http_request, services)
@@ -122,9 +122,11 @@ async def manage() -> None:
     raise UnsupportedError("a lead serves the model that it was started with (--model)")
 
 
-def _loaded(renderer: OllamaRenderer, services: Services) -> Response:
-    services.engine.expect()
-    return Response(to_json(renderer.loaded()), media_type="application/json")
+def _loaded(renderer: OllamaRenderer, services: Services, *, unloads: bool) -> Response:
+    """A lead unloads its model by itself, with --sleep-idle-seconds: it is not loaded for being unloaded."""
+    if not unloads:
+        services.engine.expect()
+    return Response(to_json(renderer.loaded(unloads=unloads)), media_type="application/json")
 
 
 def _name(services: Services) -> str:

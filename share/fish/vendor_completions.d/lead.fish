@@ -51,7 +51,7 @@ function _shtab_lead_using
 end
 
 set -g _shtab_lead_commands bench cache convert doctor generate invite models plan rpc-worker service
-set -g _shtab_lead_opts_with_value --acceptance --address --admin-key --admin-key-file --alias --allowed-hosts --api-key --api-key-file --back --back-cpus --back-gpu-layers --back-hf-repo --back-key --back-key-file --back-speed --back-threads --backs --batch-size --body-seconds --ca-file --cache --cache-disk --cache-disk-size --cache-ram --cache-type-k --cache-type-k-draft --cache-type-v --cache-type-v-draft --chat-template --chat-template-file --chat-template-kwargs --checkpoint-memory --config --cors-origins --cpus --ctx-checkpoints --ctx-size --ctx-size-draft --depth --device --device-draft --draft --draft-max --draft-model --draft-n --drain-notice-seconds --drain-seconds --dry-allowed-length --dry-base --dry-multiplier --dry-penalty-last-n --dry-sequence-breaker --dry-sequence-breakers --dynatemp-exp --dynatemp-exponent --dynatemp-range --engine-timeout --exact --file --fit --fit-target --flash-attn --frequency-penalty --gpu-layers --gpu-layers-draft --header-seconds --hf-file --hf-repo --hf-repo-draft --hf-token --host --keep --keys-file --lead --load-mode --log-level --main-gpu --max-backs --max-body-bytes --max-draft --max-draft-bytes-per-second --max-drafts-per-second --max-grammar-bytes --max-logit-bias --max-n --max-prompt-tokens --max-prompts --max-queue --max-restarts --max-schema-depth --max-stop-characters --max-stops --max-tools --max-top-logprobs --min-p --model --model-draft --models-dir --models-file --models-max --models-memory --mtp --n-cpu-moe --n-gpu-layers --n-gpu-layers-draft --n-predict --n-prompts --override-tensor --parallel --per-request-spec-decode-metrics --ping-seconds --plot --policy --port --predict --prepare-seconds --presence-penalty --print --prompt --prompts --reasoning --reasoning-format --repeat-last-n --repeat-penalty --repeats --revoke --round-trip --rpc --rpc-timeout --sampler-seq --samplers --sampling-seq --seed --sleep-idle-seconds --spec-draft-device --spec-draft-hf --spec-draft-model --spec-draft-n-max --spec-draft-ngl --spec-draft-threads --spec-draft-type-k --spec-draft-type-v --split-mode --ssl-cert-file --ssl-key-file --suffix-max-age --suffix-memory --swa-checkpoints --tags --temp --temperature --tensor-split --threads --threads-batch --threads-draft --timeout --tokenizer --top-k --top-n-sigma --top-nsigma --top-p --type --typical --typical-p --ubatch-size --unit --url --write-seconds --xtc-probability --xtc-threshold -a -b -c -cd -cram -ctk -ctkd -ctv -ctvd -ctxcp -dev -devd -f -fa -fit -fitt -hf -hfd -hff -hfr -hfrd -hft -i -lm -m -md -mg -n -ncmoe -ngl -ngld -np -ot -p -rea -s -sm -t -tb -td -to -ts -ub
+set -g _shtab_lead_opts_with_value --acceptance --address --admin-key --admin-key-file --alias --allowed-hosts --api-key --api-key-file --back --back-cpus --back-gpu-layers --back-hf-repo --back-key --back-key-file --back-speed --back-threads --backs --batch-size --body-seconds --ca-file --cache --cache-disk --cache-disk-size --cache-ram --cache-type-k --cache-type-k-draft --cache-type-v --cache-type-v-draft --chat-template --chat-template-file --chat-template-kwargs --checkpoint-memory --config --cors-origins --cpus --ctx-checkpoints --ctx-size --ctx-size-draft --depth --device --device-draft --draft --draft-max --draft-model --draft-n --drain-notice-seconds --drain-seconds --dry-allowed-length --dry-base --dry-multiplier --dry-penalty-last-n --dry-sequence-breaker --dry-sequence-breakers --dynatemp-exp --dynatemp-exponent --dynatemp-range --engine-timeout --exact --file --fit --fit-target --flash-attn --frequency-penalty --gpu-layers --gpu-layers-draft --header-seconds --hf-file --hf-repo --hf-repo-draft --hf-token --host --keep --keys-file --lead --load-mode --log-level --lora --lora-scaled --main-gpu --max-backs --max-body-bytes --max-draft --max-draft-bytes-per-second --max-drafts-per-second --max-grammar-bytes --max-logit-bias --max-n --max-prompt-tokens --max-prompts --max-queue --max-restarts --max-schema-depth --max-stop-characters --max-stops --max-tools --max-top-logprobs --min-p --model --model-draft --models-dir --models-file --models-max --models-memory --mtp --n-cpu-moe --n-gpu-layers --n-gpu-layers-draft --n-predict --n-prompts --override-tensor --parallel --per-request-spec-decode-metrics --ping-seconds --plot --policy --port --predict --prepare-seconds --presence-penalty --print --prompt --prompts --reasoning --reasoning-format --repeat-last-n --repeat-penalty --repeats --revoke --round-trip --rpc --rpc-timeout --sampler-seq --samplers --sampling-seq --seed --sleep-idle-seconds --slot-save-path --spec-draft-device --spec-draft-hf --spec-draft-model --spec-draft-n-max --spec-draft-ngl --spec-draft-threads --spec-draft-type-k --spec-draft-type-v --split-mode --ssl-cert-file --ssl-key-file --suffix-max-age --suffix-memory --swa-checkpoints --tags --temp --temperature --tensor-split --threads --threads-batch --threads-draft --timeout --tokenizer --top-k --top-n-sigma --top-nsigma --top-p --type --typical --typical-p --ubatch-size --unit --url --write-seconds --xtc-probability --xtc-threshold -a -b -c -cd -cram -ctk -ctkd -ctv -ctvd -ctxcp -dev -devd -f -fa -fit -fitt -hf -hfd -hff -hfr -hfrd -hft -i -lm -m -md -mg -n -ncmoe -ngl -ngld -np -ot -p -rea -s -sm -t -tb -td -to -ts -ub
 
 complete -c lead -e
 complete -c lead -f
@@ -77,6 +77,8 @@ complete -c lead -n _shtab_lead_using -l host -x -d 'address to listen on'
 complete -c lead -n _shtab_lead_using -l port -x -d 'port to listen on'
 complete -c lead -n _shtab_lead_using -l announce -l no-announce -d 'announce the lead on the local network'
 complete -c lead -n _shtab_lead_using -l slots -l no-slots -d 'expose the slots monitoring endpoint, /slots'
+complete -c lead -n _shtab_lead_using -l slot-save-path -xka "(__fish_complete_path (commandline -ct))" -d 'existing folder for files with what slots hold'
+complete -c lead -n _shtab_lead_using -l spm-infill -l no-spm-infill -d /infill
 complete -c lead -n _shtab_lead_using -l metrics -l no-metrics -d 'enable the Prometheus-compatible metrics endpoint, /metrics'
 complete -c lead -n _shtab_lead_using -l per-request-spec-decode-metrics -xka "none summary detailed" -d 'add vLLM'"'"'s metrics.speculative_decoding to answers of /v1/chat/completions and /v1/completions'
 complete -c lead -n _shtab_lead_using -l ui -l no-ui -l webui -l no-webui -d 'serve the web UI'
@@ -126,6 +128,7 @@ complete -c lead -n _shtab_lead_using -o fit -l fit -xka "on off" -d on
 complete -c lead -n _shtab_lead_using -o fitt -l fit-target -x -d 'MiB of each device'"'"'s memory that --n-gpu-layers auto leaves free, at most an eighth of it'
 complete -c lead -n _shtab_lead_using -o kvu -l kv-unified -l no-kv-unified -d 'use a single KV cache shared by all slots'
 complete -c lead -n _shtab_lead_using -o no-kvu -d 'the same as --no-kv-unified'
+complete -c lead -n _shtab_lead_using -l lora -l lora-scaled -x -d 'LoRA adapters in GGUF'"'"'s format, applied to the model'
 complete -c lead -n _shtab_lead_using -l exact -xka "on off auto" -d 'the same text bit for bit whatever else happens'
 complete -c lead -n _shtab_lead_using -s b -l batch-size -x -d 'logical maximum batch size'
 complete -c lead -n _shtab_lead_using -l swa-full -l no-swa-full -d 'keep all tokens of sliding-window models in the KV cache, not only the window'
@@ -245,6 +248,8 @@ complete -c lead -n '_shtab_lead_using bench' -l host -x -d 'address to listen o
 complete -c lead -n '_shtab_lead_using bench' -l port -x -d 'port to listen on'
 complete -c lead -n '_shtab_lead_using bench' -l announce -l no-announce -d 'announce the lead on the local network'
 complete -c lead -n '_shtab_lead_using bench' -l slots -l no-slots -d 'expose the slots monitoring endpoint, /slots'
+complete -c lead -n '_shtab_lead_using bench' -l slot-save-path -xka "(__fish_complete_path (commandline -ct))" -d 'existing folder for files with what slots hold'
+complete -c lead -n '_shtab_lead_using bench' -l spm-infill -l no-spm-infill -d /infill
 complete -c lead -n '_shtab_lead_using bench' -l metrics -l no-metrics -d 'enable the Prometheus-compatible metrics endpoint, /metrics'
 complete -c lead -n '_shtab_lead_using bench' -l per-request-spec-decode-metrics -xka "none summary detailed" -d 'add vLLM'"'"'s metrics.speculative_decoding to answers of /v1/chat/completions and /v1/completions'
 complete -c lead -n '_shtab_lead_using bench' -l ui -l no-ui -l webui -l no-webui -d 'serve the web UI'
@@ -294,6 +299,7 @@ complete -c lead -n '_shtab_lead_using bench' -o fit -l fit -xka "on off" -d on
 complete -c lead -n '_shtab_lead_using bench' -o fitt -l fit-target -x -d 'MiB of each device'"'"'s memory that --n-gpu-layers auto leaves free, at most an eighth of it'
 complete -c lead -n '_shtab_lead_using bench' -o kvu -l kv-unified -l no-kv-unified -d 'use a single KV cache shared by all slots'
 complete -c lead -n '_shtab_lead_using bench' -o no-kvu -d 'the same as --no-kv-unified'
+complete -c lead -n '_shtab_lead_using bench' -l lora -l lora-scaled -x -d 'LoRA adapters in GGUF'"'"'s format, applied to the model'
 complete -c lead -n '_shtab_lead_using bench' -l exact -xka "on off auto" -d 'the same text bit for bit whatever else happens'
 complete -c lead -n '_shtab_lead_using bench' -s b -l batch-size -x -d 'logical maximum batch size'
 complete -c lead -n '_shtab_lead_using bench' -l swa-full -l no-swa-full -d 'keep all tokens of sliding-window models in the KV cache, not only the window'
@@ -431,6 +437,8 @@ complete -c lead -n '_shtab_lead_using doctor' -l host -x -d 'address to listen 
 complete -c lead -n '_shtab_lead_using doctor' -l port -x -d 'port to listen on'
 complete -c lead -n '_shtab_lead_using doctor' -l announce -l no-announce -d 'announce the lead on the local network'
 complete -c lead -n '_shtab_lead_using doctor' -l slots -l no-slots -d 'expose the slots monitoring endpoint, /slots'
+complete -c lead -n '_shtab_lead_using doctor' -l slot-save-path -xka "(__fish_complete_path (commandline -ct))" -d 'existing folder for files with what slots hold'
+complete -c lead -n '_shtab_lead_using doctor' -l spm-infill -l no-spm-infill -d /infill
 complete -c lead -n '_shtab_lead_using doctor' -l metrics -l no-metrics -d 'enable the Prometheus-compatible metrics endpoint, /metrics'
 complete -c lead -n '_shtab_lead_using doctor' -l per-request-spec-decode-metrics -xka "none summary detailed" -d 'add vLLM'"'"'s metrics.speculative_decoding to answers of /v1/chat/completions and /v1/completions'
 complete -c lead -n '_shtab_lead_using doctor' -l ui -l no-ui -l webui -l no-webui -d 'serve the web UI'
@@ -480,6 +488,7 @@ complete -c lead -n '_shtab_lead_using doctor' -o fit -l fit -xka "on off" -d on
 complete -c lead -n '_shtab_lead_using doctor' -o fitt -l fit-target -x -d 'MiB of each device'"'"'s memory that --n-gpu-layers auto leaves free, at most an eighth of it'
 complete -c lead -n '_shtab_lead_using doctor' -o kvu -l kv-unified -l no-kv-unified -d 'use a single KV cache shared by all slots'
 complete -c lead -n '_shtab_lead_using doctor' -o no-kvu -d 'the same as --no-kv-unified'
+complete -c lead -n '_shtab_lead_using doctor' -l lora -l lora-scaled -x -d 'LoRA adapters in GGUF'"'"'s format, applied to the model'
 complete -c lead -n '_shtab_lead_using doctor' -l exact -xka "on off auto" -d 'the same text bit for bit whatever else happens'
 complete -c lead -n '_shtab_lead_using doctor' -s b -l batch-size -x -d 'logical maximum batch size'
 complete -c lead -n '_shtab_lead_using doctor' -l swa-full -l no-swa-full -d 'keep all tokens of sliding-window models in the KV cache, not only the window'
@@ -599,6 +608,8 @@ complete -c lead -n '_shtab_lead_using generate' -l host -x -d 'address to liste
 complete -c lead -n '_shtab_lead_using generate' -l port -x -d 'port to listen on'
 complete -c lead -n '_shtab_lead_using generate' -l announce -l no-announce -d 'announce the lead on the local network'
 complete -c lead -n '_shtab_lead_using generate' -l slots -l no-slots -d 'expose the slots monitoring endpoint, /slots'
+complete -c lead -n '_shtab_lead_using generate' -l slot-save-path -xka "(__fish_complete_path (commandline -ct))" -d 'existing folder for files with what slots hold'
+complete -c lead -n '_shtab_lead_using generate' -l spm-infill -l no-spm-infill -d /infill
 complete -c lead -n '_shtab_lead_using generate' -l metrics -l no-metrics -d 'enable the Prometheus-compatible metrics endpoint, /metrics'
 complete -c lead -n '_shtab_lead_using generate' -l per-request-spec-decode-metrics -xka "none summary detailed" -d 'add vLLM'"'"'s metrics.speculative_decoding to answers of /v1/chat/completions and /v1/completions'
 complete -c lead -n '_shtab_lead_using generate' -l ui -l no-ui -l webui -l no-webui -d 'serve the web UI'
@@ -648,6 +659,7 @@ complete -c lead -n '_shtab_lead_using generate' -o fit -l fit -xka "on off" -d 
 complete -c lead -n '_shtab_lead_using generate' -o fitt -l fit-target -x -d 'MiB of each device'"'"'s memory that --n-gpu-layers auto leaves free, at most an eighth of it'
 complete -c lead -n '_shtab_lead_using generate' -o kvu -l kv-unified -l no-kv-unified -d 'use a single KV cache shared by all slots'
 complete -c lead -n '_shtab_lead_using generate' -o no-kvu -d 'the same as --no-kv-unified'
+complete -c lead -n '_shtab_lead_using generate' -l lora -l lora-scaled -x -d 'LoRA adapters in GGUF'"'"'s format, applied to the model'
 complete -c lead -n '_shtab_lead_using generate' -l exact -xka "on off auto" -d 'the same text bit for bit whatever else happens'
 complete -c lead -n '_shtab_lead_using generate' -s b -l batch-size -x -d 'logical maximum batch size'
 complete -c lead -n '_shtab_lead_using generate' -l swa-full -l no-swa-full -d 'keep all tokens of sliding-window models in the KV cache, not only the window'
@@ -757,6 +769,7 @@ complete -c lead -n '_shtab_lead_using invite' -l close -d 'let no other machine
 complete -c lead -n '_shtab_lead_using invite' -l list -d 'show who has joined'
 complete -c lead -n '_shtab_lead_using invite' -l revoke -x -d 'name of a machine that has joined'
 complete -c lead -n '_shtab_lead_using invite' -l address -x -d 'host name or address at which the other machine reaches this one, comma-separated'
+complete -c lead -n '_shtab_lead_using invite' -l nearby -d 'a shorter code, without an address'
 complete -c lead -n '_shtab_lead_using invite' -l lead -x -d 'URL of the lead'
 complete -c lead -n '_shtab_lead_using invite' -l admin-key -x -d 'a key of the lead with all permissions, if it has keys'
 complete -c lead -n '_shtab_lead_using invite' -l admin-key-file -xka "(__fish_complete_path (commandline -ct))" -d 'file with such a key'
@@ -793,6 +806,8 @@ complete -c lead -n '_shtab_lead_using plan' -l host -x -d 'address to listen on
 complete -c lead -n '_shtab_lead_using plan' -l port -x -d 'port to listen on'
 complete -c lead -n '_shtab_lead_using plan' -l announce -l no-announce -d 'announce the lead on the local network'
 complete -c lead -n '_shtab_lead_using plan' -l slots -l no-slots -d 'expose the slots monitoring endpoint, /slots'
+complete -c lead -n '_shtab_lead_using plan' -l slot-save-path -xka "(__fish_complete_path (commandline -ct))" -d 'existing folder for files with what slots hold'
+complete -c lead -n '_shtab_lead_using plan' -l spm-infill -l no-spm-infill -d /infill
 complete -c lead -n '_shtab_lead_using plan' -l metrics -l no-metrics -d 'enable the Prometheus-compatible metrics endpoint, /metrics'
 complete -c lead -n '_shtab_lead_using plan' -l per-request-spec-decode-metrics -xka "none summary detailed" -d 'add vLLM'"'"'s metrics.speculative_decoding to answers of /v1/chat/completions and /v1/completions'
 complete -c lead -n '_shtab_lead_using plan' -l ui -l no-ui -l webui -l no-webui -d 'serve the web UI'
@@ -842,6 +857,7 @@ complete -c lead -n '_shtab_lead_using plan' -o fit -l fit -xka "on off" -d on
 complete -c lead -n '_shtab_lead_using plan' -o fitt -l fit-target -x -d 'MiB of each device'"'"'s memory that --n-gpu-layers auto leaves free, at most an eighth of it'
 complete -c lead -n '_shtab_lead_using plan' -o kvu -l kv-unified -l no-kv-unified -d 'use a single KV cache shared by all slots'
 complete -c lead -n '_shtab_lead_using plan' -o no-kvu -d 'the same as --no-kv-unified'
+complete -c lead -n '_shtab_lead_using plan' -l lora -l lora-scaled -x -d 'LoRA adapters in GGUF'"'"'s format, applied to the model'
 complete -c lead -n '_shtab_lead_using plan' -l exact -xka "on off auto" -d 'the same text bit for bit whatever else happens'
 complete -c lead -n '_shtab_lead_using plan' -s b -l batch-size -x -d 'logical maximum batch size'
 complete -c lead -n '_shtab_lead_using plan' -l swa-full -l no-swa-full -d 'keep all tokens of sliding-window models in the KV cache, not only the window'
@@ -977,6 +993,8 @@ complete -c lead -n '_shtab_lead_using service' -l host -x -d 'address to listen
 complete -c lead -n '_shtab_lead_using service' -l port -x -d 'port to listen on'
 complete -c lead -n '_shtab_lead_using service' -l announce -l no-announce -d 'announce the lead on the local network'
 complete -c lead -n '_shtab_lead_using service' -l slots -l no-slots -d 'expose the slots monitoring endpoint, /slots'
+complete -c lead -n '_shtab_lead_using service' -l slot-save-path -xka "(__fish_complete_path (commandline -ct))" -d 'existing folder for files with what slots hold'
+complete -c lead -n '_shtab_lead_using service' -l spm-infill -l no-spm-infill -d /infill
 complete -c lead -n '_shtab_lead_using service' -l metrics -l no-metrics -d 'enable the Prometheus-compatible metrics endpoint, /metrics'
 complete -c lead -n '_shtab_lead_using service' -l per-request-spec-decode-metrics -xka "none summary detailed" -d 'add vLLM'"'"'s metrics.speculative_decoding to answers of /v1/chat/completions and /v1/completions'
 complete -c lead -n '_shtab_lead_using service' -l ui -l no-ui -l webui -l no-webui -d 'serve the web UI'
@@ -1026,6 +1044,7 @@ complete -c lead -n '_shtab_lead_using service' -o fit -l fit -xka "on off" -d o
 complete -c lead -n '_shtab_lead_using service' -o fitt -l fit-target -x -d 'MiB of each device'"'"'s memory that --n-gpu-layers auto leaves free, at most an eighth of it'
 complete -c lead -n '_shtab_lead_using service' -o kvu -l kv-unified -l no-kv-unified -d 'use a single KV cache shared by all slots'
 complete -c lead -n '_shtab_lead_using service' -o no-kvu -d 'the same as --no-kv-unified'
+complete -c lead -n '_shtab_lead_using service' -l lora -l lora-scaled -x -d 'LoRA adapters in GGUF'"'"'s format, applied to the model'
 complete -c lead -n '_shtab_lead_using service' -l exact -xka "on off auto" -d 'the same text bit for bit whatever else happens'
 complete -c lead -n '_shtab_lead_using service' -s b -l batch-size -x -d 'logical maximum batch size'
 complete -c lead -n '_shtab_lead_using service' -l swa-full -l no-swa-full -d 'keep all tokens of sliding-window models in the KV cache, not only the window'

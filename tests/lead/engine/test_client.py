@@ -18,11 +18,11 @@ import pytest
 from lead.engine import client as module
 from lead.engine import process
 from lead.engine.client import EngineClient, EngineState
-from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy, Submit
+from lead.engine.commands import ActOnSlot, Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy, Submit
 from lead.engine.events import Finished, encode_line
 from lead.generation.sequences import LiveSequence
 from shared.descriptors import n_open
-from shared.errors import EngineError, ModelLoadError, UnavailableError
+from shared.errors import EngineError, ModelLoadError, NotServingError, RequestError, UnavailableError
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
@@ -483,6 +483,56 @@ async def test_an_engine_that_dies_explains_nothing(start):
 async def test_an_engine_that_is_not_ready_explains_nothing(start):
     front = start(LISTEN)
     assert await front.client.explain() is None
+
+
+ERASE = ActOnSlot(action="erase", slot=0)
+ERASES = """
+ready()
+for line in commands:
+    if '"act_on_slot"' in line:
+        say('{"type": "slot_acted", "n_tokens": 5}\\n')
+"""
+
+
+async def test_what_is_done_to_a_slot_is_answered(start):
+    front = start(ERASES)
+    await front.until(is_up)
+    for _ in range(2):
+        assert (await front.client.act_on_slot(ERASE)).n_tokens == 5
+
+
+@pytest.mark.parametrize(("may_recover", "error"), [("false", RequestError), ("true", UnavailableError)])
+async def test_why_a_slot_is_left_as_it_is_is_said(start, may_recover, error):
+    answer = f'"reason": "no text", "may_recover": {may_recover}'
+    front = start(ERASES.replace('"n_tokens": 5', answer))
+    await front.until(is_up)
+    with pytest.raises(error, match="no text"):
+        await front.client.act_on_slot(ERASE)
+
+
+async def test_one_slot_is_acted_on_at_a_time_also_if_who_asked_has_left(start):
+    front = start("ready()\n" + LISTEN)
+    await front.until(is_up)
+    first = asyncio.ensure_future(front.client.act_on_slot(ERASE))
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(UnavailableError, match="another slot"):
+        await front.client.act_on_slot(ERASE)
+
+
+async def test_an_engine_that_dies_meanwhile_is_said(start):
+    front = start("if first_time():\n    ready(); commands.readline(); sys.exit(3)\n" + ERASES)
+    await front.until(is_up)
+    with pytest.raises(UnavailableError, match="ended"):
+        await front.client.act_on_slot(ERASE)
+    await front.until(lambda front: front.events == [UP, UP])
+    assert (await front.client.act_on_slot(ERASE)).n_tokens == 5
+
+
+async def test_an_engine_that_is_not_ready_does_nothing_to_slots(start):
+    front = start(LISTEN)
+    with pytest.raises(NotServingError, match="being loaded"):
+        await front.client.act_on_slot(ERASE)
 
 
 async def until_state(front, state):

@@ -112,6 +112,8 @@ def test_with_a_cache_of_fewer_bits(tiny_model, architecture, cache_type):
         ("llama", {}),
         more("llama", {"kv_unified": False}),
         ("gemma3", {}),
+        ("gemma3", {"swa_full": True}),
+        more("llama4", {"swa_full": True}),  # windows that begin at multiples of their length
         more("gpt-oss", {}),
         more("deepseek2", {}),
         ("qwen35", {}),

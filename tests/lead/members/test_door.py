@@ -1,10 +1,13 @@
 """The door opens when it is told to, stays as it was over restarts, and keeps who may come in."""
 
+import asyncio
+import contextlib
 import json
 
 import pytest
 
 from lead.http.middleware.keys import Role
+from lead.members import door as module
 from lead.members.door import BY_DOOR, Door
 from shared.errors import ConfigError
 from shared.invitation import fingerprint
@@ -150,3 +153,31 @@ def test_a_damaged_list_of_members_is_an_error(make, tmp_path, content):
     (tmp_path / "lead" / "members.json").write_text(content)
     with pytest.raises(ConfigError, match="cannot read who is a member"):
         make()
+
+
+async def test_it_is_announced_once_while_a_code_lasts(make, monkeypatch):
+    said = []
+
+    @contextlib.contextmanager
+    def announce(port, found):
+        said.append((port, found))
+        yield
+        said.append("gone")
+
+    door = make(announce=announce)
+    await door.open()
+    await door.announce()
+    await door.announce()
+    assert said == [(5556, door.invite().fingerprint.hex())]
+    monkeypatch.setattr(module, "INVITATION_SECONDS", 0.0)
+    await door.announce()
+    await until(lambda: said[1:] == ["gone"])
+    await door.announce()
+    door.close()
+    await until(lambda: said[3:] == ["gone"])
+
+
+async def until(is_so):
+    async with asyncio.timeout(60):
+        while not is_so():  # noqa: ASYNC110 - it has no event for this
+            await asyncio.sleep(0.001)

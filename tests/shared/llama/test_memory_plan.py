@@ -1,5 +1,6 @@
 """How memories are used, and what is stated about them, against tiny models of each kind."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import llama_cpp
@@ -8,7 +9,7 @@ import pytest
 
 from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
-from shared.llama import devices
+from shared.llama import devices, memory_plan
 from shared.llama.gguf_metadata import tensor_sizes
 from shared.llama.memory_plan import (
     choose_traits,
@@ -104,7 +105,8 @@ def test_the_context_is_that_of_training_for_each_slot_unless_it_is_chosen(tiny_
 
 def test_guarded_windows_need_a_second_sequence_for_each_slot(tiny_model):
     plan = plan_memory(tiny_model("gemma3"), OPTIONS.model_copy(update={"swa_full": True}))
-    assert (plan.is_guarded, plan.n_window, plan.parameters.n_seq_max) == (True, WINDOW, 4)
+    n_with_spare = 2 * 2 + 1
+    assert (plan.is_guarded, plan.n_window, plan.parameters.n_seq_max) == (True, WINDOW, n_with_spare)
     assert not plan_memory(tiny_model("gemma3"), OPTIONS).is_guarded
 
 
@@ -134,14 +136,29 @@ def test_stored_texts_are_bounded_by_an_option_and_a_quarter_of_the_free_memory(
 
 
 @pytest.mark.parametrize(
-    ("architecture", "swa_full", "stores"),
-    [("llama", False, True), ("gemma3", False, True), ("gemma3", True, False), ("qwen35", False, True)],
+    ("architecture", "options", "stores"),
+    [
+        ("llama", {}, True),
+        ("gemma3", {}, True),
+        ("gemma3", {"swa_full": True}, True),
+        ("gemma3", {"swa_full": True, "kv_unified": False}, False),
+        ("qwen35", {}, True),
+    ],
 )
 def test_texts_are_stored_unless_cells_outside_of_windows_may_be_needed(
-    tiny_model, architecture, swa_full, stores
+    tiny_model, architecture, options, stores
 ):
-    plan = plan_memory(tiny_model(architecture), OPTIONS.model_copy(update={"swa_full": swa_full}))
+    plan = plan_memory(tiny_model(architecture), OPTIONS.model_copy(update=options))
     assert (plan.prompt_cache.n_bytes > 0) == stores
+
+
+@pytest.mark.parametrize(("n_fitting", "n_part"), [(1000, 512), (512, 512), (511, 256), (100, 64)])
+def test_no_part_is_longer_than_a_window_nor_crosses_its_multiples(n_fitting, n_part):
+    """llama.cpp stores only the last window of a sequence."""
+    n_bytes = memory_plan._PART_BYTES // n_fitting
+    probe = replace(RECURRENT, n_window=512, full_token_bytes=n_bytes - 9, window_token_bytes=9)
+    size = size_prompt_cache(OPTIONS, probe, 1 << 30, has_parts=True)
+    assert (size.n_part, size.state_bytes) == (n_part, 0)
 
 
 def test_without_a_gpu_a_model_is_measured_once_after_its_probe(tiny_model, monkeypatch):

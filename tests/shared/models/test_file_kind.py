@@ -33,7 +33,7 @@ def write(path, architecture, kind=None, tags=()):
 
 
 KINDS = {
-    "a LoRA adapter": ("llama", "adapter", r"an adapter \(LoRA\) .*: merge it"),
+    "a LoRA adapter": ("llama", "adapter", r"an adapter \(LoRA\) .*: name that model"),
     "a projector": ("clip", "mmproj", "the projector .*: name the model itself"),
     "a projector without a type": ("clip", None, "the projector"),
     "an importance matrix": ("llama", "imatrix", "no model .*: name that model"),

@@ -1,4 +1,5 @@
 import pytest
+from pydantic import ValidationError
 
 from lead.engine.commands import Load, decode_command
 from lead.engine.events import encode_line
@@ -46,3 +47,27 @@ def test_the_options_reach_the_process_that_loads_the_model():
 def test_in_exact_mode_slots_keep_whole_texts_in_cells_of_their_own(given, flash_attn):
     options = ModelOptions(exact="on", **given).for_exact()
     assert (options.kv_unified, options.swa_full, options.flash_attn) == (False, True, flash_attn)
+
+
+def test_adapters_are_files_with_a_scale(tmp_path):
+    file, odd = tmp_path / "a.gguf", tmp_path / "b:2"
+    file.write_text("x")
+    odd.write_text("xy")
+    found = ModelOptions(lora=f"{file}, {file}:-0.5,{odd},{odd}:3").lora
+    assert [(each.path, each.scale, each.size) for each in found] == [
+        (file, 1, 1),
+        (file, -0.5, 1),
+        (odd, 1, 2),
+        (odd, 3, 2),
+    ]
+    assert ModelOptions.model_validate_json(ModelOptions(lora=found).model_dump_json()).lora == found
+
+
+@pytest.mark.parametrize(
+    "text", ["/nowhere/a.gguf", "/nowhere/a.gguf:0.5", "a.gguf:x", "a.gguf:nan", "a.gguf:inf"]
+)
+def test_a_wrong_adapter_is_refused(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.gguf").write_text("x")
+    with pytest.raises(ValidationError, match=r"No such file|FILE:SCALE|finite"):
+        ModelOptions(lora=text)

@@ -9,6 +9,7 @@ import pytest
 
 from lead.members.door import Door
 from lead.server.listening import listen
+from shared import joined_lead
 from shared.errors import ConfigError
 from shared.invitation import Invitation
 from shared.joined_lead import JoinedLead
@@ -180,3 +181,58 @@ async def test_an_unknown_member_cannot_be_revoked(admin):
 async def test_a_lead_that_keeps_no_members_says_so(lead):
     async with client_of(lead.app) as client:
         assert (await client.get("/v1/members")).status_code == 400
+
+
+@pytest.fixture
+def network(door, monkeypatch):
+    """What is announced, by fingerprint: whoever looks for a door finds it there."""
+    announced = {}
+
+    @contextlib.contextmanager
+    def announce(port, fingerprint):
+        announced[fingerprint] = (f"127.0.0.1:{port}",)
+        yield
+        announced.clear()
+
+    door._announce = announce
+    monkeypatch.setattr(joined_lead, "find_door", lambda fingerprint, _: announced.get(fingerprint, ()))
+    return announced
+
+
+async def test_a_machine_nearby_joins_with_a_code_without_address(admin, network):
+    code = await invited(admin, nearby=True)
+    assert len(code) < len(await invited(admin))
+    assert Invitation.parse(code).addresses == ()
+    joined = await join(code)
+    assert joined.url == f"https://{next(iter(network.values()))[0]}"
+    assert await join(None) == joined
+    with pytest.raises(ConfigError, match="the code is wrong"):
+        await join(code)
+
+
+async def test_who_announces_itself_as_that_lead_gets_no_secret(admin, network, door, monkeypatch):
+    code = await invited(admin, nearby=True)
+    ours = Invitation.parse(code)
+    network["78" * 16] = next(iter(network.values()))  # with another certificate than it says
+    posted = []
+    monkeypatch.setattr(httpx, "post", lambda *_, **__: posted.append(1))
+    with pytest.raises(ConfigError, match="is not the lead that made this code"):
+        await join(Invitation(ours.secret, b"x" * 16, ()).code())
+    assert (posted, door.members.n_invited) == ([], 1)
+
+
+async def test_a_lead_that_is_not_announced_is_not_found(admin, network):
+    code = await invited(admin, nearby=True)
+    network.clear()
+    with pytest.raises(ConfigError, match="not found on this network"):
+        await join(code)
+
+
+async def test_without_multicast_nobody_is_invited_nearby(admin, door):
+    def cannot(*_):
+        raise ConfigError("this machine cannot be announced by multicast: Network is unreachable")
+
+    door._announce = cannot
+    response = await admin.post("/v1/invitations", json={"open": True, "nearby": True})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "nearby")
+    assert door.members.n_invited == 0

@@ -1,5 +1,6 @@
 """Ollama's API, as its clients see it."""
 
+import datetime as dt
 import json
 
 import pytest
@@ -128,7 +129,7 @@ async def test_generate_continues_a_raw_text(lead, client):
     assert lead.engine.submitted[0].sampling.top_k == 2
 
 
-@pytest.mark.parametrize(("path", "body"), [("chat", {"messages": []}), ("generate", {"keep_alive": 0})])
+@pytest.mark.parametrize(("path", "body"), [("chat", {"messages": []}), ("generate", {"keep_alive": 60})])
 async def test_a_request_for_nothing_loads_the_model(lead, client, path, body):
     answer = (await client.post(f"/api/{path}", json=body | {"model": "toy"})).json()
     assert (answer["done"], answer["done_reason"]) == (True, "load")
@@ -182,5 +183,91 @@ async def test_a_sleeping_model_is_not_in_memory(lead, client):
 @pytest.mark.parametrize("path", ["embed", "embeddings", "pull", "create"])
 async def test_what_a_lead_does_not_do_is_501(client, path):
     response = await client.post(f"/api/{path}", json={"model": "x"})
+    assert response.status_code == 501
+    assert isinstance(response.json()["error"], str)
+
+
+# As Open WebUI asks (backend/open_webui/routers/ollama.py, utils/payload.py and utils/misc.py)
+
+JSON = {"content-type": "application/json"}  # on GET, too
+
+
+async def test_open_webui_finds_the_model(client):
+    assert (await client.get("/api/version", headers=JSON)).json()["version"]
+    (model,) = (await client.get("/api/tags", headers=JSON)).json()["models"]
+    assert model["model"] == model["name"] == "toy:latest"
+    assert isinstance(model["size"], int)
+    (loaded,) = (await client.get("/api/ps", headers=JSON)).json()["models"]
+    assert loaded["name"] == model["name"]
+    assert int(dt.datetime.fromisoformat(loaded["expires_at"]).timestamp()) > 0
+    shown = (await client.post("/api/show", json={"name": "toy:latest", "model": "toy:latest"})).json()
+    assert "completion" in shown["capabilities"]
+
+
+async def test_open_webui_chats_with_all_its_parameters(lead, client):
+    lead.will_say("Hello there")
+    options = {"temperature": 1, "top_p": 0.9, "top_k": 40, "min_p": 0.05, "seed": 3, "stop": ["User:"]}
+    options |= {"num_ctx": 2048, "num_batch": 512, "num_keep": 24, "num_predict": 60, "repeat_last_n": 64}
+    options |= {"repeat_penalty": 1.1, "tfs_z": 1, "mirostat": 0, "mirostat_eta": 0.1, "mirostat_tau": 5.0}
+    options |= {"use_mmap": True, "use_mlock": False, "num_thread": 2, "num_gpu": 1}
+    messages = [{"role": "system", "content": "Be brief."}, HELLO | {"images": []}]
+    body = {"model": "toy:latest", "messages": messages, "stream": True, "options": options}
+    told = lines(await client.post("/api/chat", json=body | {"keep_alive": "5m", "num_ctx": 2048}))
+    assert "".join(part["message"]["content"] for part in told) == "Hello there"
+    assert told[-1]["done"]
+    assert {"total_duration", "load_duration", "prompt_eval_count", "eval_count"} <= told[-1].keys()
+    (request,) = lead.engine.submitted
+    assert (request.max_tokens, request.sampling.seed) == (60, 3)
+
+
+async def test_open_webui_sends_a_tools_result_without_its_name(lead, client):
+    lead.will_say("It is 3.")
+    call = {"index": 0, "id": "call_9", "function": {"name": "add", "arguments": {"a": 1}}}
+    messages = [
+        HELLO,
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_9", "content": "3"},
+    ]
+    answer = await chat(client, messages=messages, tools=[ADD], options={})
+    assert answer["message"]["content"] == "It is 3."
+
+
+async def test_open_webui_asks_for_a_title_by_both_apis(lead, client):
+    for path, limit in (
+        ("/api/chat", {"options": {"num_predict": 50}}),
+        ("/v1/chat/completions", {"max_completion_tokens": 50}),
+    ):
+        lead.will_say("A title")
+        body = CHAT | {"stream": False} | limit
+        answer = (await client.post(path, json=body)).json()
+        message = answer["message"] if path == "/api/chat" else answer["choices"][0]["message"]
+        assert message["content"] == "A title"
+    assert [each.max_tokens for each in lead.engine.submitted] == [50, 50]
+
+
+async def test_open_webui_unloads_the_model_which_does_not_wake_it(lead, client, monkeypatch):
+    woken = []
+    monkeypatch.setattr(lead.engine, "expect", lambda: woken.append(1))
+    body = {"model": "toy:latest", "keep_alive": 0, "prompt": ""}
+    answer = (await client.post("/api/generate", json=body)).json()
+    assert (answer["done"], answer["done_reason"], woken) == (True, "unload", [])
+    answer = (await client.post("/api/generate", json=body | {"keep_alive": "5m"})).json()
+    assert (answer["done_reason"], woken) == ("load", [1])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/api/pull", {"model": "x", "name": "x", "insecure": False}),
+        ("POST", "/api/push", {"model": "x"}),
+        ("POST", "/api/create", {"model": "x", "stream": True}),
+        ("POST", "/api/copy", {"source": "x", "destination": "y"}),
+        ("DELETE", "/api/delete", {"model": "x"}),
+        ("POST", "/api/embed", {"model": "x", "input": ["Hello"], "truncate": True}),
+        ("POST", "/api/embeddings", {"model": "x", "prompt": "Hello"}),
+    ],
+)
+async def test_open_webui_can_show_why_something_is_refused(client, method, path, body):
+    response = await client.request(method, path, json=body)
     assert response.status_code == 501
     assert isinstance(response.json()["error"], str)
