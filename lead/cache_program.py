@@ -16,6 +16,7 @@ from shared.settings.base import ProgramSettings
 
 _CONTENTS: Final = {
     CacheFolder.CONVERTED: "GGUF files of llama2.c and GPT-2 models",
+    CacheFolder.ATTENTION: "whether flash attention is faster with the heads of a model",
     CacheFolder.EXACTNESS: "batch sizes with equal bits, measured for --exact",
     CacheFolder.MEMORY: "what models take, measured",
     CacheFolder.STEP_TIMES: "T(n), measured",

@@ -17,6 +17,7 @@ def run(monkeypatch, *arguments, error=None):
             raise error
 
     monkeypatch.setattr("back.program.run", draft)
+    monkeypatch.setattr(cli, "configure_logging", lambda *_, **__: None)
     monkeypatch.setattr(sys, "argv", ["back", *arguments])
     try:
         cli.main()
