@@ -77,6 +77,7 @@ def test_what_had_moved_to_host_memory_is_saved_too(tmp_path):
         machine.loop.step()
         if not machine.target.slots[0]:
             break
+    assert not machine.target.slots[0]
     assert machine.act("save").n_tokens == len(text_after()) - 1
 
 
