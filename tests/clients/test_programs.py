@@ -190,5 +190,7 @@ def test_llm_goes_on_with_a_conversation(ask_llm):
 
 
 def test_llm_gets_documents(ask_llm):
-    document = json.loads(ask_llm("-m", "chat", "--schema", "name, age int", "Invent a dog."))
+    document = json.loads(
+        ask_llm("-m", "chat", "-o", "temperature", "0", "--schema", "name, age int", "Invent a dog.")
+    )
     assert document.keys() == {"name", "age"}
