@@ -356,7 +356,7 @@ class EngineClient:
             ready.n_slots,
             ready.n_ctx,
             ready.n_ctx_sequence,
-            max(self._load.options.threads, self._load.most_threads),
+            ready.n_threads,
         )
         log.info("texts: %s", promise(ready.exactness))
         if not self._stopped:

@@ -32,8 +32,8 @@ class Exactness(BaseModel, frozen=True):
 class Ready(BaseModel, frozen=True):
     """The model is loaded. `n_ctx_sequence` is the most tokens in the context of one sequence.
 
-    `draft_model`: the name of that in the engine. `mtp`: the model's own heads draft. `devices`: for people,
-    which layers are where.
+    `n_threads`: that it computes with at first. `draft_model`: the name of that in the engine. `mtp`: the
+    model's own heads draft. `devices`: for people, which layers are where.
     """
 
     type: Literal["ready"] = "ready"
@@ -41,6 +41,7 @@ class Ready(BaseModel, frozen=True):
     n_ctx_sequence: int
     n_slots: int
     speculates: bool
+    n_threads: int = 1
     exactness: Exactness = Exactness()
     draft_model: str | None = None
     mtp: bool = False

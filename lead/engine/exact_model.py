@@ -12,6 +12,7 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness
 from shared.cached_files import CacheFolder
 from shared.errors import ModelLoadError
+from shared.llama.attention_probe import choose_flash_attention
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.invariance_probe import NEEDED_CONTEXT, estimate_sizes, measure_sizes, rehearse
 from shared.llama.memory_plan import on_cpu
@@ -50,6 +51,15 @@ def load_target(load: Load, *, with_heads: bool = False) -> tuple[Model, Exactne
     model, exactness = _measured(load, with_heads=with_heads)
     remember(load, exactness, with_heads=with_heads)
     return model, exactness
+
+
+def choose_attention(load: Load) -> Load:
+    """With flash attention chosen by measurement, unless results must not depend on the cache (--exact)."""
+    if not load.calibrate or load.options.exact != "off":
+        return load
+    n_threads = load.most_threads or load.options.threads
+    options = choose_flash_attention(load.model, load.options, n_threads)
+    return load.model_copy(update={"options": options})
 
 
 def limits_of(

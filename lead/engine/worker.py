@@ -20,7 +20,7 @@ from lead.engine.drafters.seen_texts import SeenTexts
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness, LoadFailed, Ready
-from lead.engine.exact_model import limits_of, load_target
+from lead.engine.exact_model import choose_attention, limits_of, load_target
 from lead.engine.heartbeat import Computing, Heartbeat
 from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe, low_numbered
@@ -35,7 +35,6 @@ from lead.engine.text_keeper import TextKeeper
 from shared.cached_files import CacheFolder
 from shared.errors import ModelLoadError
 from shared.llama import library, rpc_backend
-from shared.llama.attention_probe import choose_flash_attention
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
 from shared.llama.model import Model
 from shared.llama.remembered import Remembered, start_digest
@@ -83,7 +82,7 @@ def main() -> None:
         heartbeat.start()
     try:
         _reach_workers(load, heartbeat)
-        load = _with_attention(place_draft_model(load))
+        load = choose_attention(place_draft_model(load))
         model, exactness = load_target(load, with_heads=wants_heads(load))
         inline = next(iter(load_inline_sources(load, model)), None)
     except ModelLoadError as error:
@@ -96,15 +95,6 @@ def main() -> None:
         progress = model.watch_steps()
         heartbeat.watch(lambda: pipe.has_been_read() or progress.has_proceeded())
     _serve(model, exactness, inline, load, pipe, fork_server=socket.socket(fileno=int(grammars)))
-
-
-def _with_attention(load: Load) -> Load:
-    """With flash attention chosen by measurement, unless results must not depend on the cache (--exact)."""
-    if not load.calibrate or load.options.exact != "off":
-        return load
-    n_threads = load.most_threads or load.options.threads
-    options = choose_flash_attention(load.model, load.options, n_threads)
-    return load.model_copy(update={"options": options})
 
 
 def _reach_workers(load: Load, heartbeat: Heartbeat | None) -> None:
@@ -149,7 +139,8 @@ def _serve(
         inline.calibrate(cost)
         log.info("%s", inline.describe(cost.seconds(1)))
     engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, budget)
-    ready = _ready(limits, model, exactness, inline)
+    threads = _threads(model, exactness, load)
+    ready = _ready(limits, model, exactness, inline, threads.used)
     log.info("devices: %s", ready.devices)
     for adapter in load.options.lora:
         log.info("adapter: %s, scale %g", adapter.path, adapter.scale)
@@ -167,7 +158,6 @@ def _serve(
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
     pipe.send(ready)
-    threads = _threads(model, exactness, load)
     recalibration = None
     if limits.traits.can_speculate and load.calibrate:
         options = load.options.model_dump_json(exclude={"cache_ram"})  # as much as is free
@@ -263,12 +253,15 @@ def _recalibration(
     return Recalibration(measure, time.monotonic())
 
 
-def _ready(limits: EngineLimits, model: Model, exactness: Exactness, inline: InlineSource | None) -> Ready:
+def _ready(
+    limits: EngineLimits, model: Model, exactness: Exactness, inline: InlineSource | None, n_threads: int
+) -> Ready:
     return Ready(
         n_ctx=limits.n_ctx,
         n_ctx_sequence=limits.n_ctx_sequence,
         n_slots=limits.n_slots,
         speculates=limits.traits.can_speculate,
+        n_threads=n_threads,
         exactness=exactness,
         draft_model=inline.title if inline and inline.source == DRAFT_MODEL else None,
         mtp=inline is not None and inline.source == MTP,

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 
 from lead.http.error_responses import error_response, http_error
 from lead.http.json_route import BodyReader, JsonRoute
+from lead.http.ollama_names import FOREVER, LATEST, VERSION, tagged
 from lead.models.back_relay import BackRelay
 from lead.models.forwarding import Forwarder
 from lead.models.keep_alive import keep_seconds
@@ -26,9 +27,6 @@ from shared.models.file_kind import read_beginning
 router = APIRouter(route_class=JsonRoute)
 
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-_LATEST = ":latest"
-_FOREVER = "2318-01-01T00:00:00Z"
-"""See `lead.http.routes.ollama_api`."""
 _OF_BACKS = {"/v1/speculation/vocabulary", "/v1/speculation"}
 _UNLOADING = {"/api/chat": "messages", "/api/generate": "prompt"}
 """Ollama's paths at which `keep_alive: 0` without this field only unloads the model."""
@@ -48,11 +46,11 @@ class RouterServices:
     def find(self, name: str) -> str | None:
         """The model that a request calls `name`; None: there is none."""
         models = self.host.models
-        for wanted in (name, name.removesuffix(_LATEST)):
+        for wanted in (name, name.removesuffix(LATEST)):
             if wanted in models:
                 return wanted
             for model in models.values():
-                if wanted in {*model.aliases, _ollama_name(model.name), _ollama_name(model.name) + _LATEST}:
+                if wanted in {*model.aliases, tagged(model.name), tagged(model.name).removesuffix(LATEST)}:
                     return model.name
         return None
 
@@ -141,7 +139,7 @@ async def show_model(name: str, services: Routing) -> Response:
 @router.get("/api/version")
 async def version() -> dict[str, Any]:
     """The version of Ollama whose API this is."""
-    return {"version": "0.12.0"}
+    return {"version": VERSION}
 
 
 @router.get("/api/tags")
@@ -234,14 +232,9 @@ def _status(resident: Resident) -> dict[str, Any]:
     return {"value": "loaded" if resident.state is ModelState.UNLOADING else resident.state.value}
 
 
-def _ollama_name(name: str) -> str:
-    return "-".join(name.split())
-
-
 def _ollama_record(model: ServedModel) -> dict[str, Any]:
     """The digest tells models apart; it is not that of the file, which takes a minute to read."""
-    name = _ollama_name(model.name)
-    name = name if ":" in name else name + _LATEST
+    name = tagged(model.name)
     size = _size(model)
     return {
         "name": name,
@@ -268,7 +261,7 @@ def _ollama_details(model: ServedModel) -> dict[str, Any]:
 
 def _running_record(resident: Resident, services: RouterServices) -> dict[str, Any]:
     model, process = services.host.models[resident.name], services.host.process(resident.name)
-    until = _FOREVER
+    until = FOREVER
     if math.isfinite(resident.idle_seconds) and not resident.pinned:
         until = _iso(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=resident.idle_seconds))
     meta = process.about.record.get("meta", {}) if process else {}

@@ -13,6 +13,7 @@ from lead.engine.calibration import BATCH_SIZES, StepTimer
 from lead.engine.commands import Load, LoadDraft
 from lead.engine.draft_loading import choose_threads, load_inline_sources, place_draft_model, wants_heads
 from lead.engine.drafters.draft_source import InlineDrafter
+from lead.engine.exact_model import choose_attention
 from lead.planning.acceptance_trial import AcceptanceTrial
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes
 from shared.llama.model import Model
@@ -31,7 +32,7 @@ _REPEATS = 5
 def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str]) -> EngineTimes:
     """T(n) of the target, and what may draft inside the engine. Raises ModelLoadError."""
     with_heads = wants_heads(load.model_copy(update={"draft": None}))
-    load = place_draft_model(load)
+    load = choose_attention(place_draft_model(load))  # as the lead will
     model = Model(load.model, load.options, with_heads=with_heads, taken=load.taken)
     cost = StepCost()
     timer = StepTimer.of_target(model, model.n_vocab)

@@ -13,6 +13,7 @@ from lead.engine.client import EngineState
 from lead.http.answers import respond
 from lead.http.generation_request import as_chat, read_chat_request, read_text_request, validated
 from lead.http.json_route import JsonRoute, convert
+from lead.http.ollama_names import FOREVER, VERSION, tagged
 from lead.http.render.ollama import OllamaRenderer
 from lead.http.routes.completions import CompletionRequest
 from lead.server.services import Services, get_ready_services, get_services
@@ -20,10 +21,6 @@ from shared.errors import UnsupportedError
 
 router = APIRouter(route_class=JsonRoute, prefix="/api")
 
-_VERSION = "0.12.0"
-"""Whose API this is: clients ask for at least some version."""
-_FOREVER = "2318-01-01T00:00:00Z"
-"""When a model leaves memory that stays: Ollama adds its longest duration, 292 years."""
 _BILLION, _MILLION = 10**9, 10**6
 
 
@@ -62,7 +59,7 @@ async def generate(
 @router.get("/version")
 async def version() -> dict[str, Any]:
     """The version of Ollama whose API this is."""
-    return {"version": _VERSION}
+    return {"version": VERSION}
 
 
 @router.get("/tags")
@@ -77,7 +74,7 @@ async def running(services: Annotated[Services, Depends(get_services)]) -> dict[
     ready = services.engine.ready
     if ready is None or services.engine.state is EngineState.SLEEPING:
         return {"models": []}
-    loaded = {"expires_at": _FOREVER, "size_vram": 0, "context_length": ready.n_ctx_sequence}
+    loaded = {"expires_at": FOREVER, "size_vram": 0, "context_length": ready.n_ctx_sequence}
     return {"models": [_about(services) | loaded]}
 
 
@@ -130,9 +127,7 @@ def _loaded(renderer: OllamaRenderer, services: Services, *, unloads: bool) -> R
 
 
 def _name(services: Services) -> str:
-    """Ollama's names have no spaces, and a tag."""
-    name = "-".join(services.alias.split())
-    return name if ":" in name else f"{name}:latest"
+    return tagged(services.alias)
 
 
 def _about(services: Services) -> dict[str, Any]:
