@@ -12,6 +12,8 @@ import psutil
 
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
+MEMORY_SHARE = 0.25
+"""The most of the free memory that states to return to may take; and stored texts, of what is left."""
 
 
 def free_memory(groups: Path = _GROUPS, own: Path = _OWN) -> int:

@@ -52,7 +52,10 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/planning/test_plan_program.py": ("lead/planning/timing.py",),
     "tests/lead/simulation/test_cell.py": ("lead/simulation/simulated_lead.py",),
     "tests/lead/server/test_server.py": ("lead/server/services.py",),
-    "tests/lead/tokenizer/test_job_handler.py": ("lead/tokenizer/workers.py",),
+    "tests/lead/tokenizer/test_job_handler.py": (
+        "lead/tokenizer/tokenizer_program.py",
+        "lead/tokenizer/workers.py",
+    ),
     "tests/lead/settings/test_lead_settings.py": ("lead/settings/conversation.py",),
     "tests/shared/service/test_service_program.py": ("lead/service.py",),
     "tests/back/test_settings.py": ("shared/settings/server_url.py",),

@@ -3,7 +3,6 @@
 Knows the messages but no transport: the routes for WebSocket and POST ask for updates and hand in drafts.
 """
 
-import functools
 import itertools
 import logging
 import secrets
@@ -35,7 +34,6 @@ class Backs:
     def __init__(
         self,
         sequences: Sequences,
-        identify: Callable[[], VocabularyId],
         n_vocab: int,
         *,
         post_draft: Callable[[PostDraft], None],
@@ -45,11 +43,9 @@ class Backs:
     ) -> None:
         """`post_draft` passes a draft to the engine; `on_change` gets the connected backs.
 
-        `identify` is called when the first back joins: for a quarter of a million tokens it takes .15 s.
         `clock` gives seconds, and must be the engine's.
         """
         self._sequences = sequences
-        self._identify = identify
         self._n_vocab = n_vocab
         self._post_draft = post_draft
         self._on_change = on_change
@@ -64,11 +60,6 @@ class Backs:
         sequences.on_create(self._open)
         sequences.observe(self)
 
-    @functools.cached_property
-    def vocabulary(self) -> VocabularyId:
-        """What backs must have."""
-        return self._identify()
-
     def __iter__(self) -> Iterator[Back]:
         """The connected backs in the order in which they joined."""
         self._remove_silent()
@@ -79,10 +70,17 @@ class Backs:
         self.join_limits.admit(peer, self._clock())
 
     def join(
-        self, hello: Hello, transport: Transport, peer: str = "", *, is_local: bool = False
+        self,
+        hello: Hello,
+        ours: VocabularyId,
+        transport: Transport,
+        peer: str = "",
+        *,
+        is_local: bool = False,
     ) -> tuple[Back, Welcome]:
-        """Register a back of a peer that was admitted; is_local: it runs on this machine.
+        """Register a back of a peer that was admitted. ours: the vocabulary that it must have.
 
+        is_local: it runs on this machine.
         Raises ProtocolError with a reason that a person can act on; UnavailableError if it was expelled a
         moment ago, or if there are too many backs, one of which may be a stale connection of the same back.
         """
@@ -92,8 +90,8 @@ class Backs:
                 f"the lead speaks protocol {PROTOCOL_VERSION}, this back {hello.protocol}: "
                 "install the same version of llama-duo on both"
             )
-        if hello.vocabulary.fingerprint != self.vocabulary.fingerprint:
-            raise VocabularyError(_vocabularies_differ(self.vocabulary, hello.vocabulary))
+        if hello.vocabulary.fingerprint != ours.fingerprint:
+            raise VocabularyError(_vocabularies_differ(ours, hello.vocabulary))
         self.join_limits.admit_name(peer, hello.name, self._clock())
         if len(self._backs) >= self._limits.max_backs:
             raise UnavailableError(

@@ -11,8 +11,6 @@ from platformdirs import user_cache_path
 
 from shared.cached_files import CacheFolder, remove_oldest, written_whole
 from shared.errors import ConfigError, UnavailableError
-from shared.llama.gguf_metadata import content_digest, write_vocabulary_file
-from shared.llama.vocabulary import Vocabulary
 
 _N_FILES = 16
 """How many files of 2 to 16 MB are kept; the oldest ones are deleted."""
@@ -29,8 +27,9 @@ class OfferedVocabulary(NamedTuple):
 class VocabularyOffer:
     """The model's metadata without weights, in the cache folder, plain and compressed."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._model = vocabulary.info.path
+    def __init__(self, model: Path) -> None:
+        """model: a GGUF file."""
+        self._model = model
         self._folder = user_cache_path("llama-duo") / CacheFolder.VOCABULARIES
         self._making = asyncio.Lock()
         self._made: OfferedVocabulary | None = None
@@ -46,6 +45,11 @@ class VocabularyOffer:
             return self._made
 
     def _make(self) -> OfferedVocabulary:
+        # A front has no llama.cpp but for this; nor has it a GPU, which llama.cpp would open.
+        from shared.llama.devices import hide_gpus  # noqa: PLC0415
+        from shared.llama.gguf_metadata import content_digest, write_vocabulary_file  # noqa: PLC0415
+
+        hide_gpus()
         self._folder.mkdir(parents=True, exist_ok=True)
         new = self._folder / f"{secrets.token_hex(8)}.gguf"
         write_vocabulary_file(self._model, new)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lead.chat.template import ChatTemplate, TemplateInput
+from lead.chat.request_parts import TemplateInput
+from lead.chat.template import ChatTemplate
 from shared.errors import RequestError
 from shared.llama.special_tokens import SpecialTokens
 

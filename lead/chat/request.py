@@ -12,11 +12,11 @@ from lead.chat.request_parts import (
     ChatMessage,
     NamedToolChoice,
     ResponseFormat,
+    TemplateInput,
     Tool,
     ToolChoice,
     tools_prompt,
 )
-from lead.chat.template import TemplateInput
 from lead.grammar.json_schema import JSON_OBJECT
 from lead.settings.conversation import ConversationOptions, ReasoningFormat
 from shared.errors import RequestError

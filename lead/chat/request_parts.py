@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
@@ -195,3 +196,25 @@ class ResponseFormat(BaseModel, strict=True):
             case "json_schema":
                 inner = self.json_schema.definition if self.json_schema else None
                 return inner or self.definition or JSON_OBJECT
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateInput:
+    """What a prompt is rendered from.
+
+    tools: in OpenAI's format. variables: the client's `chat_template_kwargs`. open_answer: end the prompt
+    where the assistant's answer begins. continues: the answer continues the last message, an assistant's.
+    """
+
+    messages: Sequence[ChatMessage]
+    tools: Sequence[Mapping[str, Any]] = ()
+    documents: Sequence[Mapping[str, Any]] | None = None
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    open_answer: bool = True
+    continues: bool = False
+
+    @property
+    def continues_reasoning(self) -> bool:
+        """Whether the answer continues reasoning that the client began."""
+        last = self.messages[-1]
+        return self.continues and bool(last.reasoning_content) and not any(last.parts)

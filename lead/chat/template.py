@@ -6,7 +6,6 @@ as text of ordinary messages, as llama-server does it.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from lead.chat.jinja import (
@@ -23,31 +22,9 @@ from lead.chat.output_format import (
     detect_reasoning,
     detect_tool_format,
 )
-from lead.chat.request_parts import ChatMessage, ToolCallParam
+from lead.chat.request_parts import ChatMessage, TemplateInput, ToolCallParam
 from shared.errors import ConfigError, RequestError
 from shared.llama.vocabulary import Vocabulary
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateInput:
-    """What a prompt is rendered from.
-
-    tools: in OpenAI's format. variables: the client's `chat_template_kwargs`. open_answer: end the prompt
-    where the assistant's answer begins. continues: the answer continues the last message, an assistant's.
-    """
-
-    messages: Sequence[ChatMessage]
-    tools: Sequence[Mapping[str, Any]] = ()
-    documents: Sequence[Mapping[str, Any]] | None = None
-    variables: Mapping[str, Any] = field(default_factory=dict)
-    open_answer: bool = True
-    continues: bool = False
-
-    @property
-    def continues_reasoning(self) -> bool:
-        """Whether the answer continues reasoning that the client began."""
-        last = self.messages[-1]
-        return self.continues and bool(last.reasoning_content) and not any(last.parts)
 
 
 class ChatTemplate:
@@ -200,10 +177,7 @@ def model_template(vocabulary: Vocabulary, chosen: str | None) -> tuple[ChatTemp
 
     Also says why not the model's own, where that is so.
     """
-    bos, eos = (
-        "" if token is None else vocabulary.piece(token, special=True).decode("utf-8", "replace")
-        for token in (vocabulary.bos, vocabulary.eos)
-    )
+    bos, eos = vocabulary.bos_text, vocabulary.eos_text
     if chosen is not None:
         return ChatTemplate(chosen, bos, eos), None
     info = vocabulary.info

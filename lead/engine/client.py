@@ -28,12 +28,14 @@ from lead.engine.events import (
     Event,
     Explained,
     LoadFailed,
+    Pieces,
     Ready,
     SlotActed,
 )
 from lead.engine.exactness import promise
 from lead.engine.process import EngineProcess
 from lead.engine.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
+from lead.generation.front_vocabulary import KnownPieces
 from lead.generation.sequences import Sequences
 from shared.descriptors import SpareDescriptors
 from shared.errors import EngineError, ModelLoadError, NotServingError, RequestError, UnavailableError
@@ -129,6 +131,7 @@ class EngineClient:
         self._slot_acted: asyncio.Future[SlotActed] | None = None
         self._spare = SpareDescriptors(_N_SPARE)
         self._stopping = asyncio.Event()
+        self.pieces = KnownPieces()
         self.state = EngineState.STARTING
         self.ready: Ready | None = None
         """The engine's last `Ready`."""
@@ -318,10 +321,8 @@ class EngineClient:
 
     def _take(self, event: Event, backs: Backs) -> None:
         match event:
-            case DraftsDropped():
-                backs.count_stale(event.source, event.n_stale)
-            case Tune():
-                backs.tune(event)
+            case DraftsDropped() | Tune():
+                _tell(event, backs)
             case Ready():
                 self._become_ready(event)
             case Explained() | SlotActed():
@@ -330,6 +331,8 @@ class EngineClient:
                 self._take_load_failure(event)
             case Alive():
                 pass
+            case Pieces():
+                self.pieces.learn(event)
             case _:
                 if isinstance(event, Committed):
                     self._restarts.on_work()
@@ -397,3 +400,10 @@ class EngineClient:
     def _send(self, command: Command) -> None:
         if self._process:
             self._process.send(command)
+
+
+def _tell(event: DraftsDropped | Tune, backs: Backs) -> None:
+    if isinstance(event, Tune):
+        backs.tune(event)
+    else:
+        backs.count_stale(event.source, event.n_stale)

@@ -89,6 +89,14 @@ class PromptProgress(BaseModel, frozen=True):
     seconds: float = 0.0
 
 
+class Pieces(BaseModel, frozen=True):
+    """The bytes of tokens that later events name, in hexadecimal. `control`: which of them are no text."""
+
+    type: Literal["pieces"] = "pieces"
+    pieces: dict[int, str]
+    control: list[int] = []
+
+
 class TokenProbabilities(BaseModel, frozen=True):
     """Probabilities of the chosen token and, with their ids, of the most likely ones."""
 
@@ -174,7 +182,7 @@ SequenceEvent = Started | PromptProgress | Committed | Finished | Failed
 """Events about one sequence."""
 BackEvent = DraftsDropped | Tune
 """Events about backs, and what all of them are to hear."""
-_AnyEvent = Ready | Alive | LoadFailed | Explained | SlotActed | SequenceEvent | BackEvent
+_AnyEvent = Ready | Alive | LoadFailed | Pieces | Explained | SlotActed | SequenceEvent | BackEvent
 Event = Annotated[_AnyEvent, Field(discriminator="type")]
 
 _events: TypeAdapter[_AnyEvent] = TypeAdapter(Event)

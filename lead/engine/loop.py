@@ -12,6 +12,7 @@ from lead.engine.commands import ActOnSlot, Cancel, Command, PostDraft, SetBacks
 from lead.engine.engine import Engine
 from lead.engine.events import Event, Failed, Finished, Started
 from lead.engine.held_events import HeldEvents
+from lead.engine.new_pieces import NewPieces
 from lead.engine.scheduler import Action, StepPlan
 from lead.engine.slot_actions import SlotActions
 from lead.engine.speculation.policy import DraftOrder, Wait
@@ -153,12 +154,13 @@ class Loop:
         on_backs: Callable[[SetBacks], None] = lambda _: None,
         keeper: Keeper | None = None,
         slot_actions: SlotActions | None = None,
+        pieces: NewPieces | None = None,
     ) -> None:
         """`clock` gives seconds; it must be the one that drafts were stamped with, and `recalibration`'s.
 
         forget_old: is called at least when it says so, with the seconds until then. on_backs: is told which
         backs are connected. keeper: brings texts to disk and back. slot_actions: saves and restores what
-        slots hold; None: that is never asked for.
+        slots hold; None: that is never asked for. pieces: what the front does not know of tokens yet.
         """
         self._target = target
         self._engine = engine
@@ -169,6 +171,7 @@ class Loop:
         self._on_backs = on_backs
         self._keeper = keeper
         self._slot_actions = slot_actions
+        self._pieces = pieces
         self._wait = 0.0
         self._held = HeldEvents()
         self._early: list[Command] = []  # that arrived during the last step
@@ -259,7 +262,7 @@ class Loop:
     def _send(self, *, at_once: bool = False) -> None:
         if not (sent := self._held.pass_on(self._engine.pop_events(), self._clock(), at_once=at_once)):
             return
-        self._pipe.send(*sent)
+        self._pipe.send(*(self._pieces.of(sent) if self._pieces else ()), *sent)
         for event in sent:
             if isinstance(event, Finished | Failed) or (isinstance(event, Started) and not event.again):
                 self._progress.made()

@@ -23,6 +23,7 @@ from lead.engine.events import Exactness, LoadFailed, Ready
 from lead.engine.exact_model import choose_attention, limits_of, load_target
 from lead.engine.heartbeat import Computing, Heartbeat
 from lead.engine.loop import Loop
+from lead.engine.new_pieces import NewPieces
 from lead.engine.pipe import EnginePipe, low_numbered
 from lead.engine.rpc_workers import wait_for_workers
 from lead.engine.slot import TrialPlace
@@ -177,6 +178,7 @@ def _serve(
             on_backs=lambda backs: threads.share(with_backs=backs.share_cores),
             keeper=keeper,
             slot_actions=slot_actions,
+            pieces=NewPieces(vocabulary.piece),
         ).run()
 
 

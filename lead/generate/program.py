@@ -19,8 +19,7 @@ from lead.http.schema import GenerationFields
 from lead.server.server import Lead
 from lead.server.services import Services
 from lead.tokenizer.fair_queue import Client
-from lead.tokenizer.jobs import Prompt
-from lead.tokenizer.preparation import Preparation
+from lead.tokenizer.jobs import Jobs, Prompt
 from shared import cpus
 from shared.errors import DuoError, UnavailableError
 from shared.exits import INTERRUPTED, end_unread, say
@@ -121,7 +120,7 @@ async def _generate(settings: GenerateSettings, prompt: str, services: Services)
 async def _request(settings: GenerateSettings, prompt: str, services: Services) -> GenerationRequest:
     """With a seed, if none is set, so that the same text can be generated twice; raises RequestError."""
     prompts = [_beginning(services, prompt)]
-    prepared = await services.tokenizer.run(Client(settings.program), Preparation.prepare_prompts, prompts)
+    prepared = await services.tokenizer.run(Client(settings.program), Jobs.prepare_prompts, prompts)
     return generation_request(GenerationFields(cache_prompt=False), prepared, services)
 
 

@@ -1,17 +1,14 @@
 """Admission: a prompt is checked and becomes a sequence of the engine's, or is refused."""
 
-import logging
 from collections.abc import Sequence
 
 from lead.engine.client import EngineClient
 from lead.engine.commands import Submit
 from lead.engine.context_shift import ContextShift
+from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Broadcast, LiveSequence, Sequences
 from shared.errors import NotServingError, QueueFullError, RequestError, UnavailableError
-from shared.llama.vocabulary import Vocabulary
 from shared.protocol import fits_into_open
-
-log = logging.getLogger("lead")
 
 _LEAST_SHIFTED = 4
 """The least tokens of the context that are not kept: at each shift half of them go (as in llama-server)."""
@@ -22,17 +19,15 @@ class Admission:
         self,
         sequences: Sequences,
         engine: EngineClient,
-        vocabulary: Vocabulary,
+        vocabulary: FrontVocabulary,
         *,
         private_by_default: bool = False,
         max_queue: int | None = None,
-        log_prompts: bool = False,
         context_shift: bool = False,
     ) -> None:
         """At most `max_queue` sequences wait for a slot; None: any number."""
         self.shifts = context_shift
         """Whether sequences go on when their context is full."""
-        self._log_prompts = log_prompts
         self._sequences = sequences
         self._private_by_default = private_by_default
         self._max_queue = max_queue
@@ -66,8 +61,6 @@ class Admission:
         if self._private_by_default if private is None else private:
             private, update["owner"], update["keep_for"] = True, None, None
         else:
-            if self._log_prompts:
-                log.info("prompt: %r", self._vocabulary.detokenize(prompt))
             private = not fits_into_open(sampling)
         request = request.model_copy(update=update)
         sequence = self._sequences.create(request, private=private, changed=changed)

@@ -10,9 +10,9 @@ from typing import TextIO
 from lead.engine.events import Committed
 from lead.generation.answer_stats import AnswerStats
 from lead.generation.assembler import Assembler
+from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import LiveSequence
 from lead.settings.lead_settings import Print
-from shared.llama.vocabulary import Vocabulary
 from shared.terminal import sanitize, wants_colour
 
 log = logging.getLogger("lead")
@@ -30,7 +30,7 @@ class Printer:
     Private sequences are not printed.
     """
 
-    def __init__(self, vocabulary: Vocabulary, mode: Print, out: TextIO) -> None:
+    def __init__(self, vocabulary: FrontVocabulary, mode: Print, out: TextIO) -> None:
         self._vocabulary = vocabulary
         self._mode = mode
         self._colour = wants_colour(out, os.environ)

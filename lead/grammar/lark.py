@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
-from shared.llama.vocabulary import Vocabulary
 
 if TYPE_CHECKING:  # see `check_grammar`
+    from shared.llama.vocabulary import Vocabulary
     from shared.sampling.grammar import GrammarMatcher
 
 _HEADER = '%llguidance {"no_forcing": true}'
@@ -70,7 +70,7 @@ def check_size(text: str, limits: RequestLimits, param: str) -> None:
         )
 
 
-def check_grammar(text: str, vocabulary: Vocabulary, param: str) -> None:
+def check_grammar(text: str, vocabulary: "Vocabulary", param: str) -> None:
     """Raise RequestError naming `param` unless llguidance takes `text` at a bearable cost.
 
     It is compiled as the engine will compile it, under the same limits.

@@ -15,11 +15,11 @@ from lead.chat.parser import OutputParser
 from lead.engine.events import Committed, PromptProgress
 from lead.generation.answer_stats import AnswerStats, VerifiedDraft, current_request, seconds_between
 from lead.generation.assembler import Assembler, TextToken
+from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Broadcast, LiveSequence
 from lead.http.generation_request import GenerationRequest
 from lead.http.sse import Renderer, event_stream, unless_gone
 from lead.server.services import Services
-from shared.llama.vocabulary import Vocabulary
 
 EndReason = Literal["stop", "length", "tool_calls"]
 """OpenAI's."""
@@ -141,7 +141,7 @@ class _AnswerReader:
     """Reads one sequence: its committed tokens become text, and the text deltas."""
 
     def __init__(
-        self, index: int, sequence: LiveSequence, request: GenerationRequest, vocabulary: Vocabulary
+        self, index: int, sequence: LiveSequence, request: GenerationRequest, vocabulary: FrontVocabulary
     ) -> None:
         special = request.parser.special_tokens if request.parser else ()
 

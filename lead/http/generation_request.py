@@ -3,7 +3,7 @@
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fastapi import Request
@@ -19,10 +19,9 @@ from lead.http.schema import GenerationFields, sampling_parameters
 from lead.http.sse import unless_gone
 from lead.server.services import Services
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.infill import Gap
-from lead.tokenizer.jobs import FieldTexts, PreparedRequest, Prompt, write_conversation
-from lead.tokenizer.preparation import Preparation
+from lead.tokenizer.jobs import FieldTexts, Gap, Jobs, PreparedRequest, Prompt, write_conversation
 from shared.errors import RequestError
+from shared.logs import LogLevel
 from shared.sampling.parameters import MAX_SEED
 
 log = logging.getLogger("lead")
@@ -37,7 +36,8 @@ class GenerationRequest:
     """What to generate: a submission for each of the `n` answers to each prompt, and how to show it.
 
     The answers to a prompt differ in their seeds only: seed, seed + 1, … `gbnf` is the grammar as the client
-    sent it. `parser` is None if all text is content.
+    sent it. `parser` is None if all text is content. `prompt_texts`: where they are to be shown, one for each
+    prompt.
     """
 
     submissions: list[Submit]
@@ -48,11 +48,16 @@ class GenerationRequest:
     max_seconds: float | None = None
     timings_per_token: bool = False
     parser: ParserConfig | None = None
+    prompt_texts: Sequence[str] = ()
 
     @property
     def first(self) -> Submit:
         """The first submission: what it asks for, all of them do, but for prompt and seed."""
         return self.submissions[0]
+
+    def prompt_text(self, index: int) -> str:
+        """Of a submission."""
+        return self.prompt_texts[index // self.n]
 
 
 def generation_request(
@@ -79,6 +84,7 @@ def generation_request(
         owner=sender.number,  # without keys all senders are one
         keep_for=sender.id,
     )
+    _log(prepared, fields, services)
     samplings = [sampling.model_copy(update={"seed": (sampling.seed + i) & MAX_SEED}) for i in range(n)]
     return GenerationRequest(
         submissions=[
@@ -93,6 +99,7 @@ def generation_request(
         max_seconds=fields.time_limit(),
         timings_per_token=bool(fields.timings_per_token and fields.stream),
         parser=prepared.parser,
+        prompt_texts=prepared.prompt_texts,
     )
 
 
@@ -100,10 +107,9 @@ async def read_text_request(
     fields: GenerationFields, prompts: Sequence[Prompt], http_request: Request, services: Services
 ) -> GenerationRequest:
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
-    limits = services.settings.limits
-    texts = _checked(fields, len(prompts), limits)
+    texts = _checked(fields, len(prompts), services)
     services.engine.expect()
-    method, more = Preparation.prepare_prompts, (fields.grammar, fields.json_schema, texts)
+    method, more = Jobs.prepare_prompts, (fields.grammar, fields.json_schema, texts)
     prepared = await prepare(http_request, services, method, prompts, *more)
     return generation_request(fields, prepared, services, _sender(http_request))
 
@@ -112,19 +118,37 @@ async def read_infill_request(
     fields: GenerationFields, gap: Gap, http_request: Request, services: Services
 ) -> GenerationRequest:
     """A request to fill a gap; raises RequestError naming the field at fault."""
-    texts = _checked(fields, 1, services.settings.limits)
+    texts = _checked(fields, 1, services)
     services.engine.expect()
-    method, more = Preparation.prepare_infill, (fields.grammar, fields.json_schema, texts)
+    method, more = Jobs.prepare_infill, (fields.grammar, fields.json_schema, texts)
     prepared = await prepare(http_request, services, method, gap, *more)
     return generation_request(fields, prepared, services, _sender(http_request))
 
 
-def _checked(fields: GenerationFields, n_prompts: int, limits: RequestLimits) -> FieldTexts:
+def _checked(fields: GenerationFields, n_prompts: int, services: Services) -> FieldTexts:
     """The texts of `fields`; raises RequestError."""
-    texts = fields.texts(limits)
+    limits = services.settings.limits
+    texts = _texts(fields, services)
     fields.check()
     _check_number(n_prompts, fields.n_answers(limits.max_n), limits)
     return texts
+
+
+def _texts(fields: GenerationFields, services: Services) -> FieldTexts:
+    """Raises RequestError."""
+    settings = services.settings
+    texts = fields.texts(settings.limits)
+    shows_prompt = settings.log_prompts or fields.shows_prompt(settings.log_level)
+    return replace(texts, shows_prompt=shows_prompt)
+
+
+def _log(prepared: PreparedRequest, fields: GenerationFields, services: Services) -> None:
+    """The prompts, where that is wanted (--log-prompts) and the request is not private."""
+    settings = services.settings
+    by_default = settings.security.private_by_default
+    if settings.log_prompts and not (by_default if fields.private is None else fields.private):
+        for text in prepared.prompt_texts:
+            log.info("prompt: %r", text)
 
 
 def _sender(http_request: Request) -> Principal:
@@ -160,6 +184,9 @@ def _check_lengths(prepared: PreparedRequest, services: Services) -> None:
 class ChatRequest(GenerationFields, ConversationFields):
     """What a client posts to the chat."""
 
+    def shows_prompt(self, log_level: LogLevel) -> bool:
+        return log_level == "debug" if self.verbose is None else self.verbose
+
 
 async def read_chat_request(
     body: ChatRequest, http_request: Request, services: Services
@@ -167,11 +194,11 @@ async def read_chat_request(
     """A request to continue a conversation; raises RequestError naming the field at fault."""
     limits = services.settings.limits
     check_tools(body, services)
-    conversation, texts = write_conversation(body), body.texts(limits)
+    conversation, texts = write_conversation(body), _texts(body, services)
     body.check()
     body.n_answers(limits.max_n)
     services.engine.expect()
-    prepared = await prepare(http_request, services, Preparation.prepare_chat, conversation, texts)
+    prepared = await prepare(http_request, services, Jobs.prepare_chat, conversation, texts)
     if prepared.reads_control_texts:
         _say_that_control_texts_are_read()
     return generation_request(body, prepared, services, _sender(http_request))
@@ -197,17 +224,17 @@ def check_tools(body: ConversationFields, services: Services) -> None:
 
 async def count_prompt(body: ConversationFields, http_request: Request, services: Services) -> int:
     """How many tokens the model reads before it answers; raises RequestError."""
-    return await prepare(http_request, services, Preparation.count_prompt, write_conversation(body))
+    return await prepare(http_request, services, Jobs.count_prompt, write_conversation(body))
 
 
 async def prepare(
     http_request: Request,
     services: Services,
-    method: Callable[Concatenate[Preparation, P], R],
+    method: Callable[Concatenate[Jobs, P], R],
     *arguments: P.args,
     **options: P.kwargs,
 ) -> R:
-    """What `method` of `Preparation` returns, called in a tokenizer process.
+    """What `method` of `Jobs` returns, called in a tokenizer process.
 
     Raises RequestError, UnavailableError, and ClientGoneError if the client leaves, which stops the job.
     """

@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, AtMost, NullIsDefault
+from lead.generation.front_vocabulary import FrontVocabulary
 from lead.server.services import Services
 from lead.settings.limits import RequestLimits
 from lead.settings.sampling_defaults import SamplingDefaults, by_letters, by_names
 from lead.tokenizer.jobs import FieldTexts, PreparedRequest
 from shared.errors import RequestError
-from shared.llama.vocabulary import Vocabulary
+from shared.logs import LogLevel
 from shared.sampling.parameters import BANNED, MAX_SEED, SamplerName, SamplingParameters
 
 LogitBias = float | Literal[False]
@@ -205,6 +206,10 @@ class GenerationFields(BaseModel, strict=True, populate_by_name=True):
                 raise RequestError("logit_bias: each entry is [token, bias]", "logit_bias")
             yield pair[0], pair[1]
 
+    def shows_prompt(self, log_level: LogLevel) -> bool:  # noqa: ARG002 - for those that ask for it
+        """Whether the answer has the prompt's text in it."""
+        return False
+
     def texts(self, limits: RequestLimits) -> FieldTexts:
         """What is to be tokenized of these fields; raises RequestError."""
         if len(self.logit_bias or ()) > limits.max_logit_bias:
@@ -288,7 +293,7 @@ def _sampler_names(given: str | list[str]) -> tuple[SamplerName, ...]:
 
 
 def _biases_within(
-    fields: GenerationFields, vocabulary: Vocabulary, biased: Mapping[str, list[int]], most: int
+    fields: GenerationFields, vocabulary: FrontVocabulary, biased: Mapping[str, list[int]], most: int
 ) -> dict[int, float]:
     biases = dict(_biases(fields, vocabulary, biased))
     if len(biases) > most:
@@ -297,7 +302,7 @@ def _biases_within(
 
 
 def _biases(
-    fields: GenerationFields, vocabulary: Vocabulary, biased: Mapping[str, list[int]]
+    fields: GenerationFields, vocabulary: FrontVocabulary, biased: Mapping[str, list[int]]
 ) -> Iterator[tuple[int, float]]:
     for key, value in fields.biases():
         if isinstance(value, str):
@@ -307,7 +312,7 @@ def _biases(
             yield token, bias
 
 
-def _biased_tokens(key: object, vocabulary: Vocabulary, biased: Mapping[str, list[int]]) -> list[int]:
+def _biased_tokens(key: object, vocabulary: FrontVocabulary, biased: Mapping[str, list[int]]) -> list[int]:
     """A token id, as a number or as text ("123", OpenAI's form), or the tokens of a text (llama-server's)."""
     if isinstance(key, str) and key in biased:
         return biased[key]

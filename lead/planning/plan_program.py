@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from lead.chat.request_parts import ChatMessage
-from lead.chat.template import TemplateInput, model_template
+from lead.chat.request_parts import ChatMessage, TemplateInput
+from lead.chat.template import model_template
 from lead.diagnostics.check import exit_with_report
 from lead.engine.commands import DRAFT_MODEL, Load
 from lead.engine.draft_loading import heads_file

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -19,9 +18,9 @@ from platformdirs import user_data_path
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
-from lead.chat.template import ChatTemplate, model_template
 from lead.engine.client import EngineClient
 from lead.generation.admission import Admission
+from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
 from lead.http.middleware.hosts import AllowedOrigins
@@ -36,13 +35,13 @@ from lead.server.services import Services
 from lead.settings.cache_shares import cache_shares
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import EXPOSED
-from lead.tokenizer.job_handler import TokenizerProgram
+from lead.tokenizer.fair_queue import Client
+from lead.tokenizer.jobs import Jobs
 from lead.tokenizer.pool import TokenizerPool
+from lead.tokenizer.tokenizer_program import TokenizerProgram
 from shared.discovery import Scheme, own_addresses
 from shared.errors import ConfigError
 from shared.free_memory import free_memory
-from shared.llama import devices
-from shared.llama.vocabulary import Vocabulary
 from shared.tls import check_certificate
 
 if TYPE_CHECKING:  # a lead of its own needs none of it
@@ -239,7 +238,6 @@ class Lead:
     async def _run_engine(self) -> None:
         settings = self._settings
         try:
-            devices.hide_gpus()
             path = await asyncio.to_thread(settings.model_path, self._stopping.is_set)
             chosen = settings.conversation.template()
             program = TokenizerProgram(
@@ -263,20 +261,20 @@ class Lead:
                     on_sleep=tokenizer.rest,
                 )
                 if not self._stopping.is_set():
-                    opening = asyncio.ensure_future(self._open_services(path, chosen, engine, tokenizer))
+                    opening = asyncio.ensure_future(self._open_services(engine, tokenizer))
                     async with _in_background(self._note_ready(engine)), _in_background(opening):
                         await engine.run(opening)
         except BaseException:
             self.stop()
             raise
 
-    async def _open_services(
-        self, path: Path, chosen: str | None, engine: EngineClient, tokenizer: TokenizerPool
-    ) -> Backs:
-        vocabulary, template, problem = await asyncio.to_thread(_read_vocabulary, path, chosen)
-        if problem:
-            log.warning("%s; using ChatML instead of the model's own", problem)
-        services = self._app.state.services = self._services(vocabulary, template, engine, tokenizer)
+    async def _open_services(self, engine: EngineClient, tokenizer: TokenizerPool) -> Backs:
+        own = Client("lead")
+        model = await tokenizer.run(own, Jobs.describe)
+        if model.problem:
+            log.warning("%s; using ChatML instead of the model's own", model.problem)
+        vocabulary = FrontVocabulary(model, engine.pieces, lambda: tokenizer.run(own, Jobs.identify))
+        services = self._app.state.services = self._services(vocabulary, engine, tokenizer)
         return services.backs
 
     async def _note_ready(self, engine: EngineClient) -> None:
@@ -284,12 +282,11 @@ class Lead:
         self._ready.set()
 
     def _services(
-        self, vocabulary: Vocabulary, template: ChatTemplate, engine: EngineClient, tokenizer: TokenizerPool
+        self, vocabulary: FrontVocabulary, engine: EngineClient, tokenizer: TokenizerPool
     ) -> Services:
         self._sequences.observe(Printer(vocabulary, self._settings.printing, sys.stdout))
         backs = Backs(
             self._sequences,
-            vocabulary.identify,
             vocabulary.n_tokens,
             post_draft=engine.post_draft,
             on_change=engine.connect,
@@ -298,19 +295,17 @@ class Lead:
         )
         return Services(
             vocabulary=vocabulary,
-            template=template,
             tokenizer=tokenizer,
             engine=engine,
             sequences=self._sequences,
             backs=backs,
-            vocabulary_offer=VocabularyOffer(vocabulary),
+            vocabulary_offer=VocabularyOffer(vocabulary.info.path),
             admission=Admission(
                 self._sequences,
                 engine,
                 vocabulary,
                 private_by_default=self._settings.security.private_by_default,
                 max_queue=self._settings.limits.max_queue,
-                log_prompts=self._settings.log_prompts,
                 context_shift=self._settings.context_shift,
             ),
             settings=self._settings,
@@ -326,12 +321,6 @@ class Lead:
         services: Services | None = self._app.state.services
         if services:
             services.backs.disconnect_http()
-
-
-def _read_vocabulary(path: Path, chosen: str | None) -> tuple[Vocabulary, ChatTemplate, str | None]:
-    """And what is wrong with the model's own template; raises ModelLoadError."""
-    vocabulary = Vocabulary.load(path)
-    return vocabulary, *model_template(vocabulary, chosen)
 
 
 @contextlib.asynccontextmanager

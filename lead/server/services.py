@@ -7,21 +7,19 @@ from fastapi import Request
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
-from lead.chat.template import ChatTemplate
 from lead.engine.client import SERVING, EngineClient
 from lead.generation.admission import Admission
+from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Sequences
 from lead.metrics.exporter import MetricsExporter
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.pool import TokenizerPool
 from shared.errors import NotServingError
-from shared.llama.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    vocabulary: Vocabulary
-    template: ChatTemplate
+    vocabulary: FrontVocabulary
     tokenizer: TokenizerPool
     engine: EngineClient
     sequences: Sequences

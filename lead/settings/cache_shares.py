@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ModelLoadError
-from shared.llama.memory_plan import MEMORY_SHARE
+from shared.free_memory import MEMORY_SHARE
 from shared.models.file_kind import parts_of
 
 _DRAFTING_SHARE = 1 / 8

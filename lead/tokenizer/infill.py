@@ -6,9 +6,8 @@ Files of the request come first and are cut at their beginning. With `spm` suffi
 """
 
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass
 
+from lead.tokenizer.jobs import Gap
 from shared.errors import UnsupportedError
 from shared.llama.vocabulary import Vocabulary
 
@@ -18,20 +17,7 @@ _SNIPPET = "\n\n--- snippet ---\n\n"
 """Between files, where a model has no token for that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """What is around a gap; extra: names and texts of other files. n_ctx: tokens of a context."""
-
-    prefix: str
-    suffix: str
-    prompt: str
-    extra: Sequence[tuple[str, str]]
-    n_ctx: int
-    n_predict: int = -1
-    spm: bool = False
-
-
-def check_can_infill(vocabulary: Vocabulary) -> tuple[int, int, int]:
+def _gap_tokens(vocabulary: Vocabulary) -> tuple[int, int, int]:
     """The tokens before prefix, suffix and middle; raises UnsupportedError if the model lacks one."""
     pre, suf, mid, *_ = vocabulary.fim
     if pre is None or suf is None or mid is None:
@@ -43,7 +29,7 @@ def check_can_infill(vocabulary: Vocabulary) -> tuple[int, int, int]:
 
 def infill_prompt(gap: Gap, vocabulary: Vocabulary) -> "array[int]":
     """The tokens; raises UnsupportedError."""
-    pre, suf, mid = check_can_infill(vocabulary)
+    pre, suf, mid = _gap_tokens(vocabulary)
     prompt = vocabulary.encode(gap.prompt, add_special=False, parse_special=True)
     # A context that is not twice as large would be full with what is near.
     n_near = min(_N_NEAR, gap.n_ctx // 2)

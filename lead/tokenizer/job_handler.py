@@ -1,52 +1,43 @@
 """What runs in the tokenizer processes."""
 
 import logging
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 from lead.chat.template import model_template
-from lead.settings.conversation import ConversationOptions
-from lead.settings.limits import RequestLimits
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, JobLimits, decode, encode
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, JobLimits, Jobs, decode, encode
 from lead.tokenizer.preparation import GrammarsNeededError, Preparation
-from shared.errors import RequestError, ServerError
+from lead.tokenizer.tokenizer_program import TokenizerProgram
+from shared.errors import ConfigError, DuoError, ModelLoadError, RequestError, ServerError
 from shared.llama.vocabulary import Vocabulary
-from shared.logs import LogLevel, configure_logging
+from shared.logs import configure_logging
+from shared.sampling.grammar_worker import GrammarHandler
 from shared.sandbox import FOLLOW, JOBS, TaskHandler, WorkerLimits
 
 log = logging.getLogger("tokenizer")
 
 
-@dataclass(frozen=True, slots=True)
-class TokenizerProgram:
-    """A `shared.sandbox.Program`, also for the engine's grammars. chat_template: None: the model's own."""
-
-    model: Path
-    chat_template: str | None
-    chat: ConversationOptions
-    limits: RequestLimits
-    log_level: LogLevel = "info"
-    log_json: bool = False
-
-    def load(self) -> dict[bytes, TaskHandler]:
-        """Read the vocabulary, and fill the caches that all workers share."""
-        from shared.sampling.grammar_worker import GrammarHandler  # noqa: PLC0415 - the front needs no numpy
-
-        configure_logging(self.log_level, as_json=self.log_json)
-        vocabulary = Vocabulary.load(self.model)
-        template, _ = model_template(vocabulary, self.chat_template)
-        vocabulary.tokenize("", add_special=True, parse_special=True)
-        preparation = Preparation(vocabulary, template, self.chat, self.limits, indexes_grammars=False)
-        jobs = JobHandler(preparation, self.limits.prepare_seconds)
-        return {JOBS: jobs, FOLLOW: GrammarHandler(vocabulary)}
+def load_handlers(program: TokenizerProgram) -> dict[bytes, TaskHandler]:
+    """Those of all kinds of tasks. If the model or the template cannot be used, every job says why."""
+    configure_logging(program.log_level, as_json=program.log_json)
+    seconds = program.limits.prepare_seconds
+    try:
+        vocabulary = Vocabulary.load(program.model)
+        template, problem = model_template(vocabulary, program.chat_template)
+    except (ModelLoadError, ConfigError) as error:
+        return {JOBS: JobHandler(error, seconds)}
+    vocabulary.tokenize("", add_special=True, parse_special=True)
+    preparation = Preparation(
+        vocabulary, template, program.chat, program.limits, problem=problem, indexes_grammars=False
+    )
+    return {JOBS: JobHandler(preparation, seconds), FOLLOW: GrammarHandler(vocabulary)}
 
 
 class JobHandler:
     """A `shared.sandbox.TaskHandler`: a task is jobs, each answered with its result or an error."""
 
-    def __init__(self, preparation: Preparation, base_seconds: float) -> None:
-        self._preparation = preparation
+    def __init__(self, jobs: Jobs | DuoError, base_seconds: float) -> None:
+        """jobs: an error: why none can be done."""
+        self._jobs = jobs
         self._base_seconds = base_seconds
 
     def prepare(self) -> None:
@@ -65,12 +56,14 @@ class JobHandler:
             connection.send_bytes(encode(answer))
 
     def _answer(self, data: bytes) -> object:
+        if isinstance(self._jobs, DuoError):
+            return self._jobs
         try:
             method, arguments, options = decode(data)
-            return method(self._preparation, *arguments, **options)
+            return getattr(self._jobs, method)(*arguments, **options)
         except GrammarsNeededError:
             return GRAMMARS_NEEDED
-        except RequestError as error:
+        except DuoError as error:
             return error
         except MemoryError:
             return RequestError("preparing this request takes too much memory")

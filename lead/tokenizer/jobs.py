@@ -1,18 +1,20 @@
 """What passes between the front and a tokenizer process, and what a job may cost.
 
-A job is a call of a method of `lead.tokenizer.preparation.Preparation`. Messages are pickled, because both
-ends are one program with the same rights, as in `multiprocessing`.
+A job is a call of a method of `Jobs`. Messages are pickled, because both ends are one program with the same
+rights, as in `multiprocessing`. Nothing here needs llama.cpp or Jinja: the front has neither.
 """
 
 import pickle
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
+from shared.llama.model_info import ModelInfo
+from shared.protocol import VocabularyId
 
 _MEGABYTE = 1 << 20
 _FIXED_HEAP_BYTES = 96 * _MEGABYTE
@@ -25,10 +27,14 @@ Prompt = str | Sequence[int | str]
 
 @dataclass(frozen=True, slots=True)
 class FieldTexts:
-    """Texts in other fields of a request than its prompt. biased: the text keys of `logit_bias`."""
+    """Texts in other fields of a request than its prompt, and whether the text of that is wanted, too.
+
+    biased: the text keys of `logit_bias`.
+    """
 
     prediction: str = ""
     biased: tuple[str, ...] = ()
+    shows_prompt: bool = False
 
 
 NO_TEXTS = FieldTexts()
@@ -39,7 +45,7 @@ class PreparedRequest:
     """All that a request's texts come to.
 
     prompts, prediction: token ids. biased: the tokens of each text. reads_control_texts: texts of the client
-    may have been read as control tokens.
+    may have been read as control tokens. prompt_texts: where they are wanted.
     """
 
     prompts: list["array[int]"]
@@ -49,6 +55,86 @@ class PreparedRequest:
     parser: ParserConfig | None = None
     n_before_last: int = 0
     reads_control_texts: bool = False
+    prompt_texts: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What is around a gap; extra: names and texts of other files. n_ctx: tokens of a context."""
+
+    prefix: str
+    suffix: str
+    prompt: str
+    extra: Sequence[tuple[str, str]]
+    n_ctx: int
+    n_predict: int = -1
+    spm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDescription:
+    """What the front knows of the model and of llama.cpp.
+
+    template: the chat template. problem: why that is ChatML instead of the model's own, if so. reasons: the
+    model thinks before it answers.
+    """
+
+    info: ModelInfo
+    bos: int | None
+    adds_bos: bool
+    bos_text: str
+    eos_text: str
+    template: str
+    problem: str | None
+    reasons: bool
+    build: str
+    cpu_kernel: str | None
+
+
+class Jobs(Protocol):
+    """What the front may ask of a tokenizer process; they raise RequestError naming the field at fault.
+
+    A `conversation` is from `write_conversation`.
+    """
+
+    def describe(self) -> ModelDescription:
+        """The model."""
+
+    def identify(self) -> VocabularyId:
+        """What lead and back compare at `hello`; for a quarter of a million tokens it takes .15 s."""
+
+    def prepare_prompts(
+        self,
+        prompts: Sequence[Prompt],
+        grammar: str | None = None,
+        json_schema: Mapping[str, Any] | None = None,
+        texts: FieldTexts = NO_TEXTS,
+    ) -> PreparedRequest:
+        """A request to continue texts."""
+
+    def prepare_infill(
+        self,
+        gap: Gap,
+        grammar: str | None = None,
+        json_schema: Mapping[str, Any] | None = None,
+        texts: FieldTexts = NO_TEXTS,
+    ) -> PreparedRequest:
+        """A request to fill a gap; raises UnsupportedError for a model that has no tokens for that."""
+
+    def prepare_chat(self, conversation: bytes, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
+        """A request of a chat API."""
+
+    def count_prompt(self, conversation: bytes) -> int:
+        """The number of tokens in a conversation's prompt."""
+
+    def render_prompt(self, conversation: bytes) -> bytes:
+        """The text of a conversation's prompt, as the body of a response."""
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool, with_pieces: bool) -> bytes:
+        """The tokens of a text, as the body of a response."""
+
+    def detokenize(self, tokens: Sequence[int]) -> bytes:
+        """The text of tokens, as the body of a response."""
 
 
 GRAMMARS_NEEDED = "grammars needed"
@@ -56,6 +142,11 @@ GRAMMARS_NEEDED = "grammars needed"
 
 HEADER = struct.Struct("!i")
 """The number of bytes that follow, as in `multiprocessing.connection`."""
+
+
+def encode_job(method: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> bytes:
+    """A call of a method of `Jobs`."""
+    return encode((method.__name__, arguments, options))
 
 
 def encode(message: object) -> bytes:

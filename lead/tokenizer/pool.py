@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lead.tokenizer.fair_queue import Client, FairQueue
-from lead.tokenizer.job_handler import TokenizerProgram
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, JobLimits, encode
-from lead.tokenizer.preparation import Preparation
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, JobLimits, Jobs, encode_job
+from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import Worker, WorkerDiedError, Workers, WorkersGoneError
 from shared.errors import DuoError, QueueFullError, RequestError, UnavailableError
 from shared.pace import jittered_delays
@@ -129,15 +128,16 @@ class TokenizerPool:
     async def run(
         self,
         client: Client,
-        method: Callable[Concatenate[Preparation, P], R],
+        method: Callable[Concatenate[Jobs, P], R],
         *arguments: P.args,
         **options: P.kwargs,
     ) -> R:
-        """What `method` of `Preparation` returns, called in a tokenizer process.
+        """What `method` of `Jobs` returns, called in a tokenizer process.
 
-        Raises RequestError, UnavailableError, QueueFullError. Cancelling it stops the job.
+        Raises RequestError, UnavailableError, QueueFullError; ModelLoadError or ConfigError if no job can be
+        done with this model and template. Cancelling it stops the job.
         """
-        message = encode((method, arguments, options))
+        message = encode_job(method, arguments, options)
         while (answer := await self._answer(client, message)) == GRAMMARS_NEEDED:
             (await _begin(self._workers, FOLLOW)).close()
             self._quick.needs_grammars = self._long.needs_grammars = True

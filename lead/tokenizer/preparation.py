@@ -13,22 +13,28 @@ from lead.chat.constraint import OutputConstraint, grammar_for
 from lead.chat.control_texts import ControlTexts, RenderedPrompt, render_prompt
 from lead.chat.output_format import ParserConfig, unfinished_marker
 from lead.chat.request import ConversationFields
-from lead.chat.template import ChatTemplate, TemplateInput
+from lead.chat.request_parts import TemplateInput
+from lead.chat.template import ChatTemplate
 from lead.grammar.gbnf import gbnf_to_lark
 from lead.grammar.json_schema import JSON_OBJECT, check_schema
 from lead.grammar.lark import check_grammar, check_size, json_rule, lark_grammar
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.infill import Gap, infill_prompt
+from lead.tokenizer.infill import infill_prompt
 from lead.tokenizer.jobs import (
     NO_TEXTS,
     FieldTexts,
+    Gap,
+    Jobs,
+    ModelDescription,
     PreparedRequest,
     Prompt,
     read_conversation,
 )
 from shared.errors import RequestError
+from shared.llama import library
 from shared.llama.vocabulary import Vocabulary
+from shared.protocol import VocabularyId
 
 _MIN_TOKENS_BEFORE = 64
 """A shorter beginning is decoded as quickly as a checkpoint of it is made."""
@@ -38,8 +44,8 @@ class GrammarsNeededError(Exception):
     """There is a grammar to check, and the vocabulary has not been indexed for that."""
 
 
-class Preparation:
-    """Its public methods are the jobs that the front may give to a tokenizer process."""
+class Preparation(Jobs):
+    """Does the jobs, in a tokenizer process."""
 
     def __init__(
         self,
@@ -48,17 +54,40 @@ class Preparation:
         chat: ConversationOptions,
         limits: RequestLimits,
         *,
+        problem: str | None = None,
         indexes_grammars: bool = True,
     ) -> None:
-        """indexes_grammars: otherwise jobs raise GrammarsNeededError where that is still to be done."""
+        """problem: why the template is not the model's own.
+
+        indexes_grammars: otherwise jobs raise GrammarsNeededError where that is still to be done.
+        """
         self._vocabulary = vocabulary
         self._template = template
         self._chat = chat
         self._limits = limits
+        self._problem = problem
         self._indexes_grammars = indexes_grammars
         self._control_texts = ControlTexts(vocabulary.special)
 
     # Jobs
+
+    def describe(self) -> ModelDescription:
+        vocabulary = self._vocabulary
+        return ModelDescription(
+            info=vocabulary.info,
+            bos=vocabulary.bos,
+            adds_bos=vocabulary.adds_bos,
+            bos_text=vocabulary.bos_text,
+            eos_text=vocabulary.eos_text,
+            template=self._template.source,
+            problem=self._problem,
+            reasons=self._template.reasoning is not None,
+            build=library.version(),
+            cpu_kernel=library.kernel(),
+        )
+
+    def identify(self) -> VocabularyId:
+        return self._vocabulary.identify()
 
     def prepare_prompts(
         self,
@@ -67,7 +96,6 @@ class Preparation:
         json_schema: Mapping[str, Any] | None = None,
         texts: FieldTexts = NO_TEXTS,
     ) -> PreparedRequest:
-        """A request to continue texts."""
         tokens = [self._tokenize_parts(prompt) for prompt in prompts]
         return self._with_texts(PreparedRequest(tokens, self._grammar_of(grammar, json_schema)), texts)
 
@@ -78,12 +106,10 @@ class Preparation:
         json_schema: Mapping[str, Any] | None = None,
         texts: FieldTexts = NO_TEXTS,
     ) -> PreparedRequest:
-        """A request to fill a gap. The vocabulary has the tokens for that."""
         tokens = [infill_prompt(gap, self._vocabulary)]
         return self._with_texts(PreparedRequest(tokens, self._grammar_of(grammar, json_schema)), texts)
 
     def prepare_chat(self, conversation: bytes, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
-        """A request of a chat API. Here and below, `conversation` is from `write_conversation`."""
         body = read_conversation(conversation)
         constraint = body.output_constraint()
         given = self._conversation(body, constraint)
@@ -106,24 +132,18 @@ class Preparation:
         return self._with_texts(request, texts)
 
     def count_prompt(self, conversation: bytes) -> int:
-        """The number of tokens in a conversation's prompt."""
         return len(self._tokenize_prompt(self._render(read_conversation(conversation))))
 
     def render_prompt(self, conversation: bytes) -> bytes:
-        """The text of a conversation's prompt, as the body of a response."""
         return _body("prompt", self._render(read_conversation(conversation)).text)
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool, with_pieces: bool) -> bytes:
-        """The tokens of a text, as the body of a response.
-
-        Written piece by piece: objects for a million tokens would take hundreds of megabytes.
-        """
+        # Written piece by piece: objects for a million tokens would take hundreds of megabytes.
         tokens = self._vocabulary.encode(text, add_special=add_special, parse_special=parse_special)
         shown = {token: self._show(token) if with_pieces else b"%d" % token for token in set(tokens)}
         return b'{"tokens":[%b]}' % b",".join(shown[token] for token in tokens)
 
     def detokenize(self, tokens: Sequence[int]) -> bytes:
-        """The text of tokens, as the body of a response."""
         try:
             return _body("content", self._vocabulary.detokenize(tokens))
         except ValueError as error:
@@ -132,8 +152,10 @@ class Preparation:
     # Prompts
 
     def _with_texts(self, request: PreparedRequest, texts: FieldTexts) -> PreparedRequest:
+        shown = map(self._vocabulary.detokenize, request.prompts) if texts.shows_prompt else ()
         return replace(
             request,
+            prompt_texts=list(shown),
             prediction=self._tokenize_plain(texts.prediction),
             biased={text: self._tokenize_plain(text).tolist() for text in texts.biased},
         )
@@ -155,9 +177,7 @@ class Preparation:
         vocabulary, text = self._vocabulary, prompt.text
         if vocabulary.adds_bos and vocabulary.bos is not None:
             # The template may have written the BOS token that the tokenizer is about to add.
-            text = text.removeprefix(
-                vocabulary.piece(vocabulary.bos, special=True).decode("utf-8", "replace")
-            )
+            text = text.removeprefix(vocabulary.bos_text)
         n_removed = len(prompt.text) - len(text)
         breaks = [at - n_removed for at in prompt.breaks]
         return vocabulary.encode(text, add_special=True, parse_special=True, breaks=breaks)

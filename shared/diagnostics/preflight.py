@@ -15,8 +15,9 @@ from shared.free_memory import free_memory
 from shared.llama import devices, library
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.memory_plan import MemoryPlan, plan_memory
+from shared.llama.model_info import ModelInfo
 from shared.llama.placement import CPU, Placement
-from shared.llama.vocabulary import ModelInfo, Vocabulary
+from shared.llama.vocabulary import Vocabulary
 from shared.models.file_kind import parts_of
 from shared.settings.model_options import ModelOptions
 from shared.settings.model_source import ModelSource

@@ -46,6 +46,9 @@ _WIDTHS = {1: 1.0, 4: 2.5}
 _TIE = 1.05
 """Measured twice, times differ by so much."""
 _N_TIMED = 8
+_MOST_SECONDS = 3.0
+"""For all of it, which takes .2 to .5 on an idle machine. Beside programs that compute on all cores, threads
+wait for each other many times longer, and what they measure is chance."""
 _LATENT = "attention.kv_lora_rank"
 """Has multi-head latent attention."""
 _N_LAYERS, _N_VOCAB, _WIDTH, _N_BATCH = 2, 64, 64, 256
@@ -123,24 +126,30 @@ def choose_flash_attention(path: Path, options: ModelOptions, n_threads: int) ->
 
 
 def measure(shape: AttentionShape, options: ModelOptions, n_others: int) -> AttentionTimes | None:
-    """With texts alone, and beside `n_others` in one pool; None if this llama.cpp makes no such model."""
+    """With texts alone, and beside `n_others` in one pool; None if this llama.cpp makes no such model,
+    or measuring takes too long.
+    """
     library.start()
+    end = time.perf_counter() + _MOST_SECONDS
     lengths = sorted({min(length, shape.n_window or length) for length in _LENGTHS})
     try:
         with _stand_in(shape, max(lengths) + _N_BATCH) as model:
             times = [
                 seconds
                 for beside in sorted({0, n_others * _SHORT_OTHERS})
-                for seconds in _times(model, options, lengths, beside)
+                for seconds in _times(model, options, lengths, beside, end)
             ]
     except (MissingFunctionError, ModelLoadError):
+        return None
+    except _BusyError:
+        log.info("flash attention: not measured, as other programs compute; the next start tries again")
         return None
     without, with_flash = (sum(each) / len(each) for each in zip(*times, strict=True))
     return AttentionTimes(without_flash=without, with_flash=with_flash)
 
 
 def _times(
-    model: Any, options: ModelOptions, lengths: Sequence[int], n_beside: int
+    model: Any, options: ModelOptions, lengths: Sequence[int], n_beside: int, end: float
 ) -> Iterator[tuple[float, float]]:
     """Seconds for a committed token without and with flash attention, for each length and width."""
     with ExitStack() as stack:
@@ -149,7 +158,7 @@ def _times(
             chosen = options.model_copy(update={"flash_attn": kind, "parallel": 2, "kv_unified": True})
             parameters = context_parameters(chosen, max(lengths) + n_beside + _N_BATCH, 2)
             parameters.n_batch = parameters.n_ubatch = _N_BATCH
-            contexts.append(stack.enter_context(_Trial.opened(model, parameters)))
+            contexts.append(stack.enter_context(_Trial.opened(model, parameters, end)))
         for context in contexts:
             context.fill(1, 0, n_beside)
         for start, length in zip([0, *lengths], lengths, strict=False):
@@ -161,23 +170,29 @@ def _times(
                 yield without, with_flash
 
 
+class _BusyError(Exception):
+    """Measuring takes too long."""
+
+
 class _Trial:
     """A context of the stand-in for two texts."""
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: Any, end: float) -> None:
         self._native = native
+        self._end = end
         self._memory = llama_cpp.llama_get_memory(native)
         self._batch = Batch(_N_BATCH)
 
     @classmethod
     @contextmanager
-    def opened(cls, model: Any, parameters: Any) -> Iterator[Self]:
+    def opened(cls, model: Any, parameters: Any, end: float) -> Iterator[Self]:
+        """Its decodes raise _BusyError after `end` (seconds, `time.perf_counter`)."""
         with library.captured_log():
             native = llama_cpp.llama_init_from_model(model, parameters)
         if not native:
             raise ModelLoadError("no context to measure attention in")
         try:
-            yield cls(native)
+            yield cls(native, end)
         finally:
             llama_cpp.llama_free(native)
 
@@ -195,6 +210,8 @@ class _Trial:
         return seconds
 
     def _decode(self, slot: int, start: int, n_tokens: int) -> None:
+        if time.perf_counter() > self._end:
+            raise _BusyError
         self._batch.fill([SpanPart(0, Span(slot, start, [1] * n_tokens, 1))], _N_VOCAB, 2)
         llama_cpp.llama_decode(self._native, self._batch.native)
 

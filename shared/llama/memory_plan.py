@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.errors import ModelLoadError
-from shared.free_memory import free_memory
+from shared.free_memory import MEMORY_SHARE, free_memory
 from shared.llama import devices
 from shared.llama.adapters import check_adapters
 from shared.llama.gguf_metadata import tensor_sizes
@@ -26,8 +26,6 @@ _WINDOW_ROLLBACK = 64
 """More than any draft: cells that the last decode moved out of the window are given away in the next one."""
 _PART_BYTES = 32 << 20
 """How much of a text is stored or loaded in one step: it takes some hundredths of a second."""
-MEMORY_SHARE = 0.25
-"""The most of the free memory that states to return to may take; and stored texts, of what is left."""
 
 
 @dataclass(frozen=True, slots=True)

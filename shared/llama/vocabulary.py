@@ -1,6 +1,6 @@
 """A model's vocabulary: text ⇄ tokens, special tokens, chat template.
 
-Needs no weights: the lead's front process loads it alone.
+Needs no weights.
 """
 
 import ctypes
@@ -10,13 +10,13 @@ import itertools
 import logging
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from shared.errors import ModelLoadError
 from shared.llama import library
 from shared.llama.gguf_metadata import tensor_names
+from shared.llama.model_info import ModelInfo
 from shared.llama.native import llama_cpp
 from shared.llama.special_tokens import SpecialToken, SpecialTokens
 from shared.models.file_kind import check_kind, check_metadata, parts_of, refuse_drafter, refuse_encoder
@@ -31,28 +31,6 @@ _NONE: "array[int]" = array("i")
 
 _N_BYTES = 256
 _CONTROL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
-
-
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
-    """The metadata of a GGUF file. `size` is in bytes, without metadata.
-
-    `file_type` is llama.cpp's number for how most weights are stored.
-    """
-
-    name: str
-    path: Path
-    architecture: str
-    description: str
-    n_vocab: int
-    vocab_type: int
-    n_ctx_train: int
-    n_embd: int
-    n_params: int
-    size: int
-    chat_template: str | None
-    tool_template: str | None = None
-    file_type: int | None = None
 
 
 class FimTokens(NamedTuple):
@@ -230,6 +208,16 @@ class Vocabulary:
         """Whether a token only fills up the vocabulary to a round size."""
         attributes = llama_cpp.llama_vocab_get_attr(self._vocab, self.check(token))
         return bool(attributes & llama_cpp.LLAMA_TOKEN_ATTR_UNUSED)
+
+    @property
+    def bos_text(self) -> str:
+        """Empty where there is none."""
+        return "" if self.bos is None else self.detokenize([self.bos])
+
+    @property
+    def eos_text(self) -> str:
+        """Empty where there is none."""
+        return "" if self.eos is None else self.detokenize([self.eos])
 
     def detokenize(self, tokens: Sequence[int]) -> str:
         """The text of `tokens`, control tokens included."""

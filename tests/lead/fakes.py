@@ -10,6 +10,7 @@ from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineState
 from lead.engine.events import Committed, Finished, Ready, SlotActed, Started
 from lead.generation.admission import Admission
+from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Sequences
 from lead.http.json_route import BodyReader
 from lead.server.app import create_app
@@ -17,7 +18,7 @@ from lead.server.services import Services
 from lead.settings.conversation import ConversationOptions
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.jobs import decode, encode
+from lead.tokenizer.jobs import Jobs, decode, encode
 from lead.tokenizer.preparation import Preparation
 from shared.errors import NotServingError
 
@@ -34,7 +35,13 @@ class InProcessTokenizer:
 
     async def run(self, _client, *job, **options):
         method, *arguments = decode(encode(job))
-        return decode(encode(method(self._preparation, *arguments, **options)))
+        return decode(encode(getattr(self._preparation, method.__name__)(*arguments, **options)))
+
+    def vocabulary(self, vocabulary):
+        """What the front knows, all pieces among it."""
+        return FrontVocabulary(
+            self._preparation.describe(), vocabulary, lambda: self.run(None, Jobs.identify)
+        )
 
 
 class ScriptedEngine:
@@ -143,22 +150,21 @@ class ScriptedLead:
         self.engine = ScriptedEngine(self.sequences)
         self.backs = Backs(
             self.sequences,
-            vocabulary.identify,
             vocabulary.n_tokens,
             post_draft=self.engine.post_draft,
             on_change=self.engine.connect,
             clock=lambda: self.now,
         )
-        template = ChatTemplate(vocabulary.info.chat_template, "", "<|im_end|>")
+        self.template = ChatTemplate(vocabulary.info.chat_template, "", "<|im_end|>")
+        tokenizer = InProcessTokenizer(vocabulary, self.template)
         self.app = _application()
         self.app.state.services = Services(
-            vocabulary=vocabulary,
-            template=template,
-            tokenizer=InProcessTokenizer(vocabulary, template),
+            vocabulary=tokenizer.vocabulary(vocabulary),
+            tokenizer=tokenizer,
             engine=self.engine,
             sequences=self.sequences,
             backs=self.backs,
-            vocabulary_offer=VocabularyOffer(vocabulary),
+            vocabulary_offer=VocabularyOffer(vocabulary.info.path),
             admission=Admission(self.sequences, self.engine, vocabulary),
             settings=LeadSettings(alias="toy", tags="small"),
         )
@@ -167,14 +173,14 @@ class ScriptedLead:
 
     def use(self, template=None, admission=None, vocabulary_offer=None, vocabulary=None, **options):
         """Replace some of the services, or options."""
-        given = {"template": template, "admission": admission, "vocabulary_offer": vocabulary_offer}
-        given["vocabulary"] = vocabulary
+        given = {"admission": admission, "vocabulary_offer": vocabulary_offer}
+        self.template, self.vocabulary = template or self.template, vocabulary or self.vocabulary
         old = self.app.state.services
         settings = old.settings.model_copy(update=options)
         services = {name: value for name, value in given.items() if value is not None}
-        new = dataclasses.replace(old, settings=settings, **services)
-        tokenizer = InProcessTokenizer(new.vocabulary, new.template, settings.conversation, settings.limits)
-        self.app.state.services = dataclasses.replace(new, tokenizer=tokenizer)
+        tokenizer = InProcessTokenizer(self.vocabulary, self.template, settings.conversation, settings.limits)
+        services |= {"vocabulary": tokenizer.vocabulary(self.vocabulary), "tokenizer": tokenizer}
+        self.app.state.services = dataclasses.replace(old, settings=settings, **services)
 
     def tokens(self, text):
         return self.vocabulary.tokenize(text, add_special=False, parse_special=False)

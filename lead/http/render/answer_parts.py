@@ -7,9 +7,9 @@ from lead.engine.events import PromptProgress
 from lead.engine.speculation.constants import MAX_DEPTH
 from lead.generation.answer_stats import AnswerStats, SpecDecodeDetail, VerifiedDraft
 from lead.generation.assembler import TextToken
+from lead.generation.front_vocabulary import FrontVocabulary
 from lead.http.answers import AnswerEnd, AnswerUpdate
 from lead.http.generation_request import GenerationRequest
-from shared.llama.vocabulary import Vocabulary
 from shared.sampling.parameters import SamplingParameters
 
 
@@ -109,14 +109,14 @@ def _histogram(drafts: Sequence[VerifiedDraft], longest: int) -> list[int]:
     return counts
 
 
-def chat_logprobs(tokens: Sequence[TextToken], vocabulary: Vocabulary) -> dict[str, Any] | None:
+def chat_logprobs(tokens: Sequence[TextToken], vocabulary: FrontVocabulary) -> dict[str, Any] | None:
     """OpenAI's `logprobs` of a chat's choice, with llama-server's ids; None if none were requested."""
     entries = token_probabilities(tokens, vocabulary)
     return {"content": entries, "refusal": None} if entries else None
 
 
 def token_probabilities(
-    tokens: Sequence[TextToken], vocabulary: Vocabulary, *, filtered: bool = False
+    tokens: Sequence[TextToken], vocabulary: FrontVocabulary, *, filtered: bool = False
 ) -> list[dict[str, Any]]:
     """llama-server's `completion_probabilities`; `filtered`: probabilities among the candidates (`prob`)."""
     name, several = ("prob", "top_probs") if filtered else ("logprob", "top_logprobs")
@@ -133,7 +133,7 @@ def token_probabilities(
 class TextLogprobs:
     """OpenAI's `logprobs` of a text completion's choice, each token with its place in the text."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: FrontVocabulary) -> None:
         self._vocabulary = vocabulary
         self._n_characters = 0
 
@@ -159,12 +159,12 @@ class TextLogprobs:
         return logprobs if logprobs["tokens"] else None
 
 
-def _token(token: int, value: float, name: str, vocabulary: Vocabulary) -> dict[str, Any]:
+def _token(token: int, value: float, name: str, vocabulary: FrontVocabulary) -> dict[str, Any]:
     data = vocabulary.piece(token, special=True)
     return {"id": token, "token": _text(token, vocabulary), "bytes": list(data), name: value}
 
 
-def _text(token: int, vocabulary: Vocabulary) -> str:
+def _text(token: int, vocabulary: FrontVocabulary) -> str:
     """Part of a character becomes U+FFFD; `bytes` has the actual bytes."""
     return vocabulary.piece(token, special=False).decode("utf-8", "replace")
 

@@ -133,7 +133,7 @@ class LlamaServerRenderer(AnswerRenderer):
             "tokens_predicted": stats.n_generated,
             "tokens_evaluated": stats.n_prompt,
             "generation_settings": generation_settings(self._request, stream=streamed),
-            "prompt": services.vocabulary.detokenize(submission.tokens),
+            "prompt": self._request.prompt_text(index),
             "has_new_line": has_new_line,
             "truncated": is_full or n_discarded > 0,
             "stop_type": "word" if end.stop_string is not None else _STOP_TYPES[end.reason],

@@ -160,13 +160,13 @@ class ChatRenderer(_OpenAIRenderer):
     def __init__(self, body: ChatRequest, request: GenerationRequest, services: Services) -> None:
         kind = "chat.completion.chunk" if body.stream else "chat.completion"
         super().__init__(body, request, services, {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": kind})
-        self._verbose = services.settings.log_level == "debug" if body.verbose is None else body.verbose
+        self._verbose = body.shows_prompt(services.settings.log_level)
 
     def whole(self, answers: list[WholeAnswer]) -> Body:
         whole = super().whole(answers) | self._prompt_token_ids(0)
         if self._verbose:
             whole["__verbose"] = {
-                "prompt": self._services.vocabulary.detokenize(self._request.first.tokens),
+                "prompt": self._request.prompt_text(0),
                 "generation_settings": generation_settings(self._request, stream=False),
             }
         return whole
@@ -209,8 +209,7 @@ class CompletionRenderer(_OpenAIRenderer):
         return {"text": delta.text}
 
     def _whole_body(self, index: int, answer: WholeAnswer) -> Body:
-        prompt = self._request.submissions[index].tokens
-        echoed = self._services.vocabulary.detokenize(prompt) if self._echo else ""
+        echoed = self._request.prompt_text(index) if self._echo else ""
         return {"text": echoed + answer.text, **self._prompt_token_ids(index)}
 
     def _logprobs(self, index: int, tokens: Sequence[TextToken]) -> Body | None:

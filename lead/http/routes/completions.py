@@ -14,9 +14,9 @@ from lead.http.render.llama_server import LlamaServerRenderer
 from lead.http.render.openai import CompletionRenderer
 from lead.http.schema import GenerationFields
 from lead.server.services import Services, get_ready_services
-from lead.tokenizer.infill import Gap, check_can_infill
-from lead.tokenizer.jobs import Prompt
+from lead.tokenizer.jobs import Gap, Prompt
 from shared.errors import RequestError
+from shared.logs import LogLevel
 
 router = APIRouter(route_class=JsonRoute)
 
@@ -33,6 +33,9 @@ class CompletionRequest(GenerationFields):
     echo: bool | None = None
     suffix: str | None = None
     best_of: int | None = None
+
+    def shows_prompt(self, log_level: LogLevel) -> bool:  # noqa: ARG002 - as above
+        return bool(self.echo)
 
     def check(self) -> None:
         """Raise RequestError for what is well-formed but not supported."""
@@ -78,6 +81,9 @@ class NativeFields(GenerationFields):
 
     return_tokens: bool | None = None
     response_fields: Annotated[list[str], AtMost(64)] | None = None
+
+    def shows_prompt(self, log_level: LogLevel) -> bool:  # noqa: ARG002 - as above
+        return True
 
 
 class NativeRequest(NativeFields):
@@ -148,7 +154,6 @@ async def create_infill(
     body: InfillRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
     """Fill a gap in a text, for editors; the answer is that of `/completion`."""
-    check_can_infill(services.vocabulary)
     request = await read_infill_request(body, body.gap(services), http_request, services)
     return await _respond(body, request, http_request, services)
 

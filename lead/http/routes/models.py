@@ -12,7 +12,6 @@ from lead.http.error_responses import error_response, http_error
 from lead.http.render.answer_parts import public_settings
 from lead.server.services import Services, get_ready_services, get_services
 from shared.errors import NotServingError, UnsupportedError
-from shared.llama import library
 from shared.sampling.parameters import SamplingParameters
 
 router = APIRouter()
@@ -89,7 +88,7 @@ def _adapters(services: Services) -> list[dict[str, Any]]:
 @router.get("/props")
 async def props(services: Annotated[Services, Depends(get_ready_services)]) -> dict[str, Any]:
     """Settings and properties of the model."""
-    vocabulary, ready = services.vocabulary, services.engine.ready
+    model, ready = services.vocabulary.model, services.engine.ready
     assert ready
     defaults = public_settings(SamplingParameters(seed=0), None) | services.settings.sampling.model_dump()
     defaults["n_keep"] = services.settings.keep
@@ -97,18 +96,18 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "default_generation_settings": {"n_ctx": ready.n_ctx_sequence, "params": defaults},
         "total_slots": ready.n_slots,
         "model_alias": services.alias,
-        "model_path": str(vocabulary.info.path),
+        "model_path": str(model.info.path),
         "lora_adapters": _adapters(services),
-        "chat_template": services.template.source,
-        "bos_token": _text(vocabulary.bos, services),
-        "eos_token": _text(vocabulary.eos, services),
+        "chat_template": model.template,
+        "bos_token": model.bos_text,
+        "eos_token": model.eos_text,
         "modalities": {"vision": False, "video": False, "audio": False},
         "endpoint_slots": services.settings.slots,
         "endpoint_props": False,
         "endpoint_metrics": services.metrics is not None,
         "is_sleeping": services.engine.state is EngineState.SLEEPING,
-        "build_info": library.version(),
-        "cpu_kernel": library.kernel(),
+        "build_info": model.build,
+        "cpu_kernel": model.cpu_kernel,
         "context_shift": services.admission.shifts,
         "speculates": ready.speculates,
         "exact": ready.exactness.is_on,
@@ -135,12 +134,6 @@ def _ollama_record(name: str) -> dict[str, Any]:
         "parameters": "",
         "details": {"format": "gguf", "family": "", "families": [""], "parameter_size": ""},
     }
-
-
-def _text(token: int | None, services: Services) -> str:
-    if token is None:
-        return ""
-    return services.vocabulary.piece(token, special=True).decode("utf-8", "replace")
 
 
 _EMBEDDINGS = "This server does not support embeddings: it generates text"

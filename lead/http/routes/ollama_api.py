@@ -84,12 +84,12 @@ async def show(
 ) -> dict[str, Any]:
     """What is known of the model, by any name: there is one."""
     del body
-    info, template = services.vocabulary.info, services.template
-    thinks = ["thinking"] if template.reasoning else []
+    model = services.vocabulary.model
+    info, thinks = model.info, ["thinking"] if model.reasons else []
     return {
         "modelfile": "",
         "parameters": "",
-        "template": template.source,
+        "template": model.template,
         "details": _details(services),
         "model_info": {
             "general.architecture": info.architecture,

@@ -31,6 +31,7 @@ from shared.protocol import (
     Post,
     Refused,
     Reply,
+    VocabularyId,
     parse_back_message,
 )
 
@@ -53,20 +54,20 @@ _MOST_REASON_BYTES = 123  # RFC 6455: control frames have at most 125 bytes, two
 async def describe(services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
     """The connected backs with the statistics of their drafts, and what the planner has measured."""
     return {
-        "lead": _about(services),
+        "lead": await _about(services),
         "backs": services.backs.describe(),
         "totals": services.backs.totals(),
         "planner": await services.engine.explain(),
     }
 
 
-def _about(services: Services) -> dict[str, Any]:
+async def _about(services: Services) -> dict[str, Any]:
     """What `back doctor` compares with its own side, and a back without a model sends in its hello."""
     ready = services.engine.ready
     return {
         "version": importlib.metadata.version("llama-duo"),
         "protocol": PROTOCOL_VERSION,
-        "vocabulary": services.backs.vocabulary.model_dump(),
+        "vocabulary": (await services.vocabulary.identify()).model_dump(),
         "speculates": ready.speculates if ready else None,
         "exact": ready.exactness.is_on if ready else None,
         "promise": promise(ready.exactness) if ready else "",
@@ -119,7 +120,8 @@ async def exchange(
 ) -> Reply:
     """Hand in drafts and get updates; waits up to `wait` seconds for an update."""
     n_bytes = len(await request.body())
-    back, answers = _take_post(body, services.backs, _sender_of(request), n_bytes)
+    ours = await services.vocabulary.identify()
+    back, answers = _take_post(body, services.backs, ours, _sender_of(request), n_bytes)
     if back is None:
         return Reply(messages=answers)
     updates = await unless_gone(request, _updates_within(back, services, 0.0 if answers else wait))
@@ -142,7 +144,7 @@ async def follow(socket: WebSocket) -> None:
         await _refuse(socket, services.backs, str(error))
         return
     try:
-        back = await _welcome(socket, services.backs, sender)
+        back = await _welcome(socket, services, sender)
     except ProtocolError as error:
         # One with another vocabulary comes back and translates.
         level = logging.DEBUG if isinstance(error, VocabularyError) else logging.WARNING
@@ -178,16 +180,17 @@ def _sender_of(connection: HTTPConnection) -> _Sender:
     return _Sender(f"{getattr(connection.state, 'principal', 'anyone')} at {host}", is_local)
 
 
-async def _welcome(socket: WebSocket, backs: Backs, sender: _Sender) -> Back:
+async def _welcome(socket: WebSocket, services: Services, sender: _Sender) -> Back:
     async with asyncio.timeout(HELLO_SECONDS):
         hello = parse_back_message(await _receive_text(socket))
     if not isinstance(hello, Hello):
         raise ProtocolError("the first message has to be hello")
-    back, welcome = backs.join(hello, "websocket", sender.peer, is_local=sender.is_local)
+    ours = await services.vocabulary.identify()
+    back, welcome = services.backs.join(hello, ours, "websocket", sender.peer, is_local=sender.is_local)
     try:
         await _send(socket, welcome)
     except BaseException:
-        backs.leave(back)
+        services.backs.leave(back)
         raise
     return back
 
@@ -268,7 +271,7 @@ async def _receive_text(socket: WebSocket) -> str:
 
 
 def _take_post(
-    body: Post, backs: Backs, sender: _Sender, n_bytes: int
+    body: Post, backs: Backs, ours: VocabularyId, sender: _Sender, n_bytes: int
 ) -> tuple[Back | None, list[LeadMessage]]:
     """The back that posts, if it is known, and the answers; each message counts for its part of `n_bytes`."""
     back = backs.get(body.back) if body.back else None
@@ -281,7 +284,7 @@ def _take_post(
                 raise ProtocolError("hello may be sent only once")
             backs.admit(sender.peer)
             try:
-                back, welcome = backs.join(message, "http", sender.peer, is_local=sender.is_local)
+                back, welcome = backs.join(message, ours, "http", sender.peer, is_local=sender.is_local)
             except ProtocolError as error:
                 return None, [_refused(error)]
             answers.append(welcome)

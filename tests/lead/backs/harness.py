@@ -27,7 +27,6 @@ class RegistryHarness:
         self.names, self.share_cores = [], False
         self.backs = Backs(
             self.sequences,
-            lambda: OURS,
             100,
             post_draft=self.posted.append,
             on_change=self.note,
@@ -39,7 +38,7 @@ class RegistryHarness:
         self.names, self.share_cores = backs.names, backs.share_cores
 
     def join(self, transport="websocket", *, is_local=False, **changes):
-        return self.backs.join(hello(**changes), transport, is_local=is_local)[0]
+        return self.backs.join(hello(**changes), OURS, transport, is_local=is_local)[0]
 
     def sequence(self, tokens=(1, 2, 3)):
         sequence = self.sequences.create(Submit(tokens=list(tokens), sampling=SAMPLING))

@@ -5,7 +5,7 @@ import pytest
 from lead.backs.draft_limits import MAX_INVALID_DRAFTS
 from shared.errors import ProtocolError
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_DRAFT_TOKENS, Draft
-from tests.lead.backs.harness import RegistryHarness, hello
+from tests.lead.backs.harness import OURS, RegistryHarness, hello
 
 
 @pytest.mark.parametrize("draft", [{"base": 4, "tokens": [8]}, {"base": 3, "tokens": [8, 100]}])
@@ -44,7 +44,7 @@ def test_too_many_invalid_drafts_are_an_error(harness):
 def test_the_welcome_has_the_limits_and_longer_drafts_are_invalid():
     harness = RegistryHarness(max_draft=2, max_drafts_per_second=7)
     sequence = harness.sequence()
-    back, welcome = harness.backs.join(hello(), "websocket")
+    back, welcome = harness.backs.join(hello(), OURS, "websocket")
     harness.backs.updates(back)
     for tokens in ([8, 9], [8, 9, 7]):
         harness.backs.take_draft(back, Draft(sequence=sequence.id, base=3, tokens=tokens))

@@ -19,7 +19,7 @@ def vocabulary():
 @pytest.fixture
 def offer(vocabulary, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "user_cache_path", lambda _name: tmp_path)
-    return VocabularyOffer(vocabulary)
+    return VocabularyOffer(vocabulary.info.path)
 
 
 async def test_the_compressed_file_is_the_same_but_smaller(offer):
@@ -30,7 +30,7 @@ async def test_the_compressed_file_is_the_same_but_smaller(offer):
 
 async def test_the_file_is_made_once(offer, monkeypatch):
     files = await offer.files()
-    monkeypatch.setattr(module, "write_vocabulary_file", None)
+    monkeypatch.setattr("shared.llama.gguf_metadata.write_vocabulary_file", None)
     assert await offer.files() == files
 
 
@@ -46,7 +46,7 @@ async def test_models_with_the_same_tokens_are_told_apart(offer, vocabulary, tmp
     name = vocabulary.info.name.encode()
     other = tmp_path / "other.gguf"
     other.write_bytes(builtin_target().read_bytes().replace(name, name[::-1], 1))
-    others = VocabularyOffer(Vocabulary.load(other))
+    others = VocabularyOffer(other)
     assert (await offer.files()).digest != (await others.files()).digest
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from lead.chat import output_format
 from lead.chat.output_format import ParserConfig, unfinished_marker
-from lead.chat.request_parts import ChatMessage
-from lead.chat.template import ChatTemplate, TemplateInput
+from lead.chat.request_parts import ChatMessage, TemplateInput
+from lead.chat.template import ChatTemplate
 
 _FOLDER = Path(__file__).parent / "corpus"
 HELLO = {"role": "user", "content": "Hello"}

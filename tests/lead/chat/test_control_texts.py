@@ -1,8 +1,8 @@
 import pytest
 
 from lead.chat.control_texts import ControlTexts, render_prompt
-from lead.chat.request_parts import ChatMessage
-from lead.chat.template import ChatTemplate, TemplateInput
+from lead.chat.request_parts import ChatMessage, TemplateInput
+from lead.chat.template import ChatTemplate
 from shared.errors import RequestError
 from shared.llama.special_tokens import SpecialToken, SpecialTokens
 

@@ -4,8 +4,7 @@ import json
 from lead.chat.deltas import AssistantMessage
 from lead.chat.output_format import ParserConfig
 from lead.chat.parser import OutputParser
-from lead.chat.request_parts import ChatMessage
-from lead.chat.template import TemplateInput
+from lead.chat.request_parts import ChatMessage, TemplateInput
 from tests.lead.chat.cases import CASES, HELLO, load, template, tool
 
 TEMPLATES = load("templates.toml")

@@ -2,8 +2,8 @@ import pytest
 
 from lead.chat import jinja
 from lead.chat.jinja import CHATML
-from lead.chat.request_parts import ChatMessage
-from lead.chat.template import ChatTemplate, TemplateInput
+from lead.chat.request_parts import ChatMessage, TemplateInput
+from lead.chat.template import ChatTemplate
 from shared.errors import ConfigError, RequestError
 
 HELLO = [{"role": "user", "content": "Hello"}]

@@ -86,21 +86,3 @@ async def test_a_prompt_that_fills_the_context_is_refused(lead, context_shift):
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary, context_shift=context_shift)
     with pytest.raises(ContextExceededError, match=r"\(128 tokens\) exceeds the available context size"):
         admission.submit(submit(tokens=[5] * 128))
-
-
-@pytest.mark.parametrize(("default", "private"), [(False, True), (True, None)])
-async def test_private_prompts_are_not_logged(lead, caplog, default, private):
-    caplog.set_level("DEBUG")
-    admission = Admission(
-        lead.sequences, lead.engine, lead.vocabulary, log_prompts=True, private_by_default=default
-    )
-    admission.submit(submit(tokens=lead.tokens("a secret")), private=private)
-    assert "a secret" not in caplog.text
-
-
-@pytest.mark.parametrize("wanted", [True, False])
-async def test_prompts_are_logged_only_if_enabled(lead, caplog, wanted):
-    caplog.set_level("DEBUG")
-    admission = Admission(lead.sequences, lead.engine, lead.vocabulary, log_prompts=wanted)
-    admission.submit(submit(tokens=lead.tokens("a secret")))
-    assert ("a secret" in caplog.text) == wanted

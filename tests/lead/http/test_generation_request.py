@@ -4,6 +4,7 @@ import pytest
 
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.server.app import create_app
+from lead.settings.security import SecurityOptions
 from shared.sampling.parameters import DEFAULT_SAMPLERS
 from tests.lead.http.event_streams import client_of
 
@@ -202,3 +203,19 @@ async def test_an_invalid_field_is_400_and_named(lead, client):
         assert (response.status_code, error["type"]) == (400, "invalid_request_error"), body
         assert (error["param"], param in error["message"]) == (param, True), body
     assert lead.engine.submitted == []
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_prompts_are_logged_only_if_enabled(lead, client, caplog, wanted):
+    caplog.set_level("INFO")
+    lead.use(log_prompts=wanted)
+    await client.post("/v1/completions", json={"prompt": "a secret", "max_tokens": 1})
+    assert ("a secret" in caplog.text) == wanted
+
+
+@pytest.mark.parametrize(("default", "private"), [(False, True), (True, None)])
+async def test_private_prompts_are_not_logged(lead, client, caplog, default, private):
+    caplog.set_level("INFO")
+    lead.use(log_prompts=True, security=SecurityOptions(private_by_default=default))
+    await client.post("/v1/completions", json={"prompt": "a secret", "max_tokens": 1, "private": private})
+    assert "a secret" not in caplog.text

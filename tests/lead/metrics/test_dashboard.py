@@ -19,7 +19,7 @@ VARIABLES = [variable["query"] for variable in DASHBOARD["templating"]["list"]]
 
 @pytest.fixture
 def exposed(lead):
-    lead.backs.join(hello(lead), "websocket")
+    lead.backs.join(hello(lead), lead.vocabulary.identify(), "websocket")
     text = (
         MetricsExporter(lead.sequences, lead.backs)
         .export({"sources": {"desk": {"first_draft_ms": 1.0}}})

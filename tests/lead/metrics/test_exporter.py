@@ -39,7 +39,9 @@ class Watched:
         self.lead.sequences.apply(step, at)
 
     def join(self, name):
-        return self.lead.backs.join(hello(self.lead, name=name), "websocket")[0]
+        return self.lead.backs.join(
+            hello(self.lead, name=name), self.lead.vocabulary.identify(), "websocket"
+        )[0]
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ import pytest
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer import workers as workers_module
-from lead.tokenizer.job_handler import TokenizerProgram
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, encode
-from lead.tokenizer.preparation import Preparation
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, Jobs, encode_job
+from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import WorkerDiedError, Workers, WorkersGoneError
-from shared.errors import ServerError
+from shared.errors import ConfigError, ModelLoadError, ServerError
 from shared.models.builtin import builtin_target
 from shared.sandbox import FOLLOW, JOBS
 
@@ -25,7 +24,7 @@ def program(path=None, **limits):
 
 def tokenize(text):
     options = {"add_special": False, "parse_special": False, "with_pieces": False}
-    return encode((Preparation.tokenize, [text], options))
+    return encode_job(Jobs.tokenize, [text], options)
 
 
 @pytest.fixture
@@ -108,14 +107,17 @@ async def test_a_process_that_forks_no_more_is_killed_and_started_again(workers,
 async def test_a_job_with_a_grammar_needs_a_process_that_was_forked_since_the_first_one_was_to_be_followed(
     workers,
 ):
-    job = encode((Preparation.prepare_prompts, [["Say"], 'root ::= "yes"'], {}))
+    job = encode_job(Jobs.prepare_prompts, [["Say"], 'root ::= "yes"'], {})
     assert await ask(workers, job) == GRAMMARS_NEEDED
     (await workers.begin(FOLLOW)).close()
     assert (await ask(workers, job)).grammar
 
 
-async def test_a_model_that_is_not_there_ends_the_process():
-    workers = Workers(program(builtin_target().with_name("no.gguf")))
-    with pytest.raises(WorkersGoneError):
-        await asyncio.wait_for(workers.begin(JOBS), 60)
+@pytest.mark.parametrize(
+    ("path", "template", "error"),
+    [(builtin_target().with_name("no.gguf"), None, ModelLoadError), (builtin_target(), "{{", ConfigError)],
+)
+async def test_a_model_or_template_that_cannot_be_used_is_the_answer_to_each_job(path, template, error):
+    workers = Workers(TokenizerProgram(path, template, ConversationOptions(), RequestLimits()))
+    assert isinstance(await asyncio.wait_for(ask(workers, encode_job(Jobs.describe, (), {})), 60), error)
     await asyncio.to_thread(workers.close)

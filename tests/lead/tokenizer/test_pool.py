@@ -10,10 +10,9 @@ from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer import pool as pool_module
 from lead.tokenizer.fair_queue import Client
-from lead.tokenizer.job_handler import TokenizerProgram
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, decode, encode
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, Jobs, decode, encode
 from lead.tokenizer.pool import TokenizerPool
-from lead.tokenizer.preparation import Preparation
+from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import WorkerDiedError, WorkersGoneError
 from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
 from shared.sandbox import FOLLOW, JOBS
@@ -115,7 +114,7 @@ ONE = Client("one")
 
 
 def ask(pool, text, client=ONE):
-    return asyncio.ensure_future(pool.run(client, Preparation.count_prompt, text))
+    return asyncio.ensure_future(pool.run(client, Jobs.count_prompt, text))
 
 
 async def settle():

@@ -171,7 +171,7 @@ async def test_the_model_is_listed_and_described(lead, client):
     about = (await client.post("/api/show", json={"model": listed["name"]})).json()
     assert {"completion", "tools"} <= set(about["capabilities"])
     assert about["details"] == listed["details"]
-    assert about["template"] == lead.app.state.services.template.source
+    assert about["template"] == lead.template.source
     assert (await client.get("/api/version")).json().keys() == {"version"}
 
 

@@ -169,8 +169,9 @@ async def test_a_back_that_hangs_up_before_its_welcome_is_forgotten(lead):
         async def send_text(self, _):
             raise WebSocketDisconnect
 
+    sender = speculation._Sender("peer", is_local=False)
     with pytest.raises(WebSocketDisconnect):
-        await speculation._welcome(Gone(), lead.backs, speculation._Sender("peer", is_local=False))
+        await speculation._welcome(Gone(), lead.app.state.services, sender)
     assert list(lead.backs) == []
 
 
@@ -462,7 +463,7 @@ async def test_the_list_says_what_is_promised_of_texts_and_which_vocabulary_a_ba
 async def downloads(lead, tmp_path, monkeypatch):
     """A client of a lead that offers its vocabulary, below the URL of its WebSocket."""
     monkeypatch.setattr(vocabulary_offer, "user_cache_path", lambda _name: tmp_path)
-    lead.use(vocabulary_offer=vocabulary_offer.VocabularyOffer(lead.vocabulary))
+    lead.use(vocabulary_offer=vocabulary_offer.VocabularyOffer(lead.vocabulary.info.path))
     async with served(lead.app) as url, httpx.AsyncClient(base_url=url.replace("ws", "http", 1)) as client:
         yield client
 

@@ -1,0 +1,60 @@
+"""The vocabulary as the front knows it, without llama.cpp and without the memory that a vocabulary takes.
+
+A tokenizer process describes the model. The pieces of tokens come from the engine, with the first event that
+names them.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from lead.engine.events import Pieces
+from lead.tokenizer.jobs import ModelDescription
+from shared.protocol import VocabularyId
+
+
+class KnownPieces:
+    """The bytes of the tokens that the engine has named."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[int, bytes] = {}
+        self._control: set[int] = set()
+
+    def learn(self, event: Pieces) -> None:
+        """They are the same whichever engine process says so."""
+        self._pieces.update((token, bytes.fromhex(data)) for token, data in event.pieces.items())
+        self._control.update(event.control)
+
+    def piece(self, token: int, *, special: bool = False) -> bytes:
+        """Control tokens are empty unless `special`."""
+        return b"" if token in self._control and not special else self._pieces[token]
+
+
+class FrontVocabulary:
+    def __init__(
+        self,
+        model: ModelDescription,
+        pieces: KnownPieces,
+        identify: Callable[[], Awaitable[VocabularyId]],
+    ) -> None:
+        """`identify` asks a tokenizer process."""
+        self.model = model
+        self.info = model.info
+        self.n_tokens = model.info.n_vocab
+        self.bos, self.adds_bos = model.bos, model.adds_bos
+        self.piece = pieces.piece
+        self._identify = identify
+        self._identifying = asyncio.Lock()
+        self._id: VocabularyId | None = None
+
+    async def identify(self) -> VocabularyId:
+        """What backs must have; raises UnavailableError."""
+        async with self._identifying:
+            if self._id is None:
+                self._id = await self._identify()
+            return self._id
+
+    def check(self, token: int) -> int:
+        """`token` itself, or ValueError."""
+        if not 0 <= token < self.n_tokens:
+            raise ValueError(f"token {token} is not in the vocabulary of {self.n_tokens}")
+        return token
