@@ -10,7 +10,7 @@ from lead.tokenizer.tokenizer_program import TokenizerProgram
 from shared.errors import ConfigError, DuoError, ModelLoadError, RequestError, ServerError
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
-from shared.sampling.grammar_worker import GrammarHandler
+from shared.sampling.grammar_handler import GrammarHandler
 from shared.sandbox import FOLLOW, JOBS, TaskHandler, WorkerLimits
 
 log = logging.getLogger("tokenizer")

@@ -122,7 +122,7 @@ class TokenizerPool:
     ) -> None:
         self._base_seconds = program.limits.prepare_seconds
         self._workers = make_workers(program)
-        self._long = _Lane()
+        self._long = _Lane(rests=True)
         self._quick = _Lane(self._long, _QUICK_SECONDS)
 
     async def run(

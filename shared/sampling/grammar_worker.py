@@ -1,4 +1,4 @@
-"""What the workers do that follow grammars, each one at a time, for `shared.sampling.remote_grammar`.
+"""How a worker follows grammars, one at a time, for `shared.sampling.remote_grammar`.
 
 A task is one grammar. Its first message is a byte, 1 if the grammar is optional, and the grammar. Every other
 message consists of operations, int32 numbers each: (operation, place, n, n arguments). Only the last one,
@@ -8,10 +8,7 @@ ALLOWS or ALLOWED, is answered: with one byte of `AnswerKind`, then the answer o
 import array
 import contextlib
 import enum
-import os
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import numpy as np
 
@@ -19,14 +16,12 @@ from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.constrained import Constraint
 from shared.sampling.grammar import FollowedGrammar, GrammarMatcher
-from shared.sandbox import FOLLOW, WorkerLimits
+from shared.sandbox import WorkerLimits
 
 _COMPILE_SECONDS = 2.0
 """CPU time. A grammar was admitted because it took no longer than a quarter of this."""
 _CALL_SECONDS = 1.0
 """CPU time between a question and its answer; the usual ones take up to 10 ms."""
-_NICENESS = 10
-"""Behind the threads that decode: their tokens do not wait for this."""
 _USUAL = 'start: %json {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}\n'
 
 
@@ -48,43 +43,18 @@ class AnswerKind:
     ERROR = b"\x01"
 
 
-@dataclass(frozen=True, slots=True)
-class GrammarProgram:
-    """Following grammars with the vocabulary of `model`, a GGUF: a `shared.sandbox.Program`."""
-
-    model: Path
-
-    def load(self) -> "dict[bytes, GrammarHandler]":
-        """Read the vocabulary."""
-        return {FOLLOW: GrammarHandler(Vocabulary.load(self.model))}
-
-
-class GrammarHandler:
-    """A `shared.sandbox.TaskHandler`."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary = vocabulary
-
-    def prepare(self) -> None:
-        """Index the vocabulary."""
-        _compile_usual(self._vocabulary)
-
-    def warm_up(self) -> None:
-        """Touch the memory that a usual grammar needs."""
-        os.nice(_NICENESS)
-        _compile_usual(self._vocabulary)
-
-    def do(self, connection: Connection, limits: WorkerLimits) -> None:
-        """Answer questions about one grammar until the other end of `connection` is closed."""
-        message = connection.recv_bytes()
-        with limits.time(_COMPILE_SECONDS):
-            compiled = _compile(message[1:].decode(), self._vocabulary, is_optional=bool(message[0]))
-        _Follower(compiled, limits).serve(connection)
-
-
-def _compile_usual(vocabulary: Vocabulary) -> None:
+def compile_usual(vocabulary: Vocabulary) -> None:
+    """Index the vocabulary, and touch the memory that a usual grammar needs."""
     with contextlib.suppress(ValueError, RequestError):
         GrammarMatcher(_USUAL, vocabulary).allowed()
+
+
+def follow(connection: Connection, limits: WorkerLimits, vocabulary: Vocabulary) -> None:
+    """Answer questions about one grammar until the other end of `connection` is closed."""
+    message = connection.recv_bytes()
+    with limits.time(_COMPILE_SECONDS):
+        compiled = _compile(message[1:].decode(), vocabulary, is_optional=bool(message[0]))
+    _Follower(compiled, limits).serve(connection)
 
 
 def _compile(text: str, vocabulary: Vocabulary, *, is_optional: bool) -> Constraint | RequestError:

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from shared.errors import PendingAnswerError, RequestError
 from shared.sampling.constrained import GrammarBudget
-from shared.sampling.grammar_worker import AnswerKind, GrammarProgram, Operation
+from shared.sampling.grammar_handler import GrammarProgram
+from shared.sampling.grammar_worker import AnswerKind, Operation
 from shared.sandbox import FOLLOW, Sandbox, SandboxError
 
 _AT_ONCE_BYTES = 1 << 16

@@ -9,7 +9,7 @@ import pytest
 
 from shared.fork_server import fork
 from shared.sampling import grammar_worker
-from shared.sampling.grammar_worker import GrammarHandler
+from shared.sampling.grammar_handler import GrammarHandler
 from shared.sandbox import WorkerLimits
 
 

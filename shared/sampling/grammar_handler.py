@@ -1,0 +1,47 @@
+"""Following grammars as a kind of task of a sandbox. What that takes is imported with the first grammar."""
+
+import os
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from shared.llama.vocabulary import Vocabulary
+from shared.sandbox import FOLLOW, WorkerLimits
+
+_NICENESS = 10
+"""Behind the threads that decode: their tokens do not wait for this."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarProgram:
+    """Following grammars with the vocabulary of `model`, a GGUF: a `shared.sandbox.Program`."""
+
+    model: Path
+
+    def load(self) -> "dict[bytes, GrammarHandler]":
+        """Read the vocabulary."""
+        return {FOLLOW: GrammarHandler(Vocabulary.load(self.model))}
+
+
+class GrammarHandler:
+    """A `shared.sandbox.TaskHandler`."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+
+    def prepare(self) -> None:
+        """Index the vocabulary."""
+        from shared.sampling.grammar_worker import compile_usual  # noqa: PLC0415 - it needs numpy and llguidance
+
+        compile_usual(self._vocabulary)
+
+    def warm_up(self) -> None:
+        """Touch the memory that a usual grammar needs."""
+        os.nice(_NICENESS)
+        self.prepare()
+
+    def do(self, connection: Connection, limits: WorkerLimits) -> None:
+        """Answer questions about one grammar until the other end of `connection` is closed."""
+        from shared.sampling.grammar_worker import follow  # noqa: PLC0415 - as above
+
+        follow(connection, limits, self._vocabulary)
