@@ -90,10 +90,11 @@ class PromptProgress(BaseModel, frozen=True):
 
 
 class Pieces(BaseModel, frozen=True):
-    """The bytes of tokens that later events name, in hexadecimal. `control`: which of them are no text."""
+    """The bytes of tokens from `first` on, in hexadecimal. `control`: which of them are no text."""
 
     type: Literal["pieces"] = "pieces"
-    pieces: dict[int, str]
+    first: int
+    pieces: list[str]
     control: list[int] = []
 
 

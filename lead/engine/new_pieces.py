@@ -5,29 +5,38 @@ from typing import Protocol
 
 from lead.engine.events import Committed, Event, Pieces
 
+_N_TOGETHER = 256
+"""Tokens with neighbouring ids are told together: frequent ones are, so few events come between others."""
 
-class Piece(Protocol):
-    """`shared.llama.vocabulary.Vocabulary.piece`."""
 
-    def __call__(self, token: int, *, special: bool = False) -> bytes:
+class PieceReader(Protocol):
+    """The part of `shared.llama.vocabulary.Vocabulary` that is needed here."""
+
+    n_tokens: int
+
+    def piece(self, token: int, *, special: bool = False) -> bytes:
         """The bytes of a token; control tokens are empty unless `special`."""
 
 
 class NewPieces:
-    def __init__(self, piece: Piece) -> None:
-        self._piece = piece
-        self._told: set[int] = set()
+    def __init__(self, vocabulary: PieceReader) -> None:
+        self._vocabulary = vocabulary
+        self._told: set[int] = set()  # numbers of blocks of _N_TOGETHER tokens
 
     def of(self, events: Iterable[Event]) -> list[Event]:
-        """What to send before these events: one more, or nothing."""
-        named = set[int]().union(*(_named(event) for event in events if isinstance(event, Committed)))
-        if named <= self._told:
-            return []
-        new = named - self._told
+        """What to send before these events."""
+        named = (token for event in events if isinstance(event, Committed) for token in _named(event))
+        new = {token // _N_TOGETHER for token in named} - self._told
         self._told |= new
-        pieces = {token: self._piece(token, special=True) for token in new}
-        control = [token for token, data in pieces.items() if data and not self._piece(token)]
-        return [Pieces(pieces={token: data.hex() for token, data in pieces.items()}, control=control)]
+        return [self._block(number) for number in sorted(new)]
+
+    def _block(self, number: int) -> Pieces:
+        first, piece = number * _N_TOGETHER, self._vocabulary.piece
+        tokens = range(first, min(first + _N_TOGETHER, self._vocabulary.n_tokens))
+        control = [token for token in tokens if not piece(token)]
+        return Pieces(
+            first=first, pieces=[piece(token, special=True).hex() for token in tokens], control=control
+        )
 
 
 def _named(event: Committed) -> set[int]:

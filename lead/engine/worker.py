@@ -178,7 +178,7 @@ def _serve(
             on_backs=lambda backs: threads.share(with_backs=backs.share_cores),
             keeper=keeper,
             slot_actions=slot_actions,
-            pieces=NewPieces(vocabulary.piece),
+            pieces=NewPieces(vocabulary),
         ).run()
 
 

@@ -1,7 +1,7 @@
 """The vocabulary as the front knows it, without llama.cpp and without the memory that a vocabulary takes.
 
-A tokenizer process describes the model. The pieces of tokens come from the engine, with the first event that
-names them.
+A tokenizer process describes the model. The pieces of tokens come from the engine, before the first
+event that names them.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class KnownPieces:
 
     def learn(self, event: Pieces) -> None:
         """They are the same whichever engine process says so."""
-        self._pieces.update((token, bytes.fromhex(data)) for token, data in event.pieces.items())
+        self._pieces.update(enumerate(map(bytes.fromhex, event.pieces), event.first))
         self._control.update(event.control)
 
     def piece(self, token: int, *, special: bool = False) -> bytes:

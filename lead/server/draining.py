@@ -23,6 +23,8 @@ _ABORT_SECONDS = 2
 """Part of CLOSE_SECONDS after which connections of peers that have not read the rest are aborted."""
 _LOOK_SECONDS = 0.1
 """Polling interval, as in uvicorn: it has no event for the end of a connection."""
+_DATE_SECONDS = 1.0
+"""The resolution of HTTP's Date header."""
 
 
 class RunningAnswers(Protocol):
@@ -55,6 +57,7 @@ class DrainingServer(uvicorn.Server):
         --drain-notice-seconds before the drain, connections are still accepted, while /health says that this
         server is about to end.
         """
+        self._ending = asyncio.Event()
         super().__init__(_config(app, settings))
         self.accepting = asyncio.Event()
         """Set when connections are accepted."""
@@ -66,6 +69,21 @@ class DrainingServer(uvicorn.Server):
         self._app_state = app.state
         self._is_hurried = False
         self._is_replaced = False
+
+    @property
+    def should_exit(self) -> bool:
+        return self._ending.is_set()
+
+    @should_exit.setter
+    def should_exit(self, value: bool) -> None:
+        if value:
+            self._ending.set()
+
+    async def main_loop(self) -> None:
+        """Uvicorn's wakes up ten times a second; this one for the Date header, and at the end."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), _DATE_SECONDS)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Like uvicorn's, with a time limit for TLS handshakes, which are not among its connections yet."""

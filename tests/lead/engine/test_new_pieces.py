@@ -1,41 +1,57 @@
 """The front is told the bytes of each token once, before it has to show them."""
 
+import pytest
+
 from lead.engine.events import Alive, Committed, TokenProbabilities
 from lead.engine.new_pieces import NewPieces
 
 
-def letter(token, *, special=False):
-    """Tokens are letters; the first ten are control tokens."""
-    return bytes([token]) if special or token >= 10 else b""
+class Numbers:
+    """The piece of a token is its number; tokens 3 and 4 are control tokens."""
+
+    n_tokens = 600
+
+    def piece(self, token, *, special=False):
+        return b"" if token in {3, 4} and not special else b"%d" % token
+
+
+@pytest.fixture
+def pieces():
+    return NewPieces(Numbers())
 
 
 def told(pieces, *events):
-    return [
-        {int(token): bytes.fromhex(data) for token, data in each.pieces.items()} for each in pieces.of(events)
-    ]
+    """The first and the last token of each event."""
+    found = pieces.of(events)
+    for each in found:
+        assert [bytes.fromhex(data) for data in each.pieces[:2]] == [b"%d" % (each.first + i) for i in (0, 1)]
+    return [(each.first, each.first + len(each.pieces) - 1) for each in found]
 
 
 def committed(tokens, **more):
     return Committed(sequence="s", start=0, tokens=tokens, **more)
 
 
-def test_tokens_are_told_when_they_come_for_the_first_time():
-    pieces = NewPieces(letter)
-    assert told(pieces, committed([65, 66]), committed([66])) == [{65: b"A", 66: b"B"}]
-    assert told(pieces, committed([66, 67])) == [{67: b"C"}]
-    assert told(pieces, committed([65, 67])) == []
+def test_a_token_is_told_with_its_neighbours_when_it_comes_for_the_first_time(pieces):
+    assert told(pieces, committed([7, 300]), committed([8])) == [(0, 255), (256, 511)]
+    assert told(pieces, committed([9, 301])) == []
 
 
-def test_rejected_and_likely_tokens_are_told_too():
-    top = TokenProbabilities(chosen=0.5, top=[(65, 0.5), (68, 0.2)])
-    event = committed([65], rejected=[66], probabilities=[top])
-    assert told(NewPieces(letter), event) == [{65: b"A", 66: b"B", 68: b"D"}]
+def test_the_last_tokens_of_a_vocabulary_are_fewer(pieces):
+    assert told(pieces, committed([520])) == [(512, 599)]
 
 
-def test_control_tokens_are_told_apart():
-    (event,) = NewPieces(letter).of([committed([3, 65])])
-    assert event.control == [3]
+@pytest.mark.parametrize(
+    "more",
+    [{"rejected": [300]}, {"probabilities": [TokenProbabilities(chosen=0.5, top=[(5, 0.5), (300, 0.2)])]}],
+)
+def test_rejected_and_likely_tokens_are_told_too(pieces, more):
+    assert told(pieces, committed([5], **more)) == [(0, 255), (256, 511)]
 
 
-def test_other_events_name_no_tokens():
-    assert NewPieces(letter).of([Alive()]) == []
+def test_control_tokens_are_told_apart(pieces):
+    assert [each.control for each in pieces.of([committed([5, 300])])] == [[3, 4], []]
+
+
+def test_other_events_name_no_tokens(pieces):
+    assert pieces.of([Alive()]) == []

@@ -19,14 +19,14 @@ def front(identify=None):
 
 def test_a_piece_is_what_the_engine_said():
     known = KnownPieces()
-    known.learn(Pieces(pieces={7: b"\xff\n".hex()}))
-    known.learn(Pieces(pieces={8: b"x".hex()}))
+    known.learn(Pieces(first=7, pieces=[b"\xff\n".hex()]))
+    known.learn(Pieces(first=8, pieces=[b"x".hex()]))
     assert known.piece(7) == known.piece(7, special=True) == b"\xff\n"
 
 
 def test_a_control_token_is_shown_only_where_that_is_wanted():
     known = KnownPieces()
-    known.learn(Pieces(pieces={2: b"<end>".hex()}, control=[2]))
+    known.learn(Pieces(first=1, pieces=["", b"<end>".hex()], control=[2]))
     assert known.piece(2) == b""
     assert known.piece(2, special=True) == b"<end>"
 
