@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import report
-from lead.chat.request_parts import ChatMessage
-from lead.chat.template import TemplateInput, model_template
+from lead.chat.request_parts import ChatMessage, TemplateInput
+from lead.chat.template import model_template
 from shared.errors import ConfigError
 from shared.llama.model import Model
 from shared.llama.span import Span

@@ -22,12 +22,16 @@ from lead.chat.template import ChatTemplate
 from lead.engine.commands import Submit
 from lead.engine.events import Committed, DraftsDropped, Event, Explained
 from lead.generation.admission import Admission
+from lead.generation.front_vocabulary import FrontVocabulary, KnownPieces
 from lead.generation.sequences import LiveSequence, Sequences
 from lead.server.app import create_app
 from lead.server.services import Services
+from lead.settings.conversation import ConversationOptions
+from lead.settings.limits import RequestLimits
+from lead.tokenizer.preparation import Preparation
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
-from shared.protocol import Tune, Welcome, parse_lead_message
+from shared.protocol import Tune, VocabularyId, Welcome, parse_lead_message
 from shared.sampling.parameters import SamplingParameters
 
 PATH = "/v1/speculation"
@@ -90,6 +94,17 @@ class BackConnection:
                 self.known.follow(message)
 
 
+def _known(vocabulary: Vocabulary) -> FrontVocabulary:
+    """As the front knows it. No answer is read, so no pieces are needed."""
+    template = ChatTemplate(vocabulary.info.chat_template, "", "")
+    preparation = Preparation(vocabulary, template, ConversationOptions(), RequestLimits())
+
+    async def identify() -> VocabularyId:
+        return preparation.identify()
+
+    return FrontVocabulary(preparation.describe(), KnownPieces(), identify)
+
+
 class LeadFuzzer:
     """A lead with some sequences, and backs that send it anything."""
 
@@ -105,7 +120,6 @@ class LeadFuzzer:
         self._truth = [int(self._engine.rows.at(position).argmax()) for position in range(N_CTX)]
         self._backs = Backs(
             self._sequences,
-            vocabulary.identify,
             self._n_vocab,
             post_draft=self._engine.post_draft,
             on_change=self._engine.connect,
@@ -114,15 +128,15 @@ class LeadFuzzer:
         self._engine.deliver = self._deliver
         engine: Any = self._engine  # in place of an EngineClient
         no_tokenizer: Any = None  # backs send no text
-        self._admission = Admission(self._sequences, engine, vocabulary)
+        known = _known(vocabulary)
+        self._admission = Admission(self._sequences, engine, known)
         services = Services(
-            vocabulary=vocabulary,
-            template=ChatTemplate(vocabulary.info.chat_template, "", ""),
+            vocabulary=known,
             tokenizer=no_tokenizer,
             engine=engine,
             sequences=self._sequences,
             backs=self._backs,
-            vocabulary_offer=VocabularyOffer(vocabulary),
+            vocabulary_offer=VocabularyOffer(known.info.path),
             admission=self._admission,
         )
         self._app = create_app(services)
