@@ -17,6 +17,7 @@ from fleet.child import ChildError, ChildProcess, free_port
 from fleet.forwarding import AnswerHead, ForwardedRequest, LeadGoneError, passed_on
 from fleet.settings import FleetSettings
 from shared.errors import NotServingError
+from shared.local_transport import LocalTransport
 
 log = logging.getLogger("ray.serve")
 
@@ -66,7 +67,8 @@ class LeadReplica:
         self._asking = httpx.AsyncClient(
             base_url=self._url, headers=headers, timeout=_ANSWER_SECONDS, trust_env=False
         )
-        self._http = httpx.AsyncClient(base_url=self._url, timeout=_ANY_TIME, limits=limits, trust_env=False)
+        transport = LocalTransport(limits=limits, trust_env=False)
+        self._http = httpx.AsyncClient(base_url=self._url, timeout=_ANY_TIME, transport=transport)
         self._http.headers.clear()  # what a client does not send, as Accept-Encoding, it does not want
 
     async def answer(self, request: ForwardedRequest) -> AsyncIterator[AnswerHead | bytes]:

@@ -16,6 +16,7 @@ from lead.http.sse import ClientGoneError, unless_gone
 from lead.models.model_host import ModelHost
 from lead.models.model_process import ModelProcess
 from shared.errors import DuoError, NotServingError, UnavailableError
+from shared.local_transport import LocalTransport
 
 log = logging.getLogger("models")
 
@@ -58,10 +59,10 @@ class Forwarder:
         self._host = host
         self._n_running = 0
         # An answer may take any time.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=_MOST_IDLE)
         self._client = httpx.AsyncClient(
             timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=_MOST_IDLE),
-            trust_env=False,
+            transport=LocalTransport(limits=limits, trust_env=False),
         )
         self._client.headers.clear()  # what a client has not said is not said for it
 

@@ -20,6 +20,7 @@ from lead.http.middleware.keys import ANYONE
 from lead.models.models_file import ServedModel
 from lead.server.routed import vouch
 from shared.errors import DuoError
+from shared.local_transport import LocalTransport
 
 log = logging.getLogger("models")
 
@@ -137,8 +138,9 @@ class ModelProcess:
         line = json.dumps(self._order | {"options": dict(model.options)})
         self._process.stdin.write(f"{line}\n".encode())
         headers = {"Authorization": f"Bearer {vouch(self._secret, ANYONE)}"}
+        transport = LocalTransport(trust_env=False)
         async with httpx.AsyncClient(
-            base_url=self.url, headers=headers, trust_env=False, timeout=httpx.Timeout(None)
+            base_url=self.url, headers=headers, transport=transport, timeout=httpx.Timeout(None)
         ) as client:
             # It accepts connections once it is ready: until then this one waits in its queue.
             models = await client.get("/v1/models")
