@@ -58,10 +58,9 @@ class Forwarder:
     def __init__(self, host: ModelHost) -> None:
         self._host = host
         self._n_running = 0
-        # An answer may take any time.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=_MOST_IDLE)
         self._client = httpx.AsyncClient(
-            timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
+            timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),  # an answer may take any time
             transport=LocalTransport(limits=limits, trust_env=False),
         )
         self._client.headers.clear()  # what a client has not said is not said for it
