@@ -154,6 +154,8 @@ class EngineSequence:
         self.n_ctx = n_ctx
         self.shift = None if request.n_keep is None else ContextShift(n_ctx, request.n_keep)
         self.checkpoints = checkpoints
+        n, max_tokens = MAX_TOKENS, request.max_tokens  # whatever the context takes
+        self._n_most = n if max_tokens is None else min(n, self.n_prompt + max_tokens)
         self.number: int | None = None  # sequences are numbered as they first get a slot of this engine
         self.n_cached = request.n_cached  # tokens that its very first slot held already; None: it had none
         self.verification: Verification | None = None
@@ -243,23 +245,18 @@ class EngineSequence:
     @property
     def n_left(self) -> int:
         """How many more tokens it may get before it ends, or its context has to be shifted."""
-        return min(self.n_ctx - len(self.context), self._n_allowed)
+        return min(self.n_ctx - len(self.context), self._n_most - len(self.tokens))
 
     @property
     def is_complete(self) -> bool:
-        return self._n_allowed <= 0 or (self.shift is None and len(self.context) >= self.n_ctx)
+        is_context_full = self.shift is None and len(self.context) >= self.n_ctx
+        return is_context_full or len(self.tokens) >= self._n_most
 
     @property
     def n_useful(self) -> int:
         """The most draft tokens of a step that can be committed."""
         n, n_draft = self.n_left - 1, self.request.n_draft
         return n if n_draft is None else min(n, n_draft)
-
-    @property
-    def _n_allowed(self) -> int:
-        """How many more tokens it may get, whatever the context takes."""
-        n, max_tokens = MAX_TOKENS - len(self.tokens), self.request.max_tokens
-        return n if max_tokens is None else min(n, max_tokens - self.n_generated)
 
     def describe(self) -> dict[str, Any]:
         """For the log of a failed check: no text."""

@@ -43,7 +43,7 @@ DraftChain = Sequence[DraftToken]
 
 def survival(chain: DraftChain) -> tuple[float, ...]:
     """`Probabilities` of a chain with the forecast's confidences; mere guesses (None) count for nothing."""
-    return tuple(accumulate((each.confidence or 0.0 for each in chain), mul))
+    return tuple(accumulate([each.confidence or 0.0 for each in chain], mul))
 
 
 class TokenOutcome(NamedTuple):
@@ -214,17 +214,17 @@ class Drafts:
     @property
     def sources(self) -> list[str]:
         """Those that have a draft."""
-        return [source for source, each in self.by_source.items() if each.tree]
+        return [source for source, each in self.by_source.items() if each.tree is not None]
 
     @property
     def branches(self) -> list[DraftChain]:
         """What each of them proposes, without side branches."""
-        return [each.tree.branch for each in self.by_source.values() if each.tree]
+        return [each.tree.branch for each in self.by_source.values() if each.tree is not None]
 
     def branch(self, source: str) -> DraftChain:
         """What one source proposes; empty if it has no draft."""
         record = self.by_source.get(source)
-        return record.tree.branch if record and record.tree else ()
+        return () if record is None or record.tree is None else record.tree.branch
 
     @property
     def n_pending(self) -> int | None:
@@ -257,28 +257,28 @@ class Drafts:
         if tree.base > len(self.tokens):
             return False
         later = self.tokens[tree.base : tree.base + len(tree)]
-        self._unscored.append(_Unscored([tree.follow(later)], tree.base, later, received_at))
+        if later:
+            self._unscored.append(_Unscored([tree.follow(later)], tree.base, later, received_at))
         if tree.alive and not _outdated(tree, record.tree):
             record.tree = tree
         return tree.alive
 
     def post_own(self, source: str, tokens: Sequence[int], confidences: Sequence[float]) -> None:
-        """A draft of the engine's own, after all committed tokens."""
-        self.post(DraftTree(source, len(self.tokens), tokens, None, confidences))
+        """A draft of the engine's own, after all committed tokens; without tokens the last one stays."""
+        if tokens:
+            self.of(source).tree = DraftTree(source, len(self.tokens), tokens, None, confidences)
 
     def ask_lookups(self, enough: int, max_tokens: int) -> None:
         """Have those draft again up to `max_tokens` that have less than `enough` left of the last draft."""
         for source, drafter in self.lookups.items():
             if len(self.branch(source)) < enough:
-                tokens, confidences = drafter.draft(self.tokens, max_tokens)
-                if tokens:
-                    self.post_own(source, tokens, confidences)
+                self.post_own(source, *drafter.draft(self.tokens, max_tokens))
 
     # What is committed
 
     def extend(self, start: int, tokens: Sequence[int], now: float) -> None:
         """`tokens` were committed from position `start` on, which backs hear now. Dead drafts are removed."""
-        proposed = [each.tree.follow(tokens) for each in self.by_source.values() if each.tree]
+        proposed = [each.tree.follow(tokens) for each in self.by_source.values() if each.tree is not None]
         if proposed:
             self._unscored.append(_Unscored(proposed, start, tokens, None))
         n_committed = start + len(tokens)
@@ -286,7 +286,7 @@ class Drafts:
         for each in self.by_source.values():
             if each.unseen_since is None:
                 each.unseen_since = now
-            if each.tree and not each.tree.alive:
+            if each.tree is not None and not each.tree.alive:
                 each.tree, each.dead_since = None, n_committed
 
     def pop_outcomes(self) -> list[TokenOutcome]:
