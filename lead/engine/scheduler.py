@@ -26,7 +26,7 @@ _WEIGHT = 0.3
 """The weight of the latest step in the average."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PlanEntry(Span):
     """The span of a slot (`slot_state`): committed tokens that are not yet in the cache, then the `draft`.
 
@@ -52,7 +52,7 @@ class PlanEntry(Span):
         return len(self.tokens) - len(self.draft)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepPlan:
     """Decode `layout`, whose spans are the `entries`. n_prompt: tokens of prompts among them."""
 

@@ -53,7 +53,7 @@ class LayoutRules:
         return bool(self.traits.n_rollback) and self.traits.equal_lengths
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Layout(Sequence[Span]):
     """Spans and the passes that compute them. As a sequence it is that of its spans.
 
