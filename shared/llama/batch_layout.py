@@ -104,10 +104,13 @@ def one_pass(spans: Sequence[Span]) -> Layout:
 
 
 def _layout(spans: Sequence[Span], passes: list[Pass], rules: LayoutRules) -> Layout:
-    n_ubatches = [len({part.size for part in each}) if rules.splits_lengths else 1 for each in passes]
-    can_roll_back = frozenset(span.slot for span in spans)
+    n_ubatches = [1] * len(passes)
+    if rules.splits_lengths:
+        n_ubatches = [len({part.size for part in each}) for each in passes]
     if rules.rolls_states_back:
         can_roll_back = _slots_in_last_ubatch(passes[-1], n_ubatches[-1], rules)
+    else:
+        can_roll_back = frozenset([span.slot for span in spans])
     return Layout(list(spans), passes, can_roll_back, sum(n_ubatches))
 
 
