@@ -6,7 +6,7 @@ its draft was verified or not. What drafts are worth, `forecast` says.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate, repeat
@@ -294,37 +294,30 @@ class Drafts:
 
         They need not be known before the next step.
         """
-        outcomes: list[TokenOutcome] = []
-        for unscored in self._unscored:
-            for place, token in enumerate(unscored.tokens):
-                here = [each[place] for each in unscored.proposed if place < len(each)]
-                if not here:  # all have ended, or conflict with what was committed
-                    break
-                outcomes += self._score(here, unscored.start + place, place, token, unscored.received_at)
+        outcomes = [each for unscored in self._unscored for each in self._score(*unscored)]
         self._unscored.clear()
         return outcomes
 
     def _score(
-        self,
-        proposed: Sequence[DraftToken],
-        position: int,
-        place: int,
-        token: int,
-        received_at: float | None,
-    ) -> Iterable[TokenOutcome]:
-        tokens = [each.token for each in proposed]
-        for drafted in proposed:
-            record = self.by_source[drafted.source]
-            if position < record.n_scored:
-                continue
-            record.n_scored = position + 1
-            right = drafted.token == token
-            if right:
-                n_in_time, n_late = record.n_right
-                at = None if received_at is None else self.passed(position)
-                is_late = at is not None and received_at is not None and received_at > at
-                record.n_right = (n_in_time + (not is_late), n_late + is_late)
-            yield TokenOutcome(drafted, agreement_on(drafted.token, tokens), place, right)
+        self, trees: Sequence[DraftChain], start: int, committed: Sequence[int], received_at: float | None
+    ) -> Iterator[TokenOutcome]:
+        for place, token in enumerate(committed):
+            proposed = [each[place] for each in trees if place < len(each)]
+            if not proposed:  # all have ended, or conflict with what was committed
+                break
+            position, tokens = start + place, [each.token for each in proposed]
+            for drafted in proposed:
+                record = self.by_source[drafted.source]
+                if position < record.n_scored:
+                    continue
+                record.n_scored = position + 1
+                right = drafted.token == token
+                if right:
+                    n_in_time, n_late = record.n_right
+                    at = None if received_at is None else self.passed(position)
+                    is_late = at is not None and received_at is not None and received_at > at
+                    record.n_right = (n_in_time + (not is_late), n_late + is_late)
+                yield TokenOutcome(drafted, agreement_on(drafted.token, tokens), place, right)
 
     def pop_right(self, *, except_of: Collection[str]) -> dict[str, tuple[int, int]]:
         """By source, the right tokens (in time, too late) of outcomes since the last call."""
