@@ -153,7 +153,7 @@ def _running(
     shares = Shares()
     front = ReplayFront(truth, accuracy, shares)
     speculation = _speculation(0 if accuracy is None else DEPTH)
-    engine = _engine(speculation, parameters, n_vocab, len(truth), shares)
+    engine = _engine(speculation, parameters, n_vocab, len(truth), shares if step_seconds is None else None)
     target = (
         ReplayTarget(rows, n_vocab, _N_BATCH, shares)
         if step_seconds is None
@@ -185,13 +185,20 @@ def _speculation(depth: int) -> SpeculationManager:
 
 
 def _engine(
-    speculation: SpeculationManager, parameters: SamplingParameters, n_vocab: int, n_ctx: int, shares: Shares
+    speculation: SpeculationManager,
+    parameters: SamplingParameters,
+    n_vocab: int,
+    n_ctx: int,
+    shares: Shares | None,
 ) -> Engine:
-    """The engine that `lead.engine.worker` makes."""
+    """The engine that `lead.engine.worker` makes; its samplers are timed if there are `shares`."""
     limits = EngineLimits(n_slots=1, n_ctx=n_ctx, n_ctx_sequence=n_ctx, n_batch=_N_BATCH)
 
     def sampler_for(request: Submit) -> Sampler:
-        return TimedSampler(parameters, _filters(parameters, n_vocab), request.tokens, shares)
+        filters = _filters(parameters, n_vocab)
+        if shares is None:
+            return Sampler(parameters, filters, request.tokens)
+        return TimedSampler(parameters, filters, request.tokens, shares)
 
     return Engine(limits, speculation, sampler_for, frozenset())
 

@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
@@ -111,11 +112,13 @@ class StepCost:
             return self._pace * known
         return self._pace * self._interpolated(n_tokens)
 
-    def change_seconds(self, n_tokens: int) -> float:
-        """How much longer this step and the next ones take if it has another size than the last one."""
-        if not self._settles or n_tokens == self._size or not self._n_changes:
-            return 0.0
-        return self._constants.change_share * self._excess / self._n_changes
+    def next_seconds(self, sizes: Iterable[int]) -> list[float]:
+        """T(n) of the next step for each of these sizes, and what it costs that it is not the last one's."""
+        seconds = list(map(self.seconds, sizes))
+        if not self._settles or not self._n_changes:
+            return seconds
+        change = self._constants.change_share * self._excess / self._n_changes
+        return [each if n == self._size else each + change for n, each in zip(sizes, seconds, strict=True)]
 
     def _is_steady(self, n_tokens: int) -> bool:
         """Whether enough steps of this size have gone before this one, which is recorded."""

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.events import Committed, Event, Explained, Failed, Finished, FinishReason, PromptProgress
+from lead.engine.events import Event, Explained, Failed, Finished, FinishReason, PromptProgress
 from lead.engine.scheduler import Action, PlanEntry, Scheduler, StepPlan
-from lead.engine.sequence import EngineSequence, Verification
+from lead.engine.sequence import EngineSequence, Verification, Verified
 from lead.engine.slot import Slot, TrialPlace
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.manager import DraftRound, SpeculationManager
@@ -70,7 +70,7 @@ class Engine:
         self._budget = budget or GrammarBudget()
         self._slots = SlotManager(limits)
         self._scheduler = Scheduler(limits, self._slots, speculation)
-        self._events: list[Event] = []
+        self._events: list[Event | Verified] = []
         self._edits: list[CacheEdit] = []
         self._last_step: Callable[[], StepReport] | None = None  # if nothing was learned from it yet
         self._waiting_since: float | None = None
@@ -173,7 +173,7 @@ class Engine:
         What speculation learns from a step is learned here, so that a step on a device need not wait for it.
         """
         count = self.speculation.count
-        events: list[Event] = [count(each) if isinstance(each, Committed) else each for each in self._events]
+        events: list[Event] = [count(each) if isinstance(each, Verified) else each for each in self._events]
         self._events.clear()
         if report := self._last_step:
             self._last_step = None

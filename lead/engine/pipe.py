@@ -33,6 +33,8 @@ class EnginePipe:
     def __init__(self, connection: socket.socket) -> None:
         """`connection` needs a descriptor below 1,024: see `low_numbered`."""
         self._socket = connection
+        self._poll = select.poll()
+        self._poll.register(connection, select.POLLIN)
         self._buffer = bytearray()
         self._sending = threading.Lock()
         self._is_draining = False
@@ -50,7 +52,7 @@ class EnginePipe:
     @property
     def readable(self) -> bool:
         """Whether a command is waiting, or the front is gone."""
-        return bool(select.select([self._socket], [], [], 0)[0])
+        return bool(self._poll.poll(0))
 
     def has_been_read(self) -> bool:
         """Whether somebody waits for commands, or has looked for some since the last call."""
@@ -82,11 +84,9 @@ class EnginePipe:
         return commands
 
     def _read_available(self) -> None:
-        while self.open:
+        while self.open and self.readable:
             try:
-                data = self._socket.recv(1 << 16, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return
+                data = self._socket.recv(1 << 16)
             except ConnectionResetError:
                 data = b""
             self.open = bool(data)

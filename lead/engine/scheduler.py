@@ -26,7 +26,7 @@ _WEIGHT = 0.3
 """The weight of the latest step in the average."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PlanEntry(Span):
     """The span of a slot (`slot_state`): committed tokens that are not yet in the cache, then the `draft`.
 
@@ -52,7 +52,7 @@ class PlanEntry(Span):
         return len(self.tokens) - len(self.draft)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepPlan:
     """Decode `layout`, whose spans are the `entries`. n_prompt: tokens of prompts among them."""
 
@@ -190,17 +190,18 @@ class Scheduler:
         self, generating: list[Slot], drafts: Sequence[DraftChain], prompts: list[Slot], n_prompt: int
     ) -> list[PlanEntry]:
         # What generating slots require has its place in the batch; the rest goes to drafts, then to prompts.
-        n_required = sum([slot.n_to_decode for slot in generating])
+        n_to_decode = [slot.n_to_decode for slot in generating]
+        n_required = sum(n_to_decode)
         n_wanted = n_required + n_prompt
         if not self.is_minimal:
             n_wanted += sum(map(len, drafts))
         n_spare = min(self._limits.n_batch, self._slots.free_up_to(n_wanted), n_wanted) - n_required
         n_kept = min(n_spare, 1) if prompts else 0
         entries = []
-        for slot, draft in zip(generating, drafts, strict=True):
+        for slot, n_fed, draft in zip(generating, n_to_decode, drafts, strict=True):
             verified = draft[: n_spare - n_kept]
             n_spare -= len(verified)
-            entries.append(PlanEntry.of(slot, slot.n_to_decode, verified))
+            entries.append(PlanEntry.of(slot, n_fed, verified))
         return entries + self._prompt_entries(prompts, min(n_spare, n_prompt)) if prompts else entries
 
     def _prompt_entries(self, prompts: list[Slot], n_spare: int) -> list[PlanEntry]:

@@ -2,10 +2,10 @@
 
 import logging
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +91,38 @@ class Verification:
     probabilities: list[TokenProbabilities] = field(default_factory=list)
 
 
+class Verified(NamedTuple):
+    """What a sequence commits: `tokens` after its first `start`; tokens[:n_accepted] were in the draft.
+
+    It becomes an event while a device computes the next step: pydantic takes its time.
+    """
+
+    sequence: str
+    start: int
+    tokens: list[int]
+    n_accepted: int
+    draft: DraftChain = ()
+    probabilities: list[TokenProbabilities] = []  # noqa: RUF012 - nobody adds to it
+
+    @property
+    def has_rejected(self) -> bool:
+        """Whether the target disagreed with the draft."""
+        return self.n_accepted < len(self.draft)
+
+    def event(self, n_right: Mapping[str, tuple[int, int]]) -> Committed:
+        """n_right: see `Committed`."""
+        return Committed(
+            sequence=self.sequence,
+            start=self.start,
+            tokens=self.tokens,
+            n_accepted=self.n_accepted,
+            rejected=[each.token for each in self.draft[self.n_accepted :]],
+            sources=[each.source for each in self.draft],
+            n_right=dict(n_right),
+            probabilities=self.probabilities,
+        )
+
+
 class EngineSequence:
     """All that the engine knows of a sequence. `tokens` only ever grows.
 
@@ -122,6 +154,8 @@ class EngineSequence:
         self.n_ctx = n_ctx
         self.shift = None if request.n_keep is None else ContextShift(n_ctx, request.n_keep)
         self.checkpoints = checkpoints
+        n, max_tokens = MAX_TOKENS, request.max_tokens  # whatever the context takes
+        self._n_most = n if max_tokens is None else min(n, self.n_prompt + max_tokens)
         self.number: int | None = None  # sequences are numbered as they first get a slot of this engine
         self.n_cached = request.n_cached  # tokens that its very first slot held already; None: it had none
         self.verification: Verification | None = None
@@ -158,7 +192,7 @@ class EngineSequence:
             self._sampler = self._make_sampler(self.request)
         return self._sampler
 
-    def verify(self, end_tokens: Container[int]) -> Committed | Failed | None:
+    def verify(self, end_tokens: Container[int]) -> Verified | Failed | None:
         """What it commits (for `append`) of the draft in `verification`, or why it cannot go on.
 
         None: a choice under a grammar is not ready.
@@ -181,14 +215,8 @@ class EngineSequence:
             reason = "a token could not be chosen; see the lead's log"
             return Failed(sequence=self.id, reason=reason, param=None)
         self.verification = None
-        return Committed(
-            sequence=self.id,
-            start=len(self.tokens),
-            tokens=chosen,
-            n_accepted=n_accepted,
-            rejected=draft[n_accepted:],
-            sources=[each.source for each in verification.draft],
-            probabilities=verification.probabilities,
+        return Verified(
+            self.id, len(self.tokens), chosen, n_accepted, verification.draft, verification.probabilities
         )
 
     def _choose(self, verification: Verification, sampler: Sampler, i: int) -> int:
@@ -217,23 +245,18 @@ class EngineSequence:
     @property
     def n_left(self) -> int:
         """How many more tokens it may get before it ends, or its context has to be shifted."""
-        return min(self.n_ctx - len(self.context), self._n_allowed)
+        return min(self.n_ctx - len(self.context), self._n_most - len(self.tokens))
 
     @property
     def is_complete(self) -> bool:
-        return self._n_allowed <= 0 or (self.shift is None and len(self.context) >= self.n_ctx)
+        is_context_full = self.shift is None and len(self.context) >= self.n_ctx
+        return is_context_full or len(self.tokens) >= self._n_most
 
     @property
     def n_useful(self) -> int:
         """The most draft tokens of a step that can be committed."""
         n, n_draft = self.n_left - 1, self.request.n_draft
         return n if n_draft is None else min(n, n_draft)
-
-    @property
-    def _n_allowed(self) -> int:
-        """How many more tokens it may get, whatever the context takes."""
-        n, max_tokens = MAX_TOKENS - len(self.tokens), self.request.max_tokens
-        return n if max_tokens is None else min(n, max_tokens - self.n_generated)
 
     def describe(self) -> dict[str, Any]:
         """For the log of a failed check: no text."""

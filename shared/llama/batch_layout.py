@@ -53,7 +53,7 @@ class LayoutRules:
         return bool(self.traits.n_rollback) and self.traits.equal_lengths
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Layout(Sequence[Span]):
     """Spans and the passes that compute them. As a sequence it is that of its spans.
 
@@ -104,10 +104,13 @@ def one_pass(spans: Sequence[Span]) -> Layout:
 
 
 def _layout(spans: Sequence[Span], passes: list[Pass], rules: LayoutRules) -> Layout:
-    n_ubatches = [len({part.size for part in each}) if rules.splits_lengths else 1 for each in passes]
-    can_roll_back = frozenset(span.slot for span in spans)
+    n_ubatches = [1] * len(passes)
+    if rules.splits_lengths:
+        n_ubatches = [len({part.size for part in each}) for each in passes]
     if rules.rolls_states_back:
         can_roll_back = _slots_in_last_ubatch(passes[-1], n_ubatches[-1], rules)
+    else:
+        can_roll_back = frozenset([span.slot for span in spans])
     return Layout(list(spans), passes, can_roll_back, sum(n_ubatches))
 
 

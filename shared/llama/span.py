@@ -9,7 +9,7 @@ if TYPE_CHECKING:  # settings, which import this, need no numpy
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as all that is made for each step: twice the time
 class Span:
     """Tokens of one sequence at positions start, start + 1, …; logits are computed for the last `n_logits`.
 

@@ -43,18 +43,18 @@ def gumbel(seed: int, position: int, tokens: NDArray[np.integer[Any]]) -> NDArra
     """
     start = _first_state(seed, position)
     if len(tokens) <= _HANDFUL:
-        return _gumbel(np.array([_bits_int(start, token) for token in tokens.tolist()], np.uint64))
+        return _gumbel(np.array([_unit(_bits_int(start, token)) for token in tokens.tolist()]))
     if len(tokens) <= _CHUNK:
-        return _gumbel(_bits(tokens, start))
+        return _gumbel(_units(tokens, start))
     noise = np.empty(len(tokens))
     for at in range(0, len(tokens), _CHUNK):
-        noise[at : at + _CHUNK] = _gumbel(_bits(tokens[at : at + _CHUNK], start))
+        noise[at : at + _CHUNK] = _gumbel(_units(tokens[at : at + _CHUNK], start))
     return noise
 
 
 def uniform(seed: int, position: int) -> float:
     """One number in (0, 1) for this position, independent of the noise of its tokens."""
-    return ((_bits_int(_first_state(seed, position), _NO_TOKEN)) + 0.5) * 2.0**-53
+    return _unit(_bits_int(_first_state(seed, position), _NO_TOKEN))
 
 
 def exceeding(seed: int, position: int, n_tokens: int, bound: float) -> NDArray[np.intp]:
@@ -84,15 +84,23 @@ def _bits_int(start: int, token: int) -> int:
     return _mix_int(start + token * _GOLDEN) >> 11
 
 
-def _bits(tokens: NDArray[np.integer[Any]], start: int) -> NDArray[np.uint64]:
-    """53 random bits of each token."""
+def _unit(bits: int) -> float:
+    """53 random bits as a number in (0, 1)."""
+    return (bits + 0.5) * 2.0**-53
+
+
+def _units(tokens: NDArray[np.integer[Any]], start: int) -> NDArray[np.float64]:
+    """The `_unit` of each token."""
     bits = tokens.astype(np.uint64)
     bits *= _GOLDEN_U64
     bits += np.uint64(start)
     _mix_upper(bits)
     bits ^= bits >> _31
     bits >>= _11
-    return bits
+    u = bits.astype(np.float64)
+    u += _HALF
+    u *= _UNIT
+    return u
 
 
 @functools.lru_cache(maxsize=4)
@@ -103,10 +111,7 @@ def _stream(n: int) -> NDArray[np.uint64]:
     return steps
 
 
-def _gumbel(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
-    u = bits.astype(np.float64)
-    u += _HALF
-    u *= _UNIT
+def _gumbel(u: NDArray[np.float64]) -> NDArray[np.float64]:
     for _ in range(2):
         np.log(u, out=u)
         np.negative(u, out=u)

@@ -183,7 +183,7 @@ def coupled_choice(
     if len(ids) > _FEW and ids is every_token(len(ids)):
         ids = _rivals(scaled_logits, seed, position)
         scaled_logits = scaled_logits[ids]
-    return int(ids[np.argmax(scaled_logits + gumbel(seed, position, ids))])
+    return int(ids[(scaled_logits + gumbel(seed, position, ids)).argmax()])
 
 
 def _rivals(scaled_logits: NDArray[np.float32], seed: int, position: int) -> NDArray[np.int32]:

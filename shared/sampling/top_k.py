@@ -90,14 +90,14 @@ def _alone(
     """The index of the largest value, if all others are below it plus `offset`; None also in rare cases."""
     column = int(maxima.argmax())
     threshold = maxima[column] + offset
-    if np.count_nonzero(maxima >= threshold) != 1:
+    if len((maxima >= threshold).nonzero()[0]) != 1:
         return None
-    group = groups[:, column]
-    if np.count_nonzero(group >= threshold) != 1:
+    rows = (groups[:, column] >= threshold).nonzero()[0]
+    if len(rows) != 1:
         return None
     if groups.size < len(values) and (values[groups.size :] >= threshold).any():
         return None
-    return int(group.argmax()) * len(maxima) + column
+    return int(rows[0]) * len(maxima) + column
 
 
 def _reaching(

@@ -57,8 +57,12 @@ def match_length(text: Sequence[int], at: int, other: Sequence[int], other_at: i
 
 def longest_first(text: Sequence[int], places: Iterable[int], other: Sequence[int]) -> list[Match]:
     """What precedes `places` in `text` and equals the end of `other`; of equal length the later first."""
-    found = [Match(match_length(text, at, other, len(other)), at) for at in places if at <= len(text)]
-    return sorted((match for match in found if match.length >= SHORTEST_MATCH), reverse=True)
+    found = [
+        Match(length, at)
+        for at in places
+        if at <= len(text) and (length := match_length(text, at, other, len(other))) >= SHORTEST_MATCH
+    ]
+    return sorted(found, reverse=True)
 
 
 def confidence(length: int, n_agreeing: int, n_matches: int) -> float:

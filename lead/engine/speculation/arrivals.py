@@ -23,7 +23,7 @@ class Arrival(NamedTuple):
         return self.first_in + max(0, n_more - self.n_first) * self.per_token
 
 
-_NOW = Arrival(0.0, 1, 0.0)
+AT_ONCE = Arrival(0.0, 1, 0.0)
 
 
 class FutureDraft(NamedTuple):
@@ -37,7 +37,7 @@ class FutureDraft(NamedTuple):
 
     probabilities: Probabilities
     n_drafted: int
-    arrival: Arrival = _NOW
+    arrival: Arrival = AT_ONCE
     n_pending: int = 1
     catch_up: float = 0.0
 

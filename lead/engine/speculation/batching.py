@@ -32,8 +32,7 @@ class Batching(ABC):
         n_prompt: int,  # noqa: ARG002 - for `Replaying`
     ) -> list[float]:
         """How long a step takes with each of the sizes, which count `n_prompt` tokens of prompts."""
-        cost = self.cost
-        return [cost.seconds(n) + cost.change_seconds(n) for n in sizes]
+        return self.cost.next_seconds(sizes)
 
     @abstractmethod
     def expected(self, drafts: Sequence[Probabilities], n: int) -> list[float]:

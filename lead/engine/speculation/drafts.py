@@ -6,7 +6,7 @@ its draft was verified or not. What drafts are worth, `forecast` says.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate, repeat
@@ -43,7 +43,7 @@ DraftChain = Sequence[DraftToken]
 
 def survival(chain: DraftChain) -> tuple[float, ...]:
     """`Probabilities` of a chain with the forecast's confidences; mere guesses (None) count for nothing."""
-    return tuple(accumulate((each.confidence or 0.0 for each in chain), mul))
+    return tuple(accumulate([each.confidence or 0.0 for each in chain], mul))
 
 
 class TokenOutcome(NamedTuple):
@@ -59,12 +59,14 @@ class TokenOutcome(NamedTuple):
 
 
 class _Unscored(NamedTuple):
-    """What was proposed for a position, where `token` was committed; see `TokenOutcome` and `Drafts.post`."""
+    """What each tree had proposed for `tokens`, as far as it did; they were committed from `start` on.
 
-    proposed: Sequence[DraftToken]
-    position: int
-    place: int
-    token: int
+    received_at: see `Drafts.post`.
+    """
+
+    proposed: Sequence[DraftChain]
+    start: int
+    tokens: Sequence[int]
     received_at: float | None
 
 
@@ -72,8 +74,8 @@ class DraftTree:
     """The tokens follow the first `base` committed ones, as `shared.protocol.Draft` says.
 
     The cursor is at the last committed token as long as the committed tokens are a path in the tree; what may
-    still be accepted is below it. It starts at the root; `step` moves it. `branch`: what it proposes from the
-    cursor on, the first branch at every fork.
+    still be accepted is below it. It starts at the root; `follow` moves it. `branch`: what it proposes from
+    the cursor on, the first branch at every fork.
     """
 
     __slots__ = ("_children", "_following", "_nodes", "base", "branch", "source")
@@ -108,15 +110,29 @@ class DraftTree:
         """Whether any of its tokens may still be accepted."""
         return bool(self.branch)
 
-    def step(self, token: int) -> None:
-        """`token` was committed."""
-        is_first = bool(self.branch) and self.branch[0].token == token
-        self.branch = self.branch[1:] if is_first else []
+    def follow(self, tokens: Sequence[int]) -> DraftChain:
+        """`tokens` were committed; returns what it had proposed for each of them, as far as it did."""
         if self._children:
+            return self._follow_branches(tokens)
+        branch, n_right = self.branch, 0
+        for drafted, token in zip(branch, tokens, strict=False):
+            if drafted.token != token:
+                self.branch = []
+                return branch[: n_right + 1]
+            n_right += 1
+        self.branch = branch[n_right:]
+        return branch[:n_right]
+
+    def _follow_branches(self, tokens: Sequence[int]) -> DraftChain:
+        proposed = []
+        for token in tokens:
+            if not self.branch:
+                break
+            proposed.append(self.branch[0])
             node = next((node for node in self._following if self._nodes[node].token == token), None)
             self._following = [] if node is None else self._children[node + 1]
-            if not is_first:
-                self.branch = self._first_branch()
+            self.branch = self.branch[1:] if proposed[-1].token == token else self._first_branch()
+        return proposed
 
     def _first_branch(self) -> list[DraftToken]:
         branch, following = [], self._following
@@ -198,17 +214,17 @@ class Drafts:
     @property
     def sources(self) -> list[str]:
         """Those that have a draft."""
-        return [source for source, each in self.by_source.items() if each.tree]
+        return [source for source, each in self.by_source.items() if each.tree is not None]
 
     @property
     def branches(self) -> list[DraftChain]:
         """What each of them proposes, without side branches."""
-        return [each.tree.branch for each in self.by_source.values() if each.tree]
+        return [each.tree.branch for each in self.by_source.values() if each.tree is not None]
 
     def branch(self, source: str) -> DraftChain:
         """What one source proposes; empty if it has no draft."""
         record = self.by_source.get(source)
-        return record.tree.branch if record and record.tree else ()
+        return () if record is None or record.tree is None else record.tree.branch
 
     @property
     def n_pending(self) -> int | None:
@@ -240,36 +256,37 @@ class Drafts:
         record = self.of(tree.source)
         if tree.base > len(self.tokens):
             return False
-        later = (self.tokens[position] for position in range(tree.base, len(self.tokens)))
-        self._settle([tree], tree.base, later, received_at)
+        later = self.tokens[tree.base : tree.base + len(tree)]
+        if later:
+            self._unscored.append(_Unscored([tree.follow(later)], tree.base, later, received_at))
         if tree.alive and not _outdated(tree, record.tree):
             record.tree = tree
         return tree.alive
 
     def post_own(self, source: str, tokens: Sequence[int], confidences: Sequence[float]) -> None:
-        """A draft of the engine's own, after all committed tokens."""
-        self.post(DraftTree(source, len(self.tokens), tokens, None, confidences))
+        """A draft of the engine's own, after all committed tokens; without tokens the last one stays."""
+        if tokens:
+            self.of(source).tree = DraftTree(source, len(self.tokens), tokens, None, confidences)
 
     def ask_lookups(self, enough: int, max_tokens: int) -> None:
         """Have those draft again up to `max_tokens` that have less than `enough` left of the last draft."""
         for source, drafter in self.lookups.items():
             if len(self.branch(source)) < enough:
-                tokens, confidences = drafter.draft(self.tokens, max_tokens)
-                if tokens:
-                    self.post_own(source, tokens, confidences)
+                self.post_own(source, *drafter.draft(self.tokens, max_tokens))
 
     # What is committed
 
     def extend(self, start: int, tokens: Sequence[int], now: float) -> None:
         """`tokens` were committed from position `start` on, which backs hear now. Dead drafts are removed."""
-        trees = [each.tree for each in self.by_source.values() if each.tree]
-        self._settle(trees, start, tokens)
+        proposed = [each.tree.follow(tokens) for each in self.by_source.values() if each.tree is not None]
+        if proposed:
+            self._unscored.append(_Unscored(proposed, start, tokens, None))
         n_committed = start + len(tokens)
         self._commits.append((n_committed, now))
         for each in self.by_source.values():
             if each.unseen_since is None:
                 each.unseen_since = now
-            if each.tree and not each.tree.alive:
+            if each.tree is not None and not each.tree.alive:
                 each.tree, each.dead_since = None, n_committed
 
     def pop_outcomes(self) -> list[TokenOutcome]:
@@ -277,23 +294,30 @@ class Drafts:
 
         They need not be known before the next step.
         """
-        outcomes: list[TokenOutcome] = []
-        for proposed, position, place, token, received_at in self._unscored:
-            tokens = [each.token for each in proposed]
+        outcomes = [each for unscored in self._unscored for each in self._score(*unscored)]
+        self._unscored.clear()
+        return outcomes
+
+    def _score(
+        self, trees: Sequence[DraftChain], start: int, committed: Sequence[int], received_at: float | None
+    ) -> Iterator[TokenOutcome]:
+        for place, token in enumerate(committed):
+            proposed = [each[place] for each in trees if place < len(each)]
+            if not proposed:  # all have ended, or conflict with what was committed
+                break
+            position, tokens = start + place, [each.token for each in proposed]
             for drafted in proposed:
                 record = self.by_source[drafted.source]
                 if position < record.n_scored:
                     continue
                 record.n_scored = position + 1
                 right = drafted.token == token
-                outcomes.append(TokenOutcome(drafted, agreement_on(drafted.token, tokens), place, right))
                 if right:
                     n_in_time, n_late = record.n_right
                     at = None if received_at is None else self.passed(position)
                     is_late = at is not None and received_at is not None and received_at > at
                     record.n_right = (n_in_time + (not is_late), n_late + is_late)
-        self._unscored.clear()
-        return outcomes
+                yield TokenOutcome(drafted, agreement_on(drafted.token, tokens), place, right)
 
     def pop_right(self, *, except_of: Collection[str]) -> dict[str, tuple[int, int]]:
         """By source, the right tokens (in time, too late) of outcomes since the last call."""
@@ -335,22 +359,6 @@ class Drafts:
     def check_integrity(self) -> None:
         """Raise AssertionError unless all drafts are alive."""
         assert all(self.branches), "a dead draft is kept"
-
-    def _settle(
-        self,
-        trees: Collection[DraftTree],
-        start: int,
-        tokens: Iterable[int],
-        received_at: float | None = None,
-    ) -> None:
-        """`tokens` were committed from `start` on: move all cursors, and remember what was proposed there."""
-        for place, token in enumerate(tokens):
-            proposed = [tree.branch[0] for tree in trees if tree.branch]
-            if not proposed:  # all have ended, or conflict with what was committed
-                break
-            self._unscored.append(_Unscored(proposed, start + place, place, token, received_at))
-            for tree in trees:
-                tree.step(token)
 
 
 def agreement_on(token: int, proposed: Sequence[int]) -> Agreement:

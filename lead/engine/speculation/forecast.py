@@ -13,7 +13,7 @@ from itertools import accumulate
 from operator import mul
 from typing import NamedTuple
 
-from lead.engine.speculation.arrivals import Arrivals, FutureDraft
+from lead.engine.speculation.arrivals import AT_ONCE, Arrival, Arrivals, FutureDraft
 from lead.engine.speculation.constants import DEFAULTS, MAX_DEPTH, SpeculationConstants
 from lead.engine.speculation.drafts import (
     Agreement,
@@ -178,9 +178,17 @@ class Forecast:
         if arrival is None:
             return None
         n_most = min(n_useful, self._max_awaited)
-        return self.future(drafts, source, self.mean(source), n_useful, n_most)._replace(arrival=arrival)
+        return self.future(drafts, source, self.mean(source), n_useful, n_most, arrival)
 
-    def future(self, drafts: Drafts, source: str, mean: float, n_useful: int, n_most: int) -> FutureDraft:
+    def future(  # noqa: PLR0917 - a draft, and what is known of its next tokens
+        self,
+        drafts: Drafts,
+        source: str,
+        mean: float,
+        n_useful: int,
+        n_most: int,
+        arrival: Arrival = AT_ONCE,
+    ) -> FutureDraft:
         """A source's draft with its next tokens, which are right with probability `mean`, up to `n_most`.
 
         Where others have proposed a token already, it shows how hard that place is: what makes theirs less
@@ -195,7 +203,7 @@ class Forecast:
         ]
         n_most = max(n_drafted, n_most)
         own += [mean] * (n_most - len(own))
-        return FutureDraft(tuple(accumulate(own[:n_most], mul)), n_drafted)
+        return FutureDraft(tuple(accumulate(own[:n_most], mul)), n_drafted, arrival)
 
     def connect(self, backs: Iterable[str], own: Iterable[str], sequences: Iterable[Drafts]) -> None:
         """These backs are connected. Others are forgotten: another of the same name may be different."""

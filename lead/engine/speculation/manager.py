@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from lead.engine.commands import NGRAM, PolicyName, PostDraft, Submit
 from lead.engine.drafters.draft_source import InlineDrafter, LookupDrafter
 from lead.engine.events import BackEvent, Committed, DraftsDropped
-from lead.engine.sequence import EngineSequence
+from lead.engine.sequence import EngineSequence, Verified
 from lead.engine.slot import Slot
 from lead.engine.speculation.arrivals import FutureDraft
 from lead.engine.speculation.batching import Batching, LikeliestFirst
@@ -161,23 +161,23 @@ class SpeculationManager:
             case _:
                 return choice
 
-    def on_commit(self, target: EngineSequence, committed: Committed, now: float) -> None:
+    def on_commit(self, target: EngineSequence, committed: Verified, now: float) -> None:
         """One sequence's part of a step; the backs receive it at this moment. `count` has to follow."""
         drafts = target.drafts
         drafts.extend(committed.start, committed.tokens, now)
-        is_covered = bool(committed.rejected) and bool(set(drafts.sources) - drafts.lookups.keys())
+        is_covered = committed.has_rejected and bool(set(drafts.sources) - drafts.lookups.keys())
         self._uncounted.append((drafts, is_covered))
 
-    def count(self, committed: Committed) -> Committed:
+    def count(self, committed: Verified) -> Committed:
         """Learn from what `on_commit` was told of, in the same order; the next step need not wait for it.
 
-        Returns it with what the backs' drafts had right.
+        Returns the event, with what the backs' drafts had right.
         """
         drafts, is_covered = self._uncounted.popleft()
         self.forecast.learn(drafts.pop_outcomes())
-        self.stats.add_committed(committed, covered=is_covered)
-        n_right = drafts.pop_right(except_of=self._own_sources)
-        return committed.model_copy(update={"n_right": n_right}) if n_right else committed
+        event = committed.event(drafts.pop_right(except_of=self._own_sources))
+        self.stats.add_committed(event, covered=is_covered)
+        return event
 
     def on_step(self, step: StepReport) -> None:
         """Called after each step, after `count` for each of its sequences."""

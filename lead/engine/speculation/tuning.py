@@ -17,7 +17,7 @@ class BackTuning:
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
         self._constants = constants
-        self._sent = Tune(n_ahead=constants.max_ahead, min_confidence=0.0)  # what backs do by themselves
+        self._sent = constants.max_ahead, 0.0  # what backs do by themselves
         self._recent_depth = 0.0
         self.n_ahead = constants.max_ahead
         self.min_confidence = 0.0
@@ -59,8 +59,8 @@ class BackTuning:
 
     def pop_change(self) -> Tune | None:
         """The limits to send to backs, if they have changed since the last call."""
-        tuned = Tune(n_ahead=self.n_ahead, min_confidence=self.min_confidence)
-        if tuned == self._sent:
+        limits = self.n_ahead, self.min_confidence
+        if limits == self._sent:
             return None
-        self._sent = tuned
-        return tuned
+        self._sent = limits
+        return Tune(n_ahead=self.n_ahead, min_confidence=self.min_confidence)

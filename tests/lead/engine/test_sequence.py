@@ -78,7 +78,7 @@ def drafted(sampler, *draft):
 
 
 def test_what_the_target_chooses_is_committed_and_the_rest_of_the_draft_rejected():
-    committed = drafted(Choosing(), 5, 9).verify(END_TOKENS)
+    committed = drafted(Choosing(), 5, 9).verify(END_TOKENS).event({})
     assert (committed.start, committed.tokens, committed.n_accepted) == (2, [5, 6], 1)
     assert (committed.rejected, committed.sources) == ([9], ["a", "a"])
 

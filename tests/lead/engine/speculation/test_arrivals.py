@@ -23,7 +23,7 @@ class Watching:
         """dead: sources whose drafts disagree."""
         for source in dead:
             self.drafts.of(source).tree = tree = DraftTree(source, n_tokens, [1])
-            tree.step(2)
+            tree.follow([2])
         self.drafts.extend(n_tokens, [], now)
 
     def expected(self, now, source="a"):

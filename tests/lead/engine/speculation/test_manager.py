@@ -6,7 +6,7 @@ import pytest
 
 from lead.engine.commands import NGRAM, PostDraft
 from lead.engine.drafters.draft_source import InlineDraft, LookupDrafter
-from lead.engine.events import Committed
+from lead.engine.sequence import Verified
 from lead.engine.slot import Slot
 from lead.engine.speculation.drafts import DraftToken
 from lead.engine.speculation.manager import SpeculationManager
@@ -91,9 +91,8 @@ class Table:
     def commit_uncounted(self, *tokens, now=0.0, n_accepted=0, rejected=()):
         start = len(self.tokens)
         self.tokens += tokens
-        step = Committed(
-            sequence="s", start=start, tokens=list(tokens), n_accepted=n_accepted, rejected=list(rejected)
-        )
+        draft = [DraftToken(token, "a", None) for token in (*tokens[:n_accepted], *rejected)]
+        step = Verified("s", start, list(tokens), n_accepted, draft)
         self.speculation.on_commit(self.sequence, step, now)
         return step
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lead.engine.events import Committed
+from lead.engine.sequence import Verified
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.speculation_stats import StepReport
 from shared.protocol import MAX_DRAFT_TOKENS, Tune
@@ -24,7 +24,7 @@ def run(manager, n_steps, depth=0, n_committed=1, table=CHEAP):
     told, sequence = [], engine_sequence(tokens=[1])
     manager.open(sequence, 0.0)
     for _ in range(n_steps):
-        committed = Committed(sequence="s", start=1, tokens=[7] * n_committed)
+        committed = Verified("s", 1, [7] * n_committed, 0)
         manager.on_commit(sequence, committed, 0.0)
         manager.count(committed)
         seconds = 0.05 * table[1 + depth]
