@@ -23,7 +23,6 @@ PARTS = {
     "equal_hardware": "a draft model in the lead against llama-server's, on the same cores",
     "plan": "what `lead plan` predicts, against what its commands then reach",
     "sessions": "recorded sessions of Claude Code and Codex, turn by turn, against llama-server",
-    "by_clock": "several backs by the clock, their models timed waits, against the simulation",
     "simulate": "a model of lead, backs and network, beyond this machine",
     "demo": "what `make demo` shows",
     "fleet": "what `make fleet` shows",
