@@ -15,12 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from shared.errors import ConfigError
-from shared.exits import INTERRUPTED
+from shared.exits import exiting_in_words
 from shared.key_file import read_key
 from shared.settings.base import ProgramSettings
 from shared.settings.options import CommaList
 from shared.settings.server_url import server_url
-from shared.terminal import sanitize
 from shared.tls import trusting
 
 _SECONDS = 30.0
@@ -78,12 +77,8 @@ class InviteSettings(ProgramSettings):
 def main(arguments: Sequence[str]) -> None:
     """Exits with status 1 and a sentence if the lead cannot be asked, or says no."""
     settings = InviteSettings.from_command_line(arguments)
-    try:
+    with exiting_in_words(settings.program):
         sys.stdout.write(run(settings))
-    except ConfigError as error:
-        sys.exit(f"{settings.program}: {sanitize(str(error))}")
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
 
 
 def run(settings: InviteSettings) -> str:

@@ -15,7 +15,7 @@ from lead.models.catalog import FOLDER, HUB, KnownModel, find_models
 from lead.models.models_file import ServedModel, served_models
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError
-from shared.exits import INTERRUPTED, print_text
+from shared.exits import exiting_in_words, print_text
 from shared.models.file_kind import parts_of, read_beginning
 from shared.models.hub import Hub, HubModel
 from shared.settings.base import ProgramSettings
@@ -59,12 +59,8 @@ class ModelsSettings(ProgramSettings):
 def main(arguments: Sequence[str]) -> None:
     """Exits with status 1 and a sentence if it cannot be done."""
     settings = ModelsSettings.from_command_line(arguments)
-    try:
+    with exiting_in_words(settings.program):
         print_text(run(settings))
-    except ConfigError as error:
-        sys.exit(f"{settings.program}: {sanitize(str(error))}")
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
 
 
 def run(settings: ModelsSettings) -> str:
