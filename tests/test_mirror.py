@@ -25,7 +25,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/lead/http/routes/test_ollama_api.py": (
         "lead/chat/ollama_request.py",
-        "lead/http/ollama_names.py",
         "lead/http/render/ollama.py",
     ),
     "tests/shared/llama/test_eagle_heads.py": ("shared/llama/hidden_sources.py",),

@@ -14,15 +14,14 @@ from pydantic import BaseModel, Field
 
 from lead.http.error_responses import error_response, http_error
 from lead.http.json_route import BodyReader, JsonRoute
-from lead.http.ollama_names import FOREVER, LATEST, VERSION, tagged
+from lead.http.ollama_names import FOREVER, LATEST, VERSION, keep_seconds, tagged
 from lead.models.back_relay import BackRelay
 from lead.models.forwarding import Forwarder
-from lead.models.keep_alive import keep_seconds
 from lead.models.model_host import ModelHost
 from lead.models.models_file import ServedModel
 from lead.models.residency import ModelState, Resident
-from shared.errors import NotServingError, RequestError
-from shared.models.file_kind import read_beginning
+from shared.errors import ModelLoadError, NotServingError, RequestError
+from shared.models.file_kind import read_beginning, size_of
 
 router = APIRouter(route_class=JsonRoute)
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from lead.models.keep_alive import keep_seconds
+from lead.http.ollama_names import keep_seconds
 from shared.errors import RequestError
 
 
