@@ -16,7 +16,7 @@ from lead.models.models_file import ServedModel, served_models
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError
 from shared.exits import exiting_in_words, print_text
-from shared.models.file_kind import parts_of, read_beginning
+from shared.models.file_kind import parts_of, read_beginning, size_of
 from shared.models.hub import Hub, HubModel
 from shared.settings.base import ProgramSettings
 from shared.terminal import sanitize
@@ -100,8 +100,7 @@ def _pull(settings: ModelsSettings, name: str) -> str:
         raise ConfigError(f"{name}: {error}") from error
     path = settings.hub.fetch(wanted)
     names = [model.name for model in settings.hub.cached() if model.path.resolve() == path.resolve()]
-    n_bytes = sum(part.stat().st_size for part in parts_of(path))
-    return f"{next(iter(names), name)}: {_size(n_bytes)}, {path}"
+    return f"{next(iter(names), name)}: {_size(size_of(path))}, {path}"
 
 
 def _show(settings: ModelsSettings, name: str, known: dict[str, KnownModel]) -> str:
@@ -109,7 +108,7 @@ def _show(settings: ModelsSettings, name: str, known: dict[str, KnownModel]) -> 
 
     path = Path(name)
     if name not in known and path.is_file():
-        known = known | {name: KnownModel(name, path.absolute(), FOLDER, path.stat().st_size)}
+        known = known | {name: KnownModel(name, path.absolute(), FOLDER, size_of(path))}
     lead = LeadSettings.from_options(
         models_dir=settings.models_dir or Path(), models_file=settings.models_file
     )

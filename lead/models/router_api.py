@@ -290,8 +290,8 @@ def _unloaded(name: str, *, is_chat: bool) -> dict[str, Any]:
 
 def _size(model: ServedModel) -> int:
     try:
-        return model.path.stat().st_size if model.path else 0
-    except OSError:
+        return size_of(model.path) if model.path else 0
+    except (ModelLoadError, OSError):
         return 0
 
 
