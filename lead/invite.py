@@ -20,6 +20,7 @@ from shared.key_file import read_key
 from shared.settings.base import ProgramSettings
 from shared.settings.options import CommaList
 from shared.settings.server_url import server_url
+from shared.terminal import said_by_lead
 from shared.tls import trusting
 
 _SECONDS = 30.0
@@ -113,7 +114,7 @@ def _ask(settings: InviteSettings, method: str, path: str, **options: Any) -> di
     if response.status_code == HTTPStatus.UNAUTHORIZED:
         raise ConfigError("this lead has keys: set --admin-key-file or LEAD_INVITE_ADMIN_KEY")
     if response.status_code != HTTPStatus.OK:
-        raise ConfigError(answer.get("error", {}).get("message", f"status {response.status_code}"))
+        raise ConfigError(said_by_lead(response.content, response.status_code))
     return answer
 
 

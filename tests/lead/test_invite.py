@@ -100,7 +100,8 @@ def test_the_admins_key_is_sent(lead, run, tmp_path):
     [
         (400, {"error": {"message": "use --open"}}, "lead invite: use --open"),
         (401, {}, "lead invite: this lead has keys: set --admin-key-file"),
-        (500, {}, "lead invite: status 500"),
+        (500, {}, "lead invite: HTTP 500"),
+        (502, {"error": "no upstream"}, "lead invite: HTTP 502"),  # of a proxy; this was a traceback
     ],
 )
 def test_a_refusal_is_a_sentence(lead, run, status, content, said):
