@@ -11,9 +11,8 @@ from typing import Annotated, Any
 import httpx
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import CliToggleFlag
-from rich.console import Console
-from rich.table import Table
 
+from lead.text_table import listing
 from shared.errors import ConfigError
 from shared.exits import exiting_in_words
 from shared.key_file import read_key
@@ -140,17 +139,16 @@ def _qr(code: str) -> str:
 
 
 def _members(found: dict[str, Any]) -> str:
-    table = Table("name", "role", "joined", box=None)
-    for member in found["members"]:
-        joined = time.strftime("%Y-%m-%d %H:%M", time.localtime(member["joined_at"]))
-        table.add_row(member["name"], member["role"], joined)
-    shown = Console(file=io.StringIO(), width=100)
-    shown.print(table if found["members"] else "nobody has joined")
-    assert isinstance(shown.file, io.StringIO)
+    rows = [
+        (
+            member["name"],
+            member["role"],
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(member["joined_at"])),
+        )
+        for member in found["members"]
+    ]
+    shown = listing(("name", "role", "joined"), rows) if rows else "nobody has joined"
     where = (
         f"open at {', '.join(found['addresses'])}" if found["open"] else "closed (--open lets machines in)"
     )
-    return (
-        f"{shown.file.getvalue()}{where}; codes not used yet: {found['invited']}, "
-        f"wrong ones tried: {found['refused']}\n"
-    )
+    return f"{shown}\n{where}; codes not used yet: {found['invited']}, wrong ones tried: {found['refused']}\n"

@@ -1,6 +1,5 @@
 """`lead models`: the models on this machine, listed, downloaded, examined and deleted."""
 
-import io
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -8,12 +7,11 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import CliPositionalArg, CliToggleFlag
-from rich.console import Console
-from rich.table import Table
 
 from lead.models.catalog import FOLDER, HUB, KnownModel, find_models
 from lead.models.models_file import ServedModel, served_models
 from lead.settings.lead_settings import LeadSettings
+from lead.text_table import listing
 from shared.errors import ConfigError
 from shared.exits import exiting_in_words, print_text
 from shared.models.file_kind import parts_of, read_beginning, size_of
@@ -78,19 +76,16 @@ def run(settings: ModelsSettings) -> str:
 
 
 def _table(models: Iterable[KnownModel]) -> str:
-    table = Table("name", "size", "architecture", "from", box=None)
+    rows = []
     for model in models:
         beginning = read_beginning(model.path)
         kind = " ".join(
             filter(None, (beginning.get("general.architecture"), beginning.get("general.size_label")))
         )
-        table.add_row(sanitize(model.name), _size(model.n_bytes), sanitize(kind), model.origin)
-    if not table.row_count:
+        rows.append((sanitize(model.name), _size(model.n_bytes), sanitize(kind), model.origin))
+    if not rows:
         return "no models: lead models pull USER/REPO:QUANT, or --models-dir FOLDER"
-    shown = Console(file=io.StringIO(), width=120)
-    shown.print(table)
-    assert isinstance(shown.file, io.StringIO)
-    return "\n".join(line.rstrip() for line in shown.file.getvalue().splitlines())
+    return listing(("name", "size", "architecture", "from"), rows)
 
 
 def _pull(settings: ModelsSettings, name: str) -> str:
