@@ -151,7 +151,7 @@ check: $(READY)
 	$(BIN)/mypy
 
 # Parts in the order of their weight. Each ends with one line of JSON.
-PARTS ?= speed precision overhead serve simulate
+PARTS ?= speed overhead serve simulate
 
 bench: $(READY)
 	@$(if $(ARGS),$(BIN)/python -m bench $(ARGS),set -e; for part in $(PARTS); do \

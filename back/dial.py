@@ -1,6 +1,5 @@
 """Connecting to the lead: how, which failures are final, and what the log says of the connection."""
 
-import json
 import logging
 import ssl
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -13,7 +12,7 @@ from websockets.exceptions import InvalidStatus, InvalidURI
 
 from shared.errors import ConfigError, ProtocolError
 from shared.protocol import MAX_LEAD_MESSAGE_BYTES, Hello, Refused, Welcome, parse_lead_message
-from shared.terminal import one_line
+from shared.terminal import one_line, said_by_lead
 from shared.tls import HANGS_UP, SPEAKS_PLAIN, explain_distrust, is_plain
 
 log = logging.getLogger("back")
@@ -115,10 +114,7 @@ def brief(url: str, error: Exception) -> str:
 
 def refusal(error: InvalidStatus) -> str:
     """The lead's reason; for a missing key also how to give one."""
-    try:
-        reason = one_line(str(json.loads(error.response.body)["error"]["message"]))
-    except (ValueError, LookupError, TypeError):
-        reason = f"HTTP {error.response.status_code}"
+    reason = said_by_lead(bytes(error.response.body or b""), error.response.status_code)
     if error.response.status_code == HTTPStatus.UNAUTHORIZED:
         reason += " (give the lead's key for backs with BACK_KEY, --key or --key-file, or --join it again)"
     return reason

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from back.dial import OtherVocabularyError, RefusedError
 from back.link import LeadLink, LostError
 from back.settings import BackSettings
-from back.worker import LeadInbox
+from back.worker import DraftWorker
 from shared.discovery import NoLeadError, SeveralLeadsError
 from shared.errors import ConfigError
 from shared.pace import jittered_delays
@@ -37,7 +37,7 @@ def find(
     raise AssertionError("the delays never end")
 
 
-async def follow(settings: BackSettings, link: LeadLink, listener: LeadInbox) -> None:
+async def follow(settings: BackSettings, link: LeadLink, worker: DraftWorker) -> None:
     """Run `link` until cancelled.
 
     When its lead is lost, search again, and between two searches try its address for a while. Whatever is
@@ -48,7 +48,7 @@ async def follow(settings: BackSettings, link: LeadLink, listener: LeadInbox) ->
     is_first = True
     while True:
         try:
-            await link.run(listener)
+            await link.run(worker)
         except LostError:
             if found := await asyncio.to_thread(discovery.search):
                 link.set_lead(found.websocket_url, found.tls())
@@ -94,18 +94,18 @@ class _LeadDiscovery:
         self._reported = True
 
 
-async def follow_all(links: Sequence[LeadLink], listeners: Sequence[LeadInbox]) -> None:
-    """Run each link with its listener until cancelled.
+async def follow_all(links: Sequence[LeadLink], worker: DraftWorker) -> None:
+    """Run all links until cancelled; `worker` numbers the leads as they are there.
 
     A lead that refuses this back is left out; raises RefusedError when all have. Others may come and go.
     """
-    refusals = await asyncio.gather(*map(_follow, links, listeners))
+    refusals = await asyncio.gather(*(_follow(link, worker, lead) for lead, link in enumerate(links)))
     raise RefusedError(f"no lead is left: {refusals[0]}")
 
 
-async def _follow(link: LeadLink, listener: LeadInbox) -> RefusedError:
+async def _follow(link: LeadLink, worker: DraftWorker, lead: int) -> RefusedError:
     try:
-        await link.run(listener)
+        await link.run(worker, lead)
     except OtherVocabularyError as error:
         log.error("%s; to translate, a back has to have one lead only", error)  # noqa: TRY400 - for users
         return error

@@ -12,7 +12,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from back.dial import STABLE_SECONDS, ConnectionLog, as_final, brief, dial, greet
-from back.worker import LeadInbox
+from back.worker import DraftWorker
 from shared.drafting.drafter import DrafterMessage
 from shared.errors import DuoError, ProtocolError
 from shared.pace import Bucket, jittered_delays
@@ -76,7 +76,7 @@ class LostError(DuoError):
 
 
 class LeadLink:
-    """Hands the lead's messages to a listener, and the drafts in `outbox` to the lead."""
+    """Hands the lead's messages to the worker, and the drafts in `outbox` to the lead."""
 
     def __init__(
         self,
@@ -124,8 +124,8 @@ class LeadLink:
             self._log = ConnectionLog(url)
         self._url, self.tls = url, tls
 
-    async def run(self, listener: LeadInbox) -> None:
-        """Stay connected until cancelled; raises RefusedError, LostError."""
+    async def run(self, worker: DraftWorker, lead: int = 0) -> None:
+        """Stay connected until cancelled; raises RefusedError, LostError. lead: its number for `worker`."""
         self._last_connected = self._clock()
         self._delays = self._new_delays()
         connections = dial(
@@ -145,7 +145,7 @@ class LeadLink:
                     if lost := self._on_unreachable(error):
                         raise lost from error
                 else:
-                    await self._stay(connection, welcome, listener)
+                    await self._stay(connection, welcome, worker, lead)
                 await connection.close()
                 # The iterator has no delay after a handshake, which a lead that is loading completes, too.
                 await asyncio.sleep(next(self._delays))
@@ -166,15 +166,17 @@ class LeadLink:
     def _new_delays(self) -> Generator[float]:
         return jittered_delays(_FIRST_DELAY, _MAX_DELAY, self._rng)
 
-    async def _stay(self, connection: ClientConnection, welcome: Welcome, listener: LeadInbox) -> None:
+    async def _stay(
+        self, connection: ClientConnection, welcome: Welcome, worker: DraftWorker, lead: int
+    ) -> None:
         """Exchange messages until the connection ends."""
         self._log.connected(one_line(welcome.name))
         sending = asyncio.ensure_future(self.outbox.send_all(connection.send, welcome))
         becoming_stable = asyncio.get_running_loop().call_later(STABLE_SECONDS, self._on_stable)
         try:
             async for frame in connection:
-                listener.on_message(_news(parse_lead_message(frame)))
-                while listener.n_unread > _MAX_UNREAD:  # noqa: ASYNC110 - the worker is a thread without a loop
+                worker.hear(lead, _news(parse_lead_message(frame)))
+                while worker.n_unread > _MAX_UNREAD:  # noqa: ASYNC110 - the worker is a thread without a loop
                     await asyncio.sleep(_PAUSE_SECONDS)
             self._log.lost("the lead has closed the connection")
         except _TRANSIENT as error:
@@ -184,7 +186,7 @@ class LeadLink:
             becoming_stable.cancel()
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
-            listener.on_disconnect()
+            worker.hear(lead, None)
 
     def _on_stable(self) -> None:
         """When this connection ends, the delays begin with the shortest again."""

@@ -18,7 +18,7 @@ from back.link import LeadLink
 from back.model_fit import fitted
 from back.settings import BackSettings
 from back.vocabulary_download import lead_vocabulary
-from back.worker import DraftWorker, LeadInbox
+from back.worker import DraftWorker
 from shared import cpus
 from shared.drafting.drafter import Drafter
 from shared.errors import ConfigError, DuoError
@@ -115,7 +115,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
     following = asyncio.ensure_future(
         _follow(settings, model, setup, links[0], worker)
         if len(links) == 1
-        else leads.follow_all(links, [LeadInbox(worker, lead) for lead in range(len(links))])
+        else leads.follow_all(links, worker)
     )
     for number in _SIGNALS:
         _on_signal(loop, number, functools.partial(_end, loop, following))
@@ -134,7 +134,7 @@ async def _follow(
     delays = jittered_delays(_FIRST_DELAY, _MAX_DELAY, _jitter())
     while True:
         try:
-            await leads.follow(settings, link, LeadInbox(worker, 0))
+            await leads.follow(settings, link, worker)
         except OtherVocabularyError as refusal:
             try:
                 new = await asyncio.to_thread(_setup_for_lead, settings, model, link)

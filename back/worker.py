@@ -136,23 +136,5 @@ class DraftWorker:
             self._on_failure(error)
 
 
-class LeadInbox:
-    """Where what one lead sends goes. May be used from any thread."""
-
-    def __init__(self, worker: DraftWorker, lead: int) -> None:
-        self._worker = worker
-        self._lead = lead
-
-    @property
-    def n_unread(self) -> int:
-        return self._worker.n_unread
-
-    def on_message(self, message: DrafterMessage) -> None:
-        self._worker.hear(self._lead, message)
-
-    def on_disconnect(self) -> None:
-        self._worker.hear(self._lead, None)
-
-
 def _ms(seconds: float) -> float:
     return round(1000 * seconds, 3)

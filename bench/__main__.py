@@ -10,12 +10,10 @@ from shared.logs import configure_logging
 
 PARTS = {
     "speed": "tokens/s by policy, depth, draft cost and round trip; llama-server for comparison",
-    "precision": "the same by how the target's weights are stored",
     "acceptance": "how often drafted tokens are right, by temperature and drafting rule",
     "overhead": "microseconds per step outside the model",
     "serve": "throughput and latency for concurrent clients",
     "attacks": "hostile requests, made from the API's description: errors, memory, /health",
-    "caches": "whether logits are right after random traffic, by architecture",
     "faults": "whether answers are lost or changed while processes die, networks fail and leads are replaced",
     "known_text": "the target with a drafter that errs at a given rate, against the bound by T(n)",
     "fuzz": "messages of every kind against the protocol code of lead and back",
@@ -23,7 +21,6 @@ PARTS = {
     "equal_hardware": "a draft model in the lead against llama-server's, on the same cores",
     "plan": "what `lead plan` predicts, against what its commands then reach",
     "sessions": "recorded sessions of Claude Code and Codex, turn by turn, against llama-server",
-    "by_clock": "several backs by the clock, their models timed waits, against the simulation",
     "simulate": "a model of lead, backs and network, beyond this machine",
     "demo": "what `make demo` shows",
     "fleet": "what `make fleet` shows",

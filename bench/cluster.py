@@ -7,8 +7,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import psutil
-
 from bench.processes import Program, ProgramError, start_back, start_lead
 from lead.benchmark.measured_answer import client
 from shared.cpus import parse_cpus
@@ -61,12 +59,6 @@ class Cluster:
         except ProgramError as error:
             raise ConfigError(str(error)) from error
         self.http = client(self.url)
-
-    @property
-    def front_seconds(self) -> float:
-        """CPU time of the lead's front process so far."""
-        times = psutil.Process(self._lead.process.pid).cpu_times()
-        return times.user + times.system
 
     def __enter__(self) -> Self:
         return self

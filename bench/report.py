@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lead.benchmark.bench_report import environment, rounded
-from lead.benchmark.table import Columns, text
+from lead.text_table import Columns, text
 from shared.errors import ConfigError
 
 

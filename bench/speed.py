@@ -7,7 +7,7 @@ prompts in turns with the baseline, a lead without a back; prompts are fresh in 
 import argparse
 import itertools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -68,18 +68,13 @@ class Configuration:
 
 def main(arguments: Sequence[str]) -> None:
     """Measure, print a table and one line of JSON."""
-    run("speed", arguments, {}, _QUICK)
-
-
-def run(part: str, arguments: Sequence[str], defaults: Mapping[str, Any], quick: Mapping[str, Any]) -> None:
-    """Measure with other defaults than those of `bench speed`; the result is that of `part`."""
-    settings = _parse(part, arguments, defaults, quick)
+    settings = _parse(arguments)
     cores = options.cores(settings)
     rows, more = _run_grid(settings, cores)
     records = [row.record() for row in rows]
     for configuration in dict.fromkeys(row.configuration for row in rows):
         report.show(configuration, [row for row in records if row["configuration"] == configuration], COLUMNS)
-    report.finish(part, records, settings, cores=asdict(cores), **more)
+    report.finish("speed", records, settings, cores=asdict(cores), **more)
 
 
 def configurations(settings: argparse.Namespace) -> Iterator[Configuration]:
@@ -95,22 +90,19 @@ def configurations(settings: argparse.Namespace) -> Iterator[Configuration]:
             yield Configuration(target, cost, temperature, n_backs, rtt_ms)
 
 
-def _parse(
-    part: str, arguments: Sequence[str], defaults: Mapping[str, Any], quick: Mapping[str, Any]
-) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog=f"python -m bench {part}", description=__doc__)
-    add_grid_options(parser)
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench speed", description=__doc__)
+    _add_grid_options(parser)
     options.add_workload_options(parser)
     report.add_options(parser)
     parser.add_argument("--ngram", action="store_true", help="keep the lead's own n-gram drafter enabled")
     parser.add_argument(
         "--peer", type=peer.find, metavar="llama-server=PATH", help="also measure this server"
     )
-    parser.set_defaults(**defaults)
-    return report.parse(parser, arguments, quick)
+    return report.parse(parser, arguments, _QUICK)
 
 
-def add_grid_options(parser: argparse.ArgumentParser) -> None:
+def _add_grid_options(parser: argparse.ArgumentParser) -> None:
     """One option for each axis."""
     parser.add_argument("--targets", type=listed(str), default=["0.4G:f16"], help="size:type, or a GGUF file")
     parser.add_argument(

@@ -93,7 +93,8 @@ class TrafficRun:
             put_into_force(self._model)
             assert self._model.batch_sizes, f"{traffic.model} has no exact mode"
         n_ctx = limits_of(self._model).n_ctx_sequence
-        self._fresh = _load(replace(traffic, kv_unified=True, placement={}), 1, n_ctx)
+        n_cells = self._model.n_ctx if self._model.kv_unified else n_ctx
+        self._fresh = _load(replace(traffic, kv_unified=True, placement={}), 1, n_cells)
         self._fresh.batch_sizes = self._model.batch_sizes
         self._heads = self._model.open_heads() if self._model.hidden else None
         self._target = CheckedModel(self._model, self._fresh, self._random)

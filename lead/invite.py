@@ -11,16 +11,15 @@ from typing import Annotated, Any
 import httpx
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import CliToggleFlag
-from rich.console import Console
-from rich.table import Table
 
+from lead.text_table import listing
 from shared.errors import ConfigError
-from shared.exits import INTERRUPTED
+from shared.exits import exiting_in_words
 from shared.key_file import read_key
 from shared.settings.base import ProgramSettings
 from shared.settings.options import CommaList
 from shared.settings.server_url import server_url
-from shared.terminal import sanitize
+from shared.terminal import said_by_lead
 from shared.tls import trusting
 
 _SECONDS = 30.0
@@ -78,12 +77,8 @@ class InviteSettings(ProgramSettings):
 def main(arguments: Sequence[str]) -> None:
     """Exits with status 1 and a sentence if the lead cannot be asked, or says no."""
     settings = InviteSettings.from_command_line(arguments)
-    try:
+    with exiting_in_words(settings.program):
         sys.stdout.write(run(settings))
-    except ConfigError as error:
-        sys.exit(f"{settings.program}: {sanitize(str(error))}")
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
 
 
 def run(settings: InviteSettings) -> str:
@@ -118,7 +113,7 @@ def _ask(settings: InviteSettings, method: str, path: str, **options: Any) -> di
     if response.status_code == HTTPStatus.UNAUTHORIZED:
         raise ConfigError("this lead has keys: set --admin-key-file or LEAD_INVITE_ADMIN_KEY")
     if response.status_code != HTTPStatus.OK:
-        raise ConfigError(answer.get("error", {}).get("message", f"status {response.status_code}"))
+        raise ConfigError(said_by_lead(response.content, response.status_code))
     return answer
 
 
@@ -144,17 +139,16 @@ def _qr(code: str) -> str:
 
 
 def _members(found: dict[str, Any]) -> str:
-    table = Table("name", "role", "joined", box=None)
-    for member in found["members"]:
-        joined = time.strftime("%Y-%m-%d %H:%M", time.localtime(member["joined_at"]))
-        table.add_row(member["name"], member["role"], joined)
-    shown = Console(file=io.StringIO(), width=100)
-    shown.print(table if found["members"] else "nobody has joined")
-    assert isinstance(shown.file, io.StringIO)
+    rows = [
+        (
+            member["name"],
+            member["role"],
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(member["joined_at"])),
+        )
+        for member in found["members"]
+    ]
+    shown = listing(("name", "role", "joined"), rows) if rows else "nobody has joined"
     where = (
         f"open at {', '.join(found['addresses'])}" if found["open"] else "closed (--open lets machines in)"
     )
-    return (
-        f"{shown.file.getvalue()}{where}; codes not used yet: {found['invited']}, "
-        f"wrong ones tried: {found['refused']}\n"
-    )
+    return f"{shown}\n{where}; codes not used yet: {found['invited']}, wrong ones tried: {found['refused']}\n"

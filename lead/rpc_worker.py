@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from lead.server.listening import listen
 from lead.settings.host_names import is_loopback
 from shared import cpus
 from shared.errors import ConfigError
+from shared.exits import exiting_in_words
 from shared.llama import devices, rpc_backend
 from shared.logs import configure_logging
 from shared.settings.base import ProgramSettings
@@ -92,10 +92,8 @@ def main(arguments: Sequence[str]) -> None:
     """Serves until a signal; exits with status 1 and a sentence if it cannot."""
     settings = RpcWorkerSettings.from_command_line(arguments)
     configure_logging("info")
-    try:
+    with exiting_in_words(settings.program):
         serve(settings)
-    except ConfigError as error:
-        sys.exit(f"{settings.program}: {error}")
 
 
 def serve(settings: RpcWorkerSettings) -> None:

@@ -6,8 +6,13 @@ Imports almost nothing, because it is used before the imports that take a second
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import NoReturn
+
+from shared.errors import DuoError
+from shared.terminal import sanitize
 
 INTERRUPTED = 130
 """128 + SIGINT, as in shells."""
@@ -41,6 +46,17 @@ def raise_interrupts() -> None:
     """From now on Ctrl-C raises KeyboardInterrupt, for a program that then has to undo something."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # not if it is ignored
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def exiting_in_words(program: str) -> Iterator[None]:
+    """Within this context a DuoError ends the program with status 1 and a sentence, Ctrl-C with 130."""
+    try:
+        yield
+    except DuoError as error:
+        sys.exit(f"{program}: {sanitize(str(error))}")
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
 
 
 def print_text(text: str) -> None:

@@ -24,6 +24,7 @@ from shared.cached_files import write_private
 from shared.discovery import find_door
 from shared.errors import ConfigError
 from shared.invitation import Invitation, fingerprint
+from shared.terminal import said_by_lead
 from shared.tls import trusting_only
 
 log = logging.getLogger("shared")
@@ -145,7 +146,7 @@ def _post(address: str, certificate: str, body: dict[str, str]) -> dict[str, Any
     except (httpx.HTTPError, ValueError) as error:
         raise ConfigError(f"the lead at {address} cannot be joined: {error}") from error
     if response.status_code != HTTPStatus.OK:
-        message = answer.get("error", {}).get("message", f"status {response.status_code}")
+        message = said_by_lead(response.content, response.status_code)
         raise ConfigError(f"the lead at {address} does not let this machine in: {message}")
     return answer
 

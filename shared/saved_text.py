@@ -1,10 +1,18 @@
-"""A text on disk: what its manifest says (`--cache-disk`)."""
+"""A text on disk: what its manifest says (`--cache-disk`, `--slot-save-path`)."""
 
-from typing import Literal
+import hashlib
+from typing import Literal, Self
 
 from pydantic import BaseModel
 
 from shared.cache_edits import Snapshot
+
+_DIGEST_BYTES = 16
+
+
+def text_hash(content: bytes | memoryview = b"") -> "hashlib.blake2b":
+    """What `digest` is computed with."""
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES)
 
 
 class SavedPart(BaseModel, frozen=True):
@@ -16,6 +24,13 @@ class SavedPart(BaseModel, frozen=True):
     file: str
     size: int
     digest: str
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, file: str, size: int, digest: str) -> Self:
+        assert snapshot.kind != "device"
+        return cls(
+            kind=snapshot.kind, start=snapshot.start, end=snapshot.end, file=file, size=size, digest=digest
+        )
 
     def snapshot(self, key: int) -> Snapshot:
         """As it is called in host memory."""

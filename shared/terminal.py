@@ -1,5 +1,6 @@
 """Writing text of models and peers to a terminal, without control characters that act on it."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import TextIO
 
@@ -19,6 +20,14 @@ def one_line(text: str, most: int = 1000) -> str:
     """A peer's text for a log: without control characters, on one line, at most `most` characters."""
     line = " ".join(sanitize(text).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def said_by_lead(body: bytes, status: int) -> str:
+    """The reason in an answer that reports an error, whoever gives it; else its status."""
+    try:
+        return one_line(str(json.loads(body)["error"]["message"]))
+    except (ValueError, LookupError, TypeError):
+        return f"HTTP {status}"
 
 
 def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:

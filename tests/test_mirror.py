@@ -25,7 +25,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/lead/http/routes/test_ollama_api.py": (
         "lead/chat/ollama_request.py",
-        "lead/http/ollama_names.py",
         "lead/http/render/ollama.py",
     ),
     "tests/shared/llama/test_eagle_heads.py": ("shared/llama/hidden_sources.py",),
@@ -47,7 +46,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/http/routes/test_responses.py": ("lead/http/render/responses.py",),
     "tests/lead/metrics/test_exporter.py": ("lead/metrics/sequence_metrics.py",),
     "tests/lead/benchmark/test_bench_program.py": ("lead/benchmark/running_lead.py",),
-    "tests/lead/benchmark/test_bench_report.py": ("lead/benchmark/table.py",),
+    "tests/lead/benchmark/test_bench_report.py": ("lead/text_table.py",),
     "tests/lead/benchmark/test_questions.py": ("lead/benchmark/builtin_questions.py",),
     "tests/lead/planning/test_plan_program.py": ("lead/planning/timing.py",),
     "tests/lead/simulation/test_cell.py": ("lead/simulation/simulated_lead.py",),

@@ -20,7 +20,7 @@ from websockets.protocol import State
 from back import dial
 from back.dial import RefusedError
 from back.link import LeadLink
-from back.worker import DraftWorker, LeadInbox
+from back.worker import DraftWorker
 from bench.fuzzing.mutations import Message, Mutator
 from bench.fuzzing.tally import Tally
 from bench.replay import Rows
@@ -107,14 +107,14 @@ class _Model(SlotMemory):
         self._n_held[slot] = n_keep
 
 
-class _CountingInbox(LeadInbox):
+class _CountingWorker(DraftWorker):
     """Counts the messages that the link hands over."""
 
     n_heard = 0
 
-    def on_message(self, message: DrafterMessage) -> None:
-        self.n_heard += 1
-        super().on_message(message)
+    def hear(self, lead: int, message: DrafterMessage | None) -> None:
+        self.n_heard += message is not None
+        super().hear(lead, message)
 
 
 class _NoDelays(random.Random):
@@ -171,16 +171,15 @@ class BackFuzzer:
         async with serve(self._attack, "127.0.0.1", 0, max_size=None, ping_interval=None) as server:
             port = server.sockets[0].getsockname()[1]
             link = LeadLink(f"ws://127.0.0.1:{port}/v1/speculation", self._hello, _NoDelays())
-            worker = DraftWorker(self._drafter, [link.outbox.post], failures.append)
+            self._worker = worker = _CountingWorker(self._drafter, [link.outbox.post], failures.append)
             worker.start()
-            self._inbox = _CountingInbox(worker, 0)
-            following = asyncio.ensure_future(self._follow(link, self._inbox))
+            following = asyncio.ensure_future(self._follow(link, worker))
             while not self._done.is_set() and not failures:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._done.wait(), 1.0)
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
-            while self._inbox.n_unread and not failures:  # noqa: ASYNC110 - the worker is a thread
+            while worker.n_unread and not failures:  # noqa: ASYNC110 - the worker is a thread
                 await asyncio.sleep(_IDLE_SECONDS)
         self._tally.note(n)
         for failure in failures:
@@ -190,13 +189,13 @@ class BackFuzzer:
     @property
     def _n_read(self) -> int:
         """Those that the link has handed over, and one for each connection: its last, which was broken."""
-        return self._inbox.n_heard + self._tally.counts["connections"]
+        return self._worker.n_heard + self._tally.counts["connections"]
 
-    async def _follow(self, link: LeadLink, listener: LeadInbox) -> None:
+    async def _follow(self, link: LeadLink, worker: DraftWorker) -> None:
         """Run the link, again after a refusal, which is final for a real back."""
         while True:
             try:
-                await link.run(listener)
+                await link.run(worker)
             except RefusedError:
                 self._tally.counts["refusals"] += 1
             except Exception as error:  # noqa: BLE001 - that is what is looked for
@@ -211,9 +210,9 @@ class BackFuzzer:
         reading = asyncio.ensure_future(self._read(connection))
         with contextlib.suppress(ConnectionClosed):
             await connection.send(self._first_frame())
-            n_before, n_sent = self._inbox.n_heard, 0
+            n_before, n_sent = self._worker.n_heard, 0
             while self._n_read < self._n:
-                if n_sent - (self._inbox.n_heard - n_before) > _MAX_AHEAD:
+                if n_sent - (self._worker.n_heard - n_before) > _MAX_AHEAD:
                     await asyncio.sleep(0)
                     if connection.state is not State.OPEN:
                         break

@@ -2,7 +2,6 @@
 
 import contextlib
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,7 +26,7 @@ from lead.planning.plan_report import commands, describe
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.errors import ConfigError, DuoError
-from shared.exits import INTERRUPTED, print_text, say
+from shared.exits import exiting_in_words, print_text, say
 from shared.key_file import read_key
 from shared.llama import devices
 from shared.logs import configure_logging
@@ -56,15 +55,11 @@ def main(arguments: Sequence[str]) -> None:
     settings = BenchSettings.from_command_line(arguments)
     configure_logging(settings.log_level, as_json=settings.log_json)
     exit_with_report(settings)
-    try:
+    with exiting_in_words(settings.program):
         report = bench(settings)
         print_text(report.to_json() if settings.as_json else sanitize(str(report)))
         if settings.plot:
             draw_plot(report, settings.plot)
-    except DuoError as error:
-        sys.exit(f"{settings.program}: {sanitize(str(error))}")
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
 
 
 def bench(settings: BenchSettings) -> BenchReport:

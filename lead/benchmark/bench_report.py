@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from lead.benchmark import table
+from lead import text_table
 from lead.benchmark.bench_settings import BenchSettings
 from lead.benchmark.summary import Row
 from shared.errors import ConfigError
@@ -48,10 +48,10 @@ class BenchReport:
 
     def __str__(self) -> str:
         """Paragraphs: what was asked, the tables, T(n), what is fastest and its command."""
-        parts = [self._asked(), table.text(self.title, [_shown(row) for row in self.rows], _COLUMNS)]
+        parts = [self._asked(), text_table.text(self.title, [_shown(row) for row in self.rows], _COLUMNS)]
         if len(kinds := self._kinds()) > 1:
             columns = {"way": ("tokens/s", ""), **{kind: (kind, ".1f") for kind in kinds}}
-            parts.append(table.text("", [{"way": row.way, **row.by_kind} for row in self.rows], columns))
+            parts.append(text_table.text("", [{"way": row.way, **row.by_kind} for row in self.rows], columns))
         if 1 in self.step_ms:
             parts.append(self._steps())
         parts += [f"Not measured: {failure}" for failure in self.failures]

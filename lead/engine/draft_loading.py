@@ -24,7 +24,7 @@ from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads, has_heads, is_heads_file
 from shared.llama.placement import CPU
 from shared.llama.span import Span
-from shared.models.file_kind import is_eagle_file, parts_of
+from shared.models.file_kind import is_eagle_file, size_of
 from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.factory import drafting_sampler
@@ -182,7 +182,7 @@ def place_draft_model(load: Load) -> Load:
         return load
     if heads_file(load) or not devices.has_gpu():  # heads are where the last layer is, which they read
         gpus = devices.describe(devices.chosen(load.options) or [])
-        n_bytes = sum(part.stat().st_size for part in parts_of(draft.model))
+        n_bytes = size_of(draft.model)
         return load.model_copy(update={"taken": {gpus[-1].name if gpus else CPU: n_bytes}})
     with ModelOutline.load(load.model, on_cpu(load.options)) as target:
         n_ctx = draft.options.ctx_size or choose_n_ctx(load.options, target.n_ctx_train)

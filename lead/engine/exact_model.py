@@ -97,11 +97,8 @@ def recall(load: Load, *, with_heads: bool) -> Exactness | None:
 
 
 def remember(load: Load, exactness: Exactness, *, with_heads: bool) -> None:
-    """For the next start like this one; where nothing can be written, that will measure again."""
-    try:
-        _stored(load, with_heads=with_heads).keep(exactness)
-    except OSError as error:
-        log.info("--exact will be measured again at the next start: %s", error)
+    """For the next start like this one."""
+    _stored(load, with_heads=with_heads).keep(exactness)
 
 
 def _stored(load: Load, *, with_heads: bool) -> Remembered[Exactness]:

@@ -4,17 +4,15 @@ What computes it (`remembered.start_digest`), a digest of the manifest, and the 
 line each; then its parts. Nothing is believed that does not have its digest.
 """
 
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from lead.engine.text_files import PART_HASH_BYTES
 from shared.cache_edits import Snapshot
 from shared.cached_files import written_whole
-from shared.saved_text import SavedPart, SavedText
+from shared.saved_text import SavedPart, SavedText, text_hash
 
 _MAGIC = "llama-duo slot 1"
 _MOST_LINE_BYTES = 1 << 30
@@ -26,7 +24,7 @@ class SlotFileError(Exception):
 
 def write(path: Path, key: str, text: SavedText, pieces: Sequence[tuple[Snapshot, memoryview]]) -> int:
     """Write `text`, whose parts are `pieces`, whole or not at all; how many bytes. Raises SlotFileError."""
-    parts = tuple(_part(snapshot, piece) for snapshot, piece in pieces)
+    parts = tuple(SavedPart.of(snapshot, "", len(piece), _digest(piece)) for snapshot, piece in pieces)
     manifest = text.model_copy(update={"parts": parts}).model_dump_json()
     head = f"{_MAGIC} {key}\n{_digest(manifest.encode())}\n{manifest}\n".encode()
     try:
@@ -85,21 +83,9 @@ def _read_manifest(file: BinaryIO, path: Path, key: str) -> SavedText:
     return saved
 
 
-def _part(snapshot: Snapshot, piece: memoryview) -> SavedPart:
-    assert snapshot.kind != "device"
-    return SavedPart(
-        kind=snapshot.kind,
-        start=snapshot.start,
-        end=snapshot.end,
-        file="",
-        size=len(piece),
-        digest=_digest(piece),
-    )
-
-
 def _damaged(path: Path) -> SlotFileError:
     return SlotFileError(f"{path.name} is damaged or cut off")
 
 
 def _digest(content: bytes | memoryview) -> str:
-    return hashlib.blake2b(content, digest_size=PART_HASH_BYTES).hexdigest()
+    return text_hash(content).hexdigest()

@@ -7,7 +7,6 @@ texts. Nothing is believed that does not have its digest.
 """
 
 import contextlib
-import hashlib
 import logging
 import os
 import re
@@ -19,13 +18,12 @@ from typing import NamedTuple
 
 from shared.cache_edits import Snapshot
 from shared.cached_files import ABANDONED_SECONDS, write_private
-from shared.saved_text import SavedPart, SavedText
+from shared.saved_text import SavedPart, SavedText, text_hash
 
 log = logging.getLogger("engine")
 
 _OURS = re.compile(r"([0-9a-f]{24})(\.json|-[0-9a-f]{12}\.kv|\.json\.[0-9a-f]{8}\.part)")
 _CHUNK = 1 << 20
-PART_HASH_BYTES = 16
 
 
 class DamagedTextError(Exception):
@@ -128,7 +126,7 @@ class TextFiles:
 
     def read(self, part: SavedPart, into: memoryview) -> None:
         """Raises OSError, DamagedTextError."""
-        digest, n_read = _hash(), 0
+        digest, n_read = text_hash(), 0
         with (self.folder / part.file).open("rb", buffering=0) as file:
             while n := file.readinto(into[n_read : n_read + _CHUNK]):
                 digest.update(into[n_read : n_read + n])
@@ -176,7 +174,7 @@ class TextFiles:
         return self.folder / f"{name}.json"
 
     def _digest(self, body: bytes) -> bytes:
-        return _hash(f"{self._key} ".encode() + body).hexdigest().encode()
+        return text_hash(f"{self._key} ".encode() + body).hexdigest().encode()
 
     def _delete_parts(self, name: str, kept: set[str]) -> None:
         for path in self.folder.glob(f"{name}-*"):
@@ -185,7 +183,7 @@ class TextFiles:
 
 
 def _write_part(path: Path, snapshot: Snapshot, piece: memoryview, pace: Callable[[int], None]) -> SavedPart:
-    digest = _hash()
+    digest = text_hash()
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", buffering=0) as file:
         for at in range(0, len(piece), _CHUNK):
             chunk = piece[at : at + _CHUNK]
@@ -193,19 +191,7 @@ def _write_part(path: Path, snapshot: Snapshot, piece: memoryview, pace: Callabl
             digest.update(chunk)
             while len(chunk):
                 chunk = chunk[file.write(chunk) :]
-    assert snapshot.kind != "device"
-    return SavedPart(
-        kind=snapshot.kind,
-        start=snapshot.start,
-        end=snapshot.end,
-        file=path.name,
-        size=len(piece),
-        digest=digest.hexdigest(),
-    )
-
-
-def _hash(content: bytes = b"") -> "hashlib.blake2b":
-    return hashlib.blake2b(content, digest_size=PART_HASH_BYTES)
+    return SavedPart.of(snapshot, path.name, len(piece), digest.hexdigest())
 
 
 def _used_at(path: Path) -> float:

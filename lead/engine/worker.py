@@ -248,8 +248,7 @@ def _recalibration(
         timer = StepTimer.of_target(model, model.n_vocab, place=place)
         threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
         if threads.used == n_before or (has_learned := time_steps(place)):
-            with contextlib.suppress(OSError):  # the next start measures again
-                stored.keep(StepTimes(n_threads=threads.used, seconds=cost.table()))
+            stored.keep(StepTimes(n_threads=threads.used, seconds=cost.table()))
         return has_learned
 
     return Recalibration(measure, time.monotonic())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shared.errors import ConfigError, ModelLoadError
 from shared.models.builtin import packaged_models
-from shared.models.file_kind import check_kind, parts_of, read_name
+from shared.models.file_kind import check_kind, read_name, size_of
 from shared.models.hub import Hub, is_model
 
 log = logging.getLogger("models")
@@ -36,7 +36,7 @@ def find_models(folder: Path | None, hub: Hub | None = None) -> dict[str, KnownM
         if name not in found:
             try:
                 check_kind(path)
-                n_bytes = sum(part.stat().st_size for part in parts_of(path))
+                n_bytes = size_of(path)
             except (ModelLoadError, OSError) as error:
                 log.debug("%s is not served: %s", path, error)
                 continue

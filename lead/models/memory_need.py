@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError
+from shared.models.file_kind import size_of
 
 PROCESS_BYTES = 300 << 20
 """What the processes of one lead take besides the model, with a vocabulary of 50,000 tokens."""
@@ -82,7 +83,7 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
     )
     placement = plan.placement
     texts = settings.compute.cache_ram << 20 if settings.compute.cache_ram > 0 else 0
-    host = placement.host_bytes if placement else load.model.stat().st_size + plan.size.total
+    host = placement.host_bytes if placement else size_of(load.model) + plan.size.total
     sizes = {CPU: host + load.taken.get(CPU, 0) + min(texts, plan.prompt_cache.n_bytes) + PROCESS_BYTES}
     free = {}
     for device in placement.devices if placement else ():

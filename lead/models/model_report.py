@@ -10,7 +10,7 @@ from shared.errors import ConfigError, ModelLoadError
 from shared.free_memory import free_memory
 from shared.llama.placement import CPU
 from shared.llama.vocabulary import Vocabulary
-from shared.models.file_kind import parts_of
+from shared.models.file_kind import parts_of, size_of
 from shared.terminal import one_line
 from shared.translation.stored_pair import stored_pair
 
@@ -26,7 +26,7 @@ def model_report(model: ServedModel, others: Iterable[KnownModel]) -> str:
             f"{model.name} is not on this machine yet: lead models pull {model.options['hf_repo']}"
         )
     parts = parts_of(path)
-    n_bytes = sum(part.stat().st_size for part in parts)
+    n_bytes = size_of(path)
     vocabulary = Vocabulary.load(path)
     need = memory_need(model.settings, {})
     more = f" and {len(parts) - 1} more" if len(parts) > 1 else ""

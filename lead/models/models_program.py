@@ -1,6 +1,5 @@
 """`lead models`: the models on this machine, listed, downloaded, examined and deleted."""
 
-import io
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -8,15 +7,14 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import CliPositionalArg, CliToggleFlag
-from rich.console import Console
-from rich.table import Table
 
 from lead.models.catalog import FOLDER, HUB, KnownModel, find_models
 from lead.models.models_file import ServedModel, served_models
 from lead.settings.lead_settings import LeadSettings
+from lead.text_table import listing
 from shared.errors import ConfigError
-from shared.exits import INTERRUPTED, print_text
-from shared.models.file_kind import parts_of, read_beginning
+from shared.exits import exiting_in_words, print_text
+from shared.models.file_kind import parts_of, read_beginning, size_of
 from shared.models.hub import Hub, HubModel
 from shared.settings.base import ProgramSettings
 from shared.terminal import sanitize
@@ -59,12 +57,8 @@ class ModelsSettings(ProgramSettings):
 def main(arguments: Sequence[str]) -> None:
     """Exits with status 1 and a sentence if it cannot be done."""
     settings = ModelsSettings.from_command_line(arguments)
-    try:
+    with exiting_in_words(settings.program):
         print_text(run(settings))
-    except ConfigError as error:
-        sys.exit(f"{settings.program}: {sanitize(str(error))}")
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
 
 
 def run(settings: ModelsSettings) -> str:
@@ -82,19 +76,16 @@ def run(settings: ModelsSettings) -> str:
 
 
 def _table(models: Iterable[KnownModel]) -> str:
-    table = Table("name", "size", "architecture", "from", box=None)
+    rows = []
     for model in models:
         beginning = read_beginning(model.path)
         kind = " ".join(
             filter(None, (beginning.get("general.architecture"), beginning.get("general.size_label")))
         )
-        table.add_row(sanitize(model.name), _size(model.n_bytes), sanitize(kind), model.origin)
-    if not table.row_count:
+        rows.append((sanitize(model.name), _size(model.n_bytes), sanitize(kind), model.origin))
+    if not rows:
         return "no models: lead models pull USER/REPO:QUANT, or --models-dir FOLDER"
-    shown = Console(file=io.StringIO(), width=120)
-    shown.print(table)
-    assert isinstance(shown.file, io.StringIO)
-    return "\n".join(line.rstrip() for line in shown.file.getvalue().splitlines())
+    return listing(("name", "size", "architecture", "from"), rows)
 
 
 def _pull(settings: ModelsSettings, name: str) -> str:
@@ -104,8 +95,7 @@ def _pull(settings: ModelsSettings, name: str) -> str:
         raise ConfigError(f"{name}: {error}") from error
     path = settings.hub.fetch(wanted)
     names = [model.name for model in settings.hub.cached() if model.path.resolve() == path.resolve()]
-    n_bytes = sum(part.stat().st_size for part in parts_of(path))
-    return f"{next(iter(names), name)}: {_size(n_bytes)}, {path}"
+    return f"{next(iter(names), name)}: {_size(size_of(path))}, {path}"
 
 
 def _show(settings: ModelsSettings, name: str, known: dict[str, KnownModel]) -> str:
@@ -113,7 +103,7 @@ def _show(settings: ModelsSettings, name: str, known: dict[str, KnownModel]) -> 
 
     path = Path(name)
     if name not in known and path.is_file():
-        known = known | {name: KnownModel(name, path.absolute(), FOLDER, path.stat().st_size)}
+        known = known | {name: KnownModel(name, path.absolute(), FOLDER, size_of(path))}
     lead = LeadSettings.from_options(
         models_dir=settings.models_dir or Path(), models_file=settings.models_file
     )

@@ -1,8 +1,7 @@
 """What the router answers itself: which models there are, and loading them; all else goes to a model."""
 
-import datetime as dt
-import hashlib
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +13,24 @@ from pydantic import BaseModel, Field
 
 from lead.http.error_responses import error_response, http_error
 from lead.http.json_route import BodyReader, JsonRoute
-from lead.http.ollama_names import FOREVER, LATEST, VERSION, tagged
+from lead.http.ollama_records import (
+    FOREVER,
+    LATEST,
+    VERSION,
+    keep_seconds,
+    model_details,
+    model_record,
+    running_record,
+    tagged,
+    time_text,
+)
 from lead.models.back_relay import BackRelay
 from lead.models.forwarding import Forwarder
-from lead.models.keep_alive import keep_seconds
 from lead.models.model_host import ModelHost
 from lead.models.models_file import ServedModel
 from lead.models.residency import ModelState, Resident
-from shared.errors import NotServingError, RequestError
-from shared.models.file_kind import read_beginning
+from shared.errors import ModelLoadError, NotServingError, RequestError
+from shared.models.file_kind import read_beginning, size_of
 
 router = APIRouter(route_class=JsonRoute)
 
@@ -233,40 +241,25 @@ def _status(resident: Resident) -> dict[str, Any]:
 
 
 def _ollama_record(model: ServedModel) -> dict[str, Any]:
-    """The digest tells models apart; it is not that of the file, which takes a minute to read."""
-    name = tagged(model.name)
     size = _size(model)
-    return {
-        "name": name,
-        "model": name,
-        "modified_at": _modified(model.path),
-        "size": size,
-        "digest": hashlib.sha256(f"{model.path} {size}".encode()).hexdigest(),
-        "details": _ollama_details(model),
-    }
+    identity = (str(model.path), size)
+    return model_record(model.name, size, _modified(model.path), identity, _ollama_details(model))
 
 
 def _ollama_details(model: ServedModel) -> dict[str, Any]:
     beginning = read_beginning(model.path) if model.path else {}
-    family = beginning.get("general.architecture", "")
-    return {
-        "parent_model": "",
-        "format": "gguf",
-        "family": family,
-        "families": [family],
-        "parameter_size": beginning.get("general.size_label", ""),
-        "quantization_level": "",
-    }
+    return model_details(
+        beginning.get("general.architecture", ""), beginning.get("general.size_label", ""), ""
+    )
 
 
 def _running_record(resident: Resident, services: RouterServices) -> dict[str, Any]:
     model, process = services.host.models[resident.name], services.host.process(resident.name)
     until = FOREVER
     if math.isfinite(resident.idle_seconds) and not resident.pinned:
-        until = _iso(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=resident.idle_seconds))
+        until = time_text(time.time() + resident.idle_seconds)
     meta = process.about.record.get("meta", {}) if process else {}
-    loaded = {"expires_at": until, "size_vram": 0, "context_length": meta.get("n_ctx")}
-    return _ollama_record(model) | loaded
+    return running_record(_ollama_record(model), until, meta.get("n_ctx"))
 
 
 def _details_of(model: ServedModel) -> dict[str, Any]:
@@ -286,13 +279,13 @@ def _details_of(model: ServedModel) -> dict[str, Any]:
 def _unloaded(name: str, *, is_chat: bool) -> dict[str, Any]:
     text: dict[str, Any] = {"message": {"role": "assistant", "content": ""}} if is_chat else {"response": ""}
     ended = {"done": True, "done_reason": "unload"}
-    return {"model": name, "created_at": _iso(dt.datetime.now(dt.UTC))} | text | ended
+    return {"model": name, "created_at": time_text()} | text | ended
 
 
 def _size(model: ServedModel) -> int:
     try:
-        return model.path.stat().st_size if model.path else 0
-    except OSError:
+        return size_of(model.path) if model.path else 0
+    except (ModelLoadError, OSError):
         return 0
 
 
@@ -301,8 +294,4 @@ def _modified(path: Path | None) -> str:
         seconds = path.stat().st_mtime if path else 0.0
     except OSError:
         seconds = 0.0
-    return _iso(dt.datetime.fromtimestamp(int(seconds), dt.UTC))
-
-
-def _iso(time: dt.datetime) -> str:
-    return time.isoformat().replace("+00:00", "Z")
+    return time_text(int(seconds))

@@ -1,6 +1,5 @@
 """`lead plan`: reads the settings, measures, predicts, prints, sets the exit status."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,8 +16,8 @@ from lead.planning.plan_settings import PlanSettings
 from lead.planning.timing import measure_engine, measure_steps, measure_token
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
-from shared.errors import DuoError, RequestError
-from shared.exits import INTERRUPTED, print_text, say
+from shared.errors import RequestError
+from shared.exits import exiting_in_words, print_text, say
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
 from shared.sampling.parameters import SamplingParameters
@@ -55,12 +54,8 @@ def main(arguments: Sequence[str]) -> None:
     settings = PlanSettings.from_command_line(arguments)
     configure_logging(settings.log_level, as_json=settings.log_json)
     exit_with_report(settings)
-    try:
+    with exiting_in_words(settings.program):
         report = plan(settings)
-    except DuoError as error:
-        sys.exit(f"{settings.program}: {sanitize(str(error))}")
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
     print_text(report.to_json() if settings.as_json else sanitize(str(report)))
 
 

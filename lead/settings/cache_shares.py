@@ -6,7 +6,7 @@ from typing import NamedTuple
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ModelLoadError
 from shared.free_memory import MEMORY_SHARE
-from shared.models.file_kind import parts_of
+from shared.models.file_kind import size_of
 
 _DRAFTING_SHARE = 1 / 8
 """The share of each small model: its tokens take less memory, and are soon read again."""
@@ -41,6 +41,6 @@ def _share(settings: LeadSettings, free_bytes: int) -> int:
 
 def _size(model: Path | None) -> int:
     try:
-        return sum(part.stat().st_size for part in parts_of(model)) if model else 0
+        return size_of(model) if model else 0
     except (ModelLoadError, OSError):  # whoever loads it says so
         return 0

@@ -13,6 +13,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared.diagnostics.findings import Finding, good, hint, problem
+from shared.terminal import said_by_lead
 from shared.tls import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust
 
 NonNegative = Annotated[int, Field(ge=0, lt=1 << 53)]
@@ -156,10 +157,11 @@ class LeadProbe:
                 yield time.perf_counter() - began
 
     def _explain_health(self, response: httpx.Response) -> Iterator[Finding]:
+        said = said_by_lead(response.content, response.status_code)
         if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
-            yield problem(f"the lead at {self._url} is not ready ({_said(response)}): wait, or read its log")
+            yield problem(f"the lead at {self._url} is not ready ({said}): wait, or read its log")
         else:
-            yield problem(f"the server at {self._url} is not a lead: /health returned {_said(response)}")
+            yield problem(f"the server at {self._url} is not a lead: /health returned {said}")
 
     def _read(self, answer: httpx.Response) -> Iterator[Finding]:
         if answer.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
@@ -169,7 +171,8 @@ class LeadProbe:
         try:
             self.report = LeadReport.model_validate_json(answer.raise_for_status().content)
         except (httpx.HTTPStatusError, ValidationError):
-            yield hint(f"the lead does not report on speculation ({_said(answer)}): is it a llama-duo lead?")
+            said = said_by_lead(answer.content, answer.status_code)
+            yield hint(f"the lead does not report on speculation ({said}): is it a llama-duo lead?")
 
 
 def is_own_address(url: str) -> bool:
@@ -212,10 +215,3 @@ def _explain_tls(error: httpx.TransportError, url: str) -> str | None:
     if isinstance(error, httpx.RemoteProtocolError) and url.startswith("http:"):
         return HANGS_UP
     return None
-
-
-def _said(response: httpx.Response) -> str:
-    try:
-        return str(response.json()["error"]["message"])
-    except (ValueError, LookupError, TypeError):
-        return f"HTTP {response.status_code}"

@@ -111,10 +111,7 @@ def choose_flash_attention(path: Path, options: ModelOptions, n_threads: int) ->
         times = measure(shape, tried, n_others) if shape else None
         if times is None:
             return options
-        try:
-            stored.keep(times)
-        except OSError as error:
-            log.info("flash attention will be measured again at the next start: %s", error)
+        stored.keep(times)
     log.info(
         "flash attention: %s, as attention takes %.0f µs a token in %d layers with it, %.0f µs without",
         "on" if times.prefer_flash else "off",

@@ -5,6 +5,7 @@ other devices, and what the measurement itself depends on.
 """
 
 import hashlib
+import logging
 import math
 import time
 from pathlib import Path
@@ -17,6 +18,8 @@ from shared import cpus
 from shared.cached_files import CacheFolder, remove_oldest, written_whole
 from shared.llama import devices, library
 from shared.models.file_kind import parts_of
+
+log = logging.getLogger("llama")
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -51,8 +54,11 @@ class Remembered(Generic[T]):
             return None
 
     def keep(self, found: T) -> None:
-        """Raises OSError where nothing can be written: the next start measures again."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(self.path) as part:
-            part.write_text(found.model_dump_json())
-        remove_oldest(self.path.parent, _N_FILES)
+        """For the next start like this one; where nothing can be written, that measures again."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with written_whole(self.path) as part:
+                part.write_text(found.model_dump_json())
+            remove_oldest(self.path.parent, _N_FILES)
+        except OSError as error:
+            log.info("%s: to be measured again at the next start: %s", self.path.parent.name, error)

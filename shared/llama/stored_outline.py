@@ -4,7 +4,6 @@ llama.cpp reads the vocabulary even of a model without weights, which is most of
 quarter of a million tokens more than a second.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,8 +16,6 @@ from shared.llama import library
 from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline
 from shared.llama.remembered import Remembered
 from shared.settings.model_options import ModelOptions
-
-log = logging.getLogger("llama")
 
 _VERSION = 1
 """Raise this when something else is measured."""
@@ -66,10 +63,7 @@ class StoredOutline:
             )
             yield outline
             if outline._loaded and outline.measured.is_complete:
-                try:
-                    stored.keep(outline.measured)
-                except OSError as error:
-                    log.info("memory will be measured again at the next start: %s", error)
+                stored.keep(outline.measured)
 
     def _outline(self) -> ModelOutline:
         if self._loaded is None:

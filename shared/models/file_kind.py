@@ -198,6 +198,11 @@ def parts_of(path: Path) -> list[Path]:
     return [path.with_name(name) for name in part.all()]
 
 
+def size_of(path: Path) -> int:
+    """Bytes of all parts; raises ModelLoadError, OSError."""
+    return sum(part.stat().st_size for part in parts_of(path))
+
+
 def _existing(path: Path) -> Path:
     if path.is_dir():
         raise ModelLoadError(

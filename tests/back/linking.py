@@ -36,18 +36,15 @@ class NoDelays(random.Random):
 
 
 class Recorder:
-    """A listener that records what it receives."""
+    """In place of a worker: records what it hears."""
 
     n_unread = 0
 
     def __init__(self):
         self.received = asyncio.Queue()
 
-    def on_message(self, message):
-        self.received.put_nowait(message)
-
-    def on_disconnect(self):
-        self.received.put_nowait("disconnected")
+    def hear(self, _lead, message):
+        self.received.put_nowait(message or "disconnected")
 
 
 @contextlib.asynccontextmanager

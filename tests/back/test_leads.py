@@ -69,7 +69,7 @@ class EndingLink:
         self.ends = list(ends)
         self.dialled = ["ws://first"]
 
-    async def run(self, _listener):
+    async def run(self, _worker):
         raise self.ends.pop(0)
 
     def set_lead(self, url, _tls):
@@ -113,27 +113,27 @@ async def test_the_first_lead_may_refuse_a_back_for_good(looks):
 class ScriptedLink:
     def __init__(self, error=None):
         self._error = error
-        self.listener = None
+        self.lead = None
 
-    async def run(self, listener):
-        self.listener = listener
+    async def run(self, _worker, lead):
+        self.lead = lead
         if self._error:
             raise self._error
         await asyncio.Event().wait()
 
 
-async def test_every_lead_is_followed_with_its_own_listener():
+async def test_every_lead_is_followed_under_its_own_number():
     links = [ScriptedLink(), ScriptedLink()]
-    following = asyncio.ensure_future(follow_all(links, ["a", "b"]))
+    following = asyncio.ensure_future(follow_all(links, None))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert [link.listener for link in links] == ["a", "b"]
+    assert [link.lead for link in links] == [0, 1]
     following.cancel()
 
 
 async def test_a_lead_that_refuses_leaves_the_others(caplog):
     links = [ScriptedLink(OtherVocabularyError("vocabularies differ")), ScriptedLink()]
-    following = asyncio.ensure_future(follow_all(links, ["a", "b"]))
+    following = asyncio.ensure_future(follow_all(links, None))
     for _ in range(5):
         await asyncio.sleep(0)
     assert not following.done()
@@ -144,4 +144,4 @@ async def test_a_lead_that_refuses_leaves_the_others(caplog):
 async def test_it_ends_when_all_have_refused():
     links = [ScriptedLink(RefusedError("no key")), ScriptedLink(RefusedError("no key, either"))]
     with pytest.raises(RefusedError, match="no lead is left: no key"):
-        await follow_all(links, ["a", "b"])
+        await follow_all(links, None)

@@ -24,7 +24,7 @@ from tests.back.linking import (
 )
 
 
-class SlowListener(Recorder):
+class SlowWorker(Recorder):
     """Has too much to do until `is_behind` is false."""
 
     def __init__(self):
@@ -61,7 +61,7 @@ async def test_the_listener_gets_all_messages_in_order():
 async def test_a_lead_that_sends_faster_than_it_is_heard_has_to_wait(monkeypatch):
     monkeypatch.setattr(link_module, "_PAUSE_SECONDS", 0.0)
     close = Close(sequence="s", reason="ended")
-    async with linked(saying(WELCOME, OPEN, close), listener=SlowListener()) as (_, listener, _):
+    async with linked(saying(WELCOME, OPEN, close), listener=SlowWorker()) as (_, listener, _):
         await listener.was_asked_often.wait()
         assert listener.received.qsize() == 1
         listener.is_behind = False
@@ -184,8 +184,14 @@ async def hang_up_after_a_draft(connection):
 
 async def test_after_a_stable_connection_the_delays_are_short_again(delays, monkeypatch):
     monkeypatch.setattr(link_module, "STABLE_SECONDS", 0.0)
-    async with linked(saying(WELCOME, OPEN, then=hang_up_after_a_draft)) as (link, listener, _r):
-        listener.on_message = lambda _message: link.outbox.post(Draft(sequence="s", base=2, tokens=[3]))
+
+    class Drafting(Recorder):
+        def hear(self, lead, message):
+            super().hear(lead, message)
+            link.outbox.post(Draft(sequence="s", base=2, tokens=[3]))
+
+    handle = saying(WELCOME, OPEN, then=hang_up_after_a_draft)
+    async with linked(handle, listener=Drafting()) as (link, listener, _r):
         await visits_of(listener, 4)
     assert delays[:4] == [0, 0, 0, 0]
 

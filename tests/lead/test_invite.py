@@ -72,10 +72,10 @@ def test_a_terminal_is_shown_a_qr_code(lead, run, monkeypatch):
 
 
 def test_members_are_listed(lead, run):
-    members = [{"name": "laptop", "role": "back", "joined_at": 1e9}]
+    members = [{"name": "laptop [/b]", "role": "back", "joined_at": 1e9}]
     lead.answers = 200, {"open": True, "addresses": ["a:1"], "members": members, "invited": 2, "refused": 3}
     out = run("--list")
-    assert re.search(r"laptop +back +2001-09-0", out)
+    assert re.search(r"laptop \[/b\] +back +2001-09-0", out)
     assert "open at a:1; codes not used yet: 2, wrong ones tried: 3" in out
 
 
@@ -100,7 +100,8 @@ def test_the_admins_key_is_sent(lead, run, tmp_path):
     [
         (400, {"error": {"message": "use --open"}}, "lead invite: use --open"),
         (401, {}, "lead invite: this lead has keys: set --admin-key-file"),
-        (500, {}, "lead invite: status 500"),
+        (500, {}, "lead invite: HTTP 500"),
+        (502, {"error": "no upstream"}, "lead invite: HTTP 502"),  # of a proxy; this was a traceback
     ],
 )
 def test_a_refusal_is_a_sentence(lead, run, status, content, said):

@@ -2,7 +2,7 @@ import unicodedata
 
 import pytest
 
-from shared.terminal import one_line, sanitize
+from shared.terminal import one_line, said_by_lead, sanitize
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,17 @@ def test_no_character_that_only_changes_directions_is_left():
 def test_what_a_peer_says_becomes_one_line_of_bounded_length():
     assert one_line("a\x1b[2J\r\nb\tc") == "a␛[2J␍ b c"
     assert one_line("x" * 2000) == "x" * 999 + "…"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"error": {"message": "too\\nlong"}}', "too long"),
+        (b'{"error": "no upstream"}', "HTTP 502"),
+        (b"[]", "HTTP 502"),
+        (b"<html>", "HTTP 502"),
+        (b"\xff", "HTTP 502"),
+    ],
+)
+def test_an_answer_with_an_error_gives_its_reason_or_its_status(body, said):
+    assert said_by_lead(body, 502) == said

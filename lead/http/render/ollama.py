@@ -1,6 +1,5 @@
 """Answers as Ollama's objects: one for each line of a stream, the last one with figures."""
 
-import datetime as dt
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -9,6 +8,7 @@ from pydantic_core import from_json, to_json
 from lead.chat.deltas import Content, Delta, Reasoning, ToolCall, ToolCallArguments, ToolCallStart
 from lead.http.answers import AnswerEnd, AnswerRenderer, AnswerUpdate, WholeAnswer
 from lead.http.error_responses import error_body
+from lead.http.ollama_records import time_text
 from lead.http.sse import JsonObject, SseEvent
 
 _NANOSECONDS = 1_000_000_000
@@ -72,8 +72,7 @@ class OllamaRenderer(AnswerRenderer):
         return self._head() | self._fields(content, reasoning, []) | {"done": False}
 
     def _head(self) -> JsonObject:
-        now = dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
-        return {"model": self._model, "created_at": now}
+        return {"model": self._model, "created_at": time_text()}
 
     def _fields(self, content: str, reasoning: str, calls: list[JsonObject]) -> JsonObject:
         optional: JsonObject = {"thinking": reasoning} if reasoning else {}

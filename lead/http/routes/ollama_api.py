@@ -1,7 +1,5 @@
 """Ollama's API for its clients: chat, generate, and what they ask about models."""
 
-import datetime as dt
-import hashlib
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -13,7 +11,15 @@ from lead.engine.client import EngineState
 from lead.http.answers import respond
 from lead.http.generation_request import as_chat, read_chat_request, read_text_request, validated
 from lead.http.json_route import JsonRoute, convert
-from lead.http.ollama_names import FOREVER, VERSION, tagged
+from lead.http.ollama_records import (
+    FOREVER,
+    VERSION,
+    model_details,
+    model_record,
+    running_record,
+    tagged,
+    time_text,
+)
 from lead.http.render.ollama import OllamaRenderer
 from lead.http.routes.completions import CompletionRequest
 from lead.server.services import Services, get_ready_services, get_services
@@ -74,8 +80,7 @@ async def running(services: Annotated[Services, Depends(get_services)]) -> dict[
     ready = services.engine.ready
     if ready is None or services.engine.state is EngineState.SLEEPING:
         return {"models": []}
-    loaded = {"expires_at": FOREVER, "size_vram": 0, "context_length": ready.n_ctx_sequence}
-    return {"models": [_about(services) | loaded]}
+    return {"models": [running_record(_about(services), FOREVER, ready.n_ctx_sequence)]}
 
 
 @router.post("/show")
@@ -98,7 +103,7 @@ async def show(
             f"{info.architecture}.embedding_length": info.n_embd,
         },
         "capabilities": ["completion", "tools", *thinks],
-        "modified_at": _started(services),
+        "modified_at": time_text(services.started_at),
     }
 
 
@@ -131,31 +136,15 @@ def _name(services: Services) -> str:
 
 
 def _about(services: Services) -> dict[str, Any]:
-    """The digest tells models apart; it is not that of the file, which takes a minute to read."""
-    info, name = services.vocabulary.info, _name(services)
-    digest = hashlib.sha256(repr((info.name, info.size, info.n_params, info.file_type)).encode()).hexdigest()
-    return {
-        "name": name,
-        "model": name,
-        "modified_at": _started(services),
-        "size": info.size,
-        "digest": digest,
-        "details": _details(services),
-    }
+    info = services.vocabulary.info
+    identity = (info.name, info.size, info.n_params, info.file_type)
+    modified_at = time_text(services.started_at)
+    return model_record(services.alias, info.size, modified_at, identity, _details(services))
 
 
 def _details(services: Services) -> dict[str, Any]:
     info = services.vocabulary.info
     n = info.n_params
-    return {
-        "parent_model": "",
-        "format": "gguf",
-        "family": info.architecture,
-        "families": [info.architecture],
-        "parameter_size": f"{n / _BILLION:.1f}B" if n >= _BILLION else f"{n / _MILLION:.2f}M",
-        "quantization_level": info.description.split()[-1] if info.description else "unknown",
-    }
-
-
-def _started(services: Services) -> str:
-    return dt.datetime.fromtimestamp(services.started_at, dt.UTC).isoformat().replace("+00:00", "Z")
+    n_params = f"{n / _BILLION:.1f}B" if n >= _BILLION else f"{n / _MILLION:.2f}M"
+    file_type = info.description.split()[-1] if info.description else "unknown"
+    return model_details(info.architecture, n_params, file_type)

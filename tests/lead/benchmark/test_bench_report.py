@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lead.benchmark import table
+from lead import text_table
 from lead.benchmark.bench_report import BenchReport, check_plot, draw_plot
 from lead.benchmark.bench_settings import BenchSettings
 from lead.benchmark.contest import Run
@@ -78,7 +78,7 @@ def test_a_narrow_terminal_shows_every_number(monkeypatch):
         "share": ("accepted", ".0%"),
         "ms": ("ms", ".0f"),
     }
-    shown = table.text("a [/title]", [row] * 2, columns)
+    shown = text_table.text("a [/title]", [row] * 2, columns)
     assert all(text in shown for text in ("12345.6", "25%", "1234", "[/title]"))
 
 

@@ -3,18 +3,13 @@
 The tests that follow one sequence use prompts whose continuations are known to be long, see LONG.
 """
 
-import random
-
 import numpy as np
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from lead.engine.commands import PostDraft, SetBacks, SetPolicy
+from lead.engine.commands import PostDraft, SetBacks
 from lead.engine.events import Committed, Failed, Finished, Started
-from lead.engine.scheduler import StepPlan
 from shared.cache_edits import Restore, Snapshot, Store
-from shared.errors import KvCacheFullError, PendingAnswerError, RequestError
+from shared.errors import PendingAnswerError, RequestError
 from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
@@ -22,10 +17,7 @@ from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
 from tests.engine_harness import NOW, STEP_SECONDS, EngineHarness
 from tests.fakes import (
-    END_TOKENS,
-    GREEDY,
     N_VOCAB,
-    SlowGrammar,
     ToyGrammar,
     make_engine,
     make_limits,
@@ -729,137 +721,6 @@ def test_a_sequence_in_the_queue_costs_no_sampler():
     assert made == ["s"]
 
 
-class EngineMachine(RuleBasedStateMachine):
-    """Anything may happen between steps; in the end every text is the plain one."""
-
-    rngs = st.integers(0, 1 << 20).map(random.Random)
-
-    def __init__(self):
-        super().__init__()
-        self.harness = EngineHarness(
-            depth=5, n_slots=3, n_ctx=45, n_ctx_sequence=40, n_batch=9, n_prompt_chunk=3
-        )
-        self.engine = self.harness.engine
-        self.truth = {}
-        self.reasons = {}
-        self.texts = {}
-        self.running = []
-
-    @rule(
-        rng=rngs,
-        n_prompt=st.integers(1, 39),
-        temperature=st.sampled_from([0, 1]),
-        penalty=st.sampled_from([1, 1.5]),
-    )
-    def submit(self, rng, n_prompt, temperature, penalty):
-        name = f"s{len(self.texts)}"
-        sampling = SamplingParameters(
-            seed=rng.randrange(99), temperature=temperature, repeat_penalty=penalty, repeat_last_n=6
-        )
-        stem = [4, 9, 2, 9, 4, 1, 1, 8, 22, 5, 6, 0] * 4
-        tokens = [*stem[: n_prompt - 1], rng.randrange(N_VOCAB)]
-        request = submit(name, tokens, sampling, rng.choice([None, 1, 7]))
-        self.harness.apply(request)
-        self.truth[name], self.reasons[name] = plain_run(request, self.harness.limits.n_ctx_sequence)
-        self.texts[name] = tokens
-        self.running.append(name)
-
-    @precondition(lambda self: self.running)
-    @rule(rng=rngs)
-    def cancel(self, rng):
-        name = rng.choice(self.running)
-        self.harness.cancel(name)
-        self.running.remove(name)
-
-    @precondition(lambda self: self.running)
-    @rule(rng=rngs, n_back=st.integers(-3, 5), n=st.integers(1, 9), source=st.sampled_from("ab"))
-    def post_right_draft(self, rng, n_back, n, source):
-        """Also stale, partly stale and ahead of what is committed."""
-        name = rng.choice(self.running)
-        base = max(0, len(self.texts[name]) - n_back)
-        tokens = [*self.truth[name], *END_TOKENS, 1][base : base + n]
-        self.harness.apply(PostDraft(sequence=name, source=source, base=base, tokens=tokens))
-
-    @precondition(lambda self: self.running)
-    @rule(rng=rngs, n_right=st.integers(0, 3), source=st.sampled_from("ab"))
-    def post_wrong_draft(self, rng, n_right, source):
-        name = rng.choice(self.running)
-        base = len(self.texts[name])
-        tokens = [*self.truth[name][base : base + n_right], rng.randrange(N_VOCAB), rng.randrange(N_VOCAB)]
-        self.harness.apply(PostDraft(sequence=name, source=source, base=base, tokens=tokens))
-
-    @precondition(lambda self: self.running)
-    @rule(rng=rngs, n=st.integers(1, 12), source=st.sampled_from("abc"))
-    def post_tree(self, rng, n, source):
-        """Any tree; some of its tokens are right wherever they hang."""
-        name = rng.choice(self.running)
-        base = max(0, len(self.texts[name]) - rng.randint(0, 2))
-        ahead = [*self.truth[name], *END_TOKENS][base:]
-        draft = PostDraft(
-            sequence=name,
-            source=source,
-            base=base,
-            tokens=[rng.choice([rng.choice(ahead[:4]), rng.randrange(N_VOCAB)]) for _ in range(n)],
-            parents=[rng.randint(max(-1, i - 3), i - 1) for i in range(n)],
-            confidences=[rng.random() for _ in range(n)],
-            received_at=self.harness.now,
-        )
-        self.harness.apply(draft)
-
-    @rule(policy=st.sampled_from(["adaptive", "fixed", "sync", "off"]), depth=st.integers(0, 32))
-    def set_policy(self, policy, depth):
-        self.harness.apply(SetPolicy(policy=policy, depth=depth))
-
-    @rule(sources=st.sets(st.sampled_from("abc")))
-    def connect(self, sources):
-        self.harness.apply(SetBacks(names=sorted(sources)))
-
-    @rule(n=st.integers(1, 4))
-    def step(self, n):
-        for _ in range(n):
-            if not self.engine.idle:
-                self.take(self.harness.step())
-
-    @precondition(lambda self: self.running)
-    @rule()
-    def fill_the_cache(self):
-        plan = self.harness.next()
-        if isinstance(plan, StepPlan) and plan.n_tokens == 1:  # a single token always finds room
-            self.harness.carry_out(plan)
-        elif isinstance(plan, StepPlan):
-            self.engine.failed(KvCacheFullError("full"))
-        self.take(self.engine.pop_events())
-
-    @invariant()
-    def the_books_are_right(self):
-        self.engine.check_integrity()
-
-    @invariant()
-    def idle_means_that_nobody_runs(self):
-        assert self.engine.idle == (not self.running)
-
-    def take(self, events):
-        for event in events:
-            match event:
-                case Committed():
-                    assert event.sequence in self.running
-                    assert event.start == len(self.texts[event.sequence])
-                    self.texts[event.sequence] += event.tokens
-                case Finished():
-                    assert event.reason == self.reasons[event.sequence]
-                    assert self.texts[event.sequence] == self.truth[event.sequence]
-                    self.running.remove(event.sequence)
-
-    def teardown(self):
-        self.take(self.harness.drain())
-        assert not self.running
-        for name, text in self.texts.items():
-            assert text == self.truth[name][: len(text)]
-
-
-TestEngineMachine = EngineMachine.TestCase
-
-
 def test_a_step_counts_what_the_model_adds_to_shorter_spans():
     harness = EngineHarness(n_slots=2, n_ctx=200, own_cells=True)
     harness.submit("a", tokens=LONG)
@@ -926,31 +787,6 @@ def follow(harness, make_grammar):
     harness.engine._make_sampler = lambda request: toy_sampler(
         request.sampling, request.tokens, follow=make_grammar
     )
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_grammars_that_answer_late_do_not_change_the_text(seed):
-    rng = random.Random(seed)
-    harness = EngineHarness(n_slots=3, n_ctx=rng.choice([60, 200]), n_ctx_sequence=50)
-    follow(harness, lambda: SlowGrammar(ToyGrammar(), rng))
-    requests = [
-        submit(f"s{i}", [4] * rng.randint(1, 5), rng.choice([CONSTRAINED, GREEDY]), rng.randint(1, 25))
-        for i in range(5)
-    ]
-    truth = {request.sequence: plain_run(request, 50)[0] for request in requests}
-    texts = {request.sequence: list(request.tokens) for request in requests}
-    for request in requests:
-        harness.apply(request)
-    while not harness.engine.idle:
-        sequence = rng.choice(requests).sequence
-        base = len(texts[sequence])
-        if right := truth[sequence][base : base + 4]:
-            wrong = [token if rng.random() < 0.8 else 9 for token in right]
-            harness.apply(PostDraft(sequence=sequence, source="a", base=base, tokens=wrong))
-        for committed in of(Committed, harness.step()):
-            assert committed.start == len(texts[committed.sequence])
-            texts[committed.sequence] += committed.tokens
-    assert texts == truth
 
 
 def test_a_grammar_that_does_not_answer_holds_up_only_its_own_sequence():

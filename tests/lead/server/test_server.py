@@ -196,10 +196,7 @@ class IdleBack:
 
     n_unread = 0
 
-    def on_message(self, message):
-        pass
-
-    def on_disconnect(self):
+    def hear(self, lead, message):
         pass
 
 

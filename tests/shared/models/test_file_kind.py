@@ -15,7 +15,7 @@ from shared.errors import ModelLoadError
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_target
-from shared.models.file_kind import check_kind, parts_of, read_beginning, read_name
+from shared.models.file_kind import check_kind, parts_of, read_beginning, read_name, size_of
 from shared.settings.model_options import ModelOptions
 
 
@@ -118,6 +118,13 @@ def test_a_whole_model_is_its_only_part(files):
 def test_the_first_part_finds_the_others(files):
     path = files("big-00001-of-00002.gguf", "big-00002-of-00002.gguf")
     assert parts_of(path) == [path, path.with_name("big-00002-of-00002.gguf")]
+
+
+def test_the_size_is_that_of_all_parts(files):
+    path = files("big-00001-of-00002.gguf", "big-00002-of-00002.gguf")
+    path.write_bytes(b"GGUF")
+    path.with_name("big-00002-of-00002.gguf").write_bytes(b"more")
+    assert size_of(path) == 8
 
 
 def test_another_part_is_answered_with_the_first(files):

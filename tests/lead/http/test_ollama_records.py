@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from lead.models.keep_alive import keep_seconds
+from lead.http.ollama_records import keep_seconds
 from shared.errors import RequestError
 
 
@@ -24,6 +24,7 @@ from shared.errors import RequestError
         ("500ms", 0.5),
         ("1.5h", 5400.0),
         ("-1m", math.inf),
+        (1e18, math.inf),  # no date is so far away: a list of models in memory failed
     ],
 )
 def test_a_duration_is_seconds_or_as_go_writes_it(value, seconds):

@@ -1,0 +1,86 @@
+"""What leads and routers tell Ollama's clients alike, and `keep_alive`, which both read."""
+
+import datetime as dt
+import hashlib
+import math
+import re
+from typing import Any, Final
+
+from shared.errors import RequestError
+
+VERSION: Final = "0.12.0"
+"""Whose API this is: clients ask for at least some version."""
+FOREVER: Final = "2318-01-01T00:00:00Z"
+"""When a model leaves memory that stays: Ollama adds its longest duration, 292 years."""
+_LONGEST_SECONDS: Final = 292 * 365 * 86400.0
+LATEST: Final = ":latest"
+
+_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(rf"(\d+\.?\d*|\.\d+)({'|'.join(sorted(_UNITS, key=len, reverse=True))})")
+_DURATION = re.compile(rf"-?(?:{_PART.pattern})+")
+
+
+def tagged(name: str) -> str:
+    """Ollama's names have no spaces, and a tag."""
+    name = "-".join(name.split())
+    return name if ":" in name else name + LATEST
+
+
+def time_text(unix_time: float | None = None) -> str:
+    """A time, or the present, as Go reads it."""
+    time = dt.datetime.now(dt.UTC) if unix_time is None else dt.datetime.fromtimestamp(unix_time, dt.UTC)
+    return time.isoformat().replace("+00:00", "Z")
+
+
+def model_details(architecture: str, n_params: str, file_type: str) -> dict[str, Any]:
+    return {
+        "parent_model": "",
+        "format": "gguf",
+        "family": architecture,
+        "families": [architecture],
+        "parameter_size": n_params,
+        "quantization_level": file_type,
+    }
+
+
+def model_record(
+    name: str, size: int, modified_at: str, identity: object, details: dict[str, Any]
+) -> dict[str, Any]:
+    """As in a list of models. The digest is one of `identity`: that of a file takes a minute."""
+    digest = hashlib.sha256(repr(identity).encode()).hexdigest()
+    name = tagged(name)
+    same = {"name": name, "model": name}
+    return same | {"modified_at": modified_at, "size": size, "digest": digest, "details": details}
+
+
+def running_record(record: dict[str, Any], expires_at: str, n_ctx: int | None) -> dict[str, Any]:
+    """As in a list of models in memory. record: that of `model_record`."""
+    return record | {"expires_at": expires_at, "size_vram": 0, "context_length": n_ctx}
+
+
+def keep_seconds(value: float | str | None) -> float | None:
+    """Seconds, infinity for ever, None for no change; from seconds or a duration of Go, as in 5m or 1h30m.
+
+    Negative values mean for ever, and so do times that no calendar has. Raises RequestError.
+    """
+    if value is None or value == "":
+        return None
+    seconds = value if isinstance(value, int | float) else _parse(value)
+    if math.isnan(seconds):
+        raise _unreadable()
+    return float(seconds) if 0 <= seconds < _LONGEST_SECONDS else math.inf
+
+
+def _parse(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        if not _DURATION.fullmatch(text):
+            raise _unreadable() from None
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+        seconds = -seconds if text.startswith("-") else seconds
+    return seconds
+
+
+def _unreadable() -> RequestError:
+    return RequestError("keep_alive: seconds, or a duration as in 5m or 1h30m", "keep_alive")
