@@ -8,7 +8,8 @@ predicts the token at p + 1, and its own state replaces the target's for the tok
 training, where each step reads the states of the one before. Embeddings and the rows of the output matrix are
 the target's, so only the layer, `fc` and the norms are learned.
 
-Each step is to have the target's distribution at temperature 0.8 over the tokens that answers have most.
+Each step is to have the target's distribution at temperature 0.8 over the tokens that answers have most, and
+at first the target's state, too, which tells more about each token than the next one does (as in `distil.py`).
 The target reads every text once; what the head needs of it is kept in memory. It goes on from `out` if that
 is there, and reads answers that are written meanwhile.
 """
@@ -43,6 +44,7 @@ _SAVE_EVERY = 240.0  # seconds
 _LAST_SHARE = 0.03  # of the learning rate
 _MAX_GRADIENT = 1.0
 _AT_ONCE = 128  # distributions
+_STATES_UNTIL = 0.6  # part of the schedule in which states are compared, too
 
 
 class Layer(Block):
@@ -244,7 +246,8 @@ class Trainer:
             group["lr"] = self._arguments.lr * warm * (_LAST_SHARE + (1 - _LAST_SHARE) * cosine)
         with torch.autocast("cpu", torch.bfloat16):
             drafted = [each.flatten(0, 1) for each in self._head(lesson.inputs, self._embedding[lesson.batch.ids])]
-            slopes, missed = self._slopes(lesson, [each.detach() for each in drafted])
+            share = max(0.0, 1 - done / _STATES_UNTIL)
+            slopes, missed = self._slopes(lesson, [each.detach() for each in drafted], share)
         torch.autograd.backward(drafted, slopes)
         torch.nn.utils.clip_grad_norm_(self._head.parameters(), _MAX_GRADIENT)
         self._optimizer.step()
@@ -254,8 +257,10 @@ class Trainer:
         lesson.n_used += 1
         return missed
 
-    def _slopes(self, lesson: Lesson, drafted: list[Tensor]) -> tuple[list[Tensor], list[float]]:
-        """The gradient of the loss, the cross entropy, with respect to each step's states; and the total variation.
+    def _slopes(
+        self, lesson: Lesson, drafted: list[Tensor], share_of_states: float
+    ) -> tuple[list[Tensor], list[float]]:
+        """The gradient of the loss with respect to each step's states, and the total variation.
 
         A distribution is large, so a few at a time are made, and none is kept for a backward pass.
         """
@@ -264,14 +269,16 @@ class Trainer:
         weights = batch.answered + ~batch.answered * _PROMPT_SHARE
         weights /= weights.sum()
         for at, weight in zip(batch.taught.split(_AT_ONCE), weights[:, None].split(_AT_ONCE), strict=True):
-            wanted = _softmax(lesson.wanted.flatten(0, 1)[at], known)
+            goal = lesson.wanted.flatten(0, 1)[at]
+            wanted, length = _softmax(goal, known), goal.float().square().sum(-1, keepdim=True)
             for step, states in enumerate(drafted):
                 within = at % batch.ids.shape[1] > step
                 places = at[within] - 1 - step
                 difference = _softmax(states[places], known) - wanted[within]
                 missed[step] += (difference.abs().sum(-1, keepdim=True) * weight[within]).sum() / 2
-                share = weight[within] * (_SHARE_OF_STEP**step / TEMPERATURE)
-                slopes[step][places] = ((difference * share).bfloat16() @ known).to(states.dtype)
+                slope = (difference / TEMPERATURE).bfloat16() @ known
+                slope += share_of_states * 2 * (states[places] - goal[within]) / length[within]
+                slopes[step][places] = (slope * weight[within] * _SHARE_OF_STEP**step).to(states.dtype)
         return slopes, missed.tolist()
 
     @torch.no_grad()
