@@ -8,10 +8,9 @@ predicts the token at p + 1, and its own state replaces the target's for the tok
 training, where each step reads the states of the one before. Embeddings and the rows of the output matrix are
 the target's, so only the layer, `fc` and the norms are learned.
 
-Each step is to have the target's distribution at temperature 0.8 over the tokens that answers have most, and
-at first the target's state, too, which tells more about each token than the next one does (as in `distil.py`).
-The target reads every text once; what the head needs of it is kept in memory. It goes on from `out` if that
-is there, and reads answers that are written meanwhile.
+Each step is to have the target's distribution at temperature 0.8 over the tokens that answers have most; at
+first, as in `distil.py`, the target's state, too. The target reads every text once; what the head needs of it
+is kept in memory. It goes on from `out` if that is there, and reads answers that are written meanwhile.
 """
 
 import argparse
@@ -41,6 +40,8 @@ _PROMPT_SHARE = 0.3  # how much a token of a prompt counts, compared with one of
 _HELD_OUT_EVERY = 64  # questions of which one is not learned from
 _N_FIRST = 4  # tokens of a text, whose states are far larger than others
 _SAVE_EVERY = 240.0  # seconds
+_REPORT_EVERY = 20  # steps
+_WARMUP = 20  # steps
 _LAST_SHARE = 0.03  # of the learning rate
 _MAX_GRADIENT = 1.0
 _AT_ONCE = 128  # distributions
@@ -60,12 +61,12 @@ class Layer(Block):
 
     def step(self, embedded: Tensor, states: Tensor, cos: Tensor, sin: Tensor, read: list[Tensor]) -> Tensor:
         """New states [batch, time, dim]; `read` has keys and values of earlier steps, and gets this one's."""
-        shape, group = (*states.shape[:2], -1, self.config.head_dim), self.config.heads // self.config.kv_heads
+        c, shape = self.config, (*states.shape[:2], -1, self.config.head_dim)
         x = torch.cat([self.attn_norm(embedded), self.attn_norm_2(states)], -1)
         q = rotate(self.attn_q(x).view(shape), cos, sin)
         k = rotate(self.attn_k(x).view(shape), cos, sin)
         v = self.attn_v(x).view(shape)
-        read.append(torch.stack([k, v]).transpose(2, 3).repeat_interleave(group, dim=2))
+        read.append(torch.stack([k, v]).transpose(2, 3).repeat_interleave(c.heads // c.kv_heads, dim=2))
         x = states + self.attn_output(_attend(q.transpose(1, 2), read).transpose(1, 2).flatten(2))
         h = self.ffn_norm(x)
         down: Tensor = self.ffn_down(functional.silu(self.ffn_gate(h)) * self.ffn_up(h))
@@ -92,6 +93,7 @@ class Head(nn.Module):
     """The modules have the names of the GGUF tensors."""
 
     scale: Tensor
+    """Of the inputs, which differ much in size; the file has it in `fc`."""
     cos: Tensor
     sin: Tensor
 
@@ -101,21 +103,19 @@ class Head(nn.Module):
         self.fc = nn.Linear(len(LAYERS) * config.dim, config.dim, bias=False)
         self.blk = nn.ModuleList([Layer(config)])
         self.output_norm = nn.RMSNorm(config.dim, eps=config.eps)
-        self.register_buffer("scale", torch.ones(len(LAYERS) * config.dim))  # of the inputs; in the file, of fc
+        self.register_buffer("scale", torch.ones(len(LAYERS) * config.dim))
         self.register_buffer("cos", target.cos.float(), persistent=False)
         self.register_buffer("sin", target.sin.float(), persistent=False)
 
     def begin(self, target: Model, inputs: Tensor) -> None:
-        """Its layer is to be the target's last one, which reads that layer's input; inputs: [tokens, numbers]."""
+        """As the target's last layer, which reads what that layer reads; inputs: [tokens, numbers]."""
         n, last, layer = target.config.dim, target.blk[-1], self.blk[0]
         rms = inputs.float().square().mean(0).sqrt()
         self.scale.copy_(1 / rms)
         size = float(rms[-n:].mean())
         with torch.no_grad():
-            for name in ("attn_q", "attn_k", "attn_v"):
-                getattr(layer, name).weight[:, n:] = getattr(last, name).weight
-            for name in ("attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down"):
-                getattr(layer, name).weight.copy_(getattr(last, name).weight)
+            for name, value in last.state_dict().items():  # of wide ones, the half that reads states
+                layer.get_parameter(name)[..., -value.shape[-1] :] = value
             layer.attn_norm.weight.copy_(target.blk[0].attn_norm.weight)
             layer.attn_norm_2.weight.copy_(last.attn_norm.weight)
             self.output_norm.weight.copy_(target.output_norm.weight)
@@ -147,7 +147,6 @@ class Lesson:
     def __init__(self, rows: list[Row], target: Model) -> None:
         self.batch = Batch.of(rows, "cpu")
         self.n_used = 0
-        self.best: Tensor | None = None
         with torch.inference_mode():
             states = all_states(target, self.batch.ids)
         self.inputs = torch.cat([states[layer - 1] for layer in LAYERS], -1).bfloat16().clone()
@@ -182,10 +181,6 @@ class Lessons:
         """The most frequent tokens, in ascending order."""
         return torch.from_numpy(np.sort(np.argsort(-self._counts, kind="stable")[:N_KNOWN]))
 
-    @property
-    def coverage(self) -> float:
-        return float(self._counts[self.known].sum() / self._counts.sum())
-
     def draw(self) -> Lesson:
         self.refresh()
         if self._waiting:
@@ -215,11 +210,9 @@ class Trainer:
         else:
             lesson = self._lessons.draw()
             self._head.begin(target, lesson.inputs[:, _N_FIRST:].flatten(0, 1))
-        parameters = list(self._head.parameters())
-        groups = [
-            {"params": [each for each in parameters if is_matrix(each)], "weight_decay": 0.02},
-            {"params": [each for each in parameters if not is_matrix(each)], "weight_decay": 0.0},
-        ]
+        matrices = [each for each in self._head.parameters() if is_matrix(each)]
+        norms = [each for each in self._head.parameters() if not is_matrix(each)]
+        groups = [{"params": matrices, "weight_decay": 0.02}, {"params": norms, "weight_decay": 0.0}]
         self._optimizer = torch.optim.AdamW(groups, lr=arguments.lr, betas=(0.9, 0.95), fused=True)
         if state:
             self._optimizer.load_state_dict(state["optimizer"])
@@ -229,9 +222,8 @@ class Trainer:
         shown, saved = [], time.time()
         while (done := self._seconds() / (60 * self._arguments.minutes)) < 1:
             shown.append(self._learn(self._lessons.draw(), done))
-            if self._step % self._arguments.report == 0:
-                means = [round(each, 3) for each in np.mean(shown, 0).tolist()]
-                print(f"step {self._step} {self._n_tokens} tokens {self._seconds() / 60:.1f} min", means, flush=True)
+            if self._step % _REPORT_EVERY == 0:
+                print(self._step, self._n_tokens, np.mean(shown, 0).round(3).tolist(), flush=True)
                 shown = []
             if time.time() - saved > _SAVE_EVERY:
                 self._save()
@@ -240,12 +232,11 @@ class Trainer:
 
     def _learn(self, lesson: Lesson, done: float) -> list[float]:
         """The total variation of each step: how many of its drafts would be rejected."""
-        warm = min(1.0, (self._step + 1) / self._arguments.warmup)
+        warm, cosine = min(1.0, (self._step + 1) / _WARMUP), 0.5 * (1 + math.cos(math.pi * done))
         for group in self._optimizer.param_groups:
-            cosine = 0.5 * (1 + math.cos(math.pi * done))
             group["lr"] = self._arguments.lr * warm * (_LAST_SHARE + (1 - _LAST_SHARE) * cosine)
         with torch.autocast("cpu", torch.bfloat16):
-            drafted = [each.flatten(0, 1) for each in self._head(lesson.inputs, self._embedding[lesson.batch.ids])]
+            drafted = self._drafted(lesson)
             share = max(0.0, 1 - done / _STATES_UNTIL)
             slopes, missed = self._slopes(lesson, [each.detach() for each in drafted], share)
         torch.autograd.backward(drafted, slopes)
@@ -256,6 +247,11 @@ class Trainer:
         self._n_tokens += lesson.batch.ids.numel()
         lesson.n_used += 1
         return missed
+
+    def _drafted(self, lesson: Lesson) -> list[Tensor]:
+        """The states of each step, [rows x time, dim]."""
+        embedded = self._embedding[lesson.batch.ids]
+        return [each.flatten(0, 1) for each in self._head(lesson.inputs.float(), embedded)]
 
     def _slopes(
         self, lesson: Lesson, drafted: list[Tensor], share_of_states: float
@@ -287,14 +283,11 @@ class Trainer:
         rows = self._embedding[self._lessons.known]
         right: list[list[Tensor]] = [[] for _ in range(N_STEPS)]
         for lesson in self._lessons.held_out:
-            if lesson.best is None:
-                lesson.best = (lesson.wanted.flatten(0, 1).float() @ self._embedding.T).argmax(-1)
-            wanted = lesson.best
+            wanted = (lesson.wanted.flatten(0, 1).float() @ self._embedding.T).argmax(-1)
             good = torch.ones_like(wanted, dtype=torch.bool)
-            for step, states in enumerate(self._head(lesson.inputs.float(), self._embedding[lesson.batch.ids])):
-                drafted = self._lessons.known[(states.flatten(0, 1) @ rows.T).argmax(-1)]
-                good &= drafted == wanted.roll(-1 - step)
-                at = lesson.batch.taught[lesson.batch.answered & lesson.batch.greedy]
+            at = lesson.batch.taught[lesson.batch.answered & lesson.batch.greedy]
+            for step, states in enumerate(self._drafted(lesson)):
+                good &= self._lessons.known[(states @ rows.T).argmax(-1)] == wanted.roll(-1 - step)
                 right[step].append(good[at[at % lesson.batch.ids.shape[1] >= N_STEPS] - N_STEPS])
         return [round(float(torch.cat(each).float().mean()), 4) for each in right if each]
 
@@ -311,7 +304,7 @@ class Trainer:
             "optimizer": self._optimizer.state_dict(),
         }
         save(self._arguments.out, state)
-        print("held out", self._evaluate(), "coverage", round(self._lessons.coverage, 4), flush=True)
+        print("held out", self._evaluate(), flush=True)
 
 
 def main() -> None:
@@ -320,11 +313,9 @@ def main() -> None:
     add("--target", type=Path, required=True)
     add("--answers", type=Path, required=True)
     add("--out", type=Path, required=True)
-    add("--minutes", type=float, required=True, help="of the whole schedule")
-    add("--tokens", type=int, default=2048, help="in a batch")
+    add("--minutes", type=float, required=True, help="of the whole schedule, with pauses")
+    add("--tokens", type=int, default=1024, help="in a batch")
     add("--lr", type=float, default=1e-3)
-    add("--warmup", type=int, default=20)
-    add("--report", type=int, default=20, help="steps")
     add("--seed", type=int, default=1)
     add("--threads", type=int, default=1)
     Trainer(parser.parse_args()).run()

@@ -1,8 +1,4 @@
-"""Write an EAGLE-3 head as llama.cpp reads it, with the tokenizer of the target's file.
-
-python eagle_export.py --target smollm2-135m.gguf --ckpt eagle.pt --out smollm2-eagle.gguf
-
-"""
+"""Write an EAGLE-3 head for llama.cpp: --target TARGET.gguf --ckpt eagle.pt --out eagle.gguf."""
 
 import argparse
 from pathlib import Path
