@@ -67,8 +67,8 @@ class Block(nn.Module):
     def _attention(self, h: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         c = self.config
         n_batch, n_time, _ = h.shape
-        q = _rotate(self.attn_q(h).view(n_batch, n_time, c.heads, c.head_dim), cos, sin).transpose(1, 2)
-        k = _rotate(self.attn_k(h).view(n_batch, n_time, c.kv_heads, c.head_dim), cos, sin).transpose(1, 2)
+        q = rotate(self.attn_q(h).view(n_batch, n_time, c.heads, c.head_dim), cos, sin).transpose(1, 2)
+        k = rotate(self.attn_k(h).view(n_batch, n_time, c.kv_heads, c.head_dim), cos, sin).transpose(1, 2)
         v = self.attn_v(h).view(n_batch, n_time, c.kv_heads, c.head_dim).transpose(1, 2)
         group = c.heads // c.kv_heads
         if group > 1:  # query head i reads kv head i // group, as llama.cpp does
@@ -130,7 +130,7 @@ def _rope_tables(config: Config, length: int) -> tuple[Tensor, Tensor]:
     return angles.cos(), angles.sin()
 
 
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate the pairs (x0,x1), (x2,x3), ... of x: [batch, time, heads, head_dim]."""
     even, odd = x[..., 0::2], x[..., 1::2]
     cos, sin = cos[None, :, None, :].to(x.dtype), sin[None, :, None, :].to(x.dtype)

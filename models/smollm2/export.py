@@ -6,12 +6,11 @@ python export.py --target smollm2-135m.gguf --ckpt draft.pt --out smollm2-draft.
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from four_bits import decode, encode
-from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter, LlamaFileType
+from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter, LlamaFileType, ReaderField
 
 _NOT_COPIED = ("GGUF.", "general.", "llama.block_count")
 _KIND = GGMLQuantizationType.IQ4_NL
@@ -31,7 +30,7 @@ def write(target: Path, weights: dict[str, torch.Tensor], n_layers: int, out: Pa
     writer.add_quantization_version(2)
     for key, entry in reader.fields.items():
         if not key.startswith(_NOT_COPIED):
-            _copy(writer, key, entry.contents(), entry.types)
+            copy_field(writer, entry)
     for name, value in weights.items():
         values = value.float().numpy()
         if values.ndim == 1:
@@ -44,8 +43,9 @@ def write(target: Path, weights: dict[str, torch.Tensor], n_layers: int, out: Pa
     writer.close()
 
 
-def _copy(writer: GGUFWriter, key: str, value: Any, types: list[Any]) -> None:
-    writer.add_key_value(key, value, types[0], sub_type=types[-1] if len(types) > 1 else None)
+def copy_field(writer: GGUFWriter, field: ReaderField) -> None:
+    kind, *items = field.types
+    writer.add_key_value(field.name, field.contents(), kind, sub_type=items[-1] if items else None)
 
 
 def main() -> None:
