@@ -254,13 +254,13 @@ class EngineClient:
             if not self._stopped:  # while it was being started
                 self._send(self._load)
             try:
-                listener = await backs
+                await process.wait_while_pending(backs)
             except BaseException:
                 await process.reap()
                 raise
-            await self._run_once(process, listener)
+            await self._run_once(process, backs)
 
-    async def _run_once(self, process: EngineProcess, backs: Backs) -> None:
+    async def _run_once(self, process: EngineProcess, backs: "asyncio.Future[Backs]") -> None:
         dozing = asyncio.ensure_future(self._fall_asleep(process))
         try:
             if not self._stopped:
@@ -319,10 +319,10 @@ class EngineClient:
             )
         raise EngineError(f"the engine has died {MOST_IDLE_DEATHS} times in a row with nothing to do")
 
-    def _take(self, event: Event, backs: Backs) -> None:
+    def _take(self, event: Event, backs: "asyncio.Future[Backs]") -> None:
         match event:
             case DraftsDropped() | Tune():
-                _tell(event, backs)
+                _tell(event, backs.result())  # it knows of some, so they are there
             case Ready():
                 self._become_ready(event)
             case Explained() | SlotActed():

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from typing import Self
+from typing import Any, Self
 
 from lead.engine.commands import Command
 from lead.engine.events import Event, decode_event, encode_line
@@ -124,6 +124,16 @@ class EngineProcess:
     def close(self) -> None:
         """Ask it to finish its step and exit."""
         self._writer.close()
+
+    async def wait_while_pending(self, work: asyncio.Future[Any]) -> None:
+        """Returns when `work` is done, or this process has ended before; raises what `work` has raised."""
+        ended = asyncio.ensure_future(self._process.wait())
+        try:
+            await asyncio.wait({ended, work}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+        if work.done():
+            work.result()
 
     async def reap(self) -> str:
         """Wait until it has ended, and kill it if that takes too long; returns how it ended."""

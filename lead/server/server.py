@@ -262,7 +262,7 @@ class Lead:
                 )
                 if not self._stopping.is_set():
                     opening = asyncio.ensure_future(self._open_services(engine, tokenizer))
-                    async with _in_background(self._note_ready(engine)), _in_background(opening):
+                    async with _in_background(self._note_ready(engine, opening)), _in_background(opening):
                         await engine.run(opening)
         except BaseException:
             self.stop()
@@ -277,7 +277,8 @@ class Lead:
         services = self._app.state.services = self._services(vocabulary, engine, tokenizer)
         return services.backs
 
-    async def _note_ready(self, engine: EngineClient) -> None:
+    async def _note_ready(self, engine: EngineClient, opening: asyncio.Future[Backs]) -> None:
+        await asyncio.shield(opening)
         await engine.has_been_ready.wait()
         self._ready.set()
 

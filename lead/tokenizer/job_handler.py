@@ -3,33 +3,11 @@
 import logging
 from multiprocessing.connection import Connection
 
-from lead.chat.template import model_template
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, JobLimits, Jobs, decode, encode
-from lead.tokenizer.preparation import GrammarsNeededError, Preparation
-from lead.tokenizer.tokenizer_program import TokenizerProgram
-from shared.errors import ConfigError, DuoError, ModelLoadError, RequestError, ServerError
-from shared.llama.vocabulary import Vocabulary
-from shared.logs import configure_logging
-from shared.sampling.grammar_handler import GrammarHandler
-from shared.sandbox import FOLLOW, JOBS, TaskHandler, WorkerLimits
+from lead.tokenizer.jobs import GRAMMARS_NEEDED, GrammarsNeededError, JobLimits, Jobs, decode, encode
+from shared.errors import DuoError, RequestError, ServerError
+from shared.sandbox import WorkerLimits
 
 log = logging.getLogger("tokenizer")
-
-
-def load_handlers(program: TokenizerProgram) -> dict[bytes, TaskHandler]:
-    """Those of all kinds of tasks. If the model or the template cannot be used, every job says why."""
-    configure_logging(program.log_level, as_json=program.log_json)
-    seconds = program.limits.prepare_seconds
-    try:
-        vocabulary = Vocabulary.load(program.model)
-        template, problem = model_template(vocabulary, program.chat_template)
-    except (ModelLoadError, ConfigError) as error:
-        return {JOBS: JobHandler(error, seconds)}
-    vocabulary.tokenize("", add_special=True, parse_special=True)
-    preparation = Preparation(
-        vocabulary, template, program.chat, program.limits, problem=problem, indexes_grammars=False
-    )
-    return {JOBS: JobHandler(preparation, seconds), FOLLOW: GrammarHandler(vocabulary)}
 
 
 class JobHandler:

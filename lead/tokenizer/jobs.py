@@ -137,6 +137,10 @@ class Jobs(Protocol):
         """The text of tokens, as the body of a response."""
 
 
+class GrammarsNeededError(Exception):
+    """There is a grammar to check, and the vocabulary has not been indexed for that."""
+
+
 GRAMMARS_NEEDED = "grammars needed"
 """The answer to a job with a grammar, of a process that was forked before the vocabulary was indexed."""
 

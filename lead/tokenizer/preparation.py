@@ -25,6 +25,7 @@ from lead.tokenizer.jobs import (
     NO_TEXTS,
     FieldTexts,
     Gap,
+    GrammarsNeededError,
     Jobs,
     ModelDescription,
     PreparedRequest,
@@ -38,10 +39,6 @@ from shared.protocol import VocabularyId
 
 _MIN_TOKENS_BEFORE = 64
 """A shorter beginning is decoded as quickly as a checkpoint of it is made."""
-
-
-class GrammarsNeededError(Exception):
-    """There is a grammar to check, and the vocabulary has not been indexed for that."""
 
 
 class Preparation(Jobs):

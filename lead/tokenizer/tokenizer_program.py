@@ -6,16 +6,15 @@ from pathlib import Path
 
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
-from shared.logs import LogLevel
-from shared.sandbox import TaskHandler
+from lead.tokenizer.job_handler import JobHandler
+from shared.errors import ConfigError
+from shared.logs import LogLevel, configure_logging
+from shared.sandbox import FOLLOW, JOBS, TaskHandler
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerProgram:
-    """A `shared.sandbox.Program`. chat_template: None: the model's own.
-
-    The front makes it, and imports nothing of what `load` needs.
-    """
+    """A `shared.sandbox.Program`. chat_template: None: the model's own."""
 
     model: Path
     chat_template: str | None
@@ -25,7 +24,28 @@ class TokenizerProgram:
     log_json: bool = False
 
     def load(self) -> Mapping[bytes, TaskHandler]:
-        """Read the vocabulary, and fill the caches that all workers share."""
-        from lead.tokenizer.job_handler import load_handlers  # noqa: PLC0415 - see the class
+        """Read the vocabulary, and fill the caches that all workers share.
 
-        return load_handlers(self)
+        If llama.cpp, the model or the template cannot be used, every job says why.
+        """
+        configure_logging(self.log_level, as_json=self.log_json)
+        try:
+            return self._load()
+        except ConfigError as error:
+            return {JOBS: JobHandler(error, self.limits.prepare_seconds)}
+
+    def _load(self) -> Mapping[bytes, TaskHandler]:
+        # The front makes the program, and has neither llama.cpp nor Jinja.
+        from lead.chat.template import model_template  # noqa: PLC0415
+        from lead.tokenizer.preparation import Preparation  # noqa: PLC0415
+        from shared.llama.vocabulary import Vocabulary  # noqa: PLC0415
+        from shared.sampling.grammar_handler import GrammarHandler  # noqa: PLC0415
+
+        vocabulary = Vocabulary.load(self.model)
+        template, problem = model_template(vocabulary, self.chat_template)
+        vocabulary.tokenize("", add_special=True, parse_special=True)
+        preparation = Preparation(
+            vocabulary, template, self.chat, self.limits, problem=problem, indexes_grammars=False
+        )
+        jobs = JobHandler(preparation, self.limits.prepare_seconds)
+        return {JOBS: jobs, FOLLOW: GrammarHandler(vocabulary)}

@@ -166,7 +166,7 @@ export class Conversation {
     if (this.#hangUp === hangUp) this.#hangUp = this.#running = null;
     if (answer.content || answer.thinking) {
       thread.add(answer);
-      this.#keep(answer, true);
+      await this.#keep(answer, true); // before it is shown as complete: a reload then finds it
     }
     view.finish(thread.siblings(answer));
     if (this.#isStale) this.refresh();
