@@ -58,7 +58,7 @@ UP = Finished(sequence="up", reason="stop")
 class Front:
     """The owner of a client, and the listener to its events."""
 
-    def __init__(self, timeout=0.0, sleep_seconds=0.0):
+    def __init__(self, timeout=0.0, sleep_seconds=0.0, *, is_open=True):
         clock = itertools.count(1.0).__next__ if sleep_seconds else lambda: 1.0
         self.client = EngineClient(
             LOAD,
@@ -81,7 +81,8 @@ class Front:
         self.was_busy = True
         self._news = asyncio.Event()
         backs = asyncio.get_running_loop().create_future()
-        backs.set_result(self)
+        if is_open:
+            backs.set_result(self)
         self.running = asyncio.ensure_future(self.client.run(backs))
 
     async def on_sleep(self):
@@ -202,8 +203,10 @@ async def test_nothing_is_submitted_to_an_engine_that_is_not_ready(start):
     front.client.post_draft(PostDraft(sequence="s", source="desk", base=1, tokens=[2]))
 
 
-async def test_a_model_that_cannot_be_loaded_ends_the_first_start(start):
-    front = start("""say('{"type": "load_failed", "reason": "m.gguf is not there"}\\n'); sys.exit(1)""")
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_model_that_cannot_be_loaded_ends_the_first_start(start, is_open):
+    body = """say('{"type": "load_failed", "reason": "m.gguf is not there"}\\n'); sys.exit(1)"""
+    front = start(body, is_open=is_open)
     with pytest.raises(ModelLoadError, match=r"m\.gguf is not there"):
         await front.running
     assert front.client.state is EngineState.FAILED
@@ -225,8 +228,9 @@ async def test_an_engine_that_ends_is_started_again(start, end):
     assert front.client.state is EngineState.READY
 
 
-async def test_engines_that_die_before_any_is_ready_end_the_start_with_the_reason(start):
-    front = start("sys.exit(3)\n")
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_engines_that_die_before_any_is_ready_end_the_start_with_the_reason(start, is_open):
+    front = start("sys.exit(3)\n", is_open=is_open)
     front.was_busy = False
     with pytest.raises(ModelLoadError, match=r"died 5 times before it was ready"):
         await front.running
