@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from lead.engine.events import Pieces
 from lead.tokenizer.jobs import ModelDescription
+from shared.errors import RequestError, UnavailableError
 from shared.protocol import VocabularyId
 
 
@@ -50,7 +51,10 @@ class FrontVocabulary:
         """What backs must have; raises UnavailableError."""
         async with self._identifying:
             if self._id is None:
-                self._id = await self._identify()
+                try:
+                    self._id = await self._identify()
+                except RequestError as error:  # --prepare-seconds is too short for it
+                    raise UnavailableError(f"the vocabulary cannot be identified: {error}") from error
             return self._id
 
     def check(self, token: int) -> int:

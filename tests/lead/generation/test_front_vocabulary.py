@@ -7,6 +7,7 @@ import pytest
 
 from lead.engine.events import Pieces
 from lead.generation.front_vocabulary import FrontVocabulary, KnownPieces
+from shared.errors import RequestError, UnavailableError
 from shared.protocol import VocabularyId
 
 ID = VocabularyId(fingerprint="f", n_tokens=4, model="m")
@@ -48,3 +49,11 @@ async def test_the_vocabulary_is_identified_once_for_all_who_ask():
     vocabulary = front(identify)
     assert await asyncio.gather(vocabulary.identify(), vocabulary.identify()) == [ID, ID]
     assert asked == [1]
+
+
+async def test_a_vocabulary_that_takes_too_long_to_identify_is_no_fault_of_a_request():
+    async def identify():
+        raise RequestError("takes more than 0.1 s of CPU time (--prepare-seconds)")
+
+    with pytest.raises(UnavailableError, match="--prepare-seconds"):
+        await front(identify).identify()
