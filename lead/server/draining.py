@@ -7,10 +7,12 @@ import signal
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
+from email.utils import formatdate
 from typing import Any, Protocol
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.server import ServerState
 
 from lead.http.middleware.timeouts import HttpProtocol, ServerConfig, WebSocketProtocol
 from lead.settings.lead_settings import LeadSettings
@@ -23,8 +25,6 @@ _ABORT_SECONDS = 2
 """Part of CLOSE_SECONDS after which connections of peers that have not read the rest are aborted."""
 _LOOK_SECONDS = 0.1
 """Polling interval, as in uvicorn: it has no event for the end of a connection."""
-_DATE_SECONDS = 1.0
-"""The resolution of HTTP's Date header."""
 
 
 class RunningAnswers(Protocol):
@@ -33,6 +33,18 @@ class RunningAnswers(Protocol):
 
     def fail_all(self, reason: str) -> None:
         """End them with an error."""
+
+
+class _DatedState(ServerState):
+    """uvicorn's, but the date is that of the moment in which a response begins: nothing wakes up for it."""
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        return [(b"date", formatdate(usegmt=True).encode()), *self._others]
+
+    @default_headers.setter
+    def default_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
+        self._others = headers
 
 
 class DrainingServer(uvicorn.Server):
@@ -59,6 +71,7 @@ class DrainingServer(uvicorn.Server):
         """
         self._ending = asyncio.Event()
         super().__init__(_config(app, settings))
+        self.server_state = _DatedState()
         self.accepting = asyncio.Event()
         """Set when connections are accepted."""
         self._settings = settings
@@ -80,10 +93,8 @@ class DrainingServer(uvicorn.Server):
             self._ending.set()
 
     async def main_loop(self) -> None:
-        """Uvicorn's wakes up ten times a second; this one for the Date header, and at the end."""
-        while not await self.on_tick(0):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), _DATE_SECONDS)
+        """Uvicorn's wakes up ten times a second, to look for the end and to write the Date header."""
+        await self._ending.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Like uvicorn's, with a time limit for TLS handshakes, which are not among its connections yet."""
@@ -116,7 +127,7 @@ class DrainingServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """The drain, then uvicorn's own end, which sends the connected backs away with 1012."""
         # A client that sends its next request on a connection learns that it should open another one.
-        self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
+        self.server_state.default_headers = [(b"connection", b"close")]
         if self._is_replaced:
             await self._wait_for_connections(None)
         else:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from email.utils import parsedate_to_datetime
 
 import httpx
 import pytest
@@ -206,6 +207,13 @@ async def test_a_client_on_this_machine_cannot_choose_its_address(lead, serve):
     url = f"http://127.0.0.1:{served.port}/me"
     async with httpx.AsyncClient(trust_env=False, headers={"X-Forwarded-For": "192.0.2.1"}) as client:
         assert (await client.get(url)).text == "127.0.0.1"
+
+
+async def test_a_response_is_dated(serve):
+    served = serve(drain_seconds=LONG)
+    async with httpx.AsyncClient(trust_env=False) as client:
+        answer = await client.get(f"http://127.0.0.1:{served.port}/health")
+    assert parsedate_to_datetime(answer.headers["date"]).tzinfo
 
 
 async def test_a_replaced_server_answers_on_the_connections_that_it_has(lead, serve):
