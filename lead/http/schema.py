@@ -206,7 +206,7 @@ class GenerationFields(BaseModel, strict=True, populate_by_name=True):
                 raise RequestError("logit_bias: each entry is [token, bias]", "logit_bias")
             yield pair[0], pair[1]
 
-    def shows_prompt(self, log_level: LogLevel) -> bool:  # noqa: ARG002 - for those that ask for it
+    def shows_prompt(self, log_level: LogLevel) -> bool:  # noqa: ARG002 - only a chat asks for it
         """Whether the answer has the prompt's text in it."""
         return False
 

@@ -34,7 +34,7 @@ class CompletionRequest(GenerationFields):
     suffix: str | None = None
     best_of: int | None = None
 
-    def shows_prompt(self, log_level: LogLevel) -> bool:  # noqa: ARG002 - as above
+    def shows_prompt(self, log_level: LogLevel) -> bool:  # noqa: ARG002 - only a chat asks for it
         return bool(self.echo)
 
     def check(self) -> None:
@@ -82,7 +82,7 @@ class NativeFields(GenerationFields):
     return_tokens: bool | None = None
     response_fields: Annotated[list[str], AtMost(64)] | None = None
 
-    def shows_prompt(self, log_level: LogLevel) -> bool:  # noqa: ARG002 - as above
+    def shows_prompt(self, log_level: LogLevel) -> bool:  # noqa: ARG002 - only a chat asks for it
         return True
 
 
