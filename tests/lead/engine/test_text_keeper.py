@@ -1,6 +1,7 @@
 """When texts are written to disk and read from there, and that whatever fails costs the text only."""
 
 import errno
+import itertools
 
 import pytest
 
@@ -222,6 +223,20 @@ def test_a_full_disk_is_said_once_and_tried_again_later(caplog):
     machine.files.write = write
     machine.settle()
     assert len(machine.files.texts) == 2
+
+
+def test_a_folder_that_is_gone_is_tried_once_at_the_end(caplog):
+    machine, n_tried = Machine(), itertools.count()
+
+    def write(*_):
+        next(n_tried)
+        raise FileNotFoundError
+
+    machine.files.write = write
+    with machine.keeper:
+        machine.ask()
+    assert next(n_tried) == 1
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 def _fail(error):
