@@ -48,6 +48,15 @@ def raise_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def end_with_parent_only() -> None:
+    """From now on Ctrl-C and SIGTERM are ignored, which terminals and service managers send to all processes.
+
+    For a process whose parent decides when it ends.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
 @contextmanager
 def exiting_in_words(program: str) -> Iterator[None]:
     """Within this context a DuoError ends the program with status 1 and a sentence, Ctrl-C with 130."""

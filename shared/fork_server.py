@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from shared.errors import ModelLoadError
+from shared.exits import end_with_parent_only
 from shared.sandbox import KILL, MEGABYTE, STATUS, Program, TaskHandler, WorkerLimits
 
 _STACK_BYTES = 128 * MEGABYTE
@@ -38,9 +39,7 @@ _REST_SECONDS = 0.05
 
 def main() -> None:
     """Serve until the other end of the socket is closed."""
-    # A terminal and systemd send these to all processes; this one ends with the one that it serves.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    end_with_parent_only()
     gc.disable()  # what is loaded here stays, as in `shared.imports.import_program`
     program: Program = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent, a program with the same rights
     try:

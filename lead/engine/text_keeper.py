@@ -215,7 +215,7 @@ class TextKeeper:
         if error is None:
             self._engine.texts.mark_saved(job.text, job.done.result())
             self._has_failed, self._look_at = False, now  # there may be more
-        elif isinstance(error, FileNotFoundError) and job.text.saved:  # another lead has deleted the beginning
+        elif isinstance(error, FileNotFoundError) and job.text.saved:  # another lead deleted its beginning
             self._engine.texts.mark_saved(job.text, None)
         else:
             self._retry_at = now + _RETRY_SECONDS

@@ -57,6 +57,18 @@ def test_connected_backs_do_not_hold_up_sigterm(own_lead):
         waiting.exception()
 
 
+def test_sigterm_for_all_its_processes_ends_no_answer(own_lead):
+    """As `timeout`, supervisors and a machine that is shut down send it."""
+    lead, url = own_lead()
+    with stream(url, max_tokens=400) as answer:
+        answer.until(lambda reply: reply.text)
+        for child in (engine_of(lead), lead.process.pid):
+            os.kill(child, signal.SIGTERM)
+        assert answer.rest().finish_reason == "length"
+    assert lead.process.wait(TIMEOUT_S) == 0
+    assert "the engine (pid" not in lead.log
+
+
 def test_a_back_ends_quietly_with_status_0_while_it_drafts(served):
     lead, url = served
     with stream(url, max_tokens=ENDLESS) as answer, back_of(lead, url, "helper") as back:
