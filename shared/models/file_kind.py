@@ -51,7 +51,11 @@ _BY_ENDING = {**dict.fromkeys(("bert", "bert-v2", "bert-v3", "bert-moe"), _ENCOD
 
 
 def check_kind(path: Path) -> None:
-    """Raise ModelLoadError if the file is a GGUF, and no text model."""
+    """Raise ModelLoadError if the file is a GGUF, and no text model; or if its name is no text."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise ModelLoadError(f"{str(path)!a} has a name that is not UTF-8: rename the file") from None
     values = read_beginning(path)
     check_metadata(path, values.get("general.architecture", ""), values.get("general.type", ""))
 

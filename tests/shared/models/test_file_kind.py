@@ -1,5 +1,6 @@
 """Files that are no text models are refused with what is needed; a model may be in several files."""
 
+import os
 import struct
 from pathlib import Path
 
@@ -67,6 +68,12 @@ def test_a_file_of_another_kind_is_refused(tmp_path, architecture, kind, message
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "pangu-embedded", "mamba", "gemma4", "unknown"])
 def test_a_text_model_is_not_refused(tmp_path, architecture):
     check_kind(write(tmp_path / "model.gguf", architecture, "model"))
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path):
+    path = tmp_path / os.fsdecode(b"m\xf6del.gguf")
+    with pytest.raises(ModelLoadError, match="not UTF-8: rename the file"):
+        check_kind(write(path, "llama"))
 
 
 def test_the_type_may_come_after_other_metadata(tmp_path):
