@@ -8,6 +8,7 @@ import re
 import ssl
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from ipaddress import ip_address
 from typing import Any, Self
 
 import httpx
@@ -22,7 +23,7 @@ from shared.tls import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust
 
 CONNECT_TIMEOUT_S = 10.0
 GET_TIMEOUT_S = 3.0
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_HOME_DOMAINS = (".local", ".lan", ".home.arpa", ".internal", ".localhost")
 
 _NOT_SUPPORTED = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED, httpx.codes.NOT_IMPLEMENTED)
 
@@ -55,8 +56,7 @@ class LeadClient:
             transport=transport,
             # People take longer to type than servers keep an idle connection.
             limits=httpx.Limits(max_keepalive_connections=0),
-            # A proxy from the environment cannot reach this machine itself.
-            trust_env=httpx.URL(url).host not in LOOPBACK,
+            trust_env=not _is_near(httpx.URL(url).host),
         )
 
     def __enter__(self) -> Self:
@@ -201,6 +201,14 @@ class LeadClient:
             raise IncompleteAnswerError(
                 f"The answer from {self.url} broke off ({_reason(error)})."
             ) from error
+
+
+def _is_near(host: str) -> bool:
+    """Whether it is this machine or one of its own network, which no proxy reaches."""
+    try:
+        return not ip_address(host).is_global
+    except ValueError:
+        return "." not in host or host.endswith(_HOME_DOMAINS)
 
 
 def _reason(error: httpx.HTTPError) -> str:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails, to_jsonable_python
+from pydantic_core import ErrorDetails, PydanticSerializationError, to_json, to_jsonable_python
 from pydantic_settings import CliToggleFlag, SettingsError
 
 from shared.settings.command_line import Dialect, OptionParser
@@ -81,7 +81,12 @@ class ProgramSettings(BaseModel):
         for warning in sources.misspelled_variables():
             cls._complain(warning)
         try:
-            return cls.from_options(**sources.read())
+            settings = cls.from_options(**sources.read())
+            undecoded = [name for name, value in settings.given().items() if not _is_text(value)]
+            if not undecoded:
+                return settings
+            for name in undecoded:
+                cls._complain(f"{sources.origin(name)}: the value has bytes that are not UTF-8")
         except ValidationError as error:
             for message in explain_invalid(error, sources.options, sources.origin):
                 cls._complain(message)
@@ -150,6 +155,15 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_as_json(each) for each in value]
     return to_jsonable_python(value)
+
+
+def _is_text(value: object) -> bool:
+    """False where the system gave bytes that Python cannot decode: no other process could be told."""
+    try:
+        to_json(value)
+    except PydanticSerializationError:
+        return False
+    return True
 
 
 def _group_fields(field: FieldInfo) -> dict[str, FieldInfo]:

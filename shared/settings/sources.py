@@ -51,9 +51,6 @@ class OptionSources:
         flat = _flat_settings(self.options, self._prefix)
         command_line = self._command_line(flat, list(self._arguments))
         given = {**dict(self._dialect_variables()), **EnvSettingsSource(flat)(), **command_line()}
-        for option, value in given.items():
-            if not _is_text(str(value)):
-                raise SettingsError(f"{self.origin(option)}: the value has bytes that are not UTF-8")
         if path := given.get("config"):
             self._path, self._file = path, _read_file(path, self.options.keys() - {"config"})
         return self._file | given
@@ -108,15 +105,6 @@ class OptionSources:
             elif value := next(filter(None, map(os.environ.get, variables)), None):
                 words = {"enabled": "true", "disabled": "false"} if is_switch else {}
                 yield option, words.get(value, value)
-
-
-def _is_text(value: str) -> bool:
-    """False where the system gave bytes that Python cannot decode: no other process can be told."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _flat_settings(options: Mapping[str, FieldInfo], prefix: str) -> type[BaseSettings]:

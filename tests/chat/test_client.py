@@ -205,11 +205,18 @@ def test_closing_the_iterator_closes_the_connection():
         assert stream.closed
 
 
-@pytest.mark.parametrize("url", ["http://localhost:5555", "http://127.0.0.1:5555", "http://[::1]:5555"])
-def test_a_proxy_is_not_used_for_this_machine(url, monkeypatch):
+@pytest.mark.parametrize(
+    ("host", "is_used"),
+    [
+        *[(near, False) for near in ("localhost", "127.0.0.1", "[::1]", "192.168.1.20", "[fd00::2]")],
+        *[(near, False) for near in ("100.101.102.103", "desktop", "desktop.local")],
+        *[(far, True) for far in ("8.8.8.8", "[2606:4700::1111]", "lead.example.com")],
+    ],
+)
+def test_a_proxy_is_not_used_for_this_machine_and_its_network(host, is_used, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "http://proxy:3128")
-    with FakeLead().client(url=url) as client:
-        assert not client._http._trust_env
+    with FakeLead().client(url=f"http://{host}:5555") as client:
+        assert client._http._trust_env is is_used
 
 
 def is_not_trusted(request):

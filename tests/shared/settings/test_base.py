@@ -167,11 +167,10 @@ def test_a_wrong_value_is_named_as_it_was_given(monkeypatch, capsys, variable, o
     assert capsys.readouterr().err.startswith(f"thing: {named}: Input should be a valid integer")
 
 
-@pytest.mark.parametrize("option", ["--api-key", "--origins"])
-def test_bytes_that_are_no_text_are_refused(capsys, option):
+def test_bytes_that_are_no_text_are_refused(capsys):
     with pytest.raises(SystemExit):
-        Settings.from_command_line([option, os.fsdecode(b"m\xf6del")])
-    assert capsys.readouterr().err == f"thing: {option}: the value has bytes that are not UTF-8\n"
+        Settings.from_command_line(["--origins", os.fsdecode(b"m\xf6del")])
+    assert capsys.readouterr().err == "thing: --origins: the value has bytes that are not UTF-8\n"
 
 
 def test_an_error_of_the_whole_does_not_show_the_values(capsys):
