@@ -21,7 +21,7 @@ from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, 
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Event, Explained, Failed, Finished, FinishReason, PromptProgress
 from lead.engine.scheduler import Action, PlanEntry, Scheduler, StepPlan
-from lead.engine.sequence import EngineSequence, Verification, Verified
+from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import Slot, TrialPlace
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.manager import DraftRound, SpeculationManager
@@ -70,7 +70,7 @@ class Engine:
         self._budget = budget or GrammarBudget()
         self._slots = SlotManager(limits)
         self._scheduler = Scheduler(limits, self._slots, speculation)
-        self._events: list[Event | Verified] = []
+        self._events: list[Event | Verification] = []
         self._edits: list[CacheEdit] = []
         self._last_step: Callable[[], StepReport] | None = None  # if nothing was learned from it yet
         self._waiting_since: float | None = None
@@ -173,7 +173,9 @@ class Engine:
         What speculation learns from a step is learned here, so that a step on a device need not wait for it.
         """
         count = self.speculation.count
-        events: list[Event] = [count(each) if isinstance(each, Verified) else each for each in self._events]
+        events: list[Event] = [
+            count(each) if isinstance(each, Verification) else each for each in self._events
+        ]
         self._events.clear()
         if report := self._last_step:
             self._last_step = None
@@ -273,7 +275,7 @@ class Engine:
         if sequence.request.max_tokens == 0:
             self._finish(sequence, "length")
             return 0
-        sequence.verification = Verification(entry.draft, rows)
+        sequence.verification = Verification(sequence.id, len(sequence.tokens), entry.draft, rows)
         return self._verify(slot, now)
 
     def _verify_waiting(self, waiting: Sequence[Slot], seconds: float, now: float) -> int:

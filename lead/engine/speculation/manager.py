@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from lead.engine.commands import NGRAM, PolicyName, PostDraft, Submit
 from lead.engine.drafters.draft_source import InlineDrafter, LookupDrafter
 from lead.engine.events import BackEvent, Committed, DraftsDropped
-from lead.engine.sequence import EngineSequence, Verified
+from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import Slot
 from lead.engine.speculation.arrivals import FutureDraft
 from lead.engine.speculation.batching import Batching, LikeliestFirst
@@ -161,14 +161,14 @@ class SpeculationManager:
             case _:
                 return choice
 
-    def on_commit(self, target: EngineSequence, committed: Verified, now: float) -> None:
+    def on_commit(self, target: EngineSequence, committed: Verification, now: float) -> None:
         """One sequence's part of a step; the backs receive it at this moment. `count` has to follow."""
         drafts = target.drafts
         drafts.extend(committed.start, committed.tokens, now)
         is_covered = committed.has_rejected and bool(set(drafts.sources) - drafts.lookups.keys())
         self._uncounted.append((drafts, is_covered))
 
-    def count(self, committed: Verified) -> Committed:
+    def count(self, committed: Verification) -> Committed:
         """Learn from what `on_commit` was told of, in the same order; the next step need not wait for it.
 
         Returns the event, with what the backs' drafts had right.

@@ -73,7 +73,7 @@ def drafted(sampler, *draft):
     """A sequence of two tokens whose `draft` has been decoded."""
     sequence = EngineSequence(submit(tokens=TEXT[:2]), 100, lambda _: sampler)
     chain = [DraftToken(token, "a", 1.0) for token in draft]
-    sequence.verification = Verification(chain, np.zeros((3, N_VOCAB), np.float32))
+    sequence.verification = Verification("s", 2, chain, np.zeros((3, N_VOCAB), np.float32))
     return sequence
 
 

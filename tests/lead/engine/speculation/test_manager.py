@@ -2,11 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from lead.engine.commands import NGRAM, PostDraft
 from lead.engine.drafters.draft_source import InlineDraft, LookupDrafter
-from lead.engine.sequence import Verified
+from lead.engine.sequence import Verification
 from lead.engine.slot import Slot
 from lead.engine.speculation.drafts import DraftToken
 from lead.engine.speculation.manager import SpeculationManager
@@ -17,6 +18,7 @@ from shared.slot_cache import SlotCache
 from tests.fakes import engine_sequence, submit
 
 END = 99
+NO_LOGITS = np.empty(0, np.float32)
 PROMPT = (10, 11, 12)
 
 
@@ -92,7 +94,7 @@ class Table:
         start = len(self.tokens)
         self.tokens += tokens
         draft = [DraftToken(token, "a", None) for token in (*tokens[:n_accepted], *rejected)]
-        step = Verified("s", start, list(tokens), n_accepted, draft)
+        step = Verification("s", start, draft, NO_LOGITS, list(tokens), n_accepted)
         self.speculation.on_commit(self.sequence, step, now)
         return step
 
