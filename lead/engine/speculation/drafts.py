@@ -6,9 +6,10 @@ its draft was verified or not. What drafts are worth, `forecast` says.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from itertools import accumulate, repeat
 from operator import mul
 from typing import Literal, NamedTuple
@@ -46,28 +47,9 @@ def survival(chain: DraftChain) -> tuple[float, ...]:
     return tuple(accumulate([each.confidence or 0.0 for each in chain], mul))
 
 
-class TokenOutcome(NamedTuple):
-    """A proposed token, compared with the committed one; those before it were right.
-
-    `place` 0 is the token that directly followed the committed ones when they were extended.
-    """
-
-    drafted: DraftToken
-    agreement: Agreement
-    place: int
-    right: bool
-
-
-class _Unscored(NamedTuple):
-    """What each tree had proposed for `tokens`, as far as it did; they were committed from `start` on.
-
-    received_at: see `Drafts.post`.
-    """
-
-    proposed: Sequence[DraftChain]
-    start: int
-    tokens: Sequence[int]
-    received_at: float | None
+Learn = Callable[[DraftToken, Agreement, int, bool], None]
+"""Is told of a proposed token, whether it was right; those before it were. The third argument is its place:
+0 directly followed the committed tokens when they were extended."""
 
 
 class DraftTree:
@@ -207,7 +189,7 @@ class Drafts:
         self.stuck_at_step = -1  # the number of the step before which it gets no more inline tokens
         self._commits = deque([(len(tokens), now)], maxlen=_MAX_COMMITS)
         self._followers = Followers()
-        self._unscored: list[_Unscored] = []
+        self._unscored: list[Callable[[Learn], None]] = []
 
     # What is proposed
 
@@ -258,7 +240,8 @@ class Drafts:
             return False
         later = self.tokens[tree.base : tree.base + len(tree)]
         if later:
-            self._unscored.append(_Unscored([tree.follow(later)], tree.base, later, received_at))
+            proposed = [tree.follow(later)]
+            self._unscored.append(partial(self._score, proposed, tree.base, later, received_at))
         if tree.alive and not _outdated(tree, record.tree):
             record.tree = tree
         return tree.alive
@@ -280,7 +263,7 @@ class Drafts:
         """`tokens` were committed from position `start` on, which backs hear now. Dead drafts are removed."""
         proposed = [each.tree.follow(tokens) for each in self.by_source.values() if each.tree is not None]
         if proposed:
-            self._unscored.append(_Unscored(proposed, start, tokens, None))
+            self._unscored.append(partial(self._score, proposed, start, tokens, None))
         n_committed = start + len(tokens)
         self._commits.append((n_committed, now))
         for each in self.by_source.values():
@@ -289,24 +272,30 @@ class Drafts:
             if each.tree is not None and not each.tree.alive:
                 each.tree, each.dead_since = None, n_committed
 
-    def pop_outcomes(self) -> list[TokenOutcome]:
-        """Of all drafts, those that are known since the last call; each position of a source counts once.
+    def score(self, learn: Learn) -> None:
+        """Tell `learn` of all drafts' tokens that can be compared since the last call.
 
-        They need not be known before the next step.
+        Each position of a source counts once. It need not be done before the next step.
         """
-        outcomes = [each for unscored in self._unscored for each in self._score(*unscored)]
+        for score in self._unscored:
+            score(learn)
         self._unscored.clear()
-        return outcomes
 
     def _score(
-        self, trees: Sequence[DraftChain], start: int, committed: Sequence[int], received_at: float | None
-    ) -> Iterator[TokenOutcome]:
+        self,
+        proposed: Sequence[DraftChain],
+        start: int,
+        committed: Sequence[int],
+        received_at: float | None,
+        learn: Learn,
+    ) -> None:
+        """What each tree had proposed for tokens that were `committed` from `start` on, as far as it did."""
         for place, token in enumerate(committed):
-            proposed = [each[place] for each in trees if place < len(each)]
-            if not proposed:  # all have ended, or conflict with what was committed
+            here = [each[place] for each in proposed if place < len(each)]
+            if not here:  # all have ended, or conflict with what was committed
                 break
-            position, tokens = start + place, [each.token for each in proposed]
-            for drafted in proposed:
+            position, tokens = start + place, [each.token for each in here]
+            for drafted in here:
                 record = self.by_source[drafted.source]
                 if position < record.n_scored:
                     continue
@@ -317,10 +306,10 @@ class Drafts:
                     at = None if received_at is None else self.passed(position)
                     is_late = at is not None and received_at is not None and received_at > at
                     record.n_right = (n_in_time + (not is_late), n_late + is_late)
-                yield TokenOutcome(drafted, agreement_on(drafted.token, tokens), place, right)
+                learn(drafted, agreement_on(drafted.token, tokens), place, right)
 
     def pop_right(self, *, except_of: Collection[str]) -> dict[str, tuple[int, int]]:
-        """By source, the right tokens (in time, too late) of outcomes since the last call."""
+        """By source, how many tokens (in time, too late) `score` has found right since the last call."""
         counted = {}
         for source, each in self.by_source.items():
             if any(each.n_right) and source not in except_of:

@@ -110,7 +110,7 @@ class SpeculationManager:
         tree = DraftTree(source, draft.base, draft.tokens, draft.parents, draft.confidences)
         end = draft.base + len(tree.branch)
         alive = target.drafts.post(tree, draft.received_at)
-        self.forecast.learn(target.drafts.pop_outcomes())
+        target.drafts.score(self.forecast.learn)
         self._n_stale[source] += not alive
         arrivals = self.forecast.arrivals
         arrivals.on_draft(target.drafts, source, draft.base, end, draft.received_at, alive=alive)
@@ -174,7 +174,7 @@ class SpeculationManager:
         Returns the event, with what the backs' drafts had right.
         """
         drafts, is_covered = self._uncounted.popleft()
-        self.forecast.learn(drafts.pop_outcomes())
+        drafts.score(self.forecast.learn)
         event = committed.event(drafts.pop_right(except_of=self._own_sources))
         self.stats.add_committed(event, covered=is_covered)
         return event
