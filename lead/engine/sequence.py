@@ -252,5 +252,5 @@ class EngineSequence:
             "sequence": self.id,
             "n_tokens": len(self.tokens),
             "n_context": len(self.context),
-            "drafts": self.drafts.sources,
+            "drafts": list(self.drafts.trees),
         }

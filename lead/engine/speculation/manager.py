@@ -165,7 +165,7 @@ class SpeculationManager:
         """One sequence's part of a step; the backs receive it at this moment. `count` has to follow."""
         drafts = target.drafts
         drafts.extend(committed.start, committed.tokens, now)
-        is_covered = committed.has_rejected and bool(set(drafts.sources) - drafts.lookups.keys())
+        is_covered = committed.has_rejected and bool(drafts.trees.keys() - drafts.lookups.keys())
         self._uncounted.append((drafts, is_covered))
 
     def count(self, committed: Verification) -> Committed:

@@ -127,7 +127,7 @@ def test_what_a_source_was_tried_for_already_is_not_tried_again(sequence):
 
 def test_a_dead_draft_that_is_kept_is_noticed(sequence):
     sequence.post(3, [1])
-    sequence.drafts.by_source["a"].tree.follow([9])
+    sequence.drafts.trees["a"].follow([9])
     with pytest.raises(AssertionError, match="dead draft"):
         sequence.drafts.check_integrity()
 
