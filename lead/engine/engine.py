@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
+from lead.engine.commands import Cancel, Command, Explain, SetBacks, SetPolicy, Submit
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Event, Explained, Failed, Finished, FinishReason, PromptProgress
 from lead.engine.scheduler import Action, PlanEntry, Scheduler, StepPlan
@@ -30,6 +30,7 @@ from lead.engine.speculation.speculation_stats import StepReport
 from shared.cache_edits import CacheEdit
 from shared.errors import KvCacheFullError, WindowLostError
 from shared.prompt_cache import PromptCache
+from shared.protocol import Draft
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.sampler import Sampler
 
@@ -89,7 +90,7 @@ class Engine:
             case Cancel():  # one that is unknown has ended already
                 if sequence := self._slots.sequences.get(command.sequence):
                     self._end(sequence)
-            case PostDraft():
+            case Draft():
                 self.speculation.post_draft(self._slots.sequences.get(command.sequence), command)
             case SetBacks():
                 self.speculation.connect(command.names, self._slots.sequences.values())

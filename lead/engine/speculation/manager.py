@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lead.engine.commands import NGRAM, PolicyName, PostDraft, Submit
+from lead.engine.commands import NGRAM, PolicyName, Submit
 from lead.engine.drafters.draft_source import InlineDrafter, LookupDrafter
 from lead.engine.events import BackEvent, Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence, Verification
@@ -34,6 +34,7 @@ from lead.engine.speculation.policy import (
 from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
 from lead.engine.speculation.tuning import BackTuning
 from shared.llama.batch_invariance import InvariantSizes
+from shared.protocol import Draft
 from shared.step_cost import StepCost
 
 MakeLookups = Callable[[Submit], Mapping[str, LookupDrafter]]
@@ -101,7 +102,7 @@ class SpeculationManager:
         """
         self.forecast.connect(backs, self._own_sources, [each.drafts for each in sequences])
 
-    def post_draft(self, target: EngineSequence | None, draft: PostDraft) -> None:
+    def post_draft(self, target: EngineSequence | None, draft: Draft) -> None:
         """A back proposes something for `target` (None: it has ended); its draft may be stale."""
         source = draft.source
         if target is None:

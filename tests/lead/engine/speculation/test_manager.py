@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from lead.engine.commands import NGRAM, PostDraft
+from lead.engine.commands import NGRAM
 from lead.engine.drafters.draft_source import InlineDraft, LookupDrafter
 from lead.engine.sequence import Verification
 from lead.engine.slot import Slot
@@ -14,6 +14,7 @@ from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.policy import DraftOrder, Verify, Wait
 from lead.engine.speculation.speculation_stats import StepReport
 from shared.llama.batch_invariance import InvariantSizes
+from shared.protocol import Draft
 from shared.slot_cache import SlotCache
 from tests.fakes import engine_sequence, submit
 
@@ -57,7 +58,7 @@ class Table:
 
     def post(self, tokens, base=None, *, now=0.0, source="a", parents=None, confidences=None):
         base = len(self.tokens) if base is None else base
-        draft = PostDraft(
+        draft = Draft(
             sequence="s",
             source=source,
             base=base,
