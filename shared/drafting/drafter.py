@@ -93,10 +93,13 @@ class Drafter:
                 waiting[state.group].append(state.id)
         return waiting
 
-    def handle(self, message: DrafterMessage, group: int = 0) -> tuple[int, int]:
+    def handle(
+        self, message: DrafterMessage, group: int = 0, times: tuple[float, float] | None = None
+    ) -> tuple[int, int]:
         """Apply a message of the lead whose sequences are `group`; returns what `SequenceState.commit` does.
 
         A message that cannot be drafted for, or belongs to another lead, is ignored: its text stays the same.
+        times: when it arrived and when it is handled, in seconds, for what a draft says of its way.
         """
         match message:
             case Open():
@@ -108,7 +111,7 @@ class Drafter:
                 if state is None or state.group != group:
                     return 0, 0
                 if isinstance(message, Extend):
-                    return self._extend(state, message)
+                    return self._extend(state, message, times)
                 self._close(state)
         return 0, 0
 
@@ -243,7 +246,9 @@ class Drafter:
             previous_cache=previous,
         )
 
-    def _extend(self, state: SequenceState, message: Extend) -> tuple[int, int]:
+    def _extend(
+        self, state: SequenceState, message: Extend, times: tuple[float, float] | None
+    ) -> tuple[int, int]:
         state.part = message.part
         n_known = len(state.committed) - message.start
         too_long = message.start + len(message.tokens) > _MAX_COMMITTED
@@ -252,9 +257,10 @@ class Drafter:
             self._close(state)
         elif new := message.tokens[n_known:]:
             with self._closing_on_error(state):
-                outcome = state.commit(new)
+                n_right, n_wrong = state.commit(new)
                 state.restore_cache()
-                return outcome
+                state.corrected = times if n_wrong else None
+                return n_right, n_wrong
         return 0, 0
 
     def _log_unusable(self, message: Extend) -> None:

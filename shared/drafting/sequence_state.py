@@ -114,7 +114,8 @@ class SequenceState:
     tuned them; `group`: the same for all sequences of a lead. `release` takes back
     the slots of paths that are dropped. `branches`: by their start and their first token. `grown_from`: the
     length of the main path when the draft began to grow after it was sent last; None: it has not grown.
-    `sent_at`: when `take_draft` was called last, in seconds.
+    `sent_at`: when `take_draft` was called last, in seconds. `corrected`: when the message that rejected the
+    last draft arrived, and when it was handled, until the next draft is sent.
     """
 
     id: str
@@ -128,6 +129,7 @@ class SequenceState:
     part: BranchPart | None = None
     grown_from: int | None = None
     sent_at: float = -math.inf
+    corrected: tuple[float, float] | None = None
     branches: dict[tuple[int, int], DraftPath] = field(default_factory=dict)
     window_start: int = 0
     can_branch: bool = True  # False after a branch has failed
@@ -302,7 +304,13 @@ class SequenceState:
     def take_draft(self, now: float) -> Draft | None:
         """The draft, which is sent at `now`; None if it has not grown since it was sent last."""
         has_grown, self.grown_from, self.sent_at = self.grown_from is not None, None, now
-        return self.draft() if has_grown else None
+        draft = self.draft() if has_grown else None
+        if draft is None or self.corrected is None:
+            return draft
+        (arrived, handled), self.corrected = self.corrected, None
+        return draft.model_copy(
+            update={"waited_ms": _ms(handled - arrived), "drafted_ms": _ms(now - handled)}
+        )
 
     def is_due(self, now: float) -> bool:
         """Whether the draft has grown, and it is time to send it."""
@@ -357,6 +365,10 @@ class SequenceState:
                 f"slot {path.cache.index} holds other tokens"
             )
             assert path is self.main or self.n_pending(path) == (1 if path.unranked is None else 0)
+
+
+def _ms(seconds: float) -> float:
+    return round(1000 * seconds, 3)
 
 
 Work = Sequence[tuple[SequenceState, DraftPath]]
