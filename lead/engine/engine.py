@@ -276,7 +276,7 @@ class Engine:
         if sequence.request.max_tokens == 0:
             self._finish(sequence, "length")
             return 0
-        sequence.verification = Verification(sequence.id, len(sequence.tokens), entry.draft, rows)
+        sequence.verification = Verification(sequence.drafts, len(sequence.tokens), entry.draft, rows)
         return self._verify(slot, now)
 
     def _verify_waiting(self, waiting: Sequence[Slot], seconds: float, now: float) -> int:
@@ -304,7 +304,7 @@ class Engine:
             self._end(sequence)
             return 0
         self._slots.commit(slot, outcome.tokens)
-        self.speculation.on_commit(sequence, outcome, now)
+        self.speculation.on_commit(outcome, now)
         self._events.append(outcome)
         if reason := self._finish_reason(sequence):
             self._finish(sequence, reason)

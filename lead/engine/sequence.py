@@ -84,15 +84,17 @@ class Verification:
     Under a grammar a choice may not be ready when the step is over. So far `tokens` are what the sampler has
     accepted, and nothing else knows of them. When all are chosen, tokens[:n_accepted] were in the draft.
 
-    It becomes an event while a device computes the next step: pydantic takes its time.
+    It becomes an event while a device computes the next step: pydantic takes its time. is_covered: something
+    was rejected, and there was a draft of a model that goes on after `tokens`.
     """
 
-    sequence: str
+    drafts: Drafts
     start: int
     draft: DraftChain
     rows: NDArray[np.float32]  # the logits of each choice
     tokens: list[int] = field(default_factory=list)
     n_accepted: int = 0
+    is_covered: bool = False
     probabilities: list[TokenProbabilities] = field(default_factory=list)
 
     @property
@@ -103,7 +105,7 @@ class Verification:
     def event(self, n_right: Mapping[str, tuple[int, int]]) -> Committed:
         """n_right: see `Committed`."""
         return Committed(
-            sequence=self.sequence,
+            sequence=self.drafts.id,
             start=self.start,
             tokens=self.tokens,
             n_accepted=self.n_accepted,

@@ -5,7 +5,7 @@ they change only when it calls. Its policy chooses; the scheduler verifies.
 """
 
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -80,7 +80,6 @@ class SpeculationManager:
         self._make_drafters = make_drafters
         self._own_sources: set[str] = {inline.source} if inline else set()
         self._n_stale: Counter[str] = Counter()
-        self._uncounted: deque[tuple[Drafts, bool]] = deque()
         draft_cost = self.inline.cost if self.inline else None
         self._adaptive = Adaptive(batching, draft_cost, constants)  # outlives another policy
         self._waited = 0.0
@@ -162,22 +161,21 @@ class SpeculationManager:
             case _:
                 return choice
 
-    def on_commit(self, target: EngineSequence, committed: Verification, now: float) -> None:
+    def on_commit(self, committed: Verification, now: float) -> None:
         """One sequence's part of a step; the backs receive it at this moment. `count` has to follow."""
-        drafts = target.drafts
+        drafts = committed.drafts
         drafts.extend(committed.start, committed.tokens, now)
-        is_covered = committed.has_rejected and bool(drafts.trees.keys() - drafts.lookups.keys())
-        self._uncounted.append((drafts, is_covered))
+        committed.is_covered = committed.has_rejected and bool(drafts.trees.keys() - drafts.lookups.keys())
 
     def count(self, committed: Verification) -> Committed:
-        """Learn from what `on_commit` was told of, in the same order; the next step need not wait for it.
+        """Learn from what `on_commit` was told of; the next step need not wait for it.
 
         Returns the event, with what the backs' drafts had right.
         """
-        drafts, is_covered = self._uncounted.popleft()
+        drafts = committed.drafts
         drafts.score(self.forecast.learn)
         event = committed.event(drafts.pop_right(except_of=self._own_sources))
-        self.stats.add_committed(event, covered=is_covered)
+        self.stats.add_committed(event, covered=committed.is_covered)
         return event
 
     def on_step(self, step: StepReport) -> None:

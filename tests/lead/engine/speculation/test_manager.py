@@ -95,8 +95,8 @@ class Table:
         start = len(self.tokens)
         self.tokens += tokens
         draft = [DraftToken(token, "a", None) for token in (*tokens[:n_accepted], *rejected)]
-        step = Verification("s", start, draft, NO_LOGITS, list(tokens), n_accepted)
-        self.speculation.on_commit(self.sequence, step, now)
+        step = Verification(self.sequence.drafts, start, draft, NO_LOGITS, list(tokens), n_accepted)
+        self.speculation.on_commit(step, now)
         return step
 
     def scored(self, source="a"):

@@ -26,8 +26,8 @@ def run(manager, n_steps, depth=0, n_committed=1, table=CHEAP):
     told, sequence = [], engine_sequence(tokens=[1])
     manager.open(sequence, 0.0)
     for _ in range(n_steps):
-        committed = Verification("s", 1, (), NO_LOGITS, [7] * n_committed)
-        manager.on_commit(sequence, committed, 0.0)
+        committed = Verification(sequence.drafts, 1, (), NO_LOGITS, [7] * n_committed)
+        manager.on_commit(committed, 0.0)
         manager.count(committed)
         seconds = 0.05 * table[1 + depth]
         manager.on_step(StepReport(1 + depth, seconds, [depth], n_committed, float(n_committed)))
