@@ -7,7 +7,15 @@ a prefix, and no other synchronisation is needed. docs/protocol.md tells authors
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SkipValidation,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from shared.errors import ProtocolError
 from shared.sampling.parameters import SamplingParameters
@@ -86,8 +94,8 @@ class Draft(_Message):
     confidences: Annotated[list[Confidence], Field(max_length=MAX_DRAFT_TOKENS)] | None = None
     waited_ms: DelayMs | None = None
     drafted_ms: DelayMs | None = None
-    source: str = ""
-    received_at: float = 0.0
+    source: SkipValidation[str] = ""
+    received_at: SkipValidation[float] = 0.0
 
     @model_validator(mode="after")
     def _check_tree(self) -> Self:

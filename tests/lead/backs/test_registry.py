@@ -34,11 +34,10 @@ def test_no_back_says_who_drafted_or_when_its_draft_came(harness):
     sequence, back = harness.sequence(), harness.join(name="desk")
     harness.backs.updates(back)
     harness.now = 7.0
-    lie = {"type": "draft", "sequence": sequence.id, "base": 3, "tokens": [8], "source": "ngram"}
-    draft = parse_back_message(json.dumps(lie | {"received_at": 1e9}))
-    harness.backs.take_draft(back, draft)
-    (posted,) = harness.posted
-    assert (posted.source, posted.received_at) == ("desk", 7.0)
+    draft = {"type": "draft", "sequence": sequence.id, "base": 3, "tokens": [8]}
+    for lie in ({"source": "ngram", "received_at": 1e9}, {"source": [1], "received_at": "never"}):
+        harness.backs.take_draft(back, parse_back_message(json.dumps(draft | lie)))
+    assert [(posted.source, posted.received_at) for posted in harness.posted] == [("desk", 7.0)] * 2
 
 
 def test_the_engine_hears_whether_a_back_computes_on_its_cores():
