@@ -57,7 +57,8 @@ class Outbox:
                     continue
                 bucket.take(now)
                 draft = self._drafts.pop(next(iter(self._drafts)))
-                await send(draft.first(limits.max_draft).model_dump_json(exclude_none=True))
+                cut = draft.first(limits.max_draft)
+                await send(cut.model_dump_json(exclude_none=True, exclude={"source", "received_at"}))
 
     def _put(self, draft: Draft) -> None:
         self._drafts[draft.sequence] = draft

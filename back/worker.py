@@ -38,8 +38,6 @@ class DraftWorker:
         self._shares = LeadShares(len(posts))
         # Bounded by the links, which read no more from the leads while there are many.
         self._inbox: _Inbox = queue.SimpleQueue()
-        self._corrected: dict[str, tuple[float, float]] = {}
-        """Sequences whose draft was rejected: when the message arrived, and when it was handled."""
 
     def start(self) -> None:
         """Draft from now on, until the process ends."""
@@ -97,16 +95,12 @@ class DraftWorker:
         match message:
             case None:
                 self._drafter.reset(lead)
-                self._corrected.clear()
             case Open():
                 if self._n_open(lead) < self._n_sequences:  # its part of the slots
                     self._drafter.handle(message, lead)
             case Extend() | Close():
-                n_right, n_wrong = self._drafter.handle(message, lead)
+                n_right, n_wrong = self._drafter.handle(message, lead, (arrived, self._clock()))
                 self._shares.learn(lead, n_right, n_wrong)
-                self._corrected.pop(message.sequence, None)
-                if n_wrong:
-                    self._corrected[message.sequence] = arrived, self._clock()
             case Tune():
                 self._shares.claim(lead, message.value)
                 self._drafter.handle(message, lead)
@@ -118,15 +112,7 @@ class DraftWorker:
 
     def _send(self, drafts: Iterable[tuple[int, Draft]]) -> None:
         for lead, draft in drafts:
-            self._posts[lead](self._with_times(draft))
-
-    def _with_times(self, draft: Draft) -> Draft:
-        """What the first draft after a rejection says of the way to it."""
-        if draft.sequence not in self._corrected:
-            return draft
-        arrived, handled = self._corrected.pop(draft.sequence)
-        waited, drafted = handled - arrived, self._clock() - handled
-        return draft.model_copy(update={"waited_ms": _ms(waited), "drafted_ms": _ms(drafted)})
+            self._posts[lead](draft)
 
     def _run(self) -> None:
         try:
@@ -134,7 +120,3 @@ class DraftWorker:
                 self.step()
         except Exception as error:  # noqa: BLE001 - handed over: a thread's exception would be lost
             self._on_failure(error)
-
-
-def _ms(seconds: float) -> float:
-    return round(1000 * seconds, 3)

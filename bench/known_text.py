@@ -24,7 +24,7 @@ from typing import Any
 from bench import peer, report
 from bench.options import listed
 from lead.engine.calibration import StepTimer
-from lead.engine.commands import PolicyName, PostDraft, SetBacks, Submit
+from lead.engine.commands import PolicyName, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
 from lead.engine.exact_model import limits_of
@@ -35,6 +35,7 @@ from lead.simulation.simulated_back import GREEDY
 from lead.simulation.simulated_lead import TextSampler
 from shared import cpus
 from shared.llama.model import Model
+from shared.protocol import Draft
 from shared.sampling.sampler import Sampler
 from shared.settings.model_options import ModelOptions
 from shared.step_cost import StepCost
@@ -126,7 +127,7 @@ class KnownTexts:
         tokens = self._texts[sequence][base : base + _N_AHEAD]
         n_right = next((i for i in range(len(tokens)) if self._random.random() >= rate), len(tokens))
         wrong = [(token + 1) % self._model.n_vocab for token in tokens[n_right:]]
-        draft = PostDraft(
+        draft = Draft(
             sequence=sequence,
             source=_SOURCE,
             base=base,

@@ -13,12 +13,12 @@ from lead.engine.commands import (
     Cancel,
     Command,
     PolicyName,
-    PostDraft,
     SetBacks,
     SetPolicy,
     Submit,
 )
 from lead.engine.events import Committed, Event, Failed, Finished, Started
+from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
 
 DEPTH = 6
@@ -147,7 +147,7 @@ class RandomClients:
             if tokens and self._random.random() < 0.6:  # noqa: PLR2004
                 tokens[self._random.randrange(len(tokens))] = self.tokens(1)[0]
             if tokens:
-                draft = PostDraft(sequence=sequence, source=_SOURCES[0], base=base, tokens=tokens)
+                draft = Draft(sequence=sequence, source=_SOURCES[0], base=base, tokens=tokens)
                 drafts.append(draft.model_copy(update={"received_at": self._now}))
         return drafts
 

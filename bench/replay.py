@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.commands import Command, PostDraft
+from lead.engine.commands import Command
 from lead.engine.events import Committed, Event, encode_line
 from lead.engine.pipe import EnginePipe
 from lead.engine.target import Logits, Target
 from shared.llama.span import Span
+from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Filters, Sampler
 
@@ -188,8 +189,8 @@ class ReplayFront:
         self._engine.close()
         self._front.close()
 
-    def _draft(self, accuracy: float) -> PostDraft:
+    def _draft(self, accuracy: float) -> Draft:
         base = self.n_committed
         right = self._truth[base : base + _N_AHEAD]
         tokens = [token if self._rng.random() < accuracy else token ^ 1 for token in right]
-        return PostDraft(sequence=SEQUENCE, source="back", base=base, tokens=tokens)
+        return Draft(sequence=SEQUENCE, source="back", base=base, tokens=tokens)

@@ -16,7 +16,6 @@ from lead.engine.calibration import StepTimer
 from lead.engine.commands import (
     Command,
     PolicyName,
-    PostDraft,
     SetBacks,
     Submit,
     decode_command,
@@ -36,7 +35,7 @@ from lead.simulation.text import DraftSkill, Text
 from shared.drafting.drafter import DrafterMessage
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads
-from shared.protocol import Close, Extend, Open, Tune
+from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 
@@ -203,7 +202,7 @@ class TimedEngine:
         back = SimulatedBack(name, spec, self._clock, drafts.send, self._simulated)
         return Link(self._clock, spec.rtt_s / 2, spec.message_s, back.receive)
 
-    def _post(self, draft: PostDraft) -> None:
+    def _post(self, draft: Draft) -> None:
         """A draft has arrived at the lead."""
         if text := self._texts.get(int(draft.sequence)):
             tokens = [text.name(token) for token in draft.tokens]

@@ -7,7 +7,15 @@ a prefix, and no other synchronisation is needed. docs/protocol.md tells authors
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SkipValidation,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from shared.errors import ProtocolError
 from shared.sampling.parameters import SamplingParameters
@@ -73,6 +81,9 @@ class Draft(_Message):
 
     In the first draft after an `extend` that rejected the one before it: `waited_ms` from the arrival of that
     message until it was handled, `drafted_ms` from then on.
+
+    source, received_at: the back's name in the lead, and when the draft came there, on the clock that its
+    processes share. The lead sets them, whatever a back says there.
     """
 
     type: Literal["draft"] = "draft"
@@ -83,6 +94,8 @@ class Draft(_Message):
     confidences: Annotated[list[Confidence], Field(max_length=MAX_DRAFT_TOKENS)] | None = None
     waited_ms: DelayMs | None = None
     drafted_ms: DelayMs | None = None
+    source: SkipValidation[str] = ""
+    received_at: SkipValidation[float] = 0.0
 
     @model_validator(mode="after")
     def _check_tree(self) -> Self:

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from lead.backs.assignment import Assignment
-from lead.engine.commands import Cancel, PostDraft, Submit
+from lead.engine.commands import Cancel, Submit
 from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter
 from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.engine.engine import Engine
@@ -37,7 +37,7 @@ from shared.llama.batch_invariance import RESERVE, InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.memory_traits import PLAIN
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
-from shared.protocol import MAX_DRAFT_TOKENS, Close, Extend, Open, Tune
+from shared.protocol import MAX_DRAFT_TOKENS, Close, Draft, Extend, Open, Tune
 from shared.sampling.constrained import ConstrainedSampler
 from shared.sampling.filters import NativeFilters
 from shared.sampling.parameters import SamplingParameters
@@ -52,7 +52,7 @@ N_VOCAB = 24
 END_TOKENS = frozenset({3, 17})
 GREEDY = SamplingParameters(seed=0, temperature=0)
 
-Drafts = list[PostDraft]
+Drafts = list[Draft]
 Texts = dict[str, list[int]]
 
 
@@ -538,9 +538,9 @@ class Perfect:
     def drafts(self, committed: Texts) -> Drafts:
         return [self._draft(sequence, len(tokens)) for sequence, tokens in committed.items()]
 
-    def _draft(self, sequence: str, base: int) -> PostDraft:
+    def _draft(self, sequence: str, base: int) -> Draft:
         tokens = [*self._truth[sequence][base:], 5, 3, 7][: self._n_ahead]
-        return PostDraft(sequence=sequence, source="perfect", base=base, tokens=tokens)
+        return Draft(sequence=sequence, source="perfect", base=base, tokens=tokens)
 
 
 class Random:
@@ -551,7 +551,7 @@ class Random:
 
     def drafts(self, committed: Texts) -> Drafts:
         return [
-            PostDraft(sequence=sequence, source="random", base=len(tokens), tokens=self._tokens())
+            Draft(sequence=sequence, source="random", base=len(tokens), tokens=self._tokens())
             for sequence, tokens in committed.items()
         ]
 
@@ -574,9 +574,7 @@ class Hostile:
         ]
 
     def _post(self, sequence, base, tokens):
-        return PostDraft(
-            sequence=sequence, source=f"hostile-{self._rng.randint(0, 2)}", base=base, tokens=tokens
-        )
+        return Draft(sequence=sequence, source=f"hostile-{self._rng.randint(0, 2)}", base=base, tokens=tokens)
 
     def _lie(self, sequence, tokens):
         draft = [*self._truth[sequence][len(tokens) : len(tokens) + 8], 5]
@@ -635,7 +633,7 @@ class Duplicating:
 
     def __init__(self, inner):
         self._inner = inner
-        self._past: deque[PostDraft] = deque(maxlen=12)
+        self._past: deque[Draft] = deque(maxlen=12)
 
     def drafts(self, committed: Texts) -> Drafts:
         new = self._inner.drafts(committed)
@@ -655,15 +653,13 @@ class Growing:
             self._draft(sequence, len(tokens)) for sequence, tokens in committed.items() for _ in range(2)
         ]
 
-    def _draft(self, sequence: str, n_committed: int) -> PostDraft:
+    def _draft(self, sequence: str, n_committed: int) -> Draft:
         base, n = self._begun.get(sequence, (n_committed, 0))
         base, n = (base, n + 1) if n_committed < base + n else (n_committed, 1)
         self._begun[sequence] = base, n
         tokens = [*self._truth[sequence], 5, 3, 7, 0][base : base + min(n, MAX_DRAFT_TOKENS)]
         confidences = [0.9] * len(tokens)
-        return PostDraft(
-            sequence=sequence, source="growing", base=base, tokens=tokens, confidences=confidences
-        )
+        return Draft(sequence=sequence, source="growing", base=base, tokens=tokens, confidences=confidences)
 
 
 class Branching:
@@ -675,7 +671,7 @@ class Branching:
     def drafts(self, committed: Texts) -> Drafts:
         return [self._draft(sequence, len(tokens)) for sequence, tokens in committed.items()]
 
-    def _draft(self, sequence: str, n_committed: int) -> PostDraft:
+    def _draft(self, sequence: str, n_committed: int) -> Draft:
         base = max(0, n_committed - self._rng.randint(0, 3))
         tokens: list[int] = []
         parents: list[int] = []
@@ -688,7 +684,7 @@ class Branching:
             parents.append(parent)
             parent = len(tokens) - 1
         confidences = [self._rng.random() for _ in tokens]
-        return PostDraft(
+        return Draft(
             sequence=sequence,
             source="branching",
             base=base,
@@ -711,7 +707,7 @@ class Thicket:
             for _ in range(self._rng.randint(0, 3))
         ]
 
-    def _draft(self, sequence: str, n_committed: int) -> PostDraft:
+    def _draft(self, sequence: str, n_committed: int) -> Draft:
         rng = self._rng
         base = max(0, n_committed + rng.randint(-3, 1))
         ahead = [*self._truth[sequence][base:], 3, 17]
@@ -719,7 +715,7 @@ class Thicket:
         tokens = [rng.choice([ahead[min(i, len(ahead) - 1)], rng.randrange(N_VOCAB)]) for i in range(n)]
         shape = rng.choice([lambda i: rng.randint(-1, i - 1), lambda i: max(-1, i - 3), lambda _: -1])
         confidences = [rng.choice([0.0, 1.0, rng.random()]) for _ in tokens]
-        return PostDraft(
+        return Draft(
             sequence=sequence,
             source=f"thicket-{rng.randint(0, 2)}",
             base=base,
@@ -817,7 +813,7 @@ class RealBack:
         grown = {state.id for _ in range(6) for state in self._drafter.step()}
         states = [self._drafter.sequences[each] for each in sorted(grown & self._drafter.sequences.keys())]
         drafts = [draft for state in states if (draft := state.draft())]
-        return [PostDraft.of_back("back", draft) for draft in drafts]
+        return [draft.model_copy(update={"source": "back"}) for draft in drafts]
 
     def _news(self, sequence, tokens):
         if sequence not in self._told:

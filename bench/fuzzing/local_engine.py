@@ -12,7 +12,6 @@ from lead.engine.commands import (
     Cancel,
     Command,
     PolicyName,
-    PostDraft,
     SetBacks,
     SetPolicy,
     Submit,
@@ -25,6 +24,7 @@ from lead.engine.events import Event, Ready, decode_event, encode_line
 from lead.engine.loop import Loop
 from lead.engine.speculation.manager import SpeculationManager
 from lead.generation.sequences import Sequences
+from shared.protocol import Draft
 from shared.sampling.sampler import Sampler
 
 N_SLOTS, N_CTX = 4, 1024
@@ -87,7 +87,7 @@ class LocalEngine:
         """Stop a sequence."""
         self._commands.append(encode_line(Cancel(sequence=sequence_id)))
 
-    def post_draft(self, draft: PostDraft) -> None:
+    def post_draft(self, draft: Draft) -> None:
         """Pass a draft on."""
         self._commands.append(encode_line(draft))
 

@@ -15,7 +15,7 @@ from lead.backs.assignment import Assignment
 from lead.backs.back import Back, Transport
 from lead.backs.draft_limits import BackStats, DraftLimits
 from lead.backs.join_limits import JoinLimits
-from lead.engine.commands import OWN_SOURCES, PostDraft, SetBacks
+from lead.engine.commands import OWN_SOURCES, SetBacks
 from lead.engine.events import Committed
 from lead.generation.sequences import LiveSequence, Sequences
 from lead.settings.limits import RequestLimits
@@ -36,7 +36,7 @@ class Backs:
         sequences: Sequences,
         n_vocab: int,
         *,
-        post_draft: Callable[[PostDraft], None],
+        post_draft: Callable[[Draft], None],
         on_change: Callable[[SetBacks], None],
         clock: Callable[[], float],
         limits: RequestLimits | None = None,
@@ -187,7 +187,7 @@ class Backs:
         is_open = back.has_opened(draft.sequence)
         is_accepted = back.draft_limits.accept(draft, sequence, is_open=is_open, now=now)
         if is_accepted and back in self._assignment.asked(draft.sequence):
-            self._post_draft(PostDraft.of_back(back.name, draft, now))
+            self._post_draft(draft.model_copy(update={"source": back.name, "received_at": now}))
 
     def count_stale(self, name: str, n: int) -> None:
         """The engine found `n` drafts of a back stale."""

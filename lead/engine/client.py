@@ -17,7 +17,6 @@ from lead.engine.commands import (
     Explain,
     Load,
     PolicyName,
-    PostDraft,
     SetBacks,
     SetPolicy,
 )
@@ -40,7 +39,7 @@ from lead.generation.sequences import Sequences
 from shared.descriptors import SpareDescriptors
 from shared.errors import EngineError, ModelLoadError, NotServingError, RequestError, UnavailableError
 from shared.logs import LogLevel
-from shared.protocol import Tune
+from shared.protocol import Draft, Tune
 
 log = logging.getLogger("lead")
 
@@ -192,7 +191,7 @@ class EngineClient:
         if self.state is EngineState.READY:
             self._send(Cancel(sequence=sequence_id))
 
-    def post_draft(self, draft: PostDraft) -> None:
+    def post_draft(self, draft: Draft) -> None:
         """Send a draft; one that the engine cannot read yet is replaced by the next of the same source."""
         if self.state is not EngineState.READY or self._process is None:
             return

@@ -1,6 +1,7 @@
 """Commands: what the front process sends to the engine process, one JSON object per line over a socket pair.
 
-Both ends are ours, so what arrives is trusted. The other direction is `lead.engine.events`.
+Both ends are ours, so what arrives is trusted; drafts of backs have been checked. The other direction is
+`lead.engine.events`.
 """
 
 from collections.abc import Mapping
@@ -149,18 +150,6 @@ class Cancel(BaseModel, frozen=True):
     sequence: str
 
 
-class PostDraft(Draft):
-    """A draft of a back, and its name. `received_at` is on the monotonic clock that both processes share."""
-
-    source: str
-    received_at: float = 0.0
-
-    @classmethod
-    def of_back(cls, name: str, draft: Draft, received_at: float = 0.0) -> "PostDraft":
-        """What a back has sent, which was validated then."""
-        return cls.model_construct(source=name, received_at=received_at, **dict(draft))
-
-
 class SetBacks(BaseModel, frozen=True):
     """The backs that are connected now, by name. share_cores: one of them runs on this machine."""
 
@@ -199,7 +188,7 @@ class Explain(BaseModel, frozen=True):
     type: Literal["explain"] = "explain"
 
 
-_AnyCommand = Load | Submit | Cancel | PostDraft | SetBacks | SetPolicy | ActOnSlot | Explain
+_AnyCommand = Load | Submit | Cancel | Draft | SetBacks | SetPolicy | ActOnSlot | Explain
 Command = Annotated[_AnyCommand, Field(discriminator="type")]
 
 _commands: TypeAdapter[_AnyCommand] = TypeAdapter(Command)

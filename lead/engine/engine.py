@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
+from lead.engine.commands import Cancel, Command, Explain, SetBacks, SetPolicy, Submit
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Event, Explained, Failed, Finished, FinishReason, PromptProgress
 from lead.engine.scheduler import Action, PlanEntry, Scheduler, StepPlan
-from lead.engine.sequence import EngineSequence, Verification, Verified
+from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import Slot, TrialPlace
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.manager import DraftRound, SpeculationManager
@@ -30,6 +30,7 @@ from lead.engine.speculation.speculation_stats import StepReport
 from shared.cache_edits import CacheEdit
 from shared.errors import KvCacheFullError, WindowLostError
 from shared.prompt_cache import PromptCache
+from shared.protocol import Draft
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.sampler import Sampler
 
@@ -70,7 +71,7 @@ class Engine:
         self._budget = budget or GrammarBudget()
         self._slots = SlotManager(limits)
         self._scheduler = Scheduler(limits, self._slots, speculation)
-        self._events: list[Event | Verified] = []
+        self._events: list[Event | Verification] = []
         self._edits: list[CacheEdit] = []
         self._last_step: Callable[[], StepReport] | None = None  # if nothing was learned from it yet
         self._waiting_since: float | None = None
@@ -89,7 +90,7 @@ class Engine:
             case Cancel():  # one that is unknown has ended already
                 if sequence := self._slots.sequences.get(command.sequence):
                     self._end(sequence)
-            case PostDraft():
+            case Draft():
                 self.speculation.post_draft(self._slots.sequences.get(command.sequence), command)
             case SetBacks():
                 self.speculation.connect(command.names, self._slots.sequences.values())
@@ -173,7 +174,9 @@ class Engine:
         What speculation learns from a step is learned here, so that a step on a device need not wait for it.
         """
         count = self.speculation.count
-        events: list[Event] = [count(each) if isinstance(each, Verified) else each for each in self._events]
+        events: list[Event] = [
+            count(each) if isinstance(each, Verification) else each for each in self._events
+        ]
         self._events.clear()
         if report := self._last_step:
             self._last_step = None
@@ -273,7 +276,7 @@ class Engine:
         if sequence.request.max_tokens == 0:
             self._finish(sequence, "length")
             return 0
-        sequence.verification = Verification(entry.draft, rows)
+        sequence.verification = Verification(sequence.drafts, len(sequence.tokens), entry.draft, rows)
         return self._verify(slot, now)
 
     def _verify_waiting(self, waiting: Sequence[Slot], seconds: float, now: float) -> int:
@@ -301,7 +304,7 @@ class Engine:
             self._end(sequence)
             return 0
         self._slots.commit(slot, outcome.tokens)
-        self.speculation.on_commit(sequence, outcome, now)
+        self.speculation.on_commit(outcome, now)
         self._events.append(outcome)
         if reason := self._finish_reason(sequence):
             self._finish(sequence, reason)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn, Protocol
 
 from lead.engine.calibration import Recalibration
-from lead.engine.commands import ActOnSlot, Cancel, Command, PostDraft, SetBacks, Submit
+from lead.engine.commands import ActOnSlot, Cancel, Command, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.events import Event, Failed, Finished, Started
 from lead.engine.held_events import HeldEvents
@@ -19,6 +19,7 @@ from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.target import Target
 from shared.cache_edits import apply_edits
 from shared.errors import IntegrityError, KvCacheFullError, WindowLostError
+from shared.protocol import Draft
 
 log = logging.getLogger("engine")
 
@@ -254,7 +255,7 @@ class Loop:
         """
         self._send()
         for command in self._pipe.drain(0.0):
-            if isinstance(command, PostDraft) and not self._early:
+            if isinstance(command, Draft) and not self._early:
                 self._engine.apply(command, self._clock())
             else:
                 self._early.append(command)

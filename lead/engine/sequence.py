@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,30 +79,23 @@ def verify(
 
 @dataclass(slots=True)
 class Verification:
-    """A step's draft while it is compared with the target's choices, and their logits.
+    """A step's draft, compared with the target's choices: `tokens`, which follow the first `start`.
 
-    Under a grammar a choice may not be ready when the step is over. `chosen` and `probabilities` are those of
-    the tokens chosen so far; the sampler has accepted them, nothing else knows of them.
+    Under a grammar a choice may not be ready when the step is over. So far `tokens` are what the sampler has
+    accepted, and nothing else knows of them. When all are chosen, tokens[:n_accepted] were in the draft.
+
+    It becomes an event while a device computes the next step: pydantic takes its time. is_covered: something
+    was rejected, and there was a draft of a model that goes on after `tokens`.
     """
 
-    draft: DraftChain
-    rows: NDArray[np.float32]
-    chosen: list[int] = field(default_factory=list)
-    probabilities: list[TokenProbabilities] = field(default_factory=list)
-
-
-class Verified(NamedTuple):
-    """What a sequence commits: `tokens` after its first `start`; tokens[:n_accepted] were in the draft.
-
-    It becomes an event while a device computes the next step: pydantic takes its time.
-    """
-
-    sequence: str
+    drafts: Drafts
     start: int
-    tokens: list[int]
-    n_accepted: int
-    draft: DraftChain = ()
-    probabilities: list[TokenProbabilities] = []  # noqa: RUF012 - nobody adds to it
+    draft: DraftChain
+    rows: NDArray[np.float32]  # the logits of each choice
+    tokens: list[int] = field(default_factory=list)
+    n_accepted: int = 0
+    is_covered: bool = False
+    probabilities: list[TokenProbabilities] = field(default_factory=list)
 
     @property
     def has_rejected(self) -> bool:
@@ -112,7 +105,7 @@ class Verified(NamedTuple):
     def event(self, n_right: Mapping[str, tuple[int, int]]) -> Committed:
         """n_right: see `Committed`."""
         return Committed(
-            sequence=self.sequence,
+            sequence=self.drafts.id,
             start=self.start,
             tokens=self.tokens,
             n_accepted=self.n_accepted,
@@ -192,18 +185,17 @@ class EngineSequence:
             self._sampler = self._make_sampler(self.request)
         return self._sampler
 
-    def verify(self, end_tokens: Container[int]) -> Verified | Failed | None:
-        """What it commits (for `append`) of the draft in `verification`, or why it cannot go on.
+    def verify(self, end_tokens: Container[int]) -> Verification | Failed | None:
+        """The `verification` with all that it commits (for `append`), or why it cannot go on.
 
         None: a choice under a grammar is not ready.
         """
         verification = self.verification
         assert verification
         draft = [each.token for each in verification.draft]
-        chosen = verification.chosen
         try:
             choose = partial(self._choose, verification, self.sampler)
-            n_accepted = verify(draft, choose, end_tokens, chosen)
+            verification.n_accepted = verify(draft, choose, end_tokens, verification.tokens)
         except PendingAnswerError:
             return None
         except RequestError as error:  # its grammar has become too complex
@@ -215,13 +207,11 @@ class EngineSequence:
             reason = "a token could not be chosen; see the lead's log"
             return Failed(sequence=self.id, reason=reason, param=None)
         self.verification = None
-        return Verified(
-            self.id, len(self.tokens), chosen, n_accepted, verification.draft, verification.probabilities
-        )
+        return verification
 
     def _choose(self, verification: Verification, sampler: Sampler, i: int) -> int:
         """The target's token after the first `i` of the draft."""
-        position, row = len(self.tokens) + i, verification.rows[i]
+        position, row = verification.start + i, verification.rows[i]
         token = sampler.choose(row, position)
         if (n_probs := self.request.n_probs) is not None:
             verification.probabilities.append(
@@ -264,5 +254,5 @@ class EngineSequence:
             "sequence": self.id,
             "n_tokens": len(self.tokens),
             "n_context": len(self.context),
-            "drafts": self.drafts.sources,
+            "drafts": list(self.drafts.trees),
         }

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lead.engine.commands import PostDraft, Submit
+from lead.engine.commands import Submit
 from lead.engine.events import (
     Committed,
     Failed,
@@ -36,6 +36,7 @@ from lead.engine.events import (
     Started,
 )
 from shared.errors import DuoError, NotServingError, RequestError, ServerError, UnavailableError
+from shared.protocol import Draft
 
 log = logging.getLogger("lead")
 
@@ -92,7 +93,7 @@ class LiveSequence:
     n_first: int = 0  # tokens of the first step, which ended at first_token_at
     n_submitted: int | None = None  # its tokens when the present engine process got it; None: it has not
     n_deaths: int = 0  # of engine processes, counted against it
-    held_drafts: dict[str, PostDraft] = field(default_factory=dict)  # that wait for the engine, by source
+    held_drafts: dict[str, Draft] = field(default_factory=dict)  # that wait for the engine, by source
     changed: Broadcast = field(default_factory=Broadcast)
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.commands import DRAFT_MODEL, PostDraft
+from lead.engine.commands import DRAFT_MODEL
 from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.simulation.clock import Compute, VirtualClock
 from lead.simulation.text import DraftSkill, Text
@@ -129,7 +129,7 @@ class SimulatedBack:
         name: str,
         spec: BackSpec,
         clock: VirtualClock,
-        post: Callable[[PostDraft], None],
+        post: Callable[[Draft], None],
         texts: Mapping[int, Text],
         *,
         n_slots: int = 1,
@@ -186,4 +186,4 @@ class SimulatedBack:
 
     def _send(self, drafts: Iterable[tuple[int, Draft]]) -> None:
         for _, draft in drafts:
-            self._post(PostDraft.of_back(self._name, draft))
+            self._post(draft.model_copy(update={"source": self._name}))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.calibration import BATCH_SIZES
-from lead.engine.commands import PolicyName, PostDraft, SetBacks, Submit
+from lead.engine.commands import PolicyName, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished
@@ -21,7 +21,7 @@ from lead.simulation.clock import Compute, VirtualClock
 from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
 from lead.simulation.text import Text
-from shared.protocol import Tune
+from shared.protocol import Draft, Tune
 from shared.sampling.sampler import Sampler
 from shared.step_cost import StepCost
 
@@ -77,7 +77,7 @@ class SimulatedLead:
         self._observer = observer
         self._texts = texts
         self._inline = inline
-        self._inbox: list[PostDraft] = []
+        self._inbox: list[Draft] = []
         self._rng = random.Random(seed)  # noqa: S311 - jitter
         self._busy = False
         self._n_turns = 0
@@ -118,7 +118,7 @@ class SimulatedLead:
         self._engine.apply(request, self._clock.now)
         self._wake()
 
-    def post(self, draft: PostDraft) -> None:
+    def post(self, draft: Draft) -> None:
         self._inbox.append(draft.model_copy(update={"received_at": self._clock.now}))
         self._wake()
 

@@ -13,13 +13,14 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.interfaces import DraftModel, Interrupt, LookAhead, MakeSampler
-from shared.drafting.sequence_state import DraftPath, Offer, SequenceState, Work, spans_of
+from shared.drafting.sequence_state import DraftPath, SequenceState, Work, spans_of
 from shared.drafting.slot_pool import SlotPool
 from shared.errors import DecodeAbortedError, KvCacheFullError, PendingAnswerError
 from shared.llama.span import Span
@@ -40,6 +41,8 @@ _GRAMMAR_SECONDS = 0.002
 """For answers about grammars in one step; longer ones are awaited while other paths go on."""
 
 DrafterMessage = Open | Extend | Close | Tune
+ValuedPath = tuple[float, SequenceState, DraftPath]
+"""A path after the value of its next token."""
 RankedPath = tuple[SequenceState, DraftPath, list[RankedToken] | None]
 
 
@@ -93,10 +96,13 @@ class Drafter:
                 waiting[state.group].append(state.id)
         return waiting
 
-    def handle(self, message: DrafterMessage, group: int = 0) -> tuple[int, int]:
+    def handle(
+        self, message: DrafterMessage, group: int = 0, times: tuple[float, float] | None = None
+    ) -> tuple[int, int]:
         """Apply a message of the lead whose sequences are `group`; returns what `SequenceState.commit` does.
 
         A message that cannot be drafted for, or belongs to another lead, is ignored: its text stays the same.
+        times: when it arrived and when it is handled, in seconds, for what a draft says of its way.
         """
         match message:
             case Open():
@@ -108,7 +114,7 @@ class Drafter:
                 if state is None or state.group != group:
                     return 0, 0
                 if isinstance(message, Extend):
-                    return self._extend(state, message)
+                    return self._extend(state, message, times)
                 self._close(state)
         return 0, 0
 
@@ -229,7 +235,7 @@ class Drafter:
         previous = list(slot.tokens)
         # The last token is always decoded, for its logits.
         slot.keep(min(slot.shared_with(message.tokens), max(0, len(message.tokens) - 1)))
-        main = DraftPath(slot, sampler, len(message.tokens))
+        main = DraftPath(len(message.tokens)).begin(slot, sampler)
         self.sequences[message.sequence] = SequenceState(
             message.sequence,
             message.sampling,
@@ -243,7 +249,9 @@ class Drafter:
             previous_cache=previous,
         )
 
-    def _extend(self, state: SequenceState, message: Extend) -> tuple[int, int]:
+    def _extend(
+        self, state: SequenceState, message: Extend, times: tuple[float, float] | None
+    ) -> tuple[int, int]:
         state.part = message.part
         n_known = len(state.committed) - message.start
         too_long = message.start + len(message.tokens) > _MAX_COMMITTED
@@ -252,9 +260,10 @@ class Drafter:
             self._close(state)
         elif new := message.tokens[n_known:]:
             with self._closing_on_error(state):
-                outcome = state.commit(new)
+                n_right, n_wrong = state.commit(new)
                 state.restore_cache()
-                return outcome
+                state.corrected = times if n_wrong else None
+                return n_right, n_wrong
         return 0, 0
 
     def _log_unusable(self, message: Extend) -> None:
@@ -292,40 +301,41 @@ class Drafter:
 
     def _choose_work(self, only: Collection[str] | None) -> Work:
         """The paths to decode, the likeliest first."""
-        offers = []
+        growing: list[ValuedPath] = []
         for state in self.sequences.values():
             if only is None or state.id in only:
                 if self._can_extend(state):
                     state.move_window()
-                offers += [(state, offer) for offer in self._offers(state)]
+                growing += self._growing(state)
         for state in self.sequences.values():
             state.previous_cache = []
         self._slots.trim_all()
-        offers.sort(key=lambda each: -each[1].value)
-        paths = [(state, self._path(state, offer)) for state, offer in self._worthwhile(offers)]
-        return [(state, path) for state, path in paths if path]
+        growing.sort(key=itemgetter(0), reverse=True)
+        return [(state, path) for _, state, path in self._worthwhile(growing) if self._begin(state, path)]
 
-    def _offers(self, state: SequenceState) -> Iterator[Offer]:
-        """The tokens that may be drafted next for a sequence."""
+    def _growing(self, state: SequenceState) -> Iterator[ValuedPath]:
+        """The paths of a sequence that may get another token."""
         if self._can_extend(state):
-            yield Offer(state.main.confidence, state.main.end)
+            yield state.main.confidence, state, state.main
         if self._may_branch(state):
-            yield from state.branch_offers(self._min_probability)
+            for value, branch in state.growing_branches(self._min_probability):
+                yield value, state, branch
 
-    def _worthwhile(self, offers: list[tuple[SequenceState, Offer]]) -> list[tuple[SequenceState, Offer]]:
+    def _worthwhile(self, growing: list[ValuedPath]) -> list[ValuedPath]:
         """So many of the first ones as make the most of the time of a step."""
-        offers = offers[: self._model.n_batch]
+        growing = growing[: self._model.n_batch]
         if not self._options.n_branches:
-            return offers
+            return growing
         total = 0.0
         best, n_best = 0.0, 0
-        n_prompt = min(self._options.n_chunk, sum(s.n_pending(s.main) - 1 for s, o in offers if not o.first))
-        for n, (_, offer) in enumerate(offers, 1):
-            total += offer.value
+        n_prompt = sum(state.n_pending(path) - 1 for _, state, path in growing if path is state.main)
+        n_prompt = min(self._options.n_chunk, n_prompt)
+        for n, (value, *_) in enumerate(growing, 1):
+            total += value
             rate = total / self._cost.seconds(n_prompt + n)
             if rate > best:
                 best, n_best = rate, n
-        return offers[:n_best]
+        return growing[:n_best]
 
     @property
     def _min_probability(self) -> float:
@@ -333,30 +343,26 @@ class Drafter:
         n = 1 + self._options.n_branches
         return _MIN_BRANCH_PROBABILITY * min(1.0, self._cost.seconds(n) / (n * self._cost.seconds(1)))
 
-    def _path(self, state: SequenceState, offer: Offer) -> DraftPath | None:
-        """None after an error."""
-        if offer.first is None:
-            return state.main
-        branch = state.branches.get((offer.start, offer.first.token))
-        return branch or self._start_branch(state, offer.start, offer.first)
-
-    def _start_branch(self, state: SequenceState, start: int, first: RankedToken) -> DraftPath | None:
+    def _begin(self, state: SequenceState, path: DraftPath) -> bool:
+        """Give a path what it needs to be decoded, if it has not begun yet; False after an error."""
+        if path is state.main or path.key in state.branches:
+            return True
         try:
-            sampler = self._branch_sampler(state, start, first.token)
+            sampler = self._branch_sampler(state, path)
         except Exception:
             log.exception("sequence %s: no more side branches", state.id)
             state.can_branch = False
-            return None
-        slot = self._slots.take_branch(state.main.cache, start - state.window_start)
-        branch = state.branches[start, first.token] = DraftPath(slot, sampler, start, [[first]])
-        return branch
+            return False
+        slot = self._slots.take_branch(state.main.cache, path.start - state.window_start)
+        state.branches[path.key] = path.begin(slot, sampler)
+        return True
 
-    def _branch_sampler(self, state: SequenceState, start: int, first: int) -> Sampler:
+    def _branch_sampler(self, state: SequenceState, branch: DraftPath) -> Sampler:
         """If the choice of a token does not depend on the tokens before it, all paths share one sampler."""
         main = state.main
         if not state.sampling.remembers:
             return main.sampler
-        history = [*state.committed, *main.tokens[: start - main.start], first]
+        history = [*state.committed, *main.tokens[: branch.start - main.start], *branch.tokens]
         return self._make_sampler(state.sampling, history, main.sampler)
 
     def _rank_again(self) -> list[SequenceState]:
@@ -422,7 +428,7 @@ class Drafter:
             self._close(state)
 
     def _has_work(self, state: SequenceState) -> bool:
-        return any(state.unranked) or state.can_extend or any(self._offers(state))
+        return any(state.unranked) or state.can_extend or any(self._growing(state))
 
     @staticmethod
     def _can_extend(state: SequenceState) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import accumulate
-from operator import attrgetter, mul
-from typing import NamedTuple
+from operator import itemgetter, mul
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,34 +33,32 @@ Each takes the lead's front process about 0.2 ms of CPU time that its model coul
 fast draft model makes several tokens, which then go into one message."""
 
 
-class Offer(NamedTuple):
-    """The next token of a path: the branch at `start` that begins with `first`, which may be yet to begin;
-    None: the main path.
-
-    value: the probability that it is committed, if the confidences are right; less if the branch is in
-    another back's part.
-    """
-
-    value: float
-    start: int
-    first: RankedToken | None = None
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class DraftPath:
     """Draft tokens at positions start, start + 1, …; `cache` and `sampler` also cover everything before them.
 
     ranked: for each position the draft token and its runners-up, likeliest first.
 
-    The last token has been sampled but not decoded; `cache` holds those of the others that were decoded. But
-    while a grammar is being followed, everything has been decoded, and `unranked` are the logits after it.
+    A branch that may begin is a path of one token, without cache and sampler. In others the last token has
+    been sampled but not decoded; `cache` holds those of the others that were decoded. But while a grammar is
+    being followed, everything has been decoded, and `unranked` are the logits after it.
     """
 
-    cache: SlotCache
-    sampler: Sampler
     start: int
     ranked: list[Sequence[RankedToken]] = field(default_factory=list)
+    cache: SlotCache = field(init=False)
+    sampler: Sampler = field(init=False)
     unranked: NDArray[np.float32] | None = None
+
+    def begin(self, cache: SlotCache, sampler: Sampler) -> Self:
+        """From now on it may be decoded."""
+        self.cache, self.sampler = cache, sampler
+        return self
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Of a branch: there is no other with the same start and first token."""
+        return self.start, self.ranked[0][0].token
 
     @property
     def end(self) -> int:
@@ -111,10 +109,11 @@ class SequenceState:
     a branch                          [start .... end)    instead of the main path's tokens there
 
     `part`: of the side branches, as the lead divides them among backs; None: all. `options`: as the lead has
-    tuned them; `group`: the same for all sequences of a lead. `release` takes back
-    the slots of paths that are dropped. `branches`: by their start and their first token. `grown_from`: the
-    length of the main path when the draft began to grow after it was sent last; None: it has not grown.
-    `sent_at`: when `take_draft` was called last, in seconds.
+    tuned them; `group`: the same for all sequences of a lead. `release` takes back the slots of paths that
+    are dropped. `branches`: by their keys. `grown_from`: the length of the main path when the draft began to
+    grow after it was sent last; None: it has not grown. `sent_at`: when `take_draft` was called last, in
+    seconds. `corrected`: when the message that rejected the last draft arrived, and when it was handled,
+    until the next draft is sent.
     """
 
     id: str
@@ -128,6 +127,7 @@ class SequenceState:
     part: BranchPart | None = None
     grown_from: int | None = None
     sent_at: float = -math.inf
+    corrected: tuple[float, float] | None = None
     branches: dict[tuple[int, int], DraftPath] = field(default_factory=dict)
     window_start: int = 0
     can_branch: bool = True  # False after a branch has failed
@@ -249,20 +249,24 @@ class SequenceState:
         for key in [key for key in self.branches if key[0] < before]:
             self.release(self.branches.pop(key).cache)
 
-    def branch_offers(self, minimum: float) -> list[Offer]:
-        """Of the branches to continue or to begin, as far as their value is at least `minimum`."""
+    def growing_branches(self, minimum: float) -> list[tuple[float, DraftPath]]:
+        """The branches to continue or to begin, each after the value of its next token, `minimum` or more.
+
+        That is the probability that it is committed, if the confidences are right; less for another back's.
+        """
         minimum = max(minimum, self.options.min_confidence / 2)
         # reach[i]: the probability that the first i tokens of the main path are all committed
         reach = list(accumulate((each.confidence for each in self.main.drafted), mul, initial=1.0))
-        begun = (self._next(branch, reach) for branch in self.branches.values() if self._can_grow(branch))
-        offers = [offer for offer in begun if offer.value >= minimum]
+        begun = ((self._value(each, reach), each) for each in self.branches.values() if self._can_grow(each))
+        valued = [each for each in begun if each[0] >= minimum]
         if n_free := self.options.n_branches - len(self.branches):
-            offers += nlargest(n_free, self._new_branches(reach, minimum), key=attrgetter("value"))
-        return offers
+            valued += nlargest(n_free, self._new_branches(reach, minimum), key=itemgetter(0))
+        return valued
 
-    def _next(self, branch: DraftPath, reach: Sequence[float]) -> Offer:
+    def _value(self, branch: DraftPath, reach: Sequence[float]) -> float:
+        is_own = self.part is None or self.part.has(*branch.key)
         probability = reach[branch.start - self.main.start] * branch.confidence
-        return self._offer(probability, branch.start, branch.ranked[0][0])
+        return probability * (1.0 if is_own else _OTHERS_WEIGHT)
 
     def _can_grow(self, branch: DraftPath) -> bool:
         return (
@@ -273,8 +277,8 @@ class SequenceState:
             and branch.ranked[-1][0].token not in self.end_tokens
         )
 
-    def _new_branches(self, reach: Sequence[float], minimum: float) -> Iterator[Offer]:
-        """Each branch that could be started now."""
+    def _new_branches(self, reach: Sequence[float], minimum: float) -> Iterator[tuple[float, DraftPath]]:
+        """Each branch that could begin now, after its value."""
         main = self.main
         # A branch's cache begins as a copy of the main path's, which is refilled after the window has moved.
         n_cached_end = self.window_start + len(main.cache)
@@ -286,23 +290,24 @@ class SequenceState:
             if start <= self.window_start or not main.cache.can_fork(start - self.window_start):
                 continue
             for runner_up in choices[1:]:
-                probability = prefix_probability * runner_up.confidence
-                if probability < minimum:
+                if prefix_probability * runner_up.confidence < minimum:
                     break
-                if runner_up.token in self.end_tokens or (start, runner_up.token) in self.branches:
+                branch = DraftPath(start, [[runner_up]])
+                if runner_up.token in self.end_tokens or branch.key in self.branches:
                     continue
-                offer = self._offer(probability, start, runner_up)
-                if offer.value >= minimum:
-                    yield offer
-
-    def _offer(self, probability: float, start: int, first: RankedToken) -> Offer:
-        is_own = self.part is None or self.part.has(start, first.token)
-        return Offer(probability * (1.0 if is_own else _OTHERS_WEIGHT), start, first)
+                if (value := self._value(branch, reach)) >= minimum:
+                    yield value, branch
 
     def take_draft(self, now: float) -> Draft | None:
         """The draft, which is sent at `now`; None if it has not grown since it was sent last."""
         has_grown, self.grown_from, self.sent_at = self.grown_from is not None, None, now
-        return self.draft() if has_grown else None
+        draft = self.draft() if has_grown else None
+        if draft is None or self.corrected is None:
+            return draft
+        (arrived, handled), self.corrected = self.corrected, None
+        return draft.model_copy(
+            update={"waited_ms": _ms(handled - arrived), "drafted_ms": _ms(now - handled)}
+        )
 
     def is_due(self, now: float) -> bool:
         """Whether the draft has grown, and it is time to send it."""
@@ -348,7 +353,7 @@ class SequenceState:
         base = len(self.committed)
         assert self.main.start == base, f"main path starts at {self.main.start}, committed ends at {base}"
         for key, branch in self.branches.items():
-            assert key == (branch.start, branch.tokens[0])
+            assert key == branch.key
         for path in self.paths:
             assert base <= path.start <= self.main.end
             text = [*self.committed, *self.main.tokens[: path.start - base], *path.tokens]
@@ -357,6 +362,10 @@ class SequenceState:
                 f"slot {path.cache.index} holds other tokens"
             )
             assert path is self.main or self.n_pending(path) == (1 if path.unranked is None else 0)
+
+
+def _ms(seconds: float) -> float:
+    return round(1000 * seconds, 3)
 
 
 Work = Sequence[tuple[SequenceState, DraftPath]]

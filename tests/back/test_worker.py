@@ -186,4 +186,4 @@ def test_the_first_draft_after_a_rejection_says_how_long_it_took():
     working.step(2)
     drafts = [draft for _, draft in working.sent() if draft.base == 3]
     assert [draft.waited_ms for draft in drafts] == [pytest.approx(0.55), None]
-    assert [draft.drafted_ms for draft in drafts] == [pytest.approx(2.2), None]
+    assert [draft.drafted_ms for draft in drafts] == [pytest.approx(1.65), None]

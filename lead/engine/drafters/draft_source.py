@@ -2,7 +2,7 @@
 
 lookup   in the engine, without a model: free, asked before every step (`lookup`)
 inline   in the engine, with a model or heads of the target: takes its time (`model_drafter`, `mtp_drafter`)
-remote   backs, which send their drafts when they have them (`lead.engine.commands.PostDraft`)
+remote   backs, which send their drafts when they have them (`shared.protocol.Draft`)
 """
 
 from abc import ABC, abstractmethod

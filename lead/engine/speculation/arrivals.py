@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.drafts import Drafts, Probabilities, SourceDraft, SourceState
+from lead.engine.speculation.drafts import Drafts, Probabilities, SourceProgress, SourceState
 
 log = logging.getLogger("engine")
 
@@ -105,7 +105,7 @@ class Arrivals:
         Stale or repeated drafts do not count as activity, so a back cannot stall the lead by resending.
         """
         timing = self._sources.setdefault(source, _Timing())
-        last = drafts.of(source)
+        last = drafts.by_source[source]
         if base >= last.base:
             match last.state:
                 case SourceState.SILENT:
@@ -182,7 +182,9 @@ class Arrivals:
             return None
         return Arrival(self._remaining(mean, waited), 1, timing.token.value)
 
-    def _answer(self, timing: _Timing, last: SourceDraft, last_commit: float, now: float) -> Arrival | None:
+    def _answer(
+        self, timing: _Timing, last: SourceProgress, last_commit: float, now: float
+    ) -> Arrival | None:
         """A new draft, after the last one has died."""
         if self._is_late(timing.first, now - last.silent_since):
             return None
@@ -204,14 +206,14 @@ class Arrivals:
         return remaining if remaining > 0 else max(mean.deviation, self._constants.min_remaining_s)
 
     def _learn_answer(  # noqa: PLR0917 - what a draft is compared with
-        self, timing: _Timing, drafts: Drafts, last: SourceDraft, base: int, end: int, now: float
+        self, timing: _Timing, drafts: Drafts, last: SourceProgress, base: int, end: int, now: float
     ) -> None:
         """A draft that was under way when the text departed from the last one is no answer to that."""
         if base >= (last.dead_since or 0) and (at := drafts.reached(base)) is not None:
             timing.first.learn(max(0.0, now - at), self._constants.arrival_gain)
             timing.n_first.learn(end - base, self._constants.arrival_gain)
 
-    def _learn_growth(self, timing: _Timing, last: SourceDraft, end: int, now: float) -> None:
+    def _learn_growth(self, timing: _Timing, last: SourceProgress, end: int, now: float) -> None:
         if end <= last.end:
             return
         per_token = (now - last.grown_at) / (end - last.end)

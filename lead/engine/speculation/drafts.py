@@ -5,10 +5,11 @@ is still a draft; after a rejection a side branch may be. Every source is scored
 its draft was verified or not. What drafts are worth, `forecast` says.
 """
 
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from itertools import accumulate, repeat
 from operator import mul
 from typing import Literal, NamedTuple
@@ -46,28 +47,9 @@ def survival(chain: DraftChain) -> tuple[float, ...]:
     return tuple(accumulate([each.confidence or 0.0 for each in chain], mul))
 
 
-class TokenOutcome(NamedTuple):
-    """A proposed token, compared with the committed one; those before it were right.
-
-    `place` 0 is the token that directly followed the committed ones when they were extended.
-    """
-
-    drafted: DraftToken
-    agreement: Agreement
-    place: int
-    right: bool
-
-
-class _Unscored(NamedTuple):
-    """What each tree had proposed for `tokens`, as far as it did; they were committed from `start` on.
-
-    received_at: see `Drafts.post`.
-    """
-
-    proposed: Sequence[DraftChain]
-    start: int
-    tokens: Sequence[int]
-    received_at: float | None
+Learn = Callable[[DraftToken, Agreement, int, bool], None]
+"""Is told of a proposed token, whether it was right; those before it were. The third argument is its place:
+0 directly followed the committed tokens when they were extended."""
 
 
 class DraftTree:
@@ -152,11 +134,11 @@ class SourceState(Enum):
 
 
 @dataclass(slots=True)
-class SourceDraft:
-    """What one source has drafted for a sequence.
+class SourceProgress:
+    """How far a source has come with a sequence.
 
-    tree: its draft, while that is alive. n_scored: up to which position of the text its tokens were compared.
-    n_right: how many were right, in time and too late, since they were last asked for.
+    n_scored: up to which position of the text its tokens were compared. n_right: how many were right, in time
+    and too late, since they were last asked for.
 
     Its last draft followed `base` tokens and reached to position `end`; that it grew was heard at `grown_at`.
     `Arrivals` keeps these, of backs only: dead_since: how many tokens were committed when that draft died;
@@ -164,7 +146,6 @@ class SourceDraft:
     """
 
     grown_at: float  # at first, when the sequence began
-    tree: DraftTree | None = None
     n_scored: int = 0
     n_right: tuple[int, int] = (0, 0)
     base: int = -1
@@ -202,29 +183,25 @@ class Drafts:
         self.n_opened = len(tokens)
         self.opened_at = now
         self.lookups = lookups
-        self.by_source: dict[str, SourceDraft] = {}
+        self.trees: dict[str, DraftTree] = {}
+        """By source, its draft while that is alive."""
+        self.by_source = defaultdict[str, SourceProgress](partial(SourceProgress, now))
         self.inline: InlineDraft | None = None  # of the drafter in the engine that takes its time
         self.stuck_at_step = -1  # the number of the step before which it gets no more inline tokens
         self._commits = deque([(len(tokens), now)], maxlen=_MAX_COMMITS)
         self._followers = Followers()
-        self._unscored: list[_Unscored] = []
+        self._unscored: list[Callable[[Learn], None]] = []
 
     # What is proposed
 
     @property
-    def sources(self) -> list[str]:
-        """Those that have a draft."""
-        return [source for source, each in self.by_source.items() if each.tree is not None]
-
-    @property
     def branches(self) -> list[DraftChain]:
-        """What each of them proposes, without side branches."""
-        return [each.tree.branch for each in self.by_source.values() if each.tree is not None]
+        """What each source proposes that has a draft, without side branches."""
+        return [tree.branch for tree in self.trees.values()]
 
     def branch(self, source: str) -> DraftChain:
         """What one source proposes; empty if it has no draft."""
-        record = self.by_source.get(source)
-        return () if record is None or record.tree is None else record.tree.branch
+        return self.trees[source].branch if source in self.trees else ()
 
     @property
     def n_pending(self) -> int | None:
@@ -238,13 +215,6 @@ class Drafts:
 
     # What arrives
 
-    def of(self, source: str) -> SourceDraft:
-        """The record of a source; a new one if it has none yet."""
-        record = self.by_source.get(source)
-        if record is None:
-            record = self.by_source[source] = SourceDraft(self.opened_at)
-        return record
-
     def post(self, tree: DraftTree, received_at: float | None = None) -> bool:
         """Store a draft if it is alive; returns whether it is.
 
@@ -253,20 +223,20 @@ class Drafts:
         messages may overtake each other. received_at: what was committed before then was drafted too late;
         None: nothing was.
         """
-        record = self.of(tree.source)
         if tree.base > len(self.tokens):
             return False
         later = self.tokens[tree.base : tree.base + len(tree)]
         if later:
-            self._unscored.append(_Unscored([tree.follow(later)], tree.base, later, received_at))
-        if tree.alive and not _outdated(tree, record.tree):
-            record.tree = tree
+            proposed = [tree.follow(later)]
+            self._unscored.append(partial(self._score, proposed, tree.base, later, received_at))
+        if tree.alive and not _outdated(tree, self.trees.get(tree.source)):
+            self.trees[tree.source] = tree
         return tree.alive
 
     def post_own(self, source: str, tokens: Sequence[int], confidences: Sequence[float]) -> None:
         """A draft of the engine's own, after all committed tokens; without tokens the last one stays."""
         if tokens:
-            self.of(source).tree = DraftTree(source, len(self.tokens), tokens, None, confidences)
+            self.trees[source] = DraftTree(source, len(self.tokens), tokens, None, confidences)
 
     def ask_lookups(self, enough: int, max_tokens: int) -> None:
         """Have those draft again up to `max_tokens` that have less than `enough` left of the last draft."""
@@ -278,35 +248,42 @@ class Drafts:
 
     def extend(self, start: int, tokens: Sequence[int], now: float) -> None:
         """`tokens` were committed from position `start` on, which backs hear now. Dead drafts are removed."""
-        proposed = [each.tree.follow(tokens) for each in self.by_source.values() if each.tree is not None]
+        proposed = [tree.follow(tokens) for tree in self.trees.values()]
         if proposed:
-            self._unscored.append(_Unscored(proposed, start, tokens, None))
+            self._unscored.append(partial(self._score, proposed, start, tokens, None))
         n_committed = start + len(tokens)
         self._commits.append((n_committed, now))
         for each in self.by_source.values():
             if each.unseen_since is None:
                 each.unseen_since = now
-            if each.tree is not None and not each.tree.alive:
-                each.tree, each.dead_since = None, n_committed
+        for source in [source for source, tree in self.trees.items() if not tree.alive]:
+            del self.trees[source]
+            self.by_source[source].dead_since = n_committed
 
-    def pop_outcomes(self) -> list[TokenOutcome]:
-        """Of all drafts, those that are known since the last call; each position of a source counts once.
+    def score(self, learn: Learn) -> None:
+        """Tell `learn` of all drafts' tokens that can be compared since the last call.
 
-        They need not be known before the next step.
+        Each position of a source counts once. It need not be done before the next step.
         """
-        outcomes = [each for unscored in self._unscored for each in self._score(*unscored)]
+        for score in self._unscored:
+            score(learn)
         self._unscored.clear()
-        return outcomes
 
     def _score(
-        self, trees: Sequence[DraftChain], start: int, committed: Sequence[int], received_at: float | None
-    ) -> Iterator[TokenOutcome]:
+        self,
+        proposed: Sequence[DraftChain],
+        start: int,
+        committed: Sequence[int],
+        received_at: float | None,
+        learn: Learn,
+    ) -> None:
+        """What each tree had proposed for tokens that were `committed` from `start` on, as far as it did."""
         for place, token in enumerate(committed):
-            proposed = [each[place] for each in trees if place < len(each)]
-            if not proposed:  # all have ended, or conflict with what was committed
+            here = [each[place] for each in proposed if place < len(each)]
+            if not here:  # all have ended, or conflict with what was committed
                 break
-            position, tokens = start + place, [each.token for each in proposed]
-            for drafted in proposed:
+            position, tokens = start + place, [each.token for each in here]
+            for drafted in here:
                 record = self.by_source[drafted.source]
                 if position < record.n_scored:
                     continue
@@ -317,10 +294,10 @@ class Drafts:
                     at = None if received_at is None else self.passed(position)
                     is_late = at is not None and received_at is not None and received_at > at
                     record.n_right = (n_in_time + (not is_late), n_late + is_late)
-                yield TokenOutcome(drafted, agreement_on(drafted.token, tokens), place, right)
+                learn(drafted, agreement_on(drafted.token, tokens), place, right)
 
     def pop_right(self, *, except_of: Collection[str]) -> dict[str, tuple[int, int]]:
-        """By source, the right tokens (in time, too late) of outcomes since the last call."""
+        """By source, how many tokens (in time, too late) `score` has found right since the last call."""
         counted = {}
         for source, each in self.by_source.items():
             if any(each.n_right) and source not in except_of:
@@ -347,9 +324,7 @@ class Drafts:
         """These backs have left; others may come under their names. Their drafts may still be right."""
         for source in sources:
             if record := self.by_source.get(source):
-                self.by_source[source] = SourceDraft(
-                    self.opened_at, record.tree, record.n_scored, record.n_right
-                )
+                self.by_source[source] = SourceProgress(self.opened_at, record.n_scored, record.n_right)
 
     def close(self) -> None:
         """The sequence has ended with its `tokens`."""

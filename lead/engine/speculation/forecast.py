@@ -21,7 +21,6 @@ from lead.engine.speculation.drafts import (
     Drafts,
     DraftToken,
     Probabilities,
-    TokenOutcome,
     agreement_on,
     survival,
 )
@@ -95,19 +94,17 @@ class Forecast:
         """The sources whose tokens have been accepted or rejected so far, or that are connected."""
         return sorted({*self._records, *self.arrivals.known})
 
-    def learn(self, outcomes: Iterable[TokenOutcome]) -> None:
-        """Count outcomes of proposed tokens."""
-        decay = self._decay
-        for outcome in outcomes:
-            record = self._records[outcome.drafted.source]
-            bin_ = self._bin_of(outcome.drafted.confidence)
-            record.bins[bin_, None].add(outcome.right, decay)
-            if outcome.agreement != "single":
-                record.bins[bin_, outcome.agreement].add(outcome.right, decay)
-            record.mean.add(outcome.right, self._mean_decay)
-            place = min(outcome.place, _MAX_PLACES - 1)
-            record.by_place[place][0] += 1
-            record.by_place[place][1] += outcome.right
+    def learn(self, drafted: DraftToken, agreement: Agreement, place: int, right: bool) -> None:
+        """Count what came of a proposed token (`drafts.Learn`)."""
+        record = self._records[drafted.source]
+        bin_ = self._bin_of(drafted.confidence)
+        record.bins[bin_, None].add(right, self._decay)
+        if agreement != "single":
+            record.bins[bin_, agreement].add(right, self._decay)
+        record.mean.add(right, self._mean_decay)
+        counts = record.by_place[min(place, _MAX_PLACES - 1)]
+        counts[0] += 1
+        counts[1] += right
 
     def probability(self, source: str, confidence: float | None, agreement: Agreement) -> float:
         """That a token is accepted if those before it are."""

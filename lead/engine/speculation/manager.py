@@ -5,14 +5,14 @@ they change only when it calls. Its policy chooses; the scheduler verifies.
 """
 
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lead.engine.commands import NGRAM, PolicyName, PostDraft, Submit
+from lead.engine.commands import NGRAM, PolicyName, Submit
 from lead.engine.drafters.draft_source import InlineDrafter, LookupDrafter
 from lead.engine.events import BackEvent, Committed, DraftsDropped
-from lead.engine.sequence import EngineSequence, Verified
+from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import Slot
 from lead.engine.speculation.arrivals import FutureDraft
 from lead.engine.speculation.batching import Batching, LikeliestFirst
@@ -34,6 +34,7 @@ from lead.engine.speculation.policy import (
 from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
 from lead.engine.speculation.tuning import BackTuning
 from shared.llama.batch_invariance import InvariantSizes
+from shared.protocol import Draft
 from shared.step_cost import StepCost
 
 MakeLookups = Callable[[Submit], Mapping[str, LookupDrafter]]
@@ -79,7 +80,6 @@ class SpeculationManager:
         self._make_drafters = make_drafters
         self._own_sources: set[str] = {inline.source} if inline else set()
         self._n_stale: Counter[str] = Counter()
-        self._uncounted: deque[tuple[Drafts, bool]] = deque()
         draft_cost = self.inline.cost if self.inline else None
         self._adaptive = Adaptive(batching, draft_cost, constants)  # outlives another policy
         self._waited = 0.0
@@ -101,7 +101,7 @@ class SpeculationManager:
         """
         self.forecast.connect(backs, self._own_sources, [each.drafts for each in sequences])
 
-    def post_draft(self, target: EngineSequence | None, draft: PostDraft) -> None:
+    def post_draft(self, target: EngineSequence | None, draft: Draft) -> None:
         """A back proposes something for `target` (None: it has ended); its draft may be stale."""
         source = draft.source
         if target is None:
@@ -110,7 +110,7 @@ class SpeculationManager:
         tree = DraftTree(source, draft.base, draft.tokens, draft.parents, draft.confidences)
         end = draft.base + len(tree.branch)
         alive = target.drafts.post(tree, draft.received_at)
-        self.forecast.learn(target.drafts.pop_outcomes())
+        target.drafts.score(self.forecast.learn)
         self._n_stale[source] += not alive
         arrivals = self.forecast.arrivals
         arrivals.on_draft(target.drafts, source, draft.base, end, draft.received_at, alive=alive)
@@ -161,22 +161,21 @@ class SpeculationManager:
             case _:
                 return choice
 
-    def on_commit(self, target: EngineSequence, committed: Verified, now: float) -> None:
+    def on_commit(self, committed: Verification, now: float) -> None:
         """One sequence's part of a step; the backs receive it at this moment. `count` has to follow."""
-        drafts = target.drafts
+        drafts = committed.drafts
         drafts.extend(committed.start, committed.tokens, now)
-        is_covered = committed.has_rejected and bool(set(drafts.sources) - drafts.lookups.keys())
-        self._uncounted.append((drafts, is_covered))
+        committed.is_covered = committed.has_rejected and bool(drafts.trees.keys() - drafts.lookups.keys())
 
-    def count(self, committed: Verified) -> Committed:
-        """Learn from what `on_commit` was told of, in the same order; the next step need not wait for it.
+    def count(self, committed: Verification) -> Committed:
+        """Learn from what `on_commit` was told of; the next step need not wait for it.
 
         Returns the event, with what the backs' drafts had right.
         """
-        drafts, is_covered = self._uncounted.popleft()
-        self.forecast.learn(drafts.pop_outcomes())
+        drafts = committed.drafts
+        drafts.score(self.forecast.learn)
         event = committed.event(drafts.pop_right(except_of=self._own_sources))
-        self.stats.add_committed(event, covered=is_covered)
+        self.stats.add_committed(event, covered=committed.is_covered)
         return event
 
     def on_step(self, step: StepReport) -> None:

@@ -1,12 +1,13 @@
 """Joining, leaving, and what is reported of the connected backs."""
 
+import json
 import logging
 
 import pytest
 
 from lead.backs.registry import HTTP_SILENCE_SECONDS
 from shared.errors import ProtocolError, UnavailableError
-from shared.protocol import Draft, VocabularyId
+from shared.protocol import Draft, VocabularyId, parse_back_message
 from tests.lead.backs.harness import RegistryHarness
 
 
@@ -27,6 +28,16 @@ def test_a_posted_draft_has_its_branches_confidences_and_time_of_arrival(harness
     harness.backs.take_draft(back, draft)
     (posted,) = harness.posted
     assert (posted.parents, posted.confidences, posted.received_at) == ([-1, -1], [0.6, 0.3], 7.0)
+
+
+def test_no_back_says_who_drafted_or_when_its_draft_came(harness):
+    sequence, back = harness.sequence(), harness.join(name="desk")
+    harness.backs.updates(back)
+    harness.now = 7.0
+    draft = {"type": "draft", "sequence": sequence.id, "base": 3, "tokens": [8]}
+    for lie in ({"source": "ngram", "received_at": 1e9}, {"source": [1], "received_at": "never"}):
+        harness.backs.take_draft(back, parse_back_message(json.dumps(draft | lie)))
+    assert [(posted.source, posted.received_at) for posted in harness.posted] == [("desk", 7.0)] * 2
 
 
 def test_the_engine_hears_whether_a_back_computes_on_its_cores():

@@ -18,11 +18,12 @@ import pytest
 from lead.engine import client as module
 from lead.engine import process
 from lead.engine.client import EngineClient, EngineState
-from lead.engine.commands import ActOnSlot, Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy, Submit
+from lead.engine.commands import ActOnSlot, Cancel, Explain, Load, SetBacks, SetPolicy, Submit
 from lead.engine.events import Finished, encode_line
 from lead.generation.sequences import LiveSequence
 from shared.descriptors import n_open
 from shared.errors import EngineError, ModelLoadError, NotServingError, RequestError, UnavailableError
+from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
@@ -184,7 +185,7 @@ async def test_commands_reach_the_engine_in_order(start, tmp_path):
     await front.until(is_up)
     commands = [
         submission(),
-        PostDraft(sequence="s", source="desk", base=1, tokens=[2]),
+        Draft(sequence="s", source="desk", base=1, tokens=[2]),
         Cancel(sequence="s"),
     ]
     front.due = [commands[0]]
@@ -200,7 +201,7 @@ async def test_nothing_is_submitted_to_an_engine_that_is_not_ready(start):
     with pytest.raises(UnavailableError, match="being loaded"):
         front.client.feed()
     front.client.cancel("s")
-    front.client.post_draft(PostDraft(sequence="s", source="desk", base=1, tokens=[2]))
+    front.client.post_draft(Draft(sequence="s", source="desk", base=1, tokens=[2]))
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -381,7 +382,7 @@ async def test_drafts_that_the_engine_does_not_read_are_replaced_by_newer_ones(s
     )
     await front.until(is_up)
     for base in range(20_000):
-        front.client.post_draft(PostDraft(sequence="s", source="desk", base=base, tokens=[2] * 16))
+        front.client.post_draft(Draft(sequence="s", source="desk", base=base, tokens=[2] * 16))
     n_held = len(front.drafted.held_drafts)
     os.kill(front.client.pid, signal.SIGUSR1)
     await front.until(lambda front: len(front.events) == 2)

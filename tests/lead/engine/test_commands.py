@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy, Submit, decode_command
+from lead.engine.commands import Cancel, Explain, Load, SetBacks, SetPolicy, Submit, decode_command
 from lead.engine.events import (
     Committed,
     DraftsDropped,
@@ -17,7 +17,7 @@ from lead.engine.events import (
     decode_event,
     encode_line,
 )
-from shared.protocol import Tune
+from shared.protocol import Draft, Tune
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
@@ -26,8 +26,8 @@ COMMANDS = [
     Load(model=Path("m.gguf"), options=ModelOptions(threads=2), depth=3),
     Submit(sequence="s", tokens=[1, 2], sampling=SAMPLING, max_tokens=None),
     Cancel(sequence="s\nt\r\u2028"),
-    PostDraft(sequence="s", source="back", base=3, tokens=[4, 5]),
-    PostDraft(
+    Draft(sequence="s", source="back", base=3, tokens=[4, 5]),
+    Draft(
         sequence="s",
         source="back",
         base=3,

@@ -6,7 +6,7 @@ The tests that follow one sequence use prompts whose continuations are known to 
 import numpy as np
 import pytest
 
-from lead.engine.commands import PostDraft, SetBacks
+from lead.engine.commands import SetBacks
 from lead.engine.events import Committed, Failed, Finished, Started
 from shared.cache_edits import Restore, Snapshot, Store
 from shared.errors import PendingAnswerError, RequestError
@@ -14,6 +14,7 @@ from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
 from shared.prompt_cache import PromptCacheSize
+from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
 from tests.engine_harness import NOW, STEP_SECONDS, EngineHarness
 from tests.fakes import (
@@ -113,7 +114,7 @@ def drafting(*, depth=4, max_tokens=None, prompt=LONG, policy="fixed", sources=(
 
 
 def post(harness, tokens, base=3, sequence="s", source="a", *, parents=None):
-    draft = PostDraft(
+    draft = Draft(
         sequence=sequence, source=source, base=base, tokens=tokens, parents=parents, received_at=NOW
     )
     harness.apply(draft)
@@ -726,7 +727,7 @@ def test_a_step_counts_what_the_model_adds_to_shorter_spans():
     harness.submit("a", tokens=LONG)
     harness.submit("b", tokens=LONG)
     harness.step()
-    harness.apply(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:6]))
+    harness.apply(Draft(sequence="a", source="x", base=3, tokens=TEXT[3:6]))
     plan = harness.next()
     assert [len(span.tokens) for span in plan.layout] == [4, 1]
     assert plan.n_tokens == 8
@@ -747,7 +748,7 @@ def test_a_step_counts_what_makes_up_its_sizes():
     harness = EngineHarness(n_slots=2, n_ctx=200, own_cells=True, batch_sizes=InvariantSizes((2, 3), (4, 8)))
     harness.submit("a", tokens=LONG)
     harness.step()
-    harness.apply(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:8]))
+    harness.apply(Draft(sequence="a", source="x", base=3, tokens=TEXT[3:8]))
     plan = harness.next()
     assert [len(span.tokens) for span in plan.layout] == [3]  # no wider draft
     assert (plan.n_tokens, plan.layout.n_ubatches) == (3, 1)
@@ -757,7 +758,7 @@ def test_a_step_counts_what_makes_up_its_sizes():
 def test_where_prompts_are_decoded_otherwise_the_last_of_their_tokens_has_no_draft(batch_sizes, n_tokens):
     harness = EngineHarness(n_slots=1, n_ctx=100, own_cells=True, batch_sizes=InvariantSizes(*batch_sizes))
     harness.submit("a", tokens=[5])
-    harness.apply(PostDraft(sequence="a", source="x", base=1, tokens=[6, 7]))
+    harness.apply(Draft(sequence="a", source="x", base=1, tokens=[6, 7]))
     plan = harness.next()
     assert [len(span.tokens) for span in plan.layout] == [n_tokens]
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy
+from lead.engine.commands import Cancel, Explain, Load, SetBacks, SetPolicy
 from lead.engine.events import Committed, DraftsDropped, Explained, Finished, Started
 from lead.engine.loop import Loop, ProgressWatch
 from lead.engine.speculation.manager import DraftRound
@@ -14,7 +14,7 @@ from lead.engine.speculation.policy import SYNC_PATIENCE_S, DraftOrder, Wait
 from shared.cache_edits import moved_texts
 from shared.errors import DecodeFatalError, IntegrityError, KvCacheFullError, WindowLostError
 from shared.prompt_cache import PromptCacheSize
-from shared.protocol import Tune
+from shared.protocol import Draft, Tune
 from shared.settings.model_options import ModelOptions
 from tests.fakes import (
     FakeFront,
@@ -105,7 +105,7 @@ def test_a_sequence_is_started_before_its_first_decode():
 
 
 def test_a_draft_is_verified_in_the_step_it_arrives_in():
-    draft = PostDraft(sequence="s", source="a", base=3, tokens=TEXT[3:5])
+    draft = Draft(sequence="s", source="a", base=3, tokens=TEXT[3:5])
     pipe, target = run([submit(tokens=LONG, max_tokens=4)], [draft])
     assert target.steps == [[2], [3]]
     *_, committed, _finished = pipe.sent
@@ -152,14 +152,14 @@ def test_what_a_step_committed_is_sent_while_the_next_one_is_computed():
 
 
 def test_a_draft_that_arrives_during_a_step_is_verified_in_the_next_one():
-    draft = PostDraft(sequence="s", source="a", base=3, tokens=TEXT[3:7])
+    draft = Draft(sequence="s", source="a", base=3, tokens=TEXT[3:7])
     device = Device([submit(tokens=LONG, max_tokens=9)], [], [], [draft], [], [])
     device.run()
     assert device.steps == [[2], [1], [4]]
 
 
 def test_commands_that_arrive_during_a_step_are_carried_out_in_their_order():
-    late = [submit(sequence="t", tokens=LONG), PostDraft(sequence="t", source="a", base=2, tokens=TEXT[2:4])]
+    late = [submit(sequence="t", tokens=LONG), Draft(sequence="t", source="a", base=2, tokens=TEXT[2:4])]
     device = Device([submit(tokens=LONG, max_tokens=9)], [], [], late, *[[]] * 4)
     device.run()
     (first,) = [each for each in device.pipe.sent if each.type == "committed" and each.sequence == "t"][:1]
@@ -199,7 +199,7 @@ def test_a_wait_in_vain_ends_with_a_step():
 
 
 def test_a_wait_ends_as_soon_as_the_draft_is_there():
-    draft = PostDraft(sequence="s", source="a", base=3, tokens=TEXT[3:7])
+    draft = Draft(sequence="s", source="a", base=3, tokens=TEXT[3:7])
     pipe, target = syncing([], [draft])
     assert target.steps == [[2], [5]]
     assert pipe.sent[-1].n_accepted == 4
@@ -222,7 +222,7 @@ def test_the_time_waited_is_counted():
 
 
 def test_after_a_wait_the_next_step_is_not_held_up():
-    draft = PostDraft(sequence="s", source="a", base=3, tokens=[9] * 4)
+    draft = Draft(sequence="s", source="a", base=3, tokens=[9] * 4)
     pipe, _ = syncing([], [draft], [SetPolicy(policy="off", depth=0)], [])
     assert pipe.waits == [None, 0.0, SYNC_PATIENCE_S, 0.0, 0.0]
 
@@ -349,7 +349,7 @@ def test_wrong_records_end_the_engine_and_are_logged(caplog):
 
 
 def test_the_policy_is_changed_in_the_step_its_command_arrives_in():
-    draft = PostDraft(sequence="s", source="a", base=3, tokens=TEXT[3:6])
+    draft = Draft(sequence="s", source="a", base=3, tokens=TEXT[3:6])
     pipe, target = run([submit(tokens=LONG, max_tokens=9)], [draft, SetPolicy(policy="off", depth=0)])
     assert target.steps == [[2], [1]]
     assert Tune(n_ahead=0, min_confidence=0.0) in pipe.sent
@@ -361,7 +361,7 @@ def test_the_connected_sources_are_known():
 
 
 def test_stale_drafts_are_reported():
-    drafts = [PostDraft(sequence=name, source="a", base=77, tokens=[1]) for name in ("s", "ended")]
+    drafts = [Draft(sequence=name, source="a", base=77, tokens=[1]) for name in ("s", "ended")]
     pipe, _ = run([submit(tokens=LONG, max_tokens=9)], drafts)
     assert pipe.sent[-1] == DraftsDropped(source="a", n_stale=2)
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, Finished, PromptProgress, Started
 from lead.engine.sequence import filtered_probabilities, model_probabilities
+from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
 from tests.engine_harness import EngineHarness
 from tests.fakes import GREEDY, N_VOCAB, plain_run, submit, toy_logits, toy_sampler
@@ -56,7 +56,7 @@ def test_no_more_draft_tokens_are_verified_than_the_request_allows(n_draft, wide
     request = submit(tokens=PROMPT, max_tokens=20, n_draft=n_draft)
     truth, _ = plain_run(request, 100)
     run.apply(request)
-    run.apply(PostDraft(sequence="s", source="a", base=2, tokens=truth[2:20]))
+    run.apply(Draft(sequence="s", source="a", base=2, tokens=truth[2:20]))
     events = run.drain()
     assert max(run.lengths[1:]) == widest
     assert [token for event in of(Committed, events) for token in event.tokens] == truth[2:]

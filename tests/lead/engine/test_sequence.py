@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.engine.sequence import EngineSequence, Verification, verify
-from lead.engine.speculation.drafts import DraftToken
+from lead.engine.speculation.drafts import Drafts, DraftToken
 from shared.errors import PendingAnswerError
 from shared.slot_cache import common_prefix_length
 from tests.fakes import END_TOKENS, N_VOCAB, engine_sequence, submit
@@ -73,7 +73,9 @@ def drafted(sampler, *draft):
     """A sequence of two tokens whose `draft` has been decoded."""
     sequence = EngineSequence(submit(tokens=TEXT[:2]), 100, lambda _: sampler)
     chain = [DraftToken(token, "a", 1.0) for token in draft]
-    sequence.verification = Verification(chain, np.zeros((3, N_VOCAB), np.float32))
+    sequence.verification = Verification(
+        Drafts("s", sequence.tokens, {}, 0.0), 2, chain, np.zeros((3, N_VOCAB), np.float32)
+    )
     return sequence
 
 

@@ -3,7 +3,6 @@ import math
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, Finished, Started
 from lead.generation.sequences import Occupancy
 from lead.metrics.exporter import MOST_NAMES, OTHERS, MetricsExporter
@@ -198,7 +197,7 @@ def test_draft_messages_reach_a_backs_counters(watched):
     sequence = watched.begin()
     watched.lead.backs.updates(back)
     watched.lead.backs.take_draft(back, draft_for(sequence))
-    assert isinstance(watched.lead.engine.posted[0], PostDraft)
+    assert watched.lead.engine.posted[0].source == "desk"
     assert watched.values()["llama_duo:back_draft_tokens_total", "desk"] == 2
 
 

@@ -17,7 +17,7 @@ URGENCIES = ("immediate", "soon", "batched")
 
 
 def branch():
-    return DraftPath(SlotCache(9, PLAIN), toy_sampler(GREEDY, [1]), 1, [[RankedToken(2, 0.5)]])
+    return DraftPath(1, [[RankedToken(2, 0.5)]]).begin(SlotCache(9, PLAIN), toy_sampler(GREEDY, [1]))
 
 
 class Sending:

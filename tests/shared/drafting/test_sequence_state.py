@@ -15,7 +15,7 @@ def path_with(slot, n_pending, n_decoded=5):
     committed = list(range(n_decoded + n_pending))
     cache = SlotCache(slot, PLAIN)
     cache.add(committed[:n_decoded])
-    main = DraftPath(cache, toy_sampler(GREEDY, committed), len(committed))
+    main = DraftPath(len(committed)).begin(cache, toy_sampler(GREEDY, committed))
     options = DrafterOptions(n_slots=1, n_window=100, n_ahead=4)
     return SequenceState(f"s{slot}", GREEDY, committed, main, options, END_TOKENS, lambda _: None), main
 

@@ -136,7 +136,7 @@ def test_a_step_makes_the_most_of_its_time():
     harness = experienced(slope=0.3, n_branches=8, n_ahead=8)
     harness.step()
     while state(harness).main.confidence > 0.05:  # what is less likely than 0.05 * 0.3 is no gain
-        likely = [each.value for each in state(harness).branch_offers(0.0)]
+        likely = [value for value, _ in state(harness).growing_branches(0.0)]
         values = sorted([state(harness).main.confidence, *likely], reverse=True)
         rates = [sum(values[:n]) / (1 + 0.3 * (n - 1)) for n in range(1, len(values) + 1)]
         harness.step()

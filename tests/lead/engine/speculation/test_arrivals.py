@@ -22,7 +22,7 @@ class Watching:
     def commit(self, n_tokens, now, *, dead=()):
         """dead: sources whose drafts disagree."""
         for source in dead:
-            self.drafts.of(source).tree = tree = DraftTree(source, n_tokens, [1])
+            self.drafts.trees[source] = tree = DraftTree(source, n_tokens, [1])
             tree.follow([2])
         self.drafts.extend(n_tokens, [], now)
 

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from lead.engine.speculation.drafts import Drafts, DraftToken, DraftTree, TokenOutcome, survival
+from lead.engine.speculation.drafts import Drafts, DraftToken, DraftTree, survival
 from tests.lead.engine.speculation.support import Given
+
+
+def scored(drafts):
+    """(token, agreement, place, whether it was right) of all that can be compared."""
+    outcomes = []
+    drafts.score(lambda *outcome: outcomes.append(outcome))
+    return outcomes
 
 
 class Sequence:
@@ -21,7 +28,7 @@ class Sequence:
     def post(self, base, tokens, parents=None, confidences=None, *, source="a"):
         """(alive, outcomes)"""
         alive = self.drafts.post(DraftTree(source, base, tokens, parents, confidences))
-        return alive, self.drafts.pop_outcomes()
+        return alive, scored(self.drafts)
 
     def lives(self, base, tokens, parents=None):
         return self.post(base, tokens, parents)[0]
@@ -33,7 +40,7 @@ class Sequence:
         start = len(self.text)
         self.text += tokens
         self.drafts.extend(start, tokens, 0.0)
-        return self.drafts.pop_outcomes()
+        return scored(self.drafts)
 
     def branch(self):
         return [each.token for each in self.drafts.branch("a")]
@@ -45,7 +52,7 @@ def sequence():
 
 
 def right_of(outcomes):
-    return [(outcome.drafted.source, outcome.place, outcome.right) for outcome in outcomes]
+    return [(drafted.source, place, right) for drafted, _, place, right in outcomes]
 
 
 # What lives
@@ -99,11 +106,11 @@ def test_all_sources_are_tried_whichever_was_verified(sequence):
     sequence.post(3, [1, 5], source="b")
     sequence.post(3, [7], source="c")
     assert sequence.commit(1, 2) == [
-        TokenOutcome(DraftToken(1, "a", None), "agreed", 0, True),
-        TokenOutcome(DraftToken(1, "b", None), "agreed", 0, True),
-        TokenOutcome(DraftToken(7, "c", None), "conflicting", 0, False),
-        TokenOutcome(DraftToken(2, "a", None), "conflicting", 1, True),
-        TokenOutcome(DraftToken(5, "b", None), "conflicting", 1, False),
+        (DraftToken(1, "a", None), "agreed", 0, True),
+        (DraftToken(1, "b", None), "agreed", 0, True),
+        (DraftToken(7, "c", None), "conflicting", 0, False),
+        (DraftToken(2, "a", None), "conflicting", 1, True),
+        (DraftToken(5, "b", None), "conflicting", 1, False),
     ]
 
 
@@ -120,7 +127,7 @@ def test_what_a_source_was_tried_for_already_is_not_tried_again(sequence):
 
 def test_a_dead_draft_that_is_kept_is_noticed(sequence):
     sequence.post(3, [1])
-    sequence.drafts.by_source["a"].tree.follow([9])
+    sequence.drafts.trees["a"].follow([9])
     with pytest.raises(AssertionError, match="dead draft"):
         sequence.drafts.check_integrity()
 
@@ -198,7 +205,7 @@ class DraftsMachine(RuleBasedStateMachine):
         self.committed: dict[str, list[int]] = {}
         self.posted: dict[str, dict[str, Posted]] = {}  # by sequence and source
         self.tried: set[tuple[str, str, int]] = set()  # sequence, source, position
-        self.expected: dict[str, list[TokenOutcome]] = {}  # that nobody has asked for yet
+        self.expected: dict[str, list[tuple]] = {}  # that nobody has asked for yet
         self.n_opened = 0
 
     @rule(target=sequences, prompt=st.lists(tokens, min_size=1, max_size=4))
@@ -227,7 +234,7 @@ class DraftsMachine(RuleBasedStateMachine):
             for source, (guess, confidence) in proposed.items():
                 agreement = agreement_of(guess, [other for other, _ in proposed.values()])
                 drafted = DraftToken(guess, source, confidence)
-                expected.append(TokenOutcome(drafted, agreement, place, guess == token))
+                expected.append((drafted, agreement, place, guess == token))
                 self.note(sequence, source, len(committed))
             committed.append(token)
         self.drafts[sequence].extend(start, tokens, 0.0)
@@ -262,7 +269,7 @@ class DraftsMachine(RuleBasedStateMachine):
             if line := posted.line(committed[:position]):
                 token, confidence = line[0]
                 drafted, right = DraftToken(token, source, confidence), token == committed[position]
-                expected.append(TokenOutcome(drafted, "single", position - base, right))
+                expected.append((drafted, "single", position - base, right))
                 self.note(sequence, source, position)
         lives = bool(posted.line(committed))
         is_chain = parents == list(range(-1, len(tokens) - 1))
@@ -276,7 +283,7 @@ class DraftsMachine(RuleBasedStateMachine):
 
     @rule(sequence=sequences)
     def ask_for_outcomes(self, sequence):
-        outcomes = self.drafts[sequence].pop_outcomes()
+        outcomes = scored(self.drafts[sequence])
         assert sorted(outcomes, key=repr) == sorted(self.expected[sequence], key=repr)
         self.expected[sequence].clear()
 

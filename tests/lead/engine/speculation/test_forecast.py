@@ -4,18 +4,19 @@ import random
 
 import pytest
 
-from lead.engine.speculation.drafts import Drafts, DraftToken, DraftTree, TokenOutcome, survival
+from lead.engine.speculation.drafts import Drafts, DraftToken, DraftTree, survival
 from lead.engine.speculation.forecast import Forecast
 from tests.lead.engine.speculation.support import Given
 
 
 def outcome(right, confidence=0.9, agreement="single", source="a", place=0):
-    return TokenOutcome(DraftToken(7, source, confidence), agreement, place, right)
+    return DraftToken(7, source, confidence), agreement, place, right
 
 
 def learned(*outcomes, forecast=None):
     forecast = forecast or Forecast()
-    forecast.learn(outcomes)
+    for each in outcomes:
+        forecast.learn(*each)
     return forecast
 
 
@@ -61,7 +62,7 @@ def test_outcomes_outweigh_the_confidence_that_a_source_states(stated, share):
 def test_a_change_of_text_is_followed_within_some_tens_of_outcomes(before, after):
     forecast = learned(*[outcome(before)] * 500)
     was_sure = forecast.probability("a", 0.9, "single")
-    forecast.learn([outcome(after)] * 40)
+    learned(*[outcome(after)] * 40, forecast=forecast)
     now = forecast.probability("a", 0.9, "single")
     assert (was_sure > 0.9, now > 0.6) == (before, after)
     assert (was_sure < 0.2, now < 0.4) == (after, before)

@@ -2,21 +2,24 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from lead.engine.commands import NGRAM, PostDraft
+from lead.engine.commands import NGRAM
 from lead.engine.drafters.draft_source import InlineDraft, LookupDrafter
-from lead.engine.sequence import Verified
+from lead.engine.sequence import Verification
 from lead.engine.slot import Slot
 from lead.engine.speculation.drafts import DraftToken
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.policy import DraftOrder, Verify, Wait
 from lead.engine.speculation.speculation_stats import StepReport
 from shared.llama.batch_invariance import InvariantSizes
+from shared.protocol import Draft
 from shared.slot_cache import SlotCache
 from tests.fakes import engine_sequence, submit
 
 END = 99
+NO_LOGITS = np.empty(0, np.float32)
 PROMPT = (10, 11, 12)
 
 
@@ -55,7 +58,7 @@ class Table:
 
     def post(self, tokens, base=None, *, now=0.0, source="a", parents=None, confidences=None):
         base = len(self.tokens) if base is None else base
-        draft = PostDraft(
+        draft = Draft(
             sequence="s",
             source=source,
             base=base,
@@ -92,8 +95,8 @@ class Table:
         start = len(self.tokens)
         self.tokens += tokens
         draft = [DraftToken(token, "a", None) for token in (*tokens[:n_accepted], *rejected)]
-        step = Verified("s", start, list(tokens), n_accepted, draft)
-        self.speculation.on_commit(self.sequence, step, now)
+        step = Verification(self.sequence.drafts, start, draft, NO_LOGITS, list(tokens), n_accepted)
+        self.speculation.on_commit(step, now)
         return step
 
     def scored(self, source="a"):

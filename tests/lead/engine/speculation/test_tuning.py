@@ -1,13 +1,15 @@
 """What backs are asked to draft, learned from steps."""
 
+import numpy as np
 import pytest
 
-from lead.engine.sequence import Verified
+from lead.engine.sequence import Verification
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.speculation_stats import StepReport
 from shared.protocol import MAX_DRAFT_TOKENS, Tune
 from tests.fakes import engine_sequence
 
+NO_LOGITS = np.empty(0, np.float32)
 CHEAP = {1: 1.0, 2: 1.05, 3: 1.1, 4: 1.15, 5: 1.2}
 
 
@@ -24,8 +26,8 @@ def run(manager, n_steps, depth=0, n_committed=1, table=CHEAP):
     told, sequence = [], engine_sequence(tokens=[1])
     manager.open(sequence, 0.0)
     for _ in range(n_steps):
-        committed = Verified("s", 1, [7] * n_committed, 0)
-        manager.on_commit(sequence, committed, 0.0)
+        committed = Verification(sequence.drafts, 1, (), NO_LOGITS, [7] * n_committed)
+        manager.on_commit(committed, 0.0)
         manager.count(committed)
         seconds = 0.05 * table[1 + depth]
         manager.on_step(StepReport(1 + depth, seconds, [depth], n_committed, float(n_committed)))
