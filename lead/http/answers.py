@@ -92,36 +92,30 @@ class AnswerRenderer(Renderer[AnswerUpdate]):
         """The body of a response that is not streamed."""
 
 
-async def answer_updates(
-    request: GenerationRequest, services: Services, *, whole: bool = False
-) -> AsyncGenerator[AnswerUpdate]:
+async def answer_updates(request: GenerationRequest, services: Services) -> AsyncGenerator[AnswerUpdate]:
     """What is new of all answers, as it comes; the last update of each has an `end`.
 
-    whole: nobody reads an answer before its end, so what is new may come later, unless a text may end it.
     Closing it early cancels them all. Nothing is submitted to the engine before it is read. Raises
     RequestError, UnavailableError, QueueFullError where a sequence cannot begin or go on.
     """
-    admission, stats, changed = services.admission, current_request.get(), Broadcast()
+    engine, stats, changed = services.engine, current_request.get(), Broadcast()
     readers: list[_AnswerReader] = []
-    unread = whole and not request.stops and request.max_seconds is None
     try:
         for index, submission in enumerate(request.submissions):
-            sequence = admission.submit(
-                submission.model_copy(update={"unread": unread}), private=request.private, changed=changed
-            )
+            sequence = engine.submit(submission, private=request.private, changed=changed)
             readers.append(_AnswerReader(index, sequence, request, services.vocabulary))
         while unfinished := [reader for reader in readers if not reader.finished]:
             change = changed.next_change()
             for reader in unfinished:
                 for update in reader.read():
                     if update.end:
-                        admission.cancel(reader.sequence)  # it may go on after a stop string
+                        engine.cancel(reader.sequence)  # it may go on after a stop string
                     yield update
             if not all(reader.finished for reader in unfinished):
                 await change.wait()
     finally:
         for reader in readers:
-            admission.cancel(reader.sequence)
+            engine.cancel(reader.sequence)
             if stats:
                 stats.add(reader.sequence)
 
@@ -130,7 +124,7 @@ async def whole_answers(request: GenerationRequest, services: Services) -> list[
     """All answers, once they have ended; raises what `answer_updates` raises."""
     updates: list[list[AnswerUpdate]] = [[] for _ in request.submissions]
     ends: dict[int, AnswerEnd] = {}
-    async for update in answer_updates(request, services, whole=True):
+    async for update in answer_updates(request, services):
         updates[update.index].append(update)
         if update.end:
             ends[update.index] = update.end

@@ -18,8 +18,8 @@ from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from lead.engine.client import RETRY_AFTER_SECONDS
-from lead.generation.admission import ContextExceededError
 from shared.errors import (
+    ContextExceededError,
     DuoError,
     NotServingError,
     ProtocolError,

@@ -189,7 +189,7 @@ def generation_settings(request: GenerationRequest, *, stream: bool) -> dict[str
     """All of them, for the client that sent the request."""
     first, sampling = request.first, request.first.sampling
     return sampling_settings(sampling, first.max_tokens) | {
-        "n_keep": first.n_keep,
+        "n_keep": request.n_keep,
         "stop": request.stops,
         "grammar": request.gbnf or sampling.grammar,
         "stream": stream,

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lead.engine.context_shift import ContextShift
 from lead.engine.events import PromptProgress
 from lead.generation.assembler import TextToken
 from lead.http.answers import AnswerEnd, AnswerRenderer, AnswerUpdate, WholeAnswer
@@ -118,11 +119,11 @@ class LlamaServerRenderer(AnswerRenderer):
         streamed: bool,
         has_new_line: bool,
     ) -> JsonObject:
-        services, stats, submission = self._services, end.stats, self._request.submissions[index]
+        services, stats, n_keep = self._services, end.stats, self._request.submissions[index].n_keep
         n_tokens = stats.n_prompt + stats.n_generated
-        shift = services.admission.context_shift(submission)
+        shift = None if n_keep is None else ContextShift(services.n_ctx, n_keep)
         n_discarded = shift.n_discarded(n_tokens - 1) if shift else 0  # nothing follows the last one
-        is_full = end.reason == "length" and n_tokens >= services.admission.n_ctx
+        is_full = end.reason == "length" and n_tokens >= services.n_ctx
         last = {
             "index": index,
             "content": "",

@@ -143,7 +143,7 @@ class InfillRequest(NativeFields):
             suffix=self.input_suffix,
             prompt=self.prompt or "",
             extra=[(each.filename, each.text) for each in self.input_extra or ()],
-            n_ctx=services.admission.n_ctx,
+            n_ctx=services.n_ctx,
             n_predict=services.settings.sampling.n_predict,
             spm=services.settings.spm_infill,
         )

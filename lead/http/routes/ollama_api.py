@@ -7,7 +7,7 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 
 from lead.chat.ollama_request import OllamaChatRequest, OllamaGenerateRequest, OllamaModelRequest
-from lead.engine.client import EngineState
+from lead.engine.engine_state import EngineState
 from lead.http.answers import respond
 from lead.http.generation_request import as_chat, read_chat_request, read_text_request, validated
 from lead.http.json_route import JsonRoute, convert
