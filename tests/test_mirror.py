@@ -35,6 +35,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/chat/test_template.py": ("lead/chat/jinja.py", "shared/llama/builtin_templates.py"),
     "tests/lead/engine/drafters/test_model_drafter.py": ("lead/engine/drafters/draft_source.py",),
     "tests/lead/engine/speculation/test_manager.py": ("lead/engine/speculation/speculation_stats.py",),
+    "tests/lead/http/test_sse.py": ("lead/http/client_gone.py",),
     "tests/lead/engine/test_client.py": ("lead/engine/engine_state.py", "lead/engine/worker.py"),
     "tests/lead/engine/test_commands.py": ("lead/engine/events.py",),
     "tests/lead/engine/test_exact_model.py": ("lead/engine/engine_limits.py",),

@@ -55,8 +55,6 @@ _LEAST_DOZE_SECONDS = 0.01
 """Between two looks at whether there is still nothing to do."""
 _N_SPARE = 8
 """Descriptors held back for starting an engine: the pipe to it, and what starting a process takes."""
-RETRY_AFTER_SECONDS = 5
-"""The Retry-After sent while the engine is not available."""
 
 
 class EngineClient:

@@ -1,14 +1,9 @@
-"""The answers to one request: one stream of updates for every API, streamed or collected."""
+"""The answers to one request: one stream of updates for every API."""
 
 import functools
-from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-from fastapi import Request
-from fastapi.responses import Response
-from pydantic_core import to_json
+from typing import Literal
 
 from lead.chat.deltas import AssistantMessage, Content, Delta
 from lead.chat.parser import OutputParser
@@ -18,7 +13,6 @@ from lead.generation.assembler import Assembler, TextToken
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Broadcast, LiveSequence
 from lead.http.generation_request import GenerationRequest
-from lead.http.sse import Renderer, event_stream, unless_gone
 from lead.server.services import Services
 
 EndReason = Literal["stop", "length", "tool_calls"]
@@ -82,14 +76,6 @@ class WholeAnswer:
     @property
     def message(self) -> AssistantMessage:
         return AssistantMessage.of(self.deltas)
-
-
-class AnswerRenderer(Renderer[AnswerUpdate]):
-    """How an API shows answers, in a stream or whole."""
-
-    @abstractmethod
-    def whole(self, answers: list[WholeAnswer]) -> Any:
-        """The body of a response that is not streamed."""
 
 
 async def answer_updates(request: GenerationRequest, services: Services) -> AsyncGenerator[AnswerUpdate]:
@@ -222,18 +208,3 @@ class _AnswerReader:
 def _verified(n_drafted: int, n_accepted: int) -> VerifiedDraft:
     """One object for all drafts that went alike: an endless answer has millions."""
     return VerifiedDraft(n_drafted, n_accepted)
-
-
-async def respond(
-    http_request: Request,
-    request: GenerationRequest,
-    services: Services,
-    renderer: AnswerRenderer,
-    *,
-    streamed: bool | None,
-) -> Response:
-    """Generate the answers and send them as `renderer` shows them; raises ClientGoneError."""
-    if streamed:
-        return await event_stream(http_request, answer_updates(request, services), renderer)
-    whole = renderer.whole(await unless_gone(http_request, whole_answers(request, services)))
-    return Response(to_json(whole), media_type="application/json")

@@ -12,11 +12,11 @@ from pydantic import BaseModel, ValidationError
 from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
 from lead.engine.commands import Submit
+from lead.http.client_gone import unless_gone
 from lead.http.error_responses import first_invalid
 from lead.http.json_route import client_of
 from lead.http.middleware.keys import ANYONE, Principal
 from lead.http.schema import GenerationFields, sampling_parameters
-from lead.http.sse import unless_gone
 from lead.server.services import Services
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import FieldTexts, Gap, Jobs, PreparedRequest, Prompt, write_conversation
@@ -139,43 +139,41 @@ async def read_text_request(
 ) -> GenerationRequest:
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
     texts = _checked(fields, len(prompts), services)
-    services.engine.expect()
-    method, more = Jobs.prepare_prompts, (fields.grammar, fields.json_schema, texts)
-    prepared = await prepare(http_request, services, method, prompts, *more)
-    return generation_request(fields, prepared, services, _sender(http_request))
+    given = prompts, fields.grammar, fields.json_schema, texts
+    return await _read(fields, http_request, services, Jobs.prepare_prompts, *given)
 
 
 async def read_infill_request(
     fields: GenerationFields, gap: Gap, http_request: Request, services: Services
 ) -> GenerationRequest:
     """A request to fill a gap; raises RequestError naming the field at fault."""
-    texts = _checked(fields, 1, services)
+    given = gap, fields.grammar, fields.json_schema, _checked(fields, 1, services)
+    return await _read(fields, http_request, services, Jobs.prepare_infill, *given)
+
+
+async def _read(
+    fields: GenerationFields,
+    http_request: Request,
+    services: Services,
+    method: Callable[Concatenate[Jobs, P], PreparedRequest],
+    *arguments: P.args,
+    **options: P.kwargs,
+) -> GenerationRequest:
     services.engine.expect()
-    method, more = Jobs.prepare_infill, (fields.grammar, fields.json_schema, texts)
-    prepared = await prepare(http_request, services, method, gap, *more)
-    return generation_request(fields, prepared, services, _sender(http_request))
+    prepared = await prepare(http_request, services, method, *arguments, **options)
+    if prepared.reads_control_texts:
+        _say_that_control_texts_are_read()
+    sender: Principal = getattr(http_request.state, "principal", ANYONE)
+    return generation_request(fields, prepared, services, sender)
 
 
 def _checked(fields: GenerationFields, n_prompts: int, services: Services) -> FieldTexts:
     """The texts of `fields`; raises RequestError."""
-    limits = services.settings.limits
-    texts = _texts(fields, services)
+    settings, limits = services.settings, services.settings.limits
+    texts = fields.texts(limits)
     fields.check()
     _check_number(n_prompts, fields.n_answers(limits.max_n), limits)
-    return texts
-
-
-def _texts(fields: GenerationFields, services: Services) -> FieldTexts:
-    """Raises RequestError."""
-    settings = services.settings
-    texts = fields.texts(settings.limits)
-    shows_prompt = settings.log_prompts or fields.shows_prompt(settings.log_level)
-    return replace(texts, shows_prompt=shows_prompt)
-
-
-def _sender(http_request: Request) -> Principal:
-    sender: Principal = getattr(http_request.state, "principal", ANYONE)
-    return sender
+    return replace(texts, shows_prompt=settings.log_prompts or fields.shows_prompt(settings.log_level))
 
 
 @functools.cache  # the log says so once
@@ -218,16 +216,9 @@ async def read_chat_request(
     body: ChatRequest, http_request: Request, services: Services
 ) -> GenerationRequest:
     """A request to continue a conversation; raises RequestError naming the field at fault."""
-    limits = services.settings.limits
     check_tools(body, services)
-    conversation, texts = write_conversation(body), _texts(body, services)
-    body.check()
-    body.n_answers(limits.max_n)
-    services.engine.expect()
-    prepared = await prepare(http_request, services, Jobs.prepare_chat, conversation, texts)
-    if prepared.reads_control_texts:
-        _say_that_control_texts_are_read()
-    return generation_request(body, prepared, services, _sender(http_request))
+    given = write_conversation(body), _checked(body, 1, services)
+    return await _read(body, http_request, services, Jobs.prepare_chat, *given)
 
 
 def as_chat(fields: dict[str, Any]) -> ChatRequest:

@@ -24,8 +24,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from lead.chat.fields import ConvertedRequest
+from lead.http.client_gone import ClientGoneError
 from lead.http.error_responses import first_invalid
-from lead.http.sse import ClientGoneError
 from lead.http.turns import Turns
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.fair_queue import Client, FairQueue

@@ -8,7 +8,7 @@ from typing import Any
 from lead.engine.context_shift import ContextShift
 from lead.engine.events import PromptProgress
 from lead.generation.assembler import TextToken
-from lead.http.answers import AnswerEnd, AnswerRenderer, AnswerUpdate, WholeAnswer
+from lead.http.answers import AnswerEnd, AnswerUpdate, WholeAnswer
 from lead.http.generation_request import GenerationRequest
 from lead.http.render.answer_parts import (
     generation_settings,
@@ -18,7 +18,7 @@ from lead.http.render.answer_parts import (
     token_ids,
     token_probabilities,
 )
-from lead.http.sse import JsonObject, SseEvent
+from lead.http.sse import JsonObject, Renderer, SseEvent
 from lead.server.services import Services
 
 _STOP_TYPES = {"length": "limit", "stop": "eos"}
@@ -31,7 +31,7 @@ class _Streamed:
     has_new_line: bool = False
 
 
-class LlamaServerRenderer(AnswerRenderer):
+class LlamaServerRenderer(Renderer):
     """Streams have one object per text update and a final one; other answers are only the final object."""
 
     def __init__(

@@ -14,7 +14,7 @@ from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCa
 from lead.engine.commands import OWN_SOURCES
 from lead.generation.answer_stats import SourceStats
 from lead.generation.assembler import TextToken
-from lead.http.answers import AnswerEnd, AnswerRenderer, AnswerUpdate, WholeAnswer
+from lead.http.answers import AnswerEnd, AnswerUpdate, WholeAnswer
 from lead.http.generation_request import ChatRequest, GenerationRequest
 from lead.http.render.answer_parts import (
     TextLogprobs,
@@ -27,7 +27,7 @@ from lead.http.render.answer_parts import (
     token_ids,
 )
 from lead.http.schema import GenerationFields
-from lead.http.sse import JsonObject, SseEvent
+from lead.http.sse import JsonObject, Renderer, SseEvent
 from lead.server.services import Services
 
 Body = JsonObject
@@ -37,7 +37,7 @@ _FINGERPRINT = "b-llama-duo"
 """Some clients of llama-server look for the `b`, which precedes a build number there."""
 
 
-class _OpenAIRenderer(AnswerRenderer):
+class _OpenAIRenderer(Renderer):
     """Chunks without empty ones, one finish_reason per answer, usage if asked for."""
 
     _last_body: ClassVar[Body]

@@ -10,12 +10,12 @@ from fastapi.responses import Response
 
 from lead.chat.anthropic_request import CountRequest, MessagesRequest
 from lead.chat.responses_request import ResponsesRequest
-from lead.http.answers import respond
 from lead.http.generation_request import ChatRequest, as_chat, count_prompt, read_chat_request
 from lead.http.json_route import JsonRoute, convert
 from lead.http.render.anthropic import AnthropicRenderer
 from lead.http.render.openai import ChatRenderer
 from lead.http.render.responses import ResponsesRenderer
+from lead.http.sse import respond
 from lead.server.services import Services, get_ready_services, get_services
 
 router = APIRouter(route_class=JsonRoute)

@@ -7,12 +7,12 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from lead.chat.fields import MAX_PROMPT_ELEMENTS, MAX_PROMPTS, AtMost, NullIsDefault
-from lead.http.answers import respond
 from lead.http.generation_request import GenerationRequest, read_infill_request, read_text_request
 from lead.http.json_route import JsonRoute
 from lead.http.render.llama_server import LlamaServerRenderer
 from lead.http.render.openai import CompletionRenderer
 from lead.http.schema import GenerationFields
+from lead.http.sse import respond
 from lead.server.services import Services, get_ready_services
 from lead.tokenizer.jobs import Gap, Prompt
 from shared.errors import RequestError
