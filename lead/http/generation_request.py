@@ -50,6 +50,7 @@ class GenerationRequest:
     gbnf: str | None = None
     n_keep: int = 0
     private: bool = False
+    streamed: bool = False
     max_seconds: float | None = None
     timings_per_token: bool = False
     parser: ParserConfig | None = None
@@ -105,6 +106,7 @@ def generation_request(
         gbnf=fields.grammar or None,
         n_keep=n_keep,
         private=is_private or not fits_into_open(sampling),
+        streamed=bool(fields.stream),
         max_seconds=max_seconds,
         timings_per_token=bool(fields.timings_per_token and fields.stream),
         parser=prepared.parser,

@@ -70,15 +70,10 @@ class Renderer(ABC):
 
 
 async def respond(
-    http_request: Request,
-    request: GenerationRequest,
-    services: Services,
-    renderer: Renderer,
-    *,
-    streamed: bool | None,
+    http_request: Request, request: GenerationRequest, services: Services, renderer: Renderer
 ) -> Response:
     """Generate the answers and send them as `renderer` shows them; raises ClientGoneError."""
-    if streamed:
+    if request.streamed:
         return await event_stream(http_request, answer_updates(request, services), renderer)
     whole = renderer.whole(await unless_gone(http_request, whole_answers(request, services)))
     return Response(to_json(whole), media_type="application/json")

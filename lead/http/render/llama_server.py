@@ -57,7 +57,7 @@ class LlamaServerRenderer(Renderer):
                 yield self._partial(part)
         if update.end:
             has_new_line = self._streamed[update.index].has_new_line
-            yield self._last(update.index, update.end, streamed=True, has_new_line=has_new_line)
+            yield self._last(update.index, update.end, has_new_line=has_new_line)
 
     def whole(self, answers: list[WholeAnswer]) -> Any:
         """One object for one prompt, a list of them for several."""
@@ -108,16 +108,10 @@ class LlamaServerRenderer(Renderer):
             "tokens": token_ids(answer.tokens) if self._return_tokens else [],
             **self._probabilities(answer.tokens),
         }
-        return self._last(index, answer.end, content, streamed=False, has_new_line="\n" in answer.text)
+        return self._last(index, answer.end, content, has_new_line="\n" in answer.text)
 
     def _last(
-        self,
-        index: int,
-        end: AnswerEnd,
-        content: JsonObject | None = None,
-        *,
-        streamed: bool,
-        has_new_line: bool,
+        self, index: int, end: AnswerEnd, content: JsonObject | None = None, *, has_new_line: bool
     ) -> JsonObject:
         services, stats, n_keep = self._services, end.stats, self._request.submissions[index].n_keep
         n_tokens = stats.n_prompt + stats.n_generated
@@ -133,7 +127,7 @@ class LlamaServerRenderer(Renderer):
             "model": services.alias,
             "tokens_predicted": stats.n_generated,
             "tokens_evaluated": stats.n_prompt,
-            "generation_settings": generation_settings(self._request, stream=streamed),
+            "generation_settings": generation_settings(self._request),
             "prompt": self._request.prompt_text(index),
             "has_new_line": has_new_line,
             "truncated": is_full or n_discarded > 0,

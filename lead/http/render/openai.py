@@ -158,7 +158,7 @@ class ChatRenderer(_OpenAIRenderer):
     _last_body: ClassVar[Body] = {"delta": {}}
 
     def __init__(self, body: ChatRequest, request: GenerationRequest, services: Services) -> None:
-        kind = "chat.completion.chunk" if body.stream else "chat.completion"
+        kind = "chat.completion.chunk" if request.streamed else "chat.completion"
         super().__init__(body, request, services, {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": kind})
         self._verbose = body.shows_prompt(services.settings.log_level)
 
@@ -167,7 +167,7 @@ class ChatRenderer(_OpenAIRenderer):
         if self._verbose:
             whole["__verbose"] = {
                 "prompt": self._request.prompt_text(0),
-                "generation_settings": generation_settings(self._request, stream=False),
+                "generation_settings": generation_settings(self._request),
             }
         return whole
 

@@ -63,7 +63,7 @@ async def create_completion(
     """Continue text."""
     request = await read_text_request(body, body.prompts(), http_request, services)
     renderer = CompletionRenderer(body, request, services, echo=bool(body.echo))
-    return await respond(http_request, request, services, renderer, streamed=body.stream)
+    return await respond(http_request, request, services, renderer)
 
 
 MixedPrompt = Annotated[list[int | str], AtMost(MAX_PROMPT_ELEMENTS)]
@@ -164,7 +164,7 @@ async def _respond(
     renderer = LlamaServerRenderer(
         request, services, return_tokens=bool(body.return_tokens), response_fields=body.response_fields
     )
-    return await respond(http_request, request, services, renderer, streamed=body.stream)
+    return await respond(http_request, request, services, renderer)
 
 
 def _plain(prompt: PromptObject | Prompt) -> Prompt:

@@ -40,7 +40,7 @@ async def chat(
         return _loaded(renderer, services, unloads=body.unloads)
     fields = await convert(http_request, lambda: as_chat(body.to_chat()))
     request = await read_chat_request(fields, http_request, services)
-    return await respond(http_request, request, services, renderer, streamed=body.stream)
+    return await respond(http_request, request, services, renderer)
 
 
 @router.post("/generate")
@@ -59,7 +59,7 @@ async def generate(
     else:
         fields = await convert(http_request, lambda: as_chat(body.to_chat()))
         request = await read_chat_request(fields, http_request, services)
-    return await respond(http_request, request, services, renderer, streamed=body.stream)
+    return await respond(http_request, request, services, renderer)
 
 
 @router.get("/version")
