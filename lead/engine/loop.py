@@ -244,8 +244,9 @@ class Loop:
     def _pop_events(self) -> list[Event]:
         events = self._engine.pop_events()
         for event in events:
-            if isinstance(event, Finished | Failed) or (isinstance(event, Started) and not event.again):
-                self._progress.made()
+            match event:
+                case Finished() | Failed() | Started(again=False):
+                    self._progress.made()
         return events
 
     def _idle_wait(self, now: float, until_old: float | None) -> float | None:

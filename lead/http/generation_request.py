@@ -90,7 +90,7 @@ def generation_request(
         checkpoint=prepared.n_before_last,
         owner=None if is_private else sender.number,  # without keys all senders are one
         keep_for=None if is_private else sender.id,
-        unread=not (fields.stream or stops or max_seconds is not None),  # a text may end it
+        unread=not (fields.stream or stops or max_seconds is not None),  # these look at the text as it comes
     )
     if settings.log_prompts and not is_private:
         for text in prepared.prompt_texts:
