@@ -18,6 +18,7 @@ from lead.engine.commands import (
     Submit,
 )
 from lead.engine.events import Committed, Event, Failed, Finished, Started
+from lead.engine.pipe import Pipe
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
 
@@ -52,8 +53,8 @@ class Habits:
     n_keep: int | None
 
 
-class RandomClients:
-    """A pipe (`lead.engine.loop.Pipe`), and its clock. Raises AssertionError if a request is forgotten.
+class RandomClients(Pipe):
+    """A pipe, and its clock. Raises AssertionError if a request is forgotten.
 
     What it asks for is the same for the same `rng` and the same events.
     """
@@ -61,6 +62,7 @@ class RandomClients:
     open = True
 
     def __init__(self, habits: Habits, rng: random.Random) -> None:
+        super().__init__()
         self._habits = habits
         self._random = rng
         self.scripts: list[list[int]] = []

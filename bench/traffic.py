@@ -23,6 +23,7 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.exact_model import limits_of, put_into_force
 from lead.engine.loop import Loop
+from lead.engine.pipe import Pipe
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.text_files import TextFiles
@@ -113,6 +114,7 @@ class TrafficRun:
 
     def _start(self) -> None:
         traffic, limits = self._traffic, self._limits()
+        Pipe.__init__(self._clients)  # nothing is held of another engine
         speculation = SpeculationManager(
             "fixed",
             DEPTH,

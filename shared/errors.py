@@ -46,6 +46,19 @@ class RequestError(DuoError):
         self.code = code
 
 
+class ContextExceededError(RequestError):
+    """The prompt leaves no room for an answer."""
+
+    def __init__(self, n_prompt: int, n_ctx: int) -> None:
+        super().__init__(
+            f"the request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens)",
+            "prompt",
+            "context_length_exceeded",
+        )
+        self.n_prompt = n_prompt
+        self.n_ctx = n_ctx
+
+
 class UnsupportedError(DuoError):
     """A feature of llama-server that the lead does not have, or not with its current options: HTTP 501."""
 

@@ -16,6 +16,7 @@ from lead.engine.drafters.seen_texts import SeenTexts
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Failed, PromptProgress, Started
 from lead.engine.loop import Loop
+from lead.engine.pipe import Pipe
 from lead.engine.slot import TrialPlace
 from lead.engine.text_keeper import TextKeeper
 from shared.cache_edits import Forget, Store, apply_edits
@@ -258,6 +259,7 @@ class RestlessFront(FakeFront):
 
     def come_back(self):
         """The engine has died: what runs is submitted again, with what it has generated."""
+        Pipe.__init__(self)
         again = [SetBacks(names=self._rng.sample(BACKS, self._rng.randint(0, 3)))]
         for sequence, text in self.running.items():
             request = self.requests[sequence]

@@ -21,7 +21,6 @@ from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.template import ChatTemplate
 from lead.engine.commands import Submit
 from lead.engine.events import Committed, DraftsDropped, Event, Explained
-from lead.generation.admission import Admission
 from lead.generation.front_vocabulary import FrontVocabulary, KnownPieces
 from lead.generation.sequences import LiveSequence, Sequences
 from lead.server.app import create_app
@@ -129,7 +128,6 @@ class LeadFuzzer:
         engine: Any = self._engine  # in place of an EngineClient
         no_tokenizer: Any = None  # backs send no text
         known = _known(vocabulary)
-        self._admission = Admission(self._sequences, engine, known)
         services = Services(
             vocabulary=known,
             tokenizer=no_tokenizer,
@@ -137,7 +135,6 @@ class LeadFuzzer:
             sequences=self._sequences,
             backs=self._backs,
             vocabulary_offer=VocabularyOffer(known.info.path),
-            admission=self._admission,
         )
         self._app = create_app(services)
         self._sequences.observe(self)
@@ -197,7 +194,7 @@ class LeadFuzzer:
     def _begin_sequence(self) -> None:
         prompt = [self._rng.randrange(self._n_vocab) for _ in range(self._rng.choice((1, 3, 40, 300)))]
         sampling = SamplingParameters(seed=self._rng.randrange(1 << 32), temperature=0)
-        self._admission.submit(
+        self._engine.submit(
             Submit(tokens=prompt, sampling=sampling, max_tokens=self._rng.choice((1, 20, 200))),
             private=self._rng.random() < 0.1,  # noqa: PLR2004 - a share
         )
@@ -209,7 +206,7 @@ class LeadFuzzer:
         if len(self._sequences) < N_SLOTS + 1:
             self._begin_sequence()
         elif self._rng.random() < 0.001:  # noqa: PLR2004 - a share
-            self._admission.cancel(self._rng.choice(list(self._sequences)))
+            self._engine.cancel(self._rng.choice(list(self._sequences)))
         await self._connect()
         self._clock.now += self._rng.choice((0.0, 1.0, 2.0)) * _SECONDS_PER_MESSAGE * _MESSAGES_PER_STEP
         n_sent = 0

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.replay import ReplayTarget, Rows, Shares
-from lead.engine.client import EngineState
 from lead.engine.commands import (
     Cancel,
     Command,
@@ -20,10 +19,12 @@ from lead.engine.commands import (
 from lead.engine.drafters.lookup import NgramDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
+from lead.engine.engine_state import EngineState
 from lead.engine.events import Event, Ready, decode_event, encode_line
 from lead.engine.loop import Loop
+from lead.engine.pipe import Pipe
 from lead.engine.speculation.manager import SpeculationManager
-from lead.generation.sequences import Sequences
+from lead.generation.sequences import LiveSequence, Sequences
 from shared.protocol import Draft
 from shared.sampling.sampler import Sampler
 
@@ -40,10 +41,11 @@ class ManualClock:
         return self.now
 
 
-class LocalEngine:
+class LocalEngine(Pipe):
     """A loop that is stepped by hand; events go through `deliver`."""
 
     def __init__(self, n_vocab: int, clock: ManualClock, sequences: Sequences) -> None:
+        super().__init__()
         self.rows = Rows(n_vocab, seed=0)
         self.state = EngineState.READY
         self.ready: Ready | None = Ready(n_ctx=N_CTX, n_ctx_sequence=N_CTX, n_slots=N_SLOTS, speculates=True)
@@ -79,13 +81,15 @@ class LocalEngine:
 
     # What the front sees
 
-    def feed(self) -> None:
-        """Start the sequences that wait for it."""
-        self._commands += [encode_line(request) for request in self._sequences.take_due()]
+    def submit(self, request: Submit, *, private: bool = False) -> None:
+        """Continue a prompt."""
+        self._sequences.create(request, private=private)
+        self._commands += [encode_line(each) for each in self._sequences.take_due()]
 
-    def cancel(self, sequence_id: str) -> None:
+    def cancel(self, sequence: LiveSequence) -> None:
         """Stop a sequence."""
-        self._commands.append(encode_line(Cancel(sequence=sequence_id)))
+        self._sequences.discard(sequence)
+        self._commands.append(encode_line(Cancel(sequence=sequence.id)))
 
     def post_draft(self, draft: Draft) -> None:
         """Pass a draft on."""

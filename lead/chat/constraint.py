@@ -1,11 +1,10 @@
 """What an answer has to look like, as a grammar: JSON of a schema, a tool call, or either."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lead.chat.output_format import GENERIC, ReasoningMarkers, ToolFormat
-from lead.chat.request_parts import Tool
+from lead.chat.request import ConversationFields
 from lead.grammar.lark import json_rule, lark_grammar, literal, spelled
 
 CheckSchema = Callable[[object, str], Mapping[str, Any]]
@@ -15,23 +14,8 @@ _RESPONSE = '{"response": '
 _ANY_ARGUMENTS = {"type": "object"}
 
 
-@dataclass(frozen=True, slots=True)
-class OutputConstraint:
-    """What the client asks for.
-
-    schema: of the content; None for any text. tools: those that may be called. must_call: without content.
-    several: more than one call may be made.
-    """
-
-    schema: object | None = None
-    schema_field: str = "response_format"
-    tools: Sequence[Tool] = ()
-    must_call: bool = False
-    several: bool = True
-
-
 def grammar_for(
-    constraint: OutputConstraint,
+    request: ConversationFields,
     tool_format: ToolFormat | None,
     reasoning: ReasoningMarkers | None,
     *,
@@ -39,16 +23,16 @@ def grammar_for(
     check: CheckSchema,
     special_tokens: Mapping[str, int],
 ) -> str | None:
-    """The grammar of the answer; None where any text will do.
+    """The grammar of the answer, unless the client sent one; None where any text will do.
 
     `reasoning` are the markers of reasoning that may come first, `in_reasoning` if the prompt began it.
     """
     writer = _Writer(check, special_tokens)
     ways = []
-    if not constraint.must_call and (constraint.schema is not None or tool_format is GENERIC):
-        ways.append(writer.content(constraint, tool_format))
-    if tool_format and constraint.tools and (ways or constraint.must_call):
-        ways.append(writer.calls(constraint, tool_format))
+    if not request.must_call and (request.content_schema is not None or tool_format is GENERIC):
+        ways.append(writer.content(request, tool_format))
+    if tool_format and request.usable_tools and (ways or request.must_call):
+        ways.append(writer.calls(request, tool_format))
     if not ways:
         return None
     body = " | ".join(ways)
@@ -68,21 +52,21 @@ class _Writer:
     def grammar(self, body: str) -> str:
         return lark_grammar([f"start: {body}", *self._rules])
 
-    def content(self, constraint: OutputConstraint, tool_format: ToolFormat | None) -> str:
-        schema = {"type": "string"} if constraint.schema is None else constraint.schema
-        name = self._json(schema, constraint.schema_field)
+    def content(self, request: ConversationFields, tool_format: ToolFormat | None) -> str:
+        schema = {"type": "string"} if request.content_schema is None else request.content_schema
+        name = self._json(schema, request.schema_field)
         if tool_format is not GENERIC:
             return name
         return f"{self._text(_RESPONSE)} {name} {self._text('}')}"
 
-    def calls(self, constraint: OutputConstraint, tool_format: ToolFormat) -> str:
+    def calls(self, request: ConversationFields, tool_format: ToolFormat) -> str:
         calls = []
-        for tool in constraint.tools:
+        for tool in request.usable_tools:
             start, end = tool_format.frame(tool.function.name)
             arguments = self._json(tool.function.parameters or _ANY_ARGUMENTS, "tools")
             calls.append(f"{self._text(start)} {arguments} {self._text(end)}")
         self._rules.append(f"call: {' | '.join(calls)}")
-        several = f"({self._text(tool_format.between)} call)*" if constraint.several else ""
+        several = "" if request.one_call else f"({self._text(tool_format.between)} call)*"
         return f"{self._text(tool_format.before)} call {several} {self._text(tool_format.after)}".strip()
 
     def reasoning(self, markers: ReasoningMarkers, *, in_reasoning: bool) -> str:

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from lead.chat.constraint import OutputConstraint
 from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost
 from lead.chat.output_format import GENERIC, ToolFormat
 from lead.chat.request_parts import (
@@ -40,6 +39,7 @@ class ConversationFields(BaseModel, strict=True):
     grammar: str | None = None
     verbose: bool | None = None
 
+    @property
     def usable_tools(self) -> list[Tool]:
         """The tools that may be called; raises RequestError for a choice that is not among them."""
         tools = self.tools or []
@@ -52,40 +52,50 @@ class ConversationFields(BaseModel, strict=True):
             raise RequestError("tool_choice: there are no tools to call", "tool_choice")
         return [] if self.tool_choice == "none" else tools
 
-    def output_constraint(self) -> OutputConstraint:
-        """The form of the answer, except for a grammar; raises RequestError for contradictions."""
-        tools = self.usable_tools()
-        format_schema = self.response_format.schema_of_content() if self.response_format else None
-        if self.grammar and tools:
+    @property
+    def must_call(self) -> bool:
+        """Whether the answer is a call, without content."""
+        return self.tool_choice == "required" or isinstance(self.tool_choice, NamedToolChoice)
+
+    @property
+    def one_call(self) -> bool:
+        """Whether no more calls than one may be made."""
+        return self.parallel_tool_calls is False or isinstance(self.tool_choice, NamedToolChoice)
+
+    @property
+    def content_schema(self) -> Mapping[str, Any] | None:
+        """The JSON schema of the content; None for any text."""
+        if self._format_schema is not None:
+            return self._format_schema
+        return JSON_OBJECT if self.json_schema == {} else self.json_schema
+
+    @property
+    def schema_field(self) -> str:
+        """Where that is from."""
+        return "json_schema" if self._format_schema is None else "response_format"
+
+    @property
+    def _format_schema(self) -> Mapping[str, Any] | None:
+        return self.response_format.schema_of_content() if self.response_format else None
+
+    def _check_grammar(self) -> None:
+        """Raises RequestError if there is a grammar, and something else says the form of the answer."""
+        if self.grammar and self.usable_tools:
             raise RequestError("grammar: cannot be combined with tools", "grammar")
-        if self.grammar and (self.json_schema is not None or format_schema is not None):
+        if self.grammar and self.content_schema is not None:
             raise RequestError("grammar: cannot be combined with response_format or json_schema", "grammar")
-        by_format = format_schema is not None
-        return OutputConstraint(
-            schema=format_schema
-            if by_format
-            else JSON_OBJECT
-            if self.json_schema == {}
-            else self.json_schema,
-            schema_field="response_format" if by_format else "json_schema",
-            tools=tools,
-            must_call=self.tool_choice == "required" or isinstance(self.tool_choice, NamedToolChoice),
-            several=self.parallel_tool_calls is not False
-            and not isinstance(self.tool_choice, NamedToolChoice),
-        )
 
-    def conversation(
-        self, options: ConversationOptions, constraint: OutputConstraint, tool_format: ToolFormat = GENERIC
-    ) -> TemplateInput:
-        """What to render for a template of the format `tool_format`; `constraint` is this request's.
+    def conversation(self, options: ConversationOptions, tool_format: ToolFormat = GENERIC) -> TemplateInput:
+        """What to render for a template of the format `tool_format`.
 
-        Raises RequestError for a message that cannot be continued.
+        Raises RequestError for a message that cannot be continued, and for contradictions.
         """
+        self._check_grammar()
+        tools = [tool.for_template() for tool in self.usable_tools]
         continues = self._continues(options)
-        tools = [tool.for_template() for tool in constraint.tools]
         messages = self.messages
         if tools and tool_format is GENERIC:
-            messages = _with_system(messages, tools_prompt(tools, must_call=constraint.must_call))
+            messages = _with_system(messages, tools_prompt(tools, must_call=self.must_call))
         return TemplateInput(
             messages=messages,
             tools=[] if tool_format is GENERIC else tools,

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import enum
 import logging
 import random
 import time
@@ -19,7 +18,9 @@ from lead.engine.commands import (
     PolicyName,
     SetBacks,
     SetPolicy,
+    Submit,
 )
+from lead.engine.engine_state import MOVES, EngineState
 from lead.engine.events import (
     Alive,
     Committed,
@@ -35,9 +36,9 @@ from lead.engine.exactness import promise
 from lead.engine.process import EngineProcess
 from lead.engine.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
 from lead.generation.front_vocabulary import KnownPieces
-from lead.generation.sequences import Sequences
+from lead.generation.sequences import Broadcast, LiveSequence, Sequences
 from shared.descriptors import SpareDescriptors
-from shared.errors import EngineError, ModelLoadError, NotServingError, RequestError, UnavailableError
+from shared.errors import EngineError, ModelLoadError, QueueFullError, RequestError, UnavailableError
 from shared.logs import LogLevel
 from shared.protocol import Draft, Tune
 
@@ -53,40 +54,6 @@ _LEAST_DOZE_SECONDS = 0.01
 """Between two looks at whether there is still nothing to do."""
 _N_SPARE = 8
 """Descriptors held back for starting an engine: the pipe to it, and what starting a process takes."""
-RETRY_AFTER_SECONDS = 5
-"""The Retry-After sent while the engine is not available."""
-
-
-class EngineState(enum.Enum):
-    """`_MOVES` says which follows which."""
-
-    STARTING = "the model is being loaded"
-    READY = "ready"
-    RESTARTING = "the engine has died and is being started again"
-    SLEEPING = "the model is not loaded, because nobody has asked for a while"
-    WAKING = "the model is being loaded again"
-    FAILED = "the engine cannot be started"
-    STOPPED = "the server is shutting down"
-
-
-_MOVES = {
-    EngineState.STARTING: {EngineState.STARTING, EngineState.READY, EngineState.FAILED, EngineState.STOPPED},
-    EngineState.READY: {EngineState.RESTARTING, EngineState.SLEEPING, EngineState.STOPPED},
-    EngineState.RESTARTING: {
-        EngineState.RESTARTING,
-        EngineState.READY,
-        EngineState.FAILED,
-        EngineState.STOPPED,
-    },
-    EngineState.SLEEPING: {EngineState.WAKING, EngineState.STOPPED},
-    EngineState.WAKING: {EngineState.READY, EngineState.RESTARTING, EngineState.STOPPED},
-    EngineState.FAILED: {EngineState.STOPPED},
-    EngineState.STOPPED: {EngineState.STOPPED},
-}
-"""A process that dies before it is ready is STARTING or RESTARTING again."""
-
-SERVING = frozenset({EngineState.READY, EngineState.RESTARTING, EngineState.SLEEPING, EngineState.WAKING})
-"""Requests are taken in these states, and may have to wait."""
 
 
 class EngineClient:
@@ -100,12 +67,15 @@ class EngineClient:
         *,
         share_grammars: Callable[[], int],
         log_json: bool = False,
+        max_queue: int | None = None,
         timeout: float = 0.0,
         sleep_seconds: float = 0.0,
         on_sleep: Callable[[], Awaitable[None]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The engine is killed after `timeout` seconds without a sign of life; 0: never.
+        """At most `max_queue` sequences wait for a slot; None: any number.
+
+        The engine is killed after `timeout` seconds without a sign of life; 0: never.
 
         After `sleep_seconds` with no sequence it ends, until there is one again; 0 or less:
         never. on_sleep: is called then.
@@ -115,6 +85,7 @@ class EngineClient:
         self._load = load.model_copy(update={"heartbeat_seconds": timeout / _BEATS})
         self._sequences = sequences
         self._share_grammars = share_grammars
+        self._max_queue = max_queue
         self._timeout = timeout
         self._sleep_seconds = sleep_seconds
         self._on_sleep = on_sleep
@@ -169,27 +140,32 @@ class EngineClient:
         if self._process:
             await self._process.reap()
 
-    def feed(self) -> None:
-        """Start the sequences that wait for it; if it is being started again, when it is ready.
+    def submit(
+        self, request: Submit, *, private: bool = False, changed: Broadcast | None = None
+    ) -> LiveSequence:
+        """Have a prompt continued, when there is an engine that is ready.
 
-        Raises NotServingError.
+        Raises NotServingError, QueueFullError. The rest as in `Sequences.create`.
         """
         self.expect()
-        if self.state is EngineState.READY:
-            for submission in self._sequences.take_due():
-                self._send(submission)
-        elif self.state not in SERVING:
-            raise NotServingError(f"{self.state.value}: try again in a moment")
+        if not self.state.takes_requests:
+            raise self.state.refusal()
+        self._check_queue()
+        sequence = self._sequences.create(request, private=private, changed=changed)
+        self._feed()
+        return sequence
 
     def expect(self) -> None:
         """A sequence is about to come: if it sleeps, it is woken."""
         self._fed_at = self._clock()
         self._wanted.set()
 
-    def cancel(self, sequence_id: str) -> None:
-        """Stop a sequence within a step."""
-        if self.state is EngineState.READY:
-            self._send(Cancel(sequence=sequence_id))
+    def cancel(self, sequence: LiveSequence) -> None:
+        """Stop a sequence within a step; does nothing if it has ended."""
+        if not sequence.ended:
+            self._sequences.discard(sequence)
+            if self.state is EngineState.READY:
+                self._send(Cancel(sequence=sequence.id))
 
     def post_draft(self, draft: Draft) -> None:
         """Send a draft; one that the engine cannot read yet is replaced by the next of the same source."""
@@ -230,7 +206,7 @@ class EngineClient:
         """Have the engine do it; raises RequestError, UnavailableError."""
         self.expect()
         if self.state is not EngineState.READY:
-            raise NotServingError(f"{self.state.value}: try again in a moment")
+            raise self.state.refusal()
         if self._slot_acted is not None:
             raise UnavailableError("another slot is being saved or restored: try again in a moment")
         self._slot_acted = asyncio.get_running_loop().create_future()
@@ -305,7 +281,7 @@ class EngineClient:
         self._explained(None)
         self._acted_on_slot(SlotActed(reason="the engine has ended", may_recover=True))
         died_as = EngineState.RESTARTING if self.ready else EngineState.STARTING
-        if died_as in _MOVES[self.state]:
+        if died_as in MOVES[self.state]:
             self._become(died_as)
             self._restarts.on_death(was_busy=self._sequences.on_death())
 
@@ -337,7 +313,7 @@ class EngineClient:
                     self._restarts.on_work()
                 self._sequences.apply(event, self._clock())
                 if self._sequences.holds_back:
-                    self.feed()
+                    self._feed()
         if self._holds_drafts:
             self._send_held()  # the engine has finished a step and reads again
 
@@ -367,10 +343,11 @@ class EngineClient:
             self._restarts.on_ready()
             if self._connected.names:
                 self._send(self._connected)
-            self.feed()
+            self.expect()
+            self._feed()
 
     def _become(self, state: EngineState) -> None:
-        assert state in _MOVES[self.state], f"{self.state} → {state}"
+        assert state in MOVES[self.state], f"{self.state} → {state}"
         self.state = state
 
     def _explained(self, report: dict[str, Any] | None) -> None:
@@ -388,6 +365,21 @@ class EngineClient:
         if self._slot_acted is not None:
             self._slot_acted.set_result(event)
             self._slot_acted = None
+
+    def _check_queue(self) -> None:
+        """Count all that have not ended, running or not: one just submitted is as good as in its slot."""
+        assert self.ready
+        n_waiting = len(self._sequences) - self.ready.n_slots
+        if self._max_queue is not None and n_waiting >= self._max_queue:
+            raise QueueFullError(
+                f"all slots are taken and {max(n_waiting, 0)} more requests wait: try again in a moment"
+            )
+
+    def _feed(self) -> None:
+        """Start the sequences that wait for it, if it is ready."""
+        if self.state is EngineState.READY:
+            for submission in self._sequences.take_due():
+                self._send(submission)
 
     def _send_held(self) -> None:
         self._holds_drafts = False

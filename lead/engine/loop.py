@@ -8,11 +8,10 @@ from collections.abc import Callable
 from typing import NoReturn, Protocol
 
 from lead.engine.calibration import Recalibration
-from lead.engine.commands import ActOnSlot, Cancel, Command, SetBacks, Submit
+from lead.engine.commands import ActOnSlot, Cancel, Command, SetBacks
 from lead.engine.engine import Engine
 from lead.engine.events import Event, Failed, Finished, Started
-from lead.engine.held_events import HeldEvents
-from lead.engine.new_pieces import NewPieces
+from lead.engine.pipe import Pipe
 from lead.engine.scheduler import Action, StepPlan
 from lead.engine.slot_actions import SlotActions
 from lead.engine.speculation.policy import DraftOrder, Wait
@@ -54,18 +53,6 @@ class ProgressWatch:
         self._seconds += min(now - self._now, _MOST_SECONDS_COUNTED)
         self._now = now
         return self._seconds >= MOST_SECONDS
-
-
-class Pipe(Protocol):
-    """The seam to the front process (`lead.engine.pipe.EnginePipe`)."""
-
-    open: bool
-
-    def send(self, *events: Event) -> None:
-        """Hand events to the front, together."""
-
-    def drain(self, wait: float | None) -> list[Command]:
-        """All commands that have arrived; if none have, wait `wait` seconds for one (None: for ever)."""
 
 
 class Keeper(Protocol):
@@ -155,13 +142,12 @@ class Loop:
         on_backs: Callable[[SetBacks], None] = lambda _: None,
         keeper: Keeper | None = None,
         slot_actions: SlotActions | None = None,
-        pieces: NewPieces | None = None,
     ) -> None:
         """`clock` gives seconds; it must be the one that drafts were stamped with, and `recalibration`'s.
 
         forget_old: is called at least when it says so, with the seconds until then. on_backs: is told which
         backs are connected. keeper: brings texts to disk and back. slot_actions: saves and restores what
-        slots hold; None: that is never asked for. pieces: what the front does not know of tokens yet.
+        slots hold; None: that is never asked for.
         """
         self._target = target
         self._engine = engine
@@ -172,9 +158,7 @@ class Loop:
         self._on_backs = on_backs
         self._keeper = keeper
         self._slot_actions = slot_actions
-        self._pieces = pieces
         self._wait = 0.0
-        self._held = HeldEvents()
         self._early: list[Command] = []  # that arrived during the last step
         self._unchecked = False
         self._checked_at = -math.inf
@@ -231,21 +215,16 @@ class Loop:
         now = self._clock()
         for command in commands:
             if isinstance(command, Cancel):
-                self._held.hold(self._engine.pop_events())  # what has happened to it is dropped, too
+                self._pipe.hold(self._pop_events())  # what has happened to it is dropped, too
             if isinstance(command, ActOnSlot):
                 assert self._slot_actions
                 self._slot_actions.begin(command)
                 continue
             self._engine.apply(command, now)
+            self._pipe.on_applied(command)
             self._unchecked = True
-            match command:
-                case Submit():
-                    self._held.open(command)
-                case SetBacks():
-                    self._held.has_backs = bool(command.names)
-                    self._on_backs(command)
-                case Cancel():
-                    self._held.drop(command.sequence)
+            if isinstance(command, SetBacks):
+                self._on_backs(command)
 
     def _use_time_of_step(self) -> None:
         """While a device computes, do what the next step would have to wait for.
@@ -261,12 +240,15 @@ class Loop:
                 self._early.append(command)
 
     def _send(self, *, at_once: bool = False) -> None:
-        if not (sent := self._held.pass_on(self._engine.pop_events(), self._clock(), at_once=at_once)):
-            return
-        self._pipe.send(*(self._pieces.of(sent) if self._pieces else ()), *sent)
-        for event in sent:
-            if isinstance(event, Finished | Failed) or (isinstance(event, Started) and not event.again):
-                self._progress.made()
+        self._pipe.pass_on(self._pop_events(), self._clock(), at_once=at_once)
+
+    def _pop_events(self) -> list[Event]:
+        events = self._engine.pop_events()
+        for event in events:
+            match event:
+                case Finished() | Failed() | Started(again=False):
+                    self._progress.made()
+        return events
 
     def _idle_wait(self, now: float, until_old: float | None) -> float | None:
         """Seconds until there is something to do without a command; None: never."""

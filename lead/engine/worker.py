@@ -168,6 +168,7 @@ def _serve(
         if not _has_recalled(stored, speculation.cost, threads, timer):
             timer.calibrate(speculation.cost, lambda: pipe.readable)
             recalibration = _recalibration(model, speculation.cost, threads, pipe, stored)
+    pipe.pieces = NewPieces(vocabulary)
     with keeper or contextlib.nullcontext():
         Loop(
             model,
@@ -178,7 +179,6 @@ def _serve(
             on_backs=lambda backs: threads.share(with_backs=backs.share_cores),
             keeper=keeper,
             slot_actions=slot_actions,
-            pieces=NewPieces(vocabulary),
         ).run()
 
 

@@ -121,12 +121,13 @@ async def _request(settings: GenerateSettings, prompt: str, services: Services) 
     """With a seed, if none is set, so that the same text can be generated twice; raises RequestError."""
     prompts = [_beginning(services, prompt)]
     prepared = await services.tokenizer.run(Client(settings.program), Jobs.prepare_prompts, prompts)
-    return generation_request(GenerationFields(cache_prompt=False), prepared, services)
+    return generation_request(GenerationFields(cache_prompt=False, stream=True), prepared, services)
 
 
 def _without_drafts(request: GenerationRequest) -> GenerationRequest:
-    """Backs do not see it, and compute nothing meanwhile."""
-    submissions = [each.model_copy(update={"n_draft": 0}) for each in request.submissions]
+    """Backs do not see it, and compute nothing meanwhile; nothing is remembered of it."""
+    changes = {"n_draft": 0, "owner": None, "keep_for": None}
+    submissions = [each.model_copy(update=changes) for each in request.submissions]
     return dataclasses.replace(request, private=True, submissions=submissions)
 
 

@@ -1,14 +1,9 @@
-"""The answers to one request: one stream of updates for every API, streamed or collected."""
+"""The answers to one request: one stream of updates for every API."""
 
 import functools
-from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-from fastapi import Request
-from fastapi.responses import Response
-from pydantic_core import to_json
+from typing import Literal
 
 from lead.chat.deltas import AssistantMessage, Content, Delta
 from lead.chat.parser import OutputParser
@@ -18,7 +13,6 @@ from lead.generation.assembler import Assembler, TextToken
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Broadcast, LiveSequence
 from lead.http.generation_request import GenerationRequest
-from lead.http.sse import Renderer, event_stream, unless_gone
 from lead.server.services import Services
 
 EndReason = Literal["stop", "length", "tool_calls"]
@@ -84,44 +78,30 @@ class WholeAnswer:
         return AssistantMessage.of(self.deltas)
 
 
-class AnswerRenderer(Renderer[AnswerUpdate]):
-    """How an API shows answers, in a stream or whole."""
-
-    @abstractmethod
-    def whole(self, answers: list[WholeAnswer]) -> Any:
-        """The body of a response that is not streamed."""
-
-
-async def answer_updates(
-    request: GenerationRequest, services: Services, *, whole: bool = False
-) -> AsyncGenerator[AnswerUpdate]:
+async def answer_updates(request: GenerationRequest, services: Services) -> AsyncGenerator[AnswerUpdate]:
     """What is new of all answers, as it comes; the last update of each has an `end`.
 
-    whole: nobody reads an answer before its end, so what is new may come later, unless a text may end it.
     Closing it early cancels them all. Nothing is submitted to the engine before it is read. Raises
     RequestError, UnavailableError, QueueFullError where a sequence cannot begin or go on.
     """
-    admission, stats, changed = services.admission, current_request.get(), Broadcast()
+    engine, stats, changed = services.engine, current_request.get(), Broadcast()
     readers: list[_AnswerReader] = []
-    unread = whole and not request.stops and request.max_seconds is None
     try:
         for index, submission in enumerate(request.submissions):
-            sequence = admission.submit(
-                submission.model_copy(update={"unread": unread}), private=request.private, changed=changed
-            )
+            sequence = engine.submit(submission, private=request.private, changed=changed)
             readers.append(_AnswerReader(index, sequence, request, services.vocabulary))
         while unfinished := [reader for reader in readers if not reader.finished]:
             change = changed.next_change()
             for reader in unfinished:
                 for update in reader.read():
                     if update.end:
-                        admission.cancel(reader.sequence)  # it may go on after a stop string
+                        engine.cancel(reader.sequence)  # it may go on after a stop string
                     yield update
             if not all(reader.finished for reader in unfinished):
                 await change.wait()
     finally:
         for reader in readers:
-            admission.cancel(reader.sequence)
+            engine.cancel(reader.sequence)
             if stats:
                 stats.add(reader.sequence)
 
@@ -130,7 +110,7 @@ async def whole_answers(request: GenerationRequest, services: Services) -> list[
     """All answers, once they have ended; raises what `answer_updates` raises."""
     updates: list[list[AnswerUpdate]] = [[] for _ in request.submissions]
     ends: dict[int, AnswerEnd] = {}
-    async for update in answer_updates(request, services, whole=True):
+    async for update in answer_updates(request, services):
         updates[update.index].append(update)
         if update.end:
             ends[update.index] = update.end
@@ -228,18 +208,3 @@ class _AnswerReader:
 def _verified(n_drafted: int, n_accepted: int) -> VerifiedDraft:
     """One object for all drafts that went alike: an endless answer has millions."""
     return VerifiedDraft(n_drafted, n_accepted)
-
-
-async def respond(
-    http_request: Request,
-    request: GenerationRequest,
-    services: Services,
-    renderer: AnswerRenderer,
-    *,
-    streamed: bool | None,
-) -> Response:
-    """Generate the answers and send them as `renderer` shows them; raises ClientGoneError."""
-    if streamed:
-        return await event_stream(http_request, answer_updates(request, services), renderer)
-    whole = renderer.whole(await unless_gone(http_request, whole_answers(request, services)))
-    return Response(to_json(whole), media_type="application/json")

@@ -8,6 +8,7 @@ from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.http import error_responses, page
+from lead.http.client_gone import ClientGoneError
 from lead.http.json_route import BodyReader
 from lead.http.middleware.access_log import AccessLogMiddleware
 from lead.http.middleware.auth import AuthMiddleware
@@ -17,7 +18,6 @@ from lead.http.middleware.hosts import (
     WebSocketOriginMiddleware,
 )
 from lead.http.middleware.keys import Keyring
-from lead.http.sse import ClientGoneError
 from lead.settings.host_names import AllowedHosts
 from lead.settings.limits import RequestLimits
 

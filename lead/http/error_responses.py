@@ -17,9 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from lead.engine.client import RETRY_AFTER_SECONDS
-from lead.generation.admission import ContextExceededError
 from shared.errors import (
+    ContextExceededError,
     DuoError,
     NotServingError,
     ProtocolError,
@@ -30,6 +29,7 @@ from shared.errors import (
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _MAX_MESSAGE_CHARACTERS = 2000
+_RETRY_AFTER_SECONDS = 5
 _INSTANCE = re.compile(r" or instance of \w+")
 _NEVER = {"x-should-retry": "false"}
 """Tells the clients of OpenAI and Anthropic, which retry every 5xx, not to."""
@@ -82,7 +82,7 @@ def error_response(error: Exception, **fields: str) -> ErrorResponse:
     """The response to a request that failed with `error`; `fields` are added to the body."""
     headers = None
     if isinstance(error, UnavailableError):
-        headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        headers = {"Retry-After": str(_RETRY_AFTER_SECONDS)}
         if isinstance(error, NotServingError):
             headers[NotServingError.HEADER] = "true"
     elif isinstance(error, UnsupportedError):

@@ -12,19 +12,23 @@ from pydantic import BaseModel, ValidationError
 from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
 from lead.engine.commands import Submit
+from lead.http.client_gone import unless_gone
 from lead.http.error_responses import first_invalid
 from lead.http.json_route import client_of
 from lead.http.middleware.keys import ANYONE, Principal
 from lead.http.schema import GenerationFields, sampling_parameters
-from lead.http.sse import unless_gone
 from lead.server.services import Services
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import FieldTexts, Gap, Jobs, PreparedRequest, Prompt, write_conversation
-from shared.errors import RequestError
+from shared.errors import ContextExceededError, RequestError
 from shared.logs import LogLevel
+from shared.protocol import fits_into_open
 from shared.sampling.parameters import MAX_SEED
 
 log = logging.getLogger("lead")
+
+_LEAST_SHIFTED = 4
+"""The least tokens of the context that are not kept: at each shift half of them go (as in llama-server)."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,16 +39,18 @@ T = TypeVar("T", bound=BaseModel)
 class GenerationRequest:
     """What to generate: a submission for each of the `n` answers to each prompt, and how to show it.
 
-    The answers to a prompt differ in their seeds only: seed, seed + 1, … `gbnf` is the grammar as the client
-    sent it. `parser` is None if all text is content. `prompt_texts`: where they are to be shown, one for each
-    prompt.
+    The answers to a prompt differ in their seeds only: seed, seed + 1, … `gbnf` and `n_keep` are as the
+    client sent them. private: not shown to backs. `parser` is None if all text is content. `prompt_texts`:
+    where they are to be shown, one for each prompt.
     """
 
     submissions: list[Submit]
     stops: Sequence[str] = ()
     n: int = 1
     gbnf: str | None = None
-    private: bool | None = None
+    n_keep: int = 0
+    private: bool = False
+    streamed: bool = False
     max_seconds: float | None = None
     timings_per_token: bool = False
     parser: ParserConfig | None = None
@@ -64,16 +70,17 @@ def generation_request(
     fields: GenerationFields, prepared: PreparedRequest, services: Services, sender: Principal = ANYONE
 ) -> GenerationRequest:
     """What `fields` ask for; `prepared` is what their texts come to. Raises RequestError naming the field."""
-    limits = services.settings.limits
-    n = fields.n_answers(limits.max_n)
+    settings, limits = services.settings, services.settings.limits
+    n, stops, max_seconds = fields.n_answers(limits.max_n), fields.stops(limits), fields.time_limit()
     _check_lengths(prepared, services)
+    is_private = settings.security.private_by_default if fields.private is None else fields.private
+    n_keep = settings.keep if fields.n_keep is None else fields.n_keep
     sampling = sampling_parameters(fields, services, prepared)
-    first = Submit(
+    common = Submit(
         tokens=[],
         sampling=sampling,
-        max_tokens=fields.limit(services.settings.sampling),
-        n_keep=services.settings.keep if fields.n_keep is None else fields.n_keep,
-        prediction=prepared.prediction[: services.admission.n_ctx].tolist(),
+        max_tokens=fields.limit(settings.sampling),
+        prediction=prepared.prediction[: services.n_ctx].tolist(),
         n_probs=fields.n_alternatives(limits),
         filtered=bool(fields.post_sampling_probs),
         n_draft=fields.n_draft(),
@@ -81,26 +88,52 @@ def generation_request(
         slot=fields.slot(services.n_slots),
         progress=bool(fields.return_progress and fields.stream),
         checkpoint=prepared.n_before_last,
-        owner=sender.number,  # without keys all senders are one
-        keep_for=sender.id,
+        owner=None if is_private else sender.number,  # without keys all senders are one
+        keep_for=None if is_private else sender.id,
+        unread=not (fields.stream or stops or max_seconds is not None),  # these look at the text as it comes
     )
-    _log(prepared, fields, services)
-    samplings = [sampling.model_copy(update={"seed": (sampling.seed + i) & MAX_SEED}) for i in range(n)]
+    if settings.log_prompts and not is_private:
+        for text in prepared.prompt_texts:
+            log.info("prompt: %r", text)
     return GenerationRequest(
         submissions=[
-            first.model_copy(update={"tokens": tokens, "sampling": each})
-            for tokens in (prompt.tolist() for prompt in prepared.prompts)
-            for each in samplings
+            _submission(common, prompt.tolist(), i, n_keep, services)
+            for prompt in prepared.prompts
+            for i in range(n)
         ],
-        stops=fields.stops(limits),
+        stops=stops,
         n=n,
         gbnf=fields.grammar or None,
-        private=fields.private,
-        max_seconds=fields.time_limit(),
+        n_keep=n_keep,
+        private=is_private or not fits_into_open(sampling),
+        streamed=bool(fields.stream),
+        max_seconds=max_seconds,
         timings_per_token=bool(fields.timings_per_token and fields.stream),
         parser=prepared.parser,
         prompt_texts=prepared.prompt_texts,
     )
+
+
+def _submission(common: Submit, prompt: list[int], i: int, n_keep: int, services: Services) -> Submit:
+    """For the answer `i` to a prompt."""
+    changes: dict[str, int] = {"seed": (common.sampling.seed + i) & MAX_SEED}
+    if common.sampling.grammar is not None:
+        changes["grammar_start"] = len(prompt)
+    return common.model_copy(
+        update={
+            "tokens": prompt,
+            "sampling": common.sampling.model_copy(update=changes),
+            "n_keep": _n_kept(prompt, n_keep, services) if services.settings.context_shift else None,
+        }
+    )
+
+
+def _n_kept(prompt: Sequence[int], n_keep: int, services: Services) -> int:
+    """How much of a full context stays: `n_keep` tokens of the prompt (-1: all of it), after BOS."""
+    vocabulary = services.vocabulary
+    n_bos = int(vocabulary.adds_bos and prompt[:1] == [vocabulary.bos])
+    n_kept = len(prompt) if n_keep < 0 else min(n_keep + n_bos, len(prompt))
+    return min(n_kept, services.n_ctx - _LEAST_SHIFTED)
 
 
 async def read_text_request(
@@ -108,52 +141,41 @@ async def read_text_request(
 ) -> GenerationRequest:
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
     texts = _checked(fields, len(prompts), services)
-    services.engine.expect()
-    method, more = Jobs.prepare_prompts, (fields.grammar, fields.json_schema, texts)
-    prepared = await prepare(http_request, services, method, prompts, *more)
-    return generation_request(fields, prepared, services, _sender(http_request))
+    given = prompts, fields.grammar, fields.json_schema, texts
+    return await _read(fields, http_request, services, Jobs.prepare_prompts, *given)
 
 
 async def read_infill_request(
     fields: GenerationFields, gap: Gap, http_request: Request, services: Services
 ) -> GenerationRequest:
     """A request to fill a gap; raises RequestError naming the field at fault."""
-    texts = _checked(fields, 1, services)
+    given = gap, fields.grammar, fields.json_schema, _checked(fields, 1, services)
+    return await _read(fields, http_request, services, Jobs.prepare_infill, *given)
+
+
+async def _read(
+    fields: GenerationFields,
+    http_request: Request,
+    services: Services,
+    method: Callable[Concatenate[Jobs, P], PreparedRequest],
+    *arguments: P.args,
+    **options: P.kwargs,
+) -> GenerationRequest:
     services.engine.expect()
-    method, more = Jobs.prepare_infill, (fields.grammar, fields.json_schema, texts)
-    prepared = await prepare(http_request, services, method, gap, *more)
-    return generation_request(fields, prepared, services, _sender(http_request))
+    prepared = await prepare(http_request, services, method, *arguments, **options)
+    if prepared.reads_control_texts:
+        _say_that_control_texts_are_read()
+    sender: Principal = getattr(http_request.state, "principal", ANYONE)
+    return generation_request(fields, prepared, services, sender)
 
 
 def _checked(fields: GenerationFields, n_prompts: int, services: Services) -> FieldTexts:
     """The texts of `fields`; raises RequestError."""
-    limits = services.settings.limits
-    texts = _texts(fields, services)
+    settings, limits = services.settings, services.settings.limits
+    texts = fields.texts(limits)
     fields.check()
     _check_number(n_prompts, fields.n_answers(limits.max_n), limits)
-    return texts
-
-
-def _texts(fields: GenerationFields, services: Services) -> FieldTexts:
-    """Raises RequestError."""
-    settings = services.settings
-    texts = fields.texts(settings.limits)
-    shows_prompt = settings.log_prompts or fields.shows_prompt(settings.log_level)
-    return replace(texts, shows_prompt=shows_prompt)
-
-
-def _log(prepared: PreparedRequest, fields: GenerationFields, services: Services) -> None:
-    """The prompts, where that is wanted (--log-prompts) and the request is not private."""
-    settings = services.settings
-    by_default = settings.security.private_by_default
-    if settings.log_prompts and not (by_default if fields.private is None else fields.private):
-        for text in prepared.prompt_texts:
-            log.info("prompt: %r", text)
-
-
-def _sender(http_request: Request) -> Principal:
-    sender: Principal = getattr(http_request.state, "principal", ANYONE)
-    return sender
+    return replace(texts, shows_prompt=settings.log_prompts or fields.shows_prompt(settings.log_level))
 
 
 @functools.cache  # the log says so once
@@ -174,11 +196,15 @@ def _check_number(n_prompts: int, n: int, limits: RequestLimits) -> None:
 
 
 def _check_lengths(prepared: PreparedRequest, services: Services) -> None:
+    """Raises RequestError for a prompt that is empty, too long, or leaves no room for an answer."""
     most = services.settings.limits.max_prompt_tokens
     for prompt in prepared.prompts:
         if most and len(prompt) > most:
             raise RequestError(f"the prompt has {len(prompt)} tokens; at most {most} are accepted", "prompt")
-        services.admission.check_prompt(prompt)
+        if not prompt:
+            raise RequestError("the prompt is empty", "prompt")
+        if len(prompt) >= services.n_ctx:
+            raise ContextExceededError(len(prompt), services.n_ctx)
 
 
 class ChatRequest(GenerationFields, ConversationFields):
@@ -192,16 +218,9 @@ async def read_chat_request(
     body: ChatRequest, http_request: Request, services: Services
 ) -> GenerationRequest:
     """A request to continue a conversation; raises RequestError naming the field at fault."""
-    limits = services.settings.limits
     check_tools(body, services)
-    conversation, texts = write_conversation(body), _texts(body, services)
-    body.check()
-    body.n_answers(limits.max_n)
-    services.engine.expect()
-    prepared = await prepare(http_request, services, Jobs.prepare_chat, conversation, texts)
-    if prepared.reads_control_texts:
-        _say_that_control_texts_are_read()
-    return generation_request(body, prepared, services, _sender(http_request))
+    given = write_conversation(body), _checked(body, 1, services)
+    return await _read(body, http_request, services, Jobs.prepare_chat, *given)
 
 
 def as_chat(fields: dict[str, Any]) -> ChatRequest:

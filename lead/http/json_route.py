@@ -10,6 +10,7 @@ import asyncio
 import codecs
 import contextlib
 import re
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -23,12 +24,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from lead.chat.fields import ConvertedRequest
-from lead.http.body_budget import BodyBudget, BodyInHand, Turns
+from lead.http.client_gone import ClientGoneError
 from lead.http.error_responses import first_invalid
-from lead.http.sse import ClientGoneError
+from lead.http.turns import Turns
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.fair_queue import Client
-from shared.errors import RequestError
+from lead.tokenizer.fair_queue import Client, FairQueue
+from shared.errors import QueueFullError, RequestError
 from shared.protocol import MAX_BACK_MESSAGE_BYTES
 
 R = TypeVar("R")
@@ -40,10 +41,24 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _MAX_INLINE_BYTES = 64 << 10
 """Smaller bodies take less time than changing threads would save others."""
 _MOST_BYTES = 64 << 20
-"""The size of all bodies together that arrive or wait to be parsed."""
+"""The size of all bodies together that arrive or wait to be parsed. If they are larger, the newest of whoever
+has the most is refused (see `Client`)."""
 _BYTES_PER_CONTAINER = 64
 _MIN_CONTAINERS = 1 << 16
 _BACKS_PATHS = {"/v1/speculation"}
+
+
+class _ArrivingBody:
+    """A body that is being received or waits for its turn."""
+
+    def __init__(self) -> None:
+        self.until_refused = asyncio.timeout(None)
+        self.is_refused = False
+
+    def refuse(self) -> None:
+        """It has to go for others."""
+        self.is_refused = True
+        self.until_refused.reschedule(0)
 
 
 class BodyReader:
@@ -54,7 +69,7 @@ class BodyReader:
         # Each level of a schema is two levels of JSON ({"properties": {"a": …}}) inside the body's own.
         self._max_nesting = 2 * limits.max_schema_depth + 16
         self._max_containers = max(_MIN_CONTAINERS, limits.max_body_bytes // _BYTES_PER_CONTAINER)
-        self._budget = BodyBudget(max(_MOST_BYTES, 2 * limits.max_body_bytes))
+        self._arriving = FairQueue[_ArrivingBody](sys.maxsize, max(_MOST_BYTES, 2 * limits.max_body_bytes))
         self._turns = Turns()
         self._thread = ThreadPoolExecutor(1, "json")
 
@@ -74,17 +89,13 @@ class BodyReader:
             raise HTTPException(
                 415, f"the body has to be JSON, with Content-Type: application/json, not {shown!r}"
             )
-        client = client_of(request)
-        with self._budget.hold(client) as in_hand:
-            body = await self._receive(request, in_hand)
+        async with contextlib.AsyncExitStack() as turn:
+            body = await self._receive(request, turn)
             if not body:
                 return body, None
             if len(body) <= _MAX_INLINE_BYTES:
                 return body, self._parse(body, model)
-            async with contextlib.AsyncExitStack() as stack:
-                async with in_hand.waiting():
-                    await stack.enter_async_context(self._turns.turn(client))
-                return body, await self._in_thread(lambda: self._parse(body, model))
+            return body, await self._in_thread(lambda: self._parse(body, model))
 
     async def run(self, client: Client, n_bytes: int, work: Callable[[], R]) -> R:
         """The result of `work` on what was made from a body of this size."""
@@ -93,15 +104,31 @@ class BodyReader:
         async with self._turns.turn(client):
             return await self._in_thread(work)
 
-    async def _receive(self, request: Request, in_hand: BodyInHand) -> bytes:
+    async def _receive(self, request: Request, turn: contextlib.AsyncExitStack) -> bytes:
+        """The whole body; if it is large, its turn has come, which lasts as long as `turn`."""
         is_of_back = request.scope["path"] in _BACKS_PATHS
         max_bytes = MAX_BACK_MESSAGE_BYTES if is_of_back else self._limits.max_body_bytes
-        seconds = self._limits.body_seconds
+        client, seconds, arriving = client_of(request), self._limits.body_seconds, _ArrivingBody()
+
+        def count(n_bytes: int) -> None:
+            for refused in self._arriving.grow(client, arriving, n_bytes):
+                refused.refuse()
+
+        self._arriving.push(client, arriving, 0)
         try:
-            async with in_hand.waiting(seconds):
-                return await _collect(request, max_bytes, in_hand)
+            async with arriving.until_refused:
+                async with asyncio.timeout(seconds):
+                    body = await _collect(request, max_bytes, count)
+                if len(body) > _MAX_INLINE_BYTES:
+                    await turn.enter_async_context(self._turns.turn(client))
         except TimeoutError:
-            raise HTTPException(408, f"the body did not arrive within {seconds:g} seconds") from None
+            if not arriving.is_refused:
+                raise HTTPException(408, f"the body did not arrive within {seconds:g} seconds") from None
+        finally:
+            self._arriving.remove(client, arriving)
+        if arriving.is_refused:
+            raise QueueFullError("the requests that arrive are too large together: try again in a moment")
+        return body
 
     async def _in_thread(self, work: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -224,7 +251,7 @@ def _containers(values: Iterable[object]) -> list[dict[str, object] | list[objec
     return [value for value in values if isinstance(value, dict | list)]
 
 
-async def _collect(request: Request, max_bytes: int, in_hand: BodyInHand) -> bytes:
+async def _collect(request: Request, max_bytes: int, count: Callable[[int], None]) -> bytes:
     """The body. Raises ClientGoneError; HTTPException as soon as more than `max_bytes` are certain."""
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > max_bytes:
@@ -233,7 +260,7 @@ async def _collect(request: Request, max_bytes: int, in_hand: BodyInHand) -> byt
     try:
         async for chunk in request.stream():
             body += chunk
-            in_hand.grow(len(chunk))
+            count(len(chunk))
             if len(body) > max_bytes:
                 raise _too_large(max_bytes)
     except ClientDisconnect:

@@ -251,7 +251,7 @@ def sampling_parameters(
     given = defaults.parameters()
     given |= {name: value for name in _PLAIN_FIELDS if (value := getattr(fields, name)) is not None}
     if given.get("repeat_last_n") == -1:  # llama-server's "the whole context"
-        given["repeat_last_n"] = services.admission.n_ctx
+        given["repeat_last_n"] = services.n_ctx
     if given.get("dry_base", 1) < 1:  # llama-server uses the default then
         given["dry_base"] = defaults.dry_base
     given["seed"] = _seed(defaults.seed if fields.seed is None else fields.seed)

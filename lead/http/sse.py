@@ -4,15 +4,19 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Coroutine, Iterable
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any, ClassVar
 
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic_core import to_json
 from starlette.types import Message, Receive, Scope, Send
 
+from lead.http.answers import AnswerUpdate, WholeAnswer, answer_updates, whole_answers
+from lead.http.client_gone import ClientGoneError, cancel, unless_gone
 from lead.http.error_responses import error_body
+from lead.http.generation_request import GenerationRequest
+from lead.server.services import Services
 from shared.errors import DuoError
 
 log = logging.getLogger("lead")
@@ -22,15 +26,16 @@ PING_SECONDS = 15.0
 between this time and twice as long after the last event."""
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
-T = TypeVar("T")
-Update = TypeVar("Update")
 JsonObject = dict[str, Any]
 SseEvent = JsonObject | str
 """Text is sent unchanged."""
 
 
-class Renderer(ABC, Generic[Update]):
-    """Events are server-sent ones unless a renderer says otherwise; `ping`: what is sent meanwhile."""
+class Renderer(ABC):
+    """How an API shows answers, in a stream or whole.
+
+    Events are server-sent ones unless a renderer says otherwise; `ping`: what is sent meanwhile.
+    """
 
     media_type: ClassVar = "text/event-stream"
     ping: ClassVar = b": ping\n\n"
@@ -50,7 +55,7 @@ class Renderer(ABC, Generic[Update]):
         return b"".join(map(self.line, events))
 
     @abstractmethod
-    def render(self, update: Update) -> Iterable[SseEvent]:
+    def render(self, update: AnswerUpdate) -> Iterable[SseEvent]:
         """The events of an update; there may be none."""
 
     def finish(self) -> Iterable[SseEvent]:
@@ -59,26 +64,23 @@ class Renderer(ABC, Generic[Update]):
     def error(self, error: Exception) -> Iterable[SseEvent]:
         yield error_body(error)
 
+    @abstractmethod
+    def whole(self, answers: list[WholeAnswer]) -> Any:
+        """The body of a response that is not streamed."""
 
-class ClientGoneError(Exception):
-    """The client has closed its connection."""
 
-
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled if the client leaves first (ClientGoneError)."""
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_disconnect(request))
-    try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientGoneError
-        return working.result()
-    finally:
-        await _cancel(working, leaving)
+async def respond(
+    http_request: Request, request: GenerationRequest, services: Services, renderer: Renderer
+) -> Response:
+    """Generate the answers and send them as `renderer` shows them; raises ClientGoneError."""
+    if request.streamed:
+        return await event_stream(http_request, answer_updates(request, services), renderer)
+    whole = renderer.whole(await unless_gone(http_request, whole_answers(request, services)))
+    return Response(to_json(whole), media_type="application/json")
 
 
 async def event_stream(
-    request: Request, updates: AsyncGenerator[Update], renderer: Renderer[Update]
+    request: Request, updates: AsyncGenerator[AnswerUpdate], renderer: Renderer
 ) -> Response:
     """Answer with the events of `updates`.
 
@@ -90,10 +92,10 @@ async def event_stream(
     return stream
 
 
-class _EventStream(StreamingResponse, Generic[Update]):
+class _EventStream(StreamingResponse):
     """Sends comments while there is nothing else to send; an event costs neither a task nor a timer."""
 
-    def __init__(self, updates: AsyncGenerator[Update], renderer: Renderer[Update]) -> None:
+    def __init__(self, updates: AsyncGenerator[AnswerUpdate], renderer: Renderer) -> None:
         self._lines = self._render(updates, renderer)
         self._first: asyncio.Future[bytes] = asyncio.ensure_future(anext(self._lines, b""))
         self._begun = False
@@ -143,11 +145,11 @@ class _EventStream(StreamingResponse, Generic[Update]):
                 lines = await anext(self._lines, b"")
             await send_body(b"", more=False)
         finally:
-            await _cancel(pinging)
+            await cancel(pinging)
             await self._close()
 
     async def _render(
-        self, updates: AsyncGenerator[Update], renderer: Renderer[Update]
+        self, updates: AsyncGenerator[AnswerUpdate], renderer: Renderer
     ) -> AsyncGenerator[bytes]:
         """The events of one update after the other, never empty; an error before the start is raised."""
         try:
@@ -165,20 +167,9 @@ class _EventStream(StreamingResponse, Generic[Update]):
             yield renderer.lines(renderer.error(error))
 
     async def _close(self) -> None:
-        await _cancel(self._first)
+        await cancel(self._first)
         await self._lines.aclose()
 
 
 def _body(data: bytes, *, more: bool = True) -> Message:
     return {"type": "http.response.body", "body": data, "more_body": more}
-
-
-async def _disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _cancel(*tasks: asyncio.Future[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

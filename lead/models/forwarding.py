@@ -11,8 +11,8 @@ from fastapi import Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from lead.http.client_gone import ClientGoneError, unless_gone
 from lead.http.error_responses import body_at
-from lead.http.sse import ClientGoneError, unless_gone
 from lead.models.model_host import ModelHost
 from lead.models.model_process import ModelProcess
 from shared.errors import DuoError, NotServingError, UnavailableError

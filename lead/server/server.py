@@ -19,7 +19,6 @@ from platformdirs import user_data_path
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.engine.client import EngineClient
-from lead.generation.admission import Admission
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
@@ -256,6 +255,7 @@ class Lead:
                     settings.log_level,
                     share_grammars=tokenizer.share,
                     log_json=settings.log_json,
+                    max_queue=settings.limits.max_queue,
                     timeout=settings.engine_timeout,
                     sleep_seconds=settings.sleep_idle_seconds,
                     on_sleep=tokenizer.rest,
@@ -301,14 +301,6 @@ class Lead:
             sequences=self._sequences,
             backs=backs,
             vocabulary_offer=VocabularyOffer(vocabulary.info.path),
-            admission=Admission(
-                self._sequences,
-                engine,
-                vocabulary,
-                private_by_default=self._settings.security.private_by_default,
-                max_queue=self._settings.limits.max_queue,
-                context_shift=self._settings.context_shift,
-            ),
             settings=self._settings,
             metrics=MetricsExporter(self._sequences, backs) if self._settings.metrics else None,
         )

@@ -7,8 +7,7 @@ from fastapi import Request
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
-from lead.engine.client import SERVING, EngineClient
-from lead.generation.admission import Admission
+from lead.engine.client import EngineClient
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Sequences
 from lead.metrics.exporter import MetricsExporter
@@ -25,7 +24,6 @@ class Services:
     sequences: Sequences
     backs: Backs
     vocabulary_offer: VocabularyOffer
-    admission: Admission
     settings: LeadSettings = field(default_factory=LeadSettings)
     metrics: MetricsExporter | None = None  # None: switched off
     started_at: int = field(default_factory=lambda: int(time.time()))
@@ -44,6 +42,13 @@ class Services:
     def n_slots(self) -> int:
         return self.engine.ready.n_slots if self.engine.ready else 0
 
+    @property
+    def n_ctx(self) -> int:
+        """The size of one sequence's context, in tokens; raises NotServingError while that is not known."""
+        if self.engine.ready is None:
+            raise self.engine.state.refusal()
+        return self.engine.ready.n_ctx_sequence
+
 
 def get_services(request: Request) -> Services:
     """The dependency of handlers that need the vocabulary; raises NotServingError while it is being read."""
@@ -59,6 +64,6 @@ def get_ready_services(request: Request) -> Services:
     While it is being started again, or is woken, requests wait for it.
     """
     services = get_services(request)
-    if services.engine.state not in SERVING:
-        raise NotServingError(f"{services.engine.state.value}: try again in a moment")
+    if not services.engine.state.takes_requests:
+        raise services.engine.state.refusal()
     return services

@@ -1,9 +1,10 @@
 """A bounded queue in which clients take turns. Knows nothing of what is queued but its size."""
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Hashable)
 
 
 class Client(NamedTuple):
@@ -23,7 +24,8 @@ class FairQueue(Generic[T]):
         """Holds at most `most` items that have `most_bytes` together."""
         self._most = most
         self._most_bytes = most_bytes
-        self._clients: OrderedDict[Client, deque[tuple[T, int]]] = OrderedDict()
+        self._clients: OrderedDict[Client, dict[T, int]] = OrderedDict()
+        """The bytes of each item, the oldest first."""
         self._keys: OrderedDict[str, tuple[int, int]] = OrderedDict()
         """The bytes and the number of each key's items."""
         self._n = 0
@@ -33,13 +35,21 @@ class FairQueue(Generic[T]):
         return self._n
 
     def push(self, client: Client, item: T, n_bytes: int) -> list[T]:
-        """Append an item. Returns what has to go for it: the newest items of the key with the most bytes, and
-        there of the address with the most.
+        """Append an item, which no other equals. Returns what has to go for it: the newest items of the key
+        with the most bytes, and there of the address with the most.
 
         That may be the new item itself.
         """
-        self._clients.setdefault(client, deque()).append((item, n_bytes))
-        self._count(client.key, 1, n_bytes)
+        self._clients.setdefault(client, {})[item] = 0
+        self._count(client.key, 1, 0)
+        return self.grow(client, item, n_bytes)
+
+    def grow(self, client: Client, item: T, n_bytes: int) -> list[T]:
+        """Count more bytes of an item, if it is in the queue. Returns what has to go for it, as `push`."""
+        if item not in (waiting := self._clients.get(client, {})):
+            return []
+        waiting[item] += n_bytes
+        self._count(client.key, 0, n_bytes)
         removed = []
         while self._n > self._most or self._n_bytes > self._most_bytes:
             removed.append(self._take(self._largest(), newest=True))
@@ -56,11 +66,9 @@ class FairQueue(Generic[T]):
         return self._take(client)
 
     def remove(self, client: Client, item: T) -> None:
-        for entry in self._clients.get(client, ()):
-            if entry[0] is item:
-                self._clients[client].remove(entry)
-                self._forget(client, entry[1])
-                return
+        """Does nothing if it is not in the queue."""
+        if item in (waiting := self._clients.get(client, {})):
+            self._forget(client, waiting.pop(item))
 
     def _largest(self) -> Client:
         key = max(self._keys, key=self._keys.__getitem__)
@@ -68,12 +76,12 @@ class FairQueue(Generic[T]):
 
     def _share(self, client: Client) -> tuple[int, int]:
         waiting = self._clients[client]
-        return sum(n_bytes for _, n_bytes in waiting), len(waiting)
+        return sum(waiting.values()), len(waiting)
 
     def _take(self, client: Client, *, newest: bool = False) -> T:
         waiting = self._clients[client]
-        item, n_bytes = waiting.pop() if newest else waiting.popleft()
-        self._forget(client, n_bytes)
+        item = next(reversed(waiting) if newest else iter(waiting))
+        self._forget(client, waiting.pop(item))
         return item
 
     def _forget(self, client: Client, n_bytes: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lead.chat.constraint import OutputConstraint, grammar_for
+from lead.chat.constraint import grammar_for
 from lead.chat.control_texts import ControlTexts, RenderedPrompt, render_prompt
 from lead.chat.output_format import ParserConfig, unfinished_marker
 from lead.chat.request import ConversationFields
@@ -108,15 +108,14 @@ class Preparation(Jobs):
 
     def prepare_chat(self, conversation: bytes, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
         body = read_conversation(conversation)
-        constraint = body.output_constraint()
-        given = self._conversation(body, constraint)
+        given = self._conversation(body)
         prompt = self._render_prompt(given)
-        parser = self._parser_config(body, constraint, given, prompt.text)
+        parser = self._parser_config(body, given, prompt.text)
         if body.grammar:
             grammar = self._grammar_of(body.grammar, None)
         else:
             may_think = parser.in_reasoning or given.variables.get("enable_thinking", True)
-            grammar = self._constrain(constraint, parser, may_think=bool(may_think))
+            grammar = self._constrain(body, parser, may_think=bool(may_think))
         tokens = self._tokenize_prompt(prompt)
         last = "\n".join(given.messages[-1].parts)
         request = PreparedRequest(
@@ -158,15 +157,15 @@ class Preparation(Jobs):
         )
 
     def _render(self, body: ConversationFields) -> RenderedPrompt:
-        return self._render_prompt(self._conversation(body, body.output_constraint()))
+        return self._render_prompt(self._conversation(body))
 
     def _render_prompt(self, conversation: TemplateInput) -> RenderedPrompt:
         if self._chat.parse_special:
             return RenderedPrompt(self._template.render(conversation))
         return render_prompt(self._template, conversation, self._control_texts)
 
-    def _conversation(self, body: ConversationFields, constraint: OutputConstraint) -> TemplateInput:
-        return body.conversation(self._chat, constraint, self._template.tool_format)
+    def _conversation(self, body: ConversationFields) -> TemplateInput:
+        return body.conversation(self._chat, self._template.tool_format)
 
     # Tokens
 
@@ -219,7 +218,6 @@ class Preparation(Jobs):
     def _parser_config(
         self,
         body: ConversationFields,
-        constraint: OutputConstraint,
         conversation: TemplateInput,
         prompt: str,
     ) -> ParserConfig:
@@ -232,10 +230,10 @@ class Preparation(Jobs):
             reasoning=reasoning if separate else None,
             in_reasoning=opened or continues,
             continues_reasoning=continues,
-            tool_format=template.tool_format if constraint.tools else None,
+            tool_format=template.tool_format if body.usable_tools else None,
             ignored_markers=template.ignored_markers,
-            tools=frozenset(tool.function.name for tool in constraint.tools),
-            one_call=not constraint.several,
+            tools=frozenset(tool.function.name for tool in body.usable_tools),
+            one_call=body.one_call,
             prefix=f"{reasoning.start}\n" if reasoning and opened and not separate else "",
             unfinished=unfinished_marker(prompt),
         )
@@ -264,21 +262,19 @@ class Preparation(Jobs):
             raise GrammarsNeededError
         check_grammar(grammar, self._vocabulary, param)
 
-    def _constrain(
-        self, constraint: OutputConstraint, parser: ParserConfig, *, may_think: bool
-    ) -> str | None:
+    def _constrain(self, body: ConversationFields, parser: ParserConfig, *, may_think: bool) -> str | None:
         """The grammar of an answer in the form that the client asked for."""
 
         def check(schema: object, field: str) -> Mapping[str, Any]:
             checked = check_schema(schema, self._limits, field)
-            if constraint.tools and field != "tools":  # an error in the whole grammar would name the tools
+            if body.usable_tools and field != "tools":  # an error in the whole grammar would name the tools
                 self._check_grammar(lark_grammar([json_rule("start", checked)]), field)
             return checked
 
         # Reasoning that stays in the text (`reasoning_format: none`) is only constrained where it has begun.
         thinks = may_think and (parser.in_reasoning or parser.reasoning)
         grammar = grammar_for(
-            constraint,
+            body,
             parser.tool_format,
             self._template.reasoning if thinks else None,
             in_reasoning=parser.in_reasoning,
@@ -286,7 +282,7 @@ class Preparation(Jobs):
             special_tokens=self._vocabulary.special_tokens,
         )
         if grammar is not None:
-            field = "tools" if constraint.tools else constraint.schema_field
+            field = "tools" if body.usable_tools else body.schema_field
             check_size(grammar, self._limits, field)
             self._check_grammar(grammar, field)
         return grammar

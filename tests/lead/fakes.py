@@ -7,9 +7,8 @@ import functools
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.template import ChatTemplate
-from lead.engine.client import EngineState
+from lead.engine.engine_state import EngineState
 from lead.engine.events import Committed, Finished, Ready, SlotActed, Started
-from lead.generation.admission import Admission
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Sequences
 from lead.http.json_route import BodyReader
@@ -20,7 +19,6 @@ from lead.settings.lead_settings import LeadSettings
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import Jobs, decode, encode
 from lead.tokenizer.preparation import Preparation
-from shared.errors import NotServingError
 
 N_CTX = 128
 
@@ -80,11 +78,16 @@ class ScriptedEngine:
     def release(self):
         self._released.set()
 
+    def submit(self, request, *, private=False, changed=None):
+        if not self.state.takes_requests:
+            raise self.state.refusal()
+        sequence = self._sequences.create(request, private=private, changed=changed)
+        self.feed()
+        return sequence
+
     def feed(self):
         if self.state is EngineState.RESTARTING:
             return
-        if self.state is not EngineState.READY:
-            raise NotServingError(f"{self.state.value}: try again in a moment")
         for request in self._sequences.take_due():
             self.submitted.append(request)
             self.submission.set()
@@ -92,9 +95,11 @@ class ScriptedEngine:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
-    def cancel(self, sequence_id):
-        self.cancelled.append(sequence_id)
-        self.cancellation.set()
+    def cancel(self, sequence):
+        if not sequence.ended:
+            self._sequences.discard(sequence)
+            self.cancelled.append(sequence.id)
+            self.cancellation.set()
 
     def post_draft(self, draft):
         self.posted.append(draft)
@@ -165,15 +170,14 @@ class ScriptedLead:
             sequences=self.sequences,
             backs=self.backs,
             vocabulary_offer=VocabularyOffer(vocabulary.info.path),
-            admission=Admission(self.sequences, self.engine, vocabulary),
             settings=LeadSettings(alias="toy", tags="small"),
         )
         self.app.state.bodies = BodyReader(RequestLimits())
         self.app.state.is_leaving = False
 
-    def use(self, template=None, admission=None, vocabulary_offer=None, vocabulary=None, **options):
+    def use(self, template=None, vocabulary_offer=None, vocabulary=None, **options):
         """Replace some of the services, or options."""
-        given = {"admission": admission, "vocabulary_offer": vocabulary_offer}
+        given = {"vocabulary_offer": vocabulary_offer}
         self.template, self.vocabulary = template or self.template, vocabulary or self.vocabulary
         old = self.app.state.services
         settings = old.settings.model_copy(update=options)

@@ -185,14 +185,14 @@ _ABSENT = {
 """llama-server's values for features that the lead does not have."""
 
 
-def generation_settings(request: GenerationRequest, *, stream: bool) -> dict[str, Any]:
+def generation_settings(request: GenerationRequest) -> dict[str, Any]:
     """All of them, for the client that sent the request."""
     first, sampling = request.first, request.first.sampling
     return sampling_settings(sampling, first.max_tokens) | {
-        "n_keep": first.n_keep,
+        "n_keep": request.n_keep,
         "stop": request.stops,
         "grammar": request.gbnf or sampling.grammar,
-        "stream": stream,
+        "stream": request.streamed,
         "logit_bias": [{"bias": bias, "token": token} for token, bias in sorted(sampling.logit_bias.items())],
     }
 

@@ -7,16 +7,16 @@ from pydantic_core import from_json
 
 from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
 from lead.generation.answer_stats import AnswerStats
-from lead.http.answers import AnswerEnd, AnswerRenderer, AnswerUpdate, WholeAnswer
+from lead.http.answers import AnswerEnd, AnswerUpdate, WholeAnswer
 from lead.http.error_responses import error_body
 from lead.http.generation_request import GenerationRequest
-from lead.http.sse import JsonObject, SseEvent
+from lead.http.sse import JsonObject, Renderer, SseEvent
 from lead.server.services import Services
 
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 
 
-class AnthropicRenderer(AnswerRenderer):
+class AnthropicRenderer(Renderer):
     """A message is a list of content blocks; a stream begins with the first text."""
 
     def __init__(self, request: GenerationRequest, services: Services) -> None:

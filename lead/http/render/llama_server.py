@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lead.engine.context_shift import ContextShift
 from lead.engine.events import PromptProgress
 from lead.generation.assembler import TextToken
-from lead.http.answers import AnswerEnd, AnswerRenderer, AnswerUpdate, WholeAnswer
+from lead.http.answers import AnswerEnd, AnswerUpdate, WholeAnswer
 from lead.http.generation_request import GenerationRequest
 from lead.http.render.answer_parts import (
     generation_settings,
@@ -17,7 +18,7 @@ from lead.http.render.answer_parts import (
     token_ids,
     token_probabilities,
 )
-from lead.http.sse import JsonObject, SseEvent
+from lead.http.sse import JsonObject, Renderer, SseEvent
 from lead.server.services import Services
 
 _STOP_TYPES = {"length": "limit", "stop": "eos"}
@@ -30,7 +31,7 @@ class _Streamed:
     has_new_line: bool = False
 
 
-class LlamaServerRenderer(AnswerRenderer):
+class LlamaServerRenderer(Renderer):
     """Streams have one object per text update and a final one; other answers are only the final object."""
 
     def __init__(
@@ -56,7 +57,7 @@ class LlamaServerRenderer(AnswerRenderer):
                 yield self._partial(part)
         if update.end:
             has_new_line = self._streamed[update.index].has_new_line
-            yield self._last(update.index, update.end, streamed=True, has_new_line=has_new_line)
+            yield self._last(update.index, update.end, has_new_line=has_new_line)
 
     def whole(self, answers: list[WholeAnswer]) -> Any:
         """One object for one prompt, a list of them for several."""
@@ -107,22 +108,16 @@ class LlamaServerRenderer(AnswerRenderer):
             "tokens": token_ids(answer.tokens) if self._return_tokens else [],
             **self._probabilities(answer.tokens),
         }
-        return self._last(index, answer.end, content, streamed=False, has_new_line="\n" in answer.text)
+        return self._last(index, answer.end, content, has_new_line="\n" in answer.text)
 
     def _last(
-        self,
-        index: int,
-        end: AnswerEnd,
-        content: JsonObject | None = None,
-        *,
-        streamed: bool,
-        has_new_line: bool,
+        self, index: int, end: AnswerEnd, content: JsonObject | None = None, *, has_new_line: bool
     ) -> JsonObject:
-        services, stats, submission = self._services, end.stats, self._request.submissions[index]
+        services, stats, n_keep = self._services, end.stats, self._request.submissions[index].n_keep
         n_tokens = stats.n_prompt + stats.n_generated
-        shift = services.admission.context_shift(submission)
+        shift = None if n_keep is None else ContextShift(services.n_ctx, n_keep)
         n_discarded = shift.n_discarded(n_tokens - 1) if shift else 0  # nothing follows the last one
-        is_full = end.reason == "length" and n_tokens >= services.admission.n_ctx
+        is_full = end.reason == "length" and n_tokens >= services.n_ctx
         last = {
             "index": index,
             "content": "",
@@ -132,7 +127,7 @@ class LlamaServerRenderer(AnswerRenderer):
             "model": services.alias,
             "tokens_predicted": stats.n_generated,
             "tokens_evaluated": stats.n_prompt,
-            "generation_settings": generation_settings(self._request, stream=streamed),
+            "generation_settings": generation_settings(self._request),
             "prompt": self._request.prompt_text(index),
             "has_new_line": has_new_line,
             "truncated": is_full or n_discarded > 0,

@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 from pydantic_core import from_json, to_json
 
 from lead.chat.deltas import Content, Delta, Reasoning, ToolCall, ToolCallArguments, ToolCallStart
-from lead.http.answers import AnswerEnd, AnswerRenderer, AnswerUpdate, WholeAnswer
+from lead.http.answers import AnswerEnd, AnswerUpdate, WholeAnswer
 from lead.http.error_responses import error_body
 from lead.http.ollama_records import time_text
-from lead.http.sse import JsonObject, SseEvent
+from lead.http.sse import JsonObject, Renderer, SseEvent
 
 _NANOSECONDS = 1_000_000_000
 
 
-class OllamaRenderer(AnswerRenderer):
+class OllamaRenderer(Renderer):
     """`is_chat`: messages; else texts of `/api/generate`. `model`: as the client calls it."""
 
     media_type: ClassVar = "application/x-ndjson"

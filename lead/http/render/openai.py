@@ -14,7 +14,7 @@ from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCa
 from lead.engine.commands import OWN_SOURCES
 from lead.generation.answer_stats import SourceStats
 from lead.generation.assembler import TextToken
-from lead.http.answers import AnswerEnd, AnswerRenderer, AnswerUpdate, WholeAnswer
+from lead.http.answers import AnswerEnd, AnswerUpdate, WholeAnswer
 from lead.http.generation_request import ChatRequest, GenerationRequest
 from lead.http.render.answer_parts import (
     TextLogprobs,
@@ -27,7 +27,7 @@ from lead.http.render.answer_parts import (
     token_ids,
 )
 from lead.http.schema import GenerationFields
-from lead.http.sse import JsonObject, SseEvent
+from lead.http.sse import JsonObject, Renderer, SseEvent
 from lead.server.services import Services
 
 Body = JsonObject
@@ -37,7 +37,7 @@ _FINGERPRINT = "b-llama-duo"
 """Some clients of llama-server look for the `b`, which precedes a build number there."""
 
 
-class _OpenAIRenderer(AnswerRenderer):
+class _OpenAIRenderer(Renderer):
     """Chunks without empty ones, one finish_reason per answer, usage if asked for."""
 
     _last_body: ClassVar[Body]
@@ -158,7 +158,7 @@ class ChatRenderer(_OpenAIRenderer):
     _last_body: ClassVar[Body] = {"delta": {}}
 
     def __init__(self, body: ChatRequest, request: GenerationRequest, services: Services) -> None:
-        kind = "chat.completion.chunk" if body.stream else "chat.completion"
+        kind = "chat.completion.chunk" if request.streamed else "chat.completion"
         super().__init__(body, request, services, {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": kind})
         self._verbose = body.shows_prompt(services.settings.log_level)
 
@@ -167,7 +167,7 @@ class ChatRenderer(_OpenAIRenderer):
         if self._verbose:
             whole["__verbose"] = {
                 "prompt": self._request.prompt_text(0),
-                "generation_settings": generation_settings(self._request, stream=False),
+                "generation_settings": generation_settings(self._request),
             }
         return whole
 

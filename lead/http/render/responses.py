@@ -7,14 +7,14 @@ from typing import Any
 
 from lead.chat.deltas import Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
 from lead.chat.responses_request import ResponsesRequest
-from lead.http.answers import AnswerEnd, AnswerRenderer, AnswerUpdate, WholeAnswer
+from lead.http.answers import AnswerEnd, AnswerUpdate, WholeAnswer
 from lead.http.error_responses import error_body
 from lead.http.generation_request import GenerationRequest
-from lead.http.sse import JsonObject, SseEvent
+from lead.http.sse import JsonObject, Renderer, SseEvent
 from lead.server.services import Services
 
 
-class ResponsesRenderer(AnswerRenderer):
+class ResponsesRenderer(Renderer):
     """A response is a list of output items; a stream begins with the first text, its events are numbered."""
 
     def __init__(self, body: ResponsesRequest, request: GenerationRequest, services: Services) -> None:

@@ -10,12 +10,12 @@ from fastapi.responses import Response
 
 from lead.chat.anthropic_request import CountRequest, MessagesRequest
 from lead.chat.responses_request import ResponsesRequest
-from lead.http.answers import respond
 from lead.http.generation_request import ChatRequest, as_chat, count_prompt, read_chat_request
 from lead.http.json_route import JsonRoute, convert
 from lead.http.render.anthropic import AnthropicRenderer
 from lead.http.render.openai import ChatRenderer
 from lead.http.render.responses import ResponsesRenderer
+from lead.http.sse import respond
 from lead.server.services import Services, get_ready_services, get_services
 
 router = APIRouter(route_class=JsonRoute)
@@ -29,7 +29,7 @@ async def create_chat_completion(
     """Continue a conversation."""
     request = await read_chat_request(body, http_request, services)
     renderer = ChatRenderer(body, request, services)
-    return await respond(http_request, request, services, renderer, streamed=body.stream)
+    return await respond(http_request, request, services, renderer)
 
 
 @router.post("/v1/chat/completions/input_tokens")
@@ -50,7 +50,7 @@ async def create_response(
     chat = await convert(http_request, lambda: as_chat(body.to_chat()))
     request = await read_chat_request(chat, http_request, services)
     renderer = ResponsesRenderer(body, request, services)
-    return await respond(http_request, request, services, renderer, streamed=body.stream)
+    return await respond(http_request, request, services, renderer)
 
 
 @router.post("/v1/responses/input_tokens")
@@ -72,7 +72,7 @@ async def create_message(
     chat = await convert(http_request, lambda: _as_chat(body, services))
     request = await read_chat_request(chat, http_request, services)
     renderer = AnthropicRenderer(request, services)
-    return await respond(http_request, request, services, renderer, streamed=body.stream)
+    return await respond(http_request, request, services, renderer)
 
 
 @router.post("/v1/messages/count_tokens")

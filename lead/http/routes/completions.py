@@ -7,12 +7,12 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from lead.chat.fields import MAX_PROMPT_ELEMENTS, MAX_PROMPTS, AtMost, NullIsDefault
-from lead.http.answers import respond
 from lead.http.generation_request import GenerationRequest, read_infill_request, read_text_request
 from lead.http.json_route import JsonRoute
 from lead.http.render.llama_server import LlamaServerRenderer
 from lead.http.render.openai import CompletionRenderer
 from lead.http.schema import GenerationFields
+from lead.http.sse import respond
 from lead.server.services import Services, get_ready_services
 from lead.tokenizer.jobs import Gap, Prompt
 from shared.errors import RequestError
@@ -63,7 +63,7 @@ async def create_completion(
     """Continue text."""
     request = await read_text_request(body, body.prompts(), http_request, services)
     renderer = CompletionRenderer(body, request, services, echo=bool(body.echo))
-    return await respond(http_request, request, services, renderer, streamed=body.stream)
+    return await respond(http_request, request, services, renderer)
 
 
 MixedPrompt = Annotated[list[int | str], AtMost(MAX_PROMPT_ELEMENTS)]
@@ -143,7 +143,7 @@ class InfillRequest(NativeFields):
             suffix=self.input_suffix,
             prompt=self.prompt or "",
             extra=[(each.filename, each.text) for each in self.input_extra or ()],
-            n_ctx=services.admission.n_ctx,
+            n_ctx=services.n_ctx,
             n_predict=services.settings.sampling.n_predict,
             spm=services.settings.spm_infill,
         )
@@ -164,7 +164,7 @@ async def _respond(
     renderer = LlamaServerRenderer(
         request, services, return_tokens=bool(body.return_tokens), response_fields=body.response_fields
     )
-    return await respond(http_request, request, services, renderer, streamed=body.stream)
+    return await respond(http_request, request, services, renderer)
 
 
 def _plain(prompt: PromptObject | Prompt) -> Prompt:

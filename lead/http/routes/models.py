@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from lead.engine.client import EngineState
+from lead.engine.engine_state import EngineState
 from lead.engine.exactness import promise
 from lead.http.error_responses import error_response, http_error
 from lead.http.render.answer_parts import public_settings
@@ -108,7 +108,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "is_sleeping": services.engine.state is EngineState.SLEEPING,
         "build_info": model.build,
         "cpu_kernel": model.cpu_kernel,
-        "context_shift": services.admission.shifts,
+        "context_shift": services.settings.context_shift,
         "speculates": ready.speculates,
         "exact": ready.exactness.is_on,
         "exact_cost": ready.exactness.cost,

@@ -7,8 +7,7 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 
 from lead.chat.ollama_request import OllamaChatRequest, OllamaGenerateRequest, OllamaModelRequest
-from lead.engine.client import EngineState
-from lead.http.answers import respond
+from lead.engine.engine_state import EngineState
 from lead.http.generation_request import as_chat, read_chat_request, read_text_request, validated
 from lead.http.json_route import JsonRoute, convert
 from lead.http.ollama_records import (
@@ -22,6 +21,7 @@ from lead.http.ollama_records import (
 )
 from lead.http.render.ollama import OllamaRenderer
 from lead.http.routes.completions import CompletionRequest
+from lead.http.sse import respond
 from lead.server.services import Services, get_ready_services, get_services
 from shared.errors import UnsupportedError
 
@@ -40,7 +40,7 @@ async def chat(
         return _loaded(renderer, services, unloads=body.unloads)
     fields = await convert(http_request, lambda: as_chat(body.to_chat()))
     request = await read_chat_request(fields, http_request, services)
-    return await respond(http_request, request, services, renderer, streamed=body.stream)
+    return await respond(http_request, request, services, renderer)
 
 
 @router.post("/generate")
@@ -59,7 +59,7 @@ async def generate(
     else:
         fields = await convert(http_request, lambda: as_chat(body.to_chat()))
         request = await read_chat_request(fields, http_request, services)
-    return await respond(http_request, request, services, renderer, streamed=body.stream)
+    return await respond(http_request, request, services, renderer)
 
 
 @router.get("/version")

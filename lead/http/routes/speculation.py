@@ -17,8 +17,8 @@ from lead.chat.fields import NullIsDefault
 from lead.engine.commands import PolicyName
 from lead.engine.exactness import promise
 from lead.engine.speculation.constants import MAX_DEPTH
+from lead.http.client_gone import unless_gone
 from lead.http.json_route import JsonRoute
-from lead.http.sse import unless_gone
 from lead.server.services import Services, get_ready_services, get_services
 from lead.settings.host_names import is_loopback
 from shared import cpus

@@ -157,7 +157,7 @@ def test_messages_are_converted(name):
     chat = CountRequest.model_validate(request).to_chat()
     assert chat["messages"] == expected
     body = ConversationFields.model_validate(chat)
-    assert body.conversation(ConversationOptions(), body.output_constraint()).messages == body.messages
+    assert body.conversation(ConversationOptions()).messages == body.messages
 
 
 BILLING = "x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch=fa690;"

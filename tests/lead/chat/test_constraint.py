@@ -4,9 +4,9 @@ import json
 import pytest
 
 from lead.chat import output_format
-from lead.chat.constraint import OutputConstraint, grammar_for
+from lead.chat.constraint import grammar_for
 from lead.chat.output_format import ReasoningMarkers
-from lead.chat.request_parts import Tool
+from lead.chat.request import ConversationFields
 from lead.grammar.json_schema import check_schema
 from lead.grammar.lark import check_grammar
 from lead.settings.limits import RequestLimits
@@ -18,19 +18,23 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required"
 FORMATS = [value for value in vars(output_format).values() if isinstance(value, output_format.ToolFormat)]
 
 
+def asked(**fields):
+    return ConversationFields.model_validate({"messages": [{"role": "user", "content": "Hi"}]} | fields)
+
+
 def tool(name):
-    return Tool.model_validate({"type": "function", "function": {"name": name, "parameters": SCHEMA}})
+    return {"type": "function", "function": {"name": name, "parameters": SCHEMA}}
 
 
 def tools(**fields):
-    return OutputConstraint(tools=[tool("add"), tool("addition"), tool('odd "\\ name')], **fields)
+    return asked(tools=[tool("add"), tool("addition"), tool('odd "\\ name')], **fields)
 
 
 @pytest.fixture(scope="module")
 def grammar(vocabulary):
-    def grammar(constraint, tool_format=None, reasoning=None, *, in_reasoning=False):
+    def grammar(request, tool_format=None, reasoning=None, *, in_reasoning=False):
         return grammar_for(
-            constraint,
+            request,
             tool_format,
             reasoning,
             in_reasoning=in_reasoning,
@@ -43,7 +47,7 @@ def grammar(vocabulary):
 
 @pytest.fixture(scope="module")
 def accepts(vocabulary, grammar):
-    """Whether a model may write this text under the grammar of a constraint, and end there."""
+    """Whether a model may write this text under the grammar for a request, and end there."""
 
     def accepts(text, *args, **kwargs):
         matcher = GrammarMatcher(grammar(*args, **kwargs), vocabulary)
@@ -64,34 +68,34 @@ def calls(tool_format, *names):
 
 
 def test_free_text_has_no_grammar(grammar):
-    assert grammar(OutputConstraint()) is None
+    assert grammar(asked()) is None
     assert grammar(tools(), output_format.HERMES) is None
 
 
 def test_every_constraint_makes_a_grammar_that_may_run(vocabulary, grammar):
-    for tool_format, reasoning, schema, must_call in itertools.product(
-        FORMATS, (None, THINK, TURN), (None, SCHEMA), (True, False)
+    for tool_format, reasoning, schema, choice in itertools.product(
+        FORMATS, (None, THINK, TURN), (None, SCHEMA), ("required", None)
     ):
-        text = grammar(tools(schema=schema, must_call=must_call), tool_format, reasoning)
+        text = grammar(tools(json_schema=schema, tool_choice=choice), tool_format, reasoning)
         if text is not None:
             check_grammar(text, vocabulary, "tools")
 
 
 @pytest.mark.parametrize("tool_format", FORMATS, ids=lambda each: each.name)
 def test_calls_are_written_as_the_models_of_the_format_do(accepts, tool_format):
-    constraint = tools(must_call=True)
+    request = tools(tool_choice="required")
     for names in (["add"], ["addition"], ['odd "\\ name'], ["add", "addition"]):
-        assert accepts(calls(tool_format, *names), constraint, tool_format)
-    assert not accepts(calls(tool_format, "subtract"), constraint, tool_format)
-    assert not accepts(f"{tool_format.before}{call(tool_format, 'add', '{}')}", constraint, tool_format)
-    assert not accepts("Hello", constraint, tool_format)
+        assert accepts(calls(tool_format, *names), request, tool_format)
+    assert not accepts(calls(tool_format, "subtract"), request, tool_format)
+    assert not accepts(f"{tool_format.before}{call(tool_format, 'add', '{}')}", request, tool_format)
+    assert not accepts("Hello", request, tool_format)
 
 
 @pytest.mark.parametrize("tool_format", FORMATS, ids=lambda each: each.name)
 def test_one_call_is_one_call(accepts, tool_format):
-    constraint = tools(must_call=True, several=False)
-    assert accepts(calls(tool_format, "add"), constraint, tool_format)
-    assert not accepts(calls(tool_format, "add", "add"), constraint, tool_format)
+    request = tools(tool_choice="required", parallel_tool_calls=False)
+    assert accepts(calls(tool_format, "add"), request, tool_format)
+    assert not accepts(calls(tool_format, "add", "add"), request, tool_format)
 
 
 def test_an_answer_in_the_generic_format_is_json_in_any_case(accepts):
@@ -101,25 +105,25 @@ def test_an_answer_in_the_generic_format_is_json_in_any_case(accepts):
 
 
 def test_an_answer_that_must_call_has_no_content(accepts):
-    assert not accepts('{"response": "Hello"}', tools(must_call=True), output_format.GENERIC)
+    assert not accepts('{"response": "Hello"}', tools(tool_choice="required"), output_format.GENERIC)
 
 
 def test_an_answer_has_the_content_of_the_schema_or_calls(accepts):
-    assert accepts(json.dumps({"a": 1}), tools(schema=SCHEMA), output_format.HERMES)
-    assert accepts(calls(output_format.HERMES, "add"), tools(schema=SCHEMA), output_format.HERMES)
-    assert not accepts("{}", tools(schema=SCHEMA), output_format.HERMES)
+    assert accepts(json.dumps({"a": 1}), tools(json_schema=SCHEMA), output_format.HERMES)
+    assert accepts(calls(output_format.HERMES, "add"), tools(json_schema=SCHEMA), output_format.HERMES)
+    assert not accepts("{}", tools(json_schema=SCHEMA), output_format.HERMES)
 
 
 @pytest.mark.parametrize("markers", [THINK, TURN])
 def test_reasoning_may_come_first(accepts, markers):
-    constraint = OutputConstraint(schema=SCHEMA)
-    assert accepts('{"a":1}', constraint, reasoning=markers)
-    assert accepts(f'{markers.start}why < not </{markers.end}\n\n{{"a":1}}', constraint, reasoning=markers)
-    assert not accepts(f'{markers.start}why{{"a":1}}', constraint, reasoning=markers)
+    request = asked(json_schema=SCHEMA)
+    assert accepts('{"a":1}', request, reasoning=markers)
+    assert accepts(f'{markers.start}why < not </{markers.end}\n\n{{"a":1}}', request, reasoning=markers)
+    assert not accepts(f'{markers.start}why{{"a":1}}', request, reasoning=markers)
 
 
 @pytest.mark.parametrize("markers", [THINK, TURN])
 def test_reasoning_that_the_prompt_began_goes_on(accepts, markers):
-    constraint = OutputConstraint(schema=SCHEMA)
-    assert accepts(f'why{markers.end}{{"a":1}}', constraint, reasoning=markers, in_reasoning=True)
-    assert not accepts('{"a":1}', constraint, reasoning=markers, in_reasoning=True)
+    request = asked(json_schema=SCHEMA)
+    assert accepts(f'why{markers.end}{{"a":1}}', request, reasoning=markers, in_reasoning=True)
+    assert not accepts('{"a":1}', request, reasoning=markers, in_reasoning=True)

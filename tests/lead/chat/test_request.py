@@ -14,8 +14,7 @@ NO_OPTIONS = ConversationOptions()
 
 
 def conversation(*messages, options=NO_OPTIONS, **fields):
-    body = ConversationFields(messages=[*messages], **fields)
-    return body.conversation(options, body.output_constraint())
+    return ConversationFields(messages=[*messages], **fields).conversation(options)
 
 
 def test_an_assistant_message_at_the_end_is_continued():

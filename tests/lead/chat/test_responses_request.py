@@ -128,7 +128,7 @@ def test_input_items_are_converted_to_messages(name):
     chat = ResponsesRequest.model_validate(request).to_chat()
     assert chat["messages"] == expected
     body = ConversationFields.model_validate(chat)
-    assert body.conversation(ConversationOptions(), body.output_constraint()).messages == body.messages
+    assert body.conversation(ConversationOptions()).messages == body.messages
 
 
 @pytest.mark.parametrize("name", OPTIONS)

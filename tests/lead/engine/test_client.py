@@ -17,12 +17,20 @@ import pytest
 
 from lead.engine import client as module
 from lead.engine import process
-from lead.engine.client import EngineClient, EngineState
+from lead.engine.client import EngineClient
 from lead.engine.commands import ActOnSlot, Cancel, Explain, Load, SetBacks, SetPolicy, Submit
+from lead.engine.engine_state import EngineState
 from lead.engine.events import Finished, encode_line
 from lead.generation.sequences import LiveSequence
 from shared.descriptors import n_open
-from shared.errors import EngineError, ModelLoadError, NotServingError, RequestError, UnavailableError
+from shared.errors import (
+    EngineError,
+    ModelLoadError,
+    NotServingError,
+    QueueFullError,
+    RequestError,
+    UnavailableError,
+)
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
@@ -59,13 +67,14 @@ UP = Finished(sequence="up", reason="stop")
 class Front:
     """The owner of a client, and the listener to its events."""
 
-    def __init__(self, timeout=0.0, sleep_seconds=0.0, *, is_open=True):
+    def __init__(self, timeout=0.0, sleep_seconds=0.0, *, is_open=True, max_queue=None):
         clock = itertools.count(1.0).__next__ if sleep_seconds else lambda: 1.0
         self.client = EngineClient(
             LOAD,
             self,
             "info",
             share_grammars=lambda: 2,
+            max_queue=max_queue,
             timeout=timeout,
             sleep_seconds=sleep_seconds,
             on_sleep=self.on_sleep,
@@ -107,6 +116,14 @@ class Front:
 
     def get(self, sequence_id):
         return self.drafted if sequence_id == self.drafted.id else None
+
+    def create(self, request, *, private, changed):
+        assert (private, changed) == (False, None)
+        self.due.append(request)
+        return self.drafted
+
+    def discard(self, sequence):
+        assert sequence is self.drafted
 
     def take_due(self):
         due, self.due = self.due, []
@@ -188,10 +205,9 @@ async def test_commands_reach_the_engine_in_order(start, tmp_path):
         Draft(sequence="s", source="desk", base=1, tokens=[2]),
         Cancel(sequence="s"),
     ]
-    front.due = [commands[0]]
-    front.client.feed()
+    sequence = front.client.submit(commands[0])
     front.client.post_draft(commands[1])
-    front.client.cancel("s")
+    front.client.cancel(sequence)
     await front.stop()
     assert (tmp_path / "notes").read_bytes() == b"".join(encode_line(command) for command in commands)
 
@@ -199,9 +215,21 @@ async def test_commands_reach_the_engine_in_order(start, tmp_path):
 async def test_nothing_is_submitted_to_an_engine_that_is_not_ready(start):
     front = start(LISTEN)
     with pytest.raises(UnavailableError, match="being loaded"):
-        front.client.feed()
-    front.client.cancel("s")
+        front.client.submit(submission())
+    assert front.due == []
+    front.client.cancel(front.drafted)
     front.client.post_draft(Draft(sequence="s", source="desk", base=1, tokens=[2]))
+
+
+@pytest.mark.parametrize("max_queue", [0, 2])
+async def test_a_request_beyond_the_queue_is_refused_but_the_slots_are_filled(start, max_queue):
+    front = start("ready()\n" + LISTEN, max_queue=max_queue)
+    await front.until(is_up)
+    front.n_sequences = max_queue
+    front.client.submit(submission())
+    front.n_sequences += 1
+    with pytest.raises(QueueFullError, match=f"{max_queue} more requests wait"):
+        front.client.submit(submission())
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -253,8 +281,7 @@ async def test_engines_that_die_idle_one_after_the_other_end_the_lead(start, mon
 async def test_an_engine_that_is_ready_is_given_what_waits_for_it(start, tmp_path):
     front = start("if first_time():\n    ready(); sys.exit(3)\nready()\n" + LISTEN)
     await front.until(lambda front: front.lost)
-    front.due = [submission()]
-    front.client.feed()
+    front.client.submit(submission())
     assert front.due
     await front.until(lambda front: front.events == [UP, UP])
     await front.stop()
@@ -551,8 +578,8 @@ async def test_an_idle_engine_ends_and_is_started_again_for_the_next_request(sta
     await until_state(front, EngineState.SLEEPING)
     await front.until(lambda front: front.n_slept == 1)
     assert front.client.ready
-    front.due, front.n_sequences = [submission()], 1
-    front.client.feed()
+    front.n_sequences = 1
+    front.client.submit(submission())
     await front.until(lambda front: front.events == [UP, UP])
     await front.stop()
     assert (tmp_path / "notes").read_bytes() == encode_line(submission())

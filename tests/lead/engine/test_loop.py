@@ -9,6 +9,7 @@ import pytest
 from lead.engine.commands import Cancel, Explain, Load, SetBacks, SetPolicy
 from lead.engine.events import Committed, DraftsDropped, Explained, Finished, Started
 from lead.engine.loop import Loop, ProgressWatch
+from lead.engine.pipe import Pipe
 from lead.engine.speculation.manager import DraftRound
 from lead.engine.speculation.policy import SYNC_PATIENCE_S, DraftOrder, Wait
 from shared.cache_edits import moved_texts
@@ -33,10 +34,11 @@ LONG = (0, 2)
 TEXT, _ = plain_run(submit(tokens=LONG), 100)
 
 
-class ScriptedPipe:
+class ScriptedPipe(Pipe):
     """Hands out one batch of commands per step, then is closed. A wait takes all its time."""
 
     def __init__(self, *batches):
+        super().__init__()
         self._batches = list(batches)
         self.waits = []
         self.sent = []

@@ -7,6 +7,7 @@ import pytest
 from lead.engine.commands import ActOnSlot
 from lead.engine.events import Committed, SlotActed
 from lead.engine.loop import Loop
+from lead.engine.pipe import Pipe
 from lead.engine.slot_actions import SlotActions
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
@@ -32,6 +33,7 @@ class SlotMachine(Machine):
         super().__init__(**memory)
 
     def start(self):
+        Pipe.__init__(self)
         n_checkpoints = 0 if self._traits.can_trim else 3
         limits = make_limits(prompt_cache=self._size, traits=self._traits, n_checkpoints=n_checkpoints)
         self.engine = make_engine(limits)

@@ -8,6 +8,7 @@ import pytest
 from lead.engine.commands import Cancel
 from lead.engine.events import Committed, Finished, Started
 from lead.engine.loop import Loop
+from lead.engine.pipe import Pipe
 from lead.engine.text_files import DamagedTextError, TextFiles
 from lead.engine.text_keeper import TextKeeper
 from shared.llama.memory_traits import PLAIN, MemoryTraits
@@ -28,7 +29,7 @@ class Calm:
         return 1.0
 
 
-class Machine:
+class Machine(Pipe):
     """An engine between fakes, and a disk that outlives it. It is the pipe, too."""
 
     open = True
@@ -41,6 +42,7 @@ class Machine:
 
     def start(self):
         """With what is on disk, and nothing else."""
+        super().__init__()
         n_checkpoints = 0 if self._traits.can_trim else 3
         limits = make_limits(prompt_cache=self._size, traits=self._traits, n_checkpoints=n_checkpoints)
         self.engine = make_engine(limits)

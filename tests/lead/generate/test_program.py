@@ -4,7 +4,7 @@ import pytest
 
 from lead.generate import program
 from lead.generate.generate_settings import GenerateSettings
-from lead.generation.admission import ContextExceededError
+from shared.errors import ContextExceededError
 from shared.models.builtin import builtin_target
 
 REFUSALS = {

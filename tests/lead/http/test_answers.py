@@ -11,7 +11,7 @@ from lead.engine.events import Committed, Started
 from lead.generation.answer_stats import RequestStats, current_request
 from lead.http.answers import answer_updates, whole_answers
 from lead.http.generation_request import GenerationRequest
-from shared.errors import RequestError
+from shared.errors import QueueFullError
 from tests.fakes import submit
 
 
@@ -60,20 +60,18 @@ async def test_a_stream_that_is_closed_early_cancels_all_its_answers(lead):
     assert list(lead.sequences) == []
 
 
-async def test_a_prompt_that_is_too_long_leaves_none_running(lead):
-    lead.will_say("x")
-    with pytest.raises(RequestError):
-        await whole_answers(*asked(lead, "a", "fox " * 500))
+async def test_where_one_answer_cannot_begin_none_is_left_running(lead, monkeypatch):
+    submit = lead.engine.submit
+
+    def refuse_second(request, **more):
+        if lead.engine.submitted:
+            raise QueueFullError("x")
+        return submit(request, **more)
+
+    monkeypatch.setattr(lead.engine, "submit", refuse_second)
+    with pytest.raises(QueueFullError):
+        await whole_answers(*asked(lead, "a", "b"))
     assert list(lead.sequences) == []
-
-
-@pytest.mark.parametrize(("stops", "unread"), [((), True), (["."], False)])
-async def test_the_engine_knows_that_nobody_reads_an_answer_before_its_end_unless_a_text_may_end_it(
-    lead, stops, unread
-):
-    lead.will_say("one")
-    await whole_answers(*asked(lead, stops=stops))
-    assert [request.unread for request in lead.engine.submitted] == [unread]
 
 
 async def test_what_all_answers_took_is_counted_for_the_log(lead):

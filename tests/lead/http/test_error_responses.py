@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from lead.engine.client import EngineState
+from lead.engine.engine_state import EngineState
 from lead.http.error_responses import error_response
 from lead.http.middleware.connections import only_health
 from lead.http.middleware.keys import Key, Keyring, Principal, Role

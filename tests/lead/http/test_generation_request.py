@@ -1,10 +1,17 @@
 """Request fields: what they become, and what is refused by name."""
 
+import dataclasses
+from array import array
+
 import pytest
 
+from lead.http.generation_request import generation_request
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
+from lead.http.schema import GenerationFields
 from lead.server.app import create_app
 from lead.settings.security import SecurityOptions
+from lead.tokenizer.jobs import PreparedRequest
+from shared.errors import ContextExceededError
 from shared.sampling.parameters import DEFAULT_SAMPLERS
 from tests.lead.http.event_streams import client_of
 
@@ -99,6 +106,76 @@ async def test_answers_to_several_prompts_are_in_the_order_of_the_prompts(lead, 
     prompts = [lead.vocabulary.detokenize(request.tokens) for request in lead.engine.submitted]
     assert prompts == ["Once", "Once", "Twice", "Twice"]
     assert response.json()["usage"]["completion_tokens"] == 4
+
+
+def request_of(lead, tokens=(5,), vocabulary=None, grammar=None, **fields):
+    services = lead.app.state.services
+    if vocabulary:
+        services = dataclasses.replace(services, vocabulary=vocabulary)
+    prepared = PreparedRequest([array("i", tokens)], grammar)
+    sender = Principal(Role.CLIENT, "desk", number=7)
+    return generation_request(GenerationFields(**fields), prepared, services, sender)
+
+
+@pytest.mark.parametrize(
+    ("by_default", "asked", "private"),
+    [(False, None, False), (True, None, True), (True, False, False), (False, True, True)],
+)
+async def test_a_request_overrides_the_default_for_privacy(lead, by_default, asked, private):
+    lead.use(security=SecurityOptions(private_by_default=by_default))
+    request = request_of(lead, private=asked)
+    assert (request.private, request.first.owner) == (private, None if private else 7)
+
+
+@pytest.mark.parametrize(("n_bytes", "private"), [(900_000, False), (1 << 20, True)])
+async def test_a_grammar_larger_than_a_protocol_message_makes_a_request_private(lead, n_bytes, private):
+    request = request_of(lead, grammar="#" * n_bytes)
+    assert (request.private, request.first.owner) == (private, 7)
+
+
+class BeginsTexts:
+    """A vocabulary with a token before each text."""
+
+    adds_bos, bos = True, 1
+
+
+@pytest.mark.parametrize(
+    ("prompt", "n_keep", "n_kept"),
+    [
+        ([1, 5, 6, 7], 0, 1),
+        ([1, 5, 6, 7], 2, 3),
+        ([5, 6, 7, 8], 2, 2),
+        ([1, 5, 6, 7], 99, 4),
+        ([1, 5, 6, 7], -1, 4),
+        ([5] * 127, -1, 124),
+        ([5] * 127, 200, 124),
+    ],
+    ids=str,
+)
+async def test_a_context_shift_keeps_tokens_of_the_prompt_after_its_first_one(lead, prompt, n_keep, n_kept):
+    lead.use(context_shift=True)
+    assert request_of(lead, prompt, BeginsTexts(), n_keep=n_keep).first.n_keep == n_kept
+
+
+async def test_without_context_shifts_nothing_is_kept(lead):
+    assert request_of(lead, [1, 5], BeginsTexts(), n_keep=2).first.n_keep is None
+
+
+@pytest.mark.parametrize("context_shift", [True, False])
+async def test_a_prompt_that_fills_the_context_is_refused(lead, context_shift):
+    lead.use(context_shift=context_shift)
+    with pytest.raises(ContextExceededError, match=r"\(128 tokens\) exceeds the available context size"):
+        request_of(lead, [5] * 128)
+
+
+@pytest.mark.parametrize(
+    ("fields", "unread"),
+    [({}, True), ({"stream": True}, False), ({"stop": ["."]}, False), ({"t_max_predict_ms": 9}, False)],
+)
+async def test_the_engine_knows_that_nobody_reads_an_answer_before_its_end_unless_a_text_may_end_it(
+    lead, fields, unread
+):
+    assert request_of(lead, **fields).first.unread == unread
 
 
 async def test_a_private_request_is_not_shown_to_backs(lead, client):

@@ -8,6 +8,7 @@ from lead.http.json_route import JsonRoute, parse_json
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.server.app import create_app
 from lead.settings.limits import RequestLimits
+from lead.tokenizer.fair_queue import Client
 from shared.errors import RequestError
 from shared.protocol import MAX_BACK_MESSAGE_BYTES
 from tests.lead.http.event_streams import client_of
@@ -115,6 +116,23 @@ async def test_bodies_that_are_too_large_together_are_answered_with_503(lead, mo
         posts = [client.post("/tokenize", content=slow(), headers=JSON) for _ in range(3)]
         statuses = sorted(each.status_code for each in await asyncio.gather(*posts))
     assert statuses == [400, 400, 503]
+
+
+async def test_a_body_that_waits_for_its_turn_may_have_to_go_for_another_clients(lead, monkeypatch):
+    monkeypatch.setattr("lead.http.json_route._MOST_BYTES", 0)  # that is twice the largest one
+    monkeypatch.setattr("lead.http.json_route._MAX_INLINE_BYTES", 0)
+    keys = Keyring([Key(Principal(Role.CLIENT, name), name) for name in ("many", "one")])
+    app = create_app(lead.app.state.services, keys=keys, limits=RequestLimits(max_body_bytes=1024))
+    async with client_of(app) as client:
+
+        def post(key):
+            answer = client.post("/tokenize", content=b" " * 1000, headers=JSON | {"x-api-key": key})
+            return asyncio.ensure_future(answer)
+
+        async with app.state.bodies._turns.turn(Client("somebody")):
+            first, second, other = post("many"), post("many"), post("one")
+            assert (await second).status_code == 503
+        assert [(await each).status_code for each in (first, other)] == [400, 400]
 
 
 async def test_a_large_body_of_another_client_does_not_wait_for_all_of_the_first(lead):

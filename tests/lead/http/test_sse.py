@@ -4,7 +4,8 @@ import pytest
 from starlette.requests import Request
 
 from lead.http import sse
-from lead.http.sse import ClientGoneError, Renderer, event_stream, unless_gone
+from lead.http.client_gone import ClientGoneError, unless_gone
+from lead.http.sse import Renderer, event_stream
 from shared.errors import RequestError, UnavailableError
 
 
@@ -33,6 +34,9 @@ class Echo(Renderer):
 
     def finish(self):
         return ["[DONE]"]
+
+    def whole(self, answers):
+        return answers
 
     def error(self, error):
         yield {"error": str(error)}

@@ -73,3 +73,13 @@ def test_a_full_queue_refuses_the_key_with_the_most_in_it_from_however_many_addr
     queue.push(Client("one", "1"), "a", 20)
     queue.push(Client("one", "2"), "b", 35)
     assert queue.push(TWO, "y", 10) == ["b"]
+
+
+def test_an_item_that_grows_too_large_with_others_drives_out_the_newest_of_whoever_has_the_most(queue):
+    for client, item in [(ONE, "a"), (ONE, "b"), (TWO, "x")]:
+        queue.push(client, item, 0)
+    assert not queue.grow(ONE, "a", 30)
+    assert not queue.grow(ONE, "b", 30)
+    assert queue.grow(TWO, "x", 50) == ["b"]
+    assert queue.grow(ONE, "b", 1000) == [], "it has gone"
+    assert queue.grow(TWO, "x", 30) == ["x"]

@@ -2,10 +2,9 @@ import asyncio
 
 import pytest
 
-from lead.engine.client import EngineState
+from lead.engine.engine_state import EngineState
 from lead.engine.events import Exactness
 from lead.engine.exactness import promise
-from lead.generation.admission import Admission
 from shared.llama import library
 
 
@@ -88,9 +87,8 @@ async def test_the_model_is_also_listed_for_clients_made_for_ollama(client):
 
 
 async def test_props_tell_what_a_context_shift_keeps(lead, client):
-    admission = Admission(lead.sequences, lead.engine, lead.vocabulary, context_shift=True)
     assert (await client.get("/props")).json()["context_shift"] is False
-    lead.use(admission=admission, keep=7)
+    lead.use(context_shift=True, keep=7)
     props = (await client.get("/props")).json()
     assert (props["context_shift"], props["default_generation_settings"]["params"]["n_keep"]) == (True, 7)
 

@@ -2,7 +2,6 @@ import pytest
 
 from bench.tiny_models import write_fim_vocabulary
 from lead.engine.events import TokenProbabilities
-from lead.generation.admission import Admission
 from shared.llama.vocabulary import Vocabulary
 from tests.lead.http.event_streams import events
 
@@ -60,7 +59,7 @@ async def test_a_full_context_is_reported_as_truncated(lead, client):
 async def test_a_context_that_was_shifted_is_reported_as_truncated(
     lead, client, n_generated, truncated, n_cached
 ):
-    lead.use(admission=Admission(lead.sequences, lead.engine, lead.vocabulary, context_shift=True))
+    lead.use(context_shift=True)
     lead.engine.steps = [([5] * n_generated, {})]
     body = (await client.post(URL, json={"prompt": [5] * 28, "n_keep": 4})).json()
     assert (body["truncated"], body["tokens_cached"]) == (truncated, n_cached)
@@ -69,8 +68,7 @@ async def test_a_context_that_was_shifted_is_reported_as_truncated(
 
 @pytest.mark.parametrize(("fields", "n_keep"), [({}, 3), ({"n_keep": 5}, 5), ({"n_keep": -1}, 28)])
 async def test_a_request_says_what_a_context_shift_keeps(lead, client, fields, n_keep):
-    admission = Admission(lead.sequences, lead.engine, lead.vocabulary, context_shift=True)
-    lead.use(admission=admission, keep=3)
+    lead.use(context_shift=True, keep=3)
     lead.will_say("x")
     await client.post(URL, json={"prompt": [5] * 28, **fields})
     assert lead.engine.submitted[0].n_keep == n_keep

@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from lead.backs import join_limits, vocabulary_offer
-from lead.engine.client import EngineState
+from lead.engine.engine_state import EngineState
 from lead.engine.events import Committed, Started
 from lead.engine.exactness import promise
 from lead.http.middleware.keys import Key, Keyring, Principal, Role

@@ -1,0 +1,38 @@
+"""Work for a client that may leave before it is done."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from fastapi import Request
+
+T = TypeVar("T")
+
+
+class ClientGoneError(Exception):
+    """The client has closed its connection."""
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled if the client leaves first (ClientGoneError)."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_disconnect(request))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGoneError
+        return working.result()
+    finally:
+        await cancel(working, leaving)
+
+
+async def cancel(*tasks: asyncio.Future[Any]) -> None:
+    """End them, and wait for that."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
