@@ -16,6 +16,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 from shared.errors import ProtocolError
 from shared.sampling.parameters import SamplingParameters
@@ -81,9 +82,6 @@ class Draft(_Message):
 
     In the first draft after an `extend` that rejected the one before it: `waited_ms` from the arrival of that
     message until it was handled, `drafted_ms` from then on.
-
-    source, received_at: the back's name in the lead, and when the draft came there, on the clock that its
-    processes share. The lead sets them, whatever a back says there.
     """
 
     type: Literal["draft"] = "draft"
@@ -94,8 +92,9 @@ class Draft(_Message):
     confidences: Annotated[list[Confidence], Field(max_length=MAX_DRAFT_TOKENS)] | None = None
     waited_ms: DelayMs | None = None
     drafted_ms: DelayMs | None = None
-    source: SkipValidation[str] = ""
-    received_at: SkipValidation[float] = 0.0
+    # The lead's own, whatever a back says there: its name, and when the draft came, on the monotonic clock.
+    source: SkipJsonSchema[SkipValidation[str]] = ""
+    received_at: SkipJsonSchema[SkipValidation[float]] = 0.0
 
     @model_validator(mode="after")
     def _check_tree(self) -> Self:
