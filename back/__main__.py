@@ -2,9 +2,11 @@
 
 from shared.exits import QuietInterrupts
 from shared.imports import run_program
+from shared.standard_streams import open_closed_streams
 
 
 def main() -> None:
+    open_closed_streams()
     with QuietInterrupts():
         run_program("back.cli")
 

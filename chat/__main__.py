@@ -2,9 +2,11 @@
 
 from shared.exits import QuietInterrupts
 from shared.imports import import_program
+from shared.standard_streams import open_closed_streams
 
 
 def main() -> None:
+    open_closed_streams()
     with QuietInterrupts():
         program = import_program("chat.program")
     program.main()

@@ -4,6 +4,7 @@ import sys
 
 from shared.exits import QuietInterrupts
 from shared.imports import run_program
+from shared.standard_streams import open_closed_streams
 
 
 def main() -> None:
@@ -15,6 +16,7 @@ def main_as_llama_server() -> None:
 
 
 def _run(program: str) -> None:
+    open_closed_streams()
     with QuietInterrupts():
         if sys.platform == "win32":
             sys.exit("lead needs Linux or macOS: on Windows, WSL 2")
