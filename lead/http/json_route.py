@@ -74,6 +74,9 @@ class BodyReader:
             raise HTTPException(
                 415, f"the body has to be JSON, with Content-Type: application/json, not {shown!r}"
             )
+        coding = request.headers.get("content-encoding", "identity")
+        if coding.lower() != "identity":
+            raise HTTPException(415, f"compressed bodies are not read: Content-Encoding is {coding[:100]!r}")
         client = client_of(request)
         with self._budget.hold(client) as in_hand:
             body = await self._receive(request, in_hand)
