@@ -1,10 +1,14 @@
 """The way into the program `chat`, which is not imported before Ctrl-C is safe."""
 
 from shared.exits import QuietInterrupts
+from shared.home_folder import ensure_home
 from shared.imports import import_program
+from shared.standard_streams import open_closed_streams
 
 
 def main() -> None:
+    open_closed_streams()
+    ensure_home()
     with QuietInterrupts():
         program = import_program("chat.program")
     program.main()

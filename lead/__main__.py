@@ -3,7 +3,9 @@
 import sys
 
 from shared.exits import QuietInterrupts
+from shared.home_folder import ensure_home
 from shared.imports import run_program
+from shared.standard_streams import open_closed_streams
 
 
 def main() -> None:
@@ -15,6 +17,8 @@ def main_as_llama_server() -> None:
 
 
 def _run(program: str) -> None:
+    open_closed_streams()
+    ensure_home()
     with QuietInterrupts():
         if sys.platform == "win32":
             sys.exit("lead needs Linux or macOS: on Windows, WSL 2")

@@ -6,11 +6,13 @@ physical. Only Linux can pin.
 
 import contextlib
 import ctypes
+import math
 import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
 
+from shared.control_groups import own_groups
 from shared.errors import ConfigError
 
 _TOPOLOGY = Path("/sys/devices/system/cpu")
@@ -109,7 +111,26 @@ def n_physical() -> int:
     """
     if platform.system() == "Darwin":
         return _sysctl("hw.perflevel0.physicalcpu") or _sysctl("hw.physicalcpu") or len(usable())
-    return len(one_of_each_core())
+    return max(1, int(min(len(one_of_each_core()), _quota())))
+
+
+def _quota() -> float:
+    """How many cores' time this process may use, as in a container with a CPU limit.
+
+    With more threads than that all of them are stopped for most of each tenth of a second.
+    """
+    return min((_quota_of(*group) for group in own_groups("cpu")), default=math.inf)
+
+
+def _quota_of(group: Path, is_v2: bool) -> float:
+    try:
+        if is_v2:
+            most, period = (group / "cpu.max").read_text().split()
+        else:
+            most, period = ((group / f"cpu.cfs_{each}_us").read_text() for each in ("quota", "period"))
+        return int(most) / int(period) if int(most) > 0 else math.inf
+    except (OSError, ValueError):  # "max": no limit; or nothing to see
+        return math.inf
 
 
 def _fast(cpus: frozenset[int]) -> frozenset[int]:

@@ -39,6 +39,8 @@ _MAX_LEADS = 32
 _MAX_ADDRESSES = 4
 """Further addresses of a lead are not tried."""
 _MAX_LISTED = 8
+_NO_MULTICAST = (OSError, RuntimeError)
+"""What zeroconf raises without a network; RuntimeError if no interface has an address of IPv4."""
 
 
 class NoLeadError(ConfigError):
@@ -94,8 +96,8 @@ def _registered(info: "ServiceInfo") -> Iterator[None]:
     zeroconf = _zeroconf()
     try:
         announcer = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
-    except OSError as error:
-        raise ConfigError(f"this machine cannot be announced by multicast: {error.strerror}") from error
+    except _NO_MULTICAST as error:
+        raise ConfigError(f"this machine cannot be announced by multicast: {error}") from error
     try:
         _register(announcer, info)
         yield
@@ -143,8 +145,8 @@ def _browsing(
 
     try:
         listener = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
-    except OSError as error:
-        raise NoLeadError(f"this machine cannot send multicast: {error.strerror}") from error
+    except _NO_MULTICAST as error:
+        raise NoLeadError(f"this machine cannot send multicast: {error}") from error
     with contextlib.closing(listener):
         zeroconf.ServiceBrowser(listener, service, handlers=[on_change])
         if heard.wait(seconds):

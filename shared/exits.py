@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import NoReturn
 
@@ -77,17 +77,16 @@ def print_text(text: str) -> None:
     try:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
-    except BrokenPipeError:
-        end_unread()
     except OSError as error:
-        discard_stdout()
-        sys.exit(f"the result cannot be written: {error.strerror}")
+        end_unwritten(error)
 
 
-def end_unread() -> NoReturn:
-    """End the program, as its reader has closed the pipe."""
+def end_unwritten(error: OSError) -> NoReturn:
+    """End the program, as the result cannot be written."""
     discard_stdout()
-    sys.exit(BROKEN_PIPE)
+    if isinstance(error, BrokenPipeError):
+        sys.exit(BROKEN_PIPE)
+    sys.exit(f"the result cannot be written: {error.strerror}")
 
 
 def discard_stdout() -> None:
@@ -105,6 +104,7 @@ def exit_with_stdin() -> None:
 
 
 def say(text: str) -> None:
-    """Write a line of progress to stderr."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    """Write a line of progress to stderr. If that cannot be done, the work goes on."""
+    with suppress(OSError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()

@@ -22,7 +22,7 @@ from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import Jobs, Prompt
 from shared import cpus
 from shared.errors import DuoError, UnavailableError
-from shared.exits import INTERRUPTED, end_unread, say
+from shared.exits import INTERRUPTED, end_unwritten, say
 from shared.logs import configure_logging
 
 _N_WARM_UP = 8
@@ -45,12 +45,12 @@ def main(arguments: Sequence[str]) -> None:
         sys.exit(f"{settings.program}: {error}")
     except (StoppedError, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        end_unread()
+    except OSError as error:
+        end_unwritten(error)
 
 
 def generate(settings: GenerateSettings) -> None:
-    """Raises DuoError, StoppedError, BrokenPipeError."""
+    """Raises DuoError, StoppedError, OSError if the text cannot be written."""
     prompt = settings.read_prompt()
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))

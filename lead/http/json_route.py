@@ -89,6 +89,9 @@ class BodyReader:
             raise HTTPException(
                 415, f"the body has to be JSON, with Content-Type: application/json, not {shown!r}"
             )
+        coding = request.headers.get("content-encoding", "identity")
+        if coding.lower() != "identity":
+            raise HTTPException(415, f"compressed bodies are not read: Content-Encoding is {coding[:100]!r}")
         async with contextlib.AsyncExitStack() as turn:
             body = await self._receive(request, turn)
             if not body:

@@ -62,7 +62,7 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
         if entry.is_dir():
             models = _models_of(entry)
             yield from ((entry.name if len(models) == 1 else _name(path), path) for path in models)
-        elif is_model(entry.name):
+        elif is_model(entry.name) and entry.is_file():  # a pipe would be waited for
             yield _name(entry), entry
 
 

@@ -308,7 +308,8 @@ class Lead:
     def _limit_stopping(self) -> None:
         # This timer needs neither the event loop nor the interpreter, which a thread may keep from ending.
         seconds = self._settings.drain_notice_seconds + self._settings.drain_seconds + _END_SECONDS
-        faulthandler.dump_traceback_later(seconds, exit=True)
+        with contextlib.suppress(RuntimeError):  # no more threads here: end without the limit
+            faulthandler.dump_traceback_later(seconds, exit=True)
 
     def _disconnect_backs(self) -> None:
         services: Services | None = self._app.state.services

@@ -17,7 +17,7 @@ from lead.tokenizer.fair_queue import Client, FairQueue
 from lead.tokenizer.jobs import GRAMMARS_NEEDED, JobLimits, Jobs, encode_job
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import Worker, WorkerDiedError, Workers, WorkersGoneError
-from shared.errors import DuoError, QueueFullError, RequestError, UnavailableError
+from shared.errors import DuoError, ModelLoadError, QueueFullError, RequestError, UnavailableError
 from shared.pace import jittered_delays
 from shared.sandbox import FOLLOW, JOBS
 
@@ -122,6 +122,7 @@ class TokenizerPool:
     ) -> None:
         self._base_seconds = program.limits.prepare_seconds
         self._workers = make_workers(program)
+        self._has_worked = False
         self._long = _Lane(rests=True)
         self._quick = _Lane(self._long, _QUICK_SECONDS)
 
@@ -135,14 +136,20 @@ class TokenizerPool:
         """What `method` of `Jobs` returns, called in a tokenizer process.
 
         Raises RequestError, UnavailableError, QueueFullError; ModelLoadError or ConfigError if no job can be
-        done with this model and template. Cancelling it stops the job.
+        done with this model and template. If some could before, as with a file that is being replaced, the
+        processes read the model anew for the next job. Cancelling it stops the job.
         """
         message = encode_job(method, arguments, options)
         while (answer := await self._answer(client, message)) == GRAMMARS_NEEDED:
             (await _begin(self._workers, FOLLOW)).close()
             self._quick.needs_grammars = self._long.needs_grammars = True
+        if isinstance(answer, ModelLoadError) and self._has_worked:
+            log.error("%s", answer)
+            await self.rest()
+            raise UnavailableError("the model cannot be read at the moment; see the lead's log")
         if isinstance(answer, DuoError):
             raise answer
+        self._has_worked = True
         result: R = answer
         return result
 

@@ -469,7 +469,8 @@ def _decode_error(code: int, n_tokens: int) -> Exception:
 
 
 def _why_no_context(path: Path, options: ModelOptions) -> str:
-    reason = f"{path}: no memory for a context of {options.ctx_size} tokens: try a smaller --ctx-size"
+    size = f"a context of {options.ctx_size} tokens" if options.ctx_size else "the model's context"
+    reason = f"{path}: no memory for {size}: try a smaller --ctx-size"
     types = {options.cache_type_k, options.cache_type_v}
     if types <= UNQUANTIZED:
         return reason

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -151,3 +152,26 @@ def test_a_signal_ends_it_without_a_word(running, number):
 def test_a_closed_pipe_ends_it_without_a_word(running):
     running.stdout.close()
     assert (running.wait(timeout=120), running.stderr.read()) == (141, b"")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
+def test_a_full_disk_is_told_in_a_sentence(sources):
+    command = [
+        sys.executable,
+        "-m",
+        "lead",
+        "generate",
+        "-t",
+        "1",
+        "--model",
+        TARGET,
+        "-i",
+        PROMPT,
+        "-n",
+        "3",
+    ]
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        ended = subprocess.run(
+            command, env=environment(sources), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (ended.returncode, ended.stderr) == (1, "the result cannot be written: No space left on device\n")

@@ -5,7 +5,14 @@ import platform
 import pytest
 
 from shared import cpus
+from shared.control_groups import own_groups
 from shared.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def _without_limit(monkeypatch):
+    """These tests may run in a container."""
+    monkeypatch.setattr(cpus, "own_groups", lambda *_: iter(()))
 
 
 @pytest.mark.parametrize(
@@ -162,3 +169,42 @@ def test_the_kind_of_the_cores_is_that_of_the_first(monkeypatch, tmp_path):
 def test_where_linux_does_not_tell_the_kind_is_what_python_knows(monkeypatch, tmp_path):
     monkeypatch.setattr(cpus, "_CPUINFO", tmp_path / "none")
     assert platform.machine() in cpus.kind()
+
+
+QUOTAS = {
+    "no limit": ("0::/\n", {"cpu.max": "max 100000\n"}, 8),
+    "cores and a half": ("0::/\n", {"cpu.max": "250000 100000\n"}, 2),
+    "less than a core": ("0::/\n", {"cpu.max": "50000 100000\n"}, 1),
+    "more than there are": ("0::/\n", {"cpu.max": "6400000 100000\n"}, 8),
+    "the narrowest group counts": (
+        "0::/a\n",
+        {"cpu.max": "400000 100000\n", "a/cpu.max": "300000 100000"},
+        3,
+    ),
+    "the first version": (
+        "3:memory:/\n4:cpuacct,cpu:/a\n",
+        {"cpu/a/cpu.cfs_quota_us": "300000\n", "cpu/a/cpu.cfs_period_us": "100000\n"},
+        3,
+    ),
+    "the first version, no limit": (
+        "4:cpu:/\n",
+        {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
+        8,
+    ),
+    "no groups": ("", {}, 8),
+}
+
+
+@pytest.mark.parametrize(("own", "files", "n"), QUOTAS.values(), ids=QUOTAS)
+def test_a_container_has_as_many_as_its_groups_allow(monkeypatch, tmp_path, own, files, n):
+    (tmp_path / "own").write_text(own)
+    for name, text in files.items():
+        path = tmp_path / "groups" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(cpus, "one_of_each_core", lambda: list(range(8)))
+    monkeypatch.setattr(
+        cpus, "own_groups", lambda name: own_groups(name, tmp_path / "groups", tmp_path / "own")
+    )
+    assert cpus.n_physical() == n

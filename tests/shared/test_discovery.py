@@ -11,7 +11,15 @@ from zeroconf import ServiceInfo
 
 from lead.settings.lead_settings import LeadSettings
 from shared import discovery
-from shared.discovery import JOIN_SERVICE, SERVICE, FoundLead, SeveralLeadsError, choose, find_leads
+from shared.discovery import (
+    JOIN_SERVICE,
+    SERVICE,
+    FoundLead,
+    NoLeadError,
+    SeveralLeadsError,
+    choose,
+    find_leads,
+)
 from shared.errors import ConfigError
 
 
@@ -201,3 +209,18 @@ def test_what_is_announced_of_a_door_is_found(monkeypatch):
         (info,) = registered
     assert (info.port, info.parsed_addresses()) == (5556, ["10.0.0.1"])
     assert info.properties == {b"fingerprint": b"aa"}
+
+
+@pytest.mark.parametrize("error", [OSError(101, "Network is unreachable"), RuntimeError("No interfaces")])
+def test_without_multicast_there_is_a_sentence(monkeypatch, error):
+    def fail(**_):
+        raise error
+
+    monkeypatch.setattr("zeroconf.Zeroconf", fail)
+    with (
+        pytest.raises(ConfigError, match=r"announced by multicast: .*N"),
+        discovery.announced("10.0.0.1", 5555, "a"),
+    ):
+        pass
+    with pytest.raises(NoLeadError, match=r"cannot send multicast: .*N"):
+        discovery.find_leads(0.0)

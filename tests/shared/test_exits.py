@@ -82,3 +82,13 @@ def test_a_full_disk_is_told_in_a_sentence():
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         done = run(full)
     assert (done.returncode, done.stderr) == (1, "the result cannot be written: No space left on device\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
+def test_progress_that_cannot_be_written_ends_nothing():
+    program = "from shared.exits import print_text, say; say('at work'); print_text('the result')"
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program], check=False, stdout=subprocess.PIPE, stderr=full, text=True
+        )
+    assert done.stdout == "the result\n"

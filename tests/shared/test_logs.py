@@ -1,9 +1,10 @@
 import json
 import logging
+import os
 
 import pytest
 
-from shared.logs import JsonFormatter, TextFormatter, configure_logging
+from shared.logs import JsonFormatter, TextFormatter, UnblockedHandler, configure_logging
 
 
 @pytest.fixture
@@ -58,3 +59,17 @@ def test_the_log_is_json_if_that_is_wanted(capsys, as_json):
     shown = capsys.readouterr().err
     assert shown.startswith('{"time": ') == as_json
     assert "hello" in shown
+
+
+def test_a_pipe_that_nobody_reads_blocks_nothing_and_is_told_what_it_missed():
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb", 0) as out, os.fdopen(writer, "w", encoding="utf-8") as stream:
+        handler = UnblockedHandler(stream)
+        for number in range(2000):
+            handler.emit(record("%d %s", number, "x" * 100))
+        n_kept = len(out.read(1 << 20).splitlines())
+        handler.emit(record("read again"))
+        assert out.read(1 << 20).decode().splitlines() == [
+            f"lines lost here, as nobody read them: {2000 - n_kept}",
+            "read again",
+        ]

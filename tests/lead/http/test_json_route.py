@@ -59,6 +59,14 @@ async def test_other_content_types_are_refused(client, headers):
     assert "application/json" in error_of(response)
 
 
+@pytest.mark.parametrize(("coding", "status"), [("gzip", 415), ("br, gzip", 415), ("Identity", 200)])
+async def test_compressed_bodies_are_refused_as_such(client, coding, status):
+    headers = {"Content-Type": "application/json", "Content-Encoding": coding}
+    response = await client.post("/tokenize", content=b'{"content": "hi"}', headers=headers)
+    assert response.status_code == status
+    assert status == 200 or f"Content-Encoding is '{coding}'" in error_of(response)
+
+
 async def test_a_request_without_a_body_needs_no_content_type(client):
     assert (await client.get("/v1/models")).status_code == 200
     assert (await client.post("/tokenize")).status_code == 400

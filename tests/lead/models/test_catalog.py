@@ -1,5 +1,6 @@
 """Which models there are: in a folder, as llama-server's --models-dir, and in the hub's cache."""
 
+import os
 import shutil
 
 import pytest
@@ -51,6 +52,12 @@ def test_a_model_in_parts_is_one_model(folder):
 def test_what_is_no_model_is_left_out(folder):
     path = folder("good.gguf", "big/big-00001-of-00002.gguf")
     (path / "notes.txt").write_text("x")
+    assert names(path) == ["good"]
+
+
+def test_a_pipe_is_not_waited_for(folder):
+    path = folder("good.gguf")
+    os.mkfifo(path / "pipe.gguf")
     assert names(path) == ["good"]
 
 

@@ -226,3 +226,13 @@ def test_a_thread_that_never_ends_does_not_keep_the_lead_alive():
         _, log = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "never_ends" in log  # where it was stuck
+
+
+def test_a_signal_ends_a_lead_that_can_have_no_more_threads(monkeypatch):
+    def none_left(*_, **__):
+        raise RuntimeError("unable to start watchdog thread")
+
+    monkeypatch.setattr("faulthandler.dump_traceback_later", none_left)
+    lead = Lead(LeadSettings.from_options())
+    lead._server.on_signal()
+    assert lead.is_stopping

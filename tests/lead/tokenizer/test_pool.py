@@ -14,7 +14,7 @@ from lead.tokenizer.jobs import GRAMMARS_NEEDED, Jobs, decode, encode
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import WorkerDiedError, WorkersGoneError
-from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
+from shared.errors import ModelLoadError, QueueFullError, RequestError, ServerError, UnavailableError
 from shared.sandbox import FOLLOW, JOBS
 
 LONG = "x" * 100_000
@@ -195,6 +195,21 @@ async def test_an_error_that_is_answered_is_raised(pool, server, error):
     with pytest.raises(type(error), match=str(error)) as raised:
         await ask(pool, "bad")
     assert vars(raised.value) == vars(error)
+
+
+async def test_a_model_that_cannot_be_read_from_the_first_is_what_is_wrong(pool, server):
+    server.script["a"] = ModelLoadError("no model")
+    with pytest.raises(ModelLoadError, match="no model"):
+        await ask(pool, "a")
+
+
+async def test_a_model_that_cannot_be_read_any_more_is_read_anew_for_the_next_job(pool, server):
+    await ask(pool, "before")
+    server.script["a"] = ModelLoadError("no model")
+    with pytest.raises(UnavailableError, match="cannot be read at the moment"):
+        await ask(pool, "a")
+    assert server.n_closed == 1
+    assert await ask(pool, "after") == "after"
 
 
 async def test_a_job_whose_client_left_is_stopped(pool, server):

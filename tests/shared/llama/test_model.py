@@ -341,3 +341,12 @@ def test_a_step_without_logits_is_waited_for_too(model, monkeypatch):
 def test_without_layers_on_a_gpu_nothing_else_is_computed_there():
     assert not context_parameters(ModelOptions(n_gpu_layers=0), 512, 1).op_offload
     assert context_parameters(ModelOptions(n_gpu_layers=1), 512, 1).op_offload
+
+
+@pytest.mark.parametrize(
+    ("ctx_size", "said"), [(4096, "a context of 4096 tokens"), (0, "the model's context")]
+)
+def test_a_context_without_memory_for_it_is_told_as_it_was_asked_for(monkeypatch, ctx_size, said):
+    monkeypatch.setattr(llama_cpp, "llama_init_from_model", lambda *_: None)
+    with pytest.raises(ModelLoadError, match=f"no memory for {said}: try a smaller --ctx-size"):
+        Model(builtin_draft(), ModelOptions(ctx_size=ctx_size, n_gpu_layers=0), n_slots=1)

@@ -1,0 +1,31 @@
+"""The control groups of Linux that this process is in, which limit it in a container or a service.
+
+Both versions, see the kernel's cgroup-v2.rst and cgroup-v1/.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+GROUPS = Path("/sys/fs/cgroup")
+OWN = Path("/proc/self/cgroup")
+
+
+def own_groups(controller: str, groups: Path = GROUPS, own: Path = OWN) -> Iterator[tuple[Path, bool]]:
+    """The folders of those that may limit what `controller` counts, and whether each is of version 2.
+
+    A group, then those above it. A container may see its own as the root, whatever its path.
+    """
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:  # not Linux
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        root = groups / controller if controllers else groups
+        group = root / path.lstrip("/")
+        for folder in (group, *group.parents):
+            yield folder, not controllers
+            if folder == root:
+                break
