@@ -76,9 +76,6 @@ async def test_waiting_has_a_time_limit():
             await asyncio.Event().wait()
 
 
-ONE, TWO = Client("one"), Client("two")
-
-
 @pytest.fixture
 def turns():
     return Turns()
