@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from lead.benchmark import bench_program, running_lead
+from lead.benchmark.measured_answer import client
 from lead.cli import main
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
@@ -51,14 +52,13 @@ def test_every_arrangement_answers_with_the_same_text(run, tiny_model, prompts, 
     assert "--draft-model" in found["commands"]["draft model in the engine"][0]
 
 
-@pytest.mark.real
-def test_an_arrangement_that_does_not_start_costs_only_itself(run, tiny_model, prompts, monkeypatch):
-    really = bench_program.running_lead
-
+def test_an_arrangement_that_does_not_start_costs_only_itself(
+    run, tiny_model, prompts, other_server, monkeypatch
+):
     def running(settings):
         if settings.drafting.draft_model:
             raise EngineError("no memory")
-        return really(settings)
+        return client(other_server[0])
 
     monkeypatch.setattr(bench_program, "running_lead", running)
     model = tiny_model("llama")

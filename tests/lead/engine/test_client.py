@@ -141,6 +141,7 @@ async def start(tmp_path, monkeypatch):
     path = tmp_path / "engine"
     python = sys.executable
     monkeypatch.setattr(sys, "executable", str(path))
+    monkeypatch.setattr("lead.engine.restarts._FIRST_DELAY", 0.001)
     fronts = []
 
     def start(body, timeout=0.0, **options):
