@@ -50,11 +50,6 @@ async def test_a_stream_arrives_part_by_part(routed):
     assert arrived == [b"data: 1\n\n", b"data: 2\n\n"]
 
 
-@pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch):
-    monkeypatch.setattr("lead.models.forwarding._PAUSE_SECONDS", 0.01)
-
-
 @pytest.fixture
 def die():
     """Lets a process die while a request waits for it."""
@@ -88,7 +83,8 @@ async def test_a_stream_that_breaks_off_ends_with_an_error_event(routed, die):
     assert "ended while it answered" in json.loads(last.removeprefix("data: "))["error"]["message"]
 
 
-async def test_a_model_that_says_that_it_serves_nobody_is_asked_again(routed):
+async def test_a_model_that_says_that_it_serves_nobody_is_asked_again(routed, monkeypatch):
+    monkeypatch.setattr("lead.models.forwarding._PAUSE_SECONDS", 0.01)
     house = await routed()
     app = echo()
     refused = []
