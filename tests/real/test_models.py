@@ -166,20 +166,16 @@ def test_models_end_with_their_router(folder):
         assert not alive
 
 
-def test_the_page_chooses_a_model(house, browser):
-    _, url = house
-    httpx.post(f"{url}/models/unload", json={"model": "blue"}).raise_for_status()
-    while states(url)["blue"] != "unloaded":
-        pass
-    with browser.new_page() as page:
+def test_the_page_chooses_a_model(folder, browser):
+    with router(folder) as (_, url), browser.new_page() as page:
         page.set_default_timeout(1000 * ENOUGH)
         page.goto(url)
         page.get_by_text("3 models").wait_for()
         page.get_by_role("button", name="Settings").click()
-        page.get_by_label("Model", exact=True).select_option("blue")
+        page.get_by_label("Model", exact=True).select_option("green")
         page.get_by_label("Most tokens").fill("4")
         page.get_by_role("button", name="Use these").click()
         page.get_by_label("Your question").fill("Hi")
         page.keyboard.press("Enter")
         page.get_by_text("ready", exact=True).wait_for()
-        assert states(url)["blue"] == "loaded"
+        assert states(url) == {"blue": "unloaded", "green": "loaded", "red": "unloaded"}
