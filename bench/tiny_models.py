@@ -10,6 +10,7 @@ tests/test-llama-archs.cpp; keys that an architecture does not read are ignored,
 
 import contextlib
 import ctypes
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -113,7 +114,7 @@ def write_tiny_model(model: TinyModel, path: Path, vocabulary: Path | None = Non
 
 def write_metadata(model: TinyModel, path: Path, vocabulary: Path | None = None) -> Path:
     """Write a GGUF of any architecture without tensors: enough to load its vocabulary."""
-    reader = gguf.GGUFReader(vocabulary or builtin_target())
+    reader = gguf.GGUFReader(vocabulary) if vocabulary else _shipped()
     writer = gguf.GGUFWriter(path, model.architecture)
     writer.add_name(f"tiny {model.architecture}")
     _copy(reader, writer, lambda name: name.startswith("tokenizer."))
@@ -142,6 +143,12 @@ def _put(writer: gguf.GGUFWriter, key: str, value: Value) -> None:
         writer.add_key_value(key, value, kinds.ARRAY, kinds.UINT32)
     else:
         writer.add_key_value(key, value, scalars[type(value)])
+
+
+@functools.cache
+def _shipped() -> gguf.GGUFReader:
+    """Its vocabulary takes longer to read than a tiny model to write."""
+    return gguf.GGUFReader(builtin_target())
 
 
 def _copy(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, is_wanted: Callable[[str], bool]) -> None:

@@ -15,7 +15,7 @@ import uvloop
 from hypothesis import HealthCheck, settings
 
 from bench.real_models import GEMMA3, SMOLLM2, real_model
-from bench.tiny_models import TinyModel, write_tiny_model
+from bench.tiny_models import TinyModel, with_heads, write_tiny_model
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
@@ -131,5 +131,17 @@ def tiny_model(tmp_path_factory):
     def write(architecture, seed=1):
         path = tmp_path_factory.mktemp("tiny") / f"{architecture}-{seed}.gguf"
         return write_tiny_model(TinyModel(architecture, seed), path)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def tiny_with_heads(tmp_path_factory):
+    """Writes a tiny random model that has a head for a further token (MTP), once."""
+
+    @functools.cache
+    def write(architecture):
+        path = tmp_path_factory.mktemp("heads") / f"{architecture}.gguf"
+        return write_tiny_model(with_heads(architecture), path)
 
     return write

@@ -49,7 +49,7 @@ def test_a_draft_model_in_the_engine_is_compared_with_the_best_depth():
 
 
 def test_equal_backs_are_compared_with_a_synchronous_program_and_with_a_free_drafter():
-    rows = simulate._outcomes(quick=True, run=simulate._Run(96, 1, DEFAULTS))
+    rows = simulate._outcomes(quick=True, run=simulate._Run(48, 1, DEFAULTS))
     assert {(row["recall"], row["backs"]) for row in rows} == set(product(RECALLS, (1, 4)))
     assert all(0.7 < row["to_sync"] < 1.1 * row["bound"] for row in rows)
 

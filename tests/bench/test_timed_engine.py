@@ -3,7 +3,6 @@
 import pytest
 
 from bench.timed_engine import DraftingParts, TimedEngine
-from bench.tiny_models import TinyModel, write_tiny_model
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
 from shared.llama.model import Model
@@ -14,10 +13,10 @@ BACK = BackSpec(0.0001, 0.0001, DraftSkill(0.9, 1), message_s=0.0)
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory):
-    path = tmp_path_factory.mktemp("heads") / "model.gguf"
-    write_tiny_model(TinyModel("qwen35", n_layers=5, settings={"nextn_predict_layers": 1}), path)
-    model = Model(path, ModelOptions(threads=1, ctx_size=256, parallel=1), with_heads=True)
+def opened(tiny_with_heads):
+    model = Model(
+        tiny_with_heads("qwen35"), ModelOptions(threads=1, ctx_size=256, parallel=1), with_heads=True
+    )
     heads = model.open_heads()
     yield model, heads
     heads.close()

@@ -70,7 +70,7 @@ class Lead(BaseHTTPRequestHandler):
 def server():
     with ThreadingHTTPServer(("127.0.0.1", 0), Lead) as server:
         server.hung_up, server.let_go = threading.Event(), threading.Event()
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
         server.shutdown()

@@ -108,7 +108,7 @@ def book():
     handler.log_message = lambda *_: None
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     with server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/structure.md"
         server.shutdown()
 

@@ -46,7 +46,7 @@ class Echo(BaseHTTPRequestHandler):
 @contextmanager
 def echo():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -5,7 +5,6 @@ Traffic reuses, copies, cuts back, stores in host memory and loads, in each kind
 
 import pytest
 
-from bench.tiny_models import with_heads, write_tiny_model
 from bench.traffic import Traffic, TrafficRun
 
 pytestmark = pytest.mark.gpu
@@ -58,9 +57,8 @@ def test_on_two(tiny_model, placement):
     assert n_wrong(tiny_model("llama"), placement) == 0
 
 
-def test_with_heads_that_draft(tmp_path):
-    path = write_tiny_model(with_heads("qwen35"), tmp_path / "heads.gguf")
-    assert n_wrong(path, ALL) == 0
+def test_with_heads_that_draft(tiny_with_heads):
+    assert n_wrong(tiny_with_heads("qwen35"), ALL) == 0
 
 
 def test_with_a_cache_in_half_precision(tiny_model):

@@ -35,7 +35,7 @@ def lead():
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.asked = []
         server.answers = 200, {}
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
         server.shutdown()

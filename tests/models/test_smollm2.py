@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
@@ -38,9 +39,16 @@ def wordnet(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_seed_repeats_the_questions(wordnet: Path) -> None:
-    prompts = load("prompts")
+@pytest.fixture(scope="module")
+def prompts() -> ModuleType:
+    """The module with a part of Python's library, which takes seconds to read."""
+    module = load("prompts")
+    functions = list(islice(module._library_functions(), 200))
+    module._library_functions = lambda: functions
+    return module
 
+
+def test_a_seed_repeats_the_questions(wordnet: Path, prompts: ModuleType) -> None:
     def drawn(seed: int) -> list[dict[str, str]]:
         questions = prompts.Questions(wordnet, seed)
         return [questions.draw() for _ in range(50)]
@@ -49,16 +57,15 @@ def test_a_seed_repeats_the_questions(wordnet: Path) -> None:
     assert drawn(1) != drawn(2)
 
 
-def test_no_question_has_a_gap(wordnet: Path) -> None:
-    prompts = load("prompts")
+def test_no_question_has_a_gap(wordnet: Path, prompts: ModuleType) -> None:
     questions = prompts.Questions(wordnet, 3)
     names = {"{noun}", "{meaning}", "{verb}", "{person}", "{thing}", "{a}", "{code}", "{task}", "{concept}"}
     asked = [questions.draw()["prompt"] for _ in range(2000)]
     assert not [prompt for prompt in asked if any(name in prompt for name in names)]
 
 
-def test_a_function_is_python(wordnet: Path) -> None:
-    questions = load("prompts").Questions(wordnet, 1)
+def test_a_function_is_python(wordnet: Path, prompts: ModuleType) -> None:
+    questions = prompts.Questions(wordnet, 1)
     for _ in range(300):
         assert ast.parse(questions._function())
 

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.real
 
 FAULTS = {
     "killed with a back": (signal.SIGKILL, True),
-    "crashed without one": (signal.SIGSEGV, False),
     "frozen without one": (signal.SIGSTOP, False),
 }
 STORY = {"temperature": 0.8, "max_tokens": 120}

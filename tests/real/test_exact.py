@@ -7,8 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from bench.processes import start_lead
-from bench.tiny_models import with_heads as with_mtp_heads
-from bench.tiny_models import write_tiny_model
 from shared.models.builtin import builtin_target
 from tests.real.client import chat, get, planner, post
 from tests.real.processes import LEAD, back_of, engine_of
@@ -70,11 +68,10 @@ def test_not_on_the_death_of_the_engine(exact):
     assert say_all_while_the_engine_dies(lead, url) == alone
 
 
-def test_nor_on_drafts_of_the_engine_nor_on_shifts_of_the_context(tmp_path, monkeypatch):
+def test_nor_on_drafts_of_the_engine_nor_on_shifts_of_the_context(tiny_with_heads, tmp_path, monkeypatch):
     """Of the model's heads; a draft model is tested with a public one."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    model = write_tiny_model(with_mtp_heads("glm4moe"), tmp_path / "heads.gguf")
-    check_shifts_beside_drafts(model, "mtp", "--mtp", "on")
+    check_shifts_beside_drafts(tiny_with_heads("glm4moe"), "mtp", "--mtp", "on")
 
 
 def check_shifts_beside_drafts(model, source, *drafter):

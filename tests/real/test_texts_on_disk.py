@@ -7,14 +7,19 @@ import time
 import httpx
 import pytest
 
+from bench.processes import start_lead
 from tests.real.client import PROMPT, ask
-from tests.real.processes import engine_of
+from tests.real.processes import LEAD, engine_of, kill
 
 pytestmark = pytest.mark.real
 
 LONG = " ".join([PROMPT] * 16)
 """More tokens than a text on disk has at least."""
 SHORT = {"prompt": LONG, "max_tokens": 10}
+OTHER = {"prompt": f"Another one. {LONG}", "max_tokens": 10}
+SECRET = {"prompt": f"Secret! {LONG}", "max_tokens": 1, "private": True}
+N_BEGINNING = 50
+"""More tokens than the beginning that these have in common."""
 MOST_SECONDS = 60.0
 
 
@@ -38,59 +43,40 @@ def n_lost(program):
     return sum("a text on disk is" in line for line in program.log.splitlines())
 
 
-def kill(program):
-    program.signal(signal.SIGKILL)
-    program.process.wait()
-
-
-def test_after_a_crash_a_conversation_goes_on_for_its_owner_alone(lead, tmp_path):
+def test_after_a_crash_of_engine_and_lead_a_conversation_goes_on_for_its_owner_alone(lead, tmp_path):
     first, url = lead()
-    whole = ask(url, key="one", **SHORT)
-    ask(url, key="two", private=True, prompt=f"Secret! {LONG}", max_tokens=1)
-    manifests(tmp_path, 1)
+    whole, other = ask(url, key="one", **SHORT), ask(url, key="one", **OTHER)
+    ask(url, key="two", **SECRET)
+    manifests(tmp_path, 2)
+    since = first.n_lines()
+    os.kill(engine_of(first), signal.SIGKILL)
+    first.wait_for("cache on disk: 2 found", since=since)
+    again = ask(url, key="one", **SHORT)
+    assert (again.text, again.n_cached) == (whole.text, whole.n_prompt - 1)
     kill(first)
-    second, url = lead()
-    assert ask(url, key="two", **SHORT).n_cached == 0
-    kill(second)
     _, url = lead()
-    again = ask(url, key="one", **SHORT)
-    assert (again.text, again.n_cached) == (whole.text, whole.n_prompt - 1)
-    assert ask(url, key="two", private=True, prompt=f"Secret! {LONG}", max_tokens=1).n_cached < 50
+    assert ask(url, key="two", **SHORT).n_cached == 0
+    again = ask(url, key="one", **OTHER)
+    assert (again.text, again.n_cached) == (other.text, other.n_prompt - 1)
+    assert ask(url, key="two", **SECRET).n_cached < N_BEGINNING
 
 
-def test_after_a_crash_of_the_engine_it_goes_on_too(lead, tmp_path):
-    program, url = lead()
-    whole = ask(url, key="one", **SHORT)
-    manifests(tmp_path, 1)
-    since = program.n_lines()
-    os.kill(engine_of(program), signal.SIGKILL)
-    program.wait_for("cache on disk: 1 found", since=since)
-    again = ask(url, key="one", **SHORT)
-    assert (again.text, again.n_cached) == (whole.text, whole.n_prompt - 1)
-
-
-@pytest.mark.parametrize("what", ["*.kv", "*.json"])
-def test_a_damaged_file_costs_one_line_and_no_token(lead, tmp_path, what):
+def test_a_damaged_file_costs_one_line_and_no_token(lead, tmp_path):
     first, url = lead()
     whole = ask(url, key="one", **SHORT)
-    manifests(tmp_path, 1)
+    (manifest,) = manifests(tmp_path, 1)
+    other = ask(url, key="one", **OTHER)
+    manifests(tmp_path, 2)
     kill(first)
-    for path in tmp_path.rglob(what):
+    for path in (manifest, *set(tmp_path.rglob("*.kv")) - set(tmp_path.rglob(f"{manifest.stem}*"))):
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 4
         path.write_bytes(content)
     second, url = lead()
     again = ask(url, key="one", **SHORT)
     assert (again.text, again.n_cached, n_lost(second)) == (whole.text, 0, 1)
-
-
-def test_leads_that_share_a_folder_at_the_same_time_do_not_harm_each_other(lead, tmp_path):
-    (one, first), (other, second) = lead(), lead()
-    whole = ask(first, key="one", **SHORT)
-    manifests(tmp_path, 1)
-    again = ask(second, key="one", **SHORT)
-    assert (again.text, again.n_cached) == (whole.text, whole.n_prompt - 1)
-    assert n_lost(one) + n_lost(other) == 0
+    again = ask(url, key="one", **OTHER)
+    assert (again.text, again.n_cached < N_BEGINNING, n_lost(second)) == (other.text, True, 2)
 
 
 def test_a_folder_that_cannot_be_written_is_said_once(own_lead, tmp_path):
@@ -100,24 +86,47 @@ def test_a_folder_that_cannot_be_written_is_said_once(own_lead, tmp_path):
     assert program.log.count("cache on disk: not used") == 1
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(scope="module")
+def two_leads(target, folder):
+    """Leads that share a folder at the same time: (lead, url) of each."""
+    options = ("--cache-disk", str(folder), "--slot-save-path", str(folder))
+    one, first = start_lead("--model", str(target), *LEAD, *options)
+    with one:
+        other, second = start_lead("--model", str(target), *LEAD, *options)
+        with other:
+            yield (one, first), (other, second)
+
+
+def test_leads_that_share_a_folder_at_the_same_time_do_not_harm_each_other(two_leads, folder):
+    (one, first), (other, second) = two_leads
+    whole = ask(first, **SHORT)
+    manifests(folder, 1)
+    again = ask(second, **SHORT)
+    assert (again.text, again.n_cached) == (whole.text, whole.n_prompt - 1)
+    assert n_lost(one) + n_lost(other) == 0
+
+
 def act(url, slot, action, **body):
     answer = httpx.post(f"{url}/slots/{slot}", params={"action": action}, json=body, timeout=MOST_SECONDS)
     return answer.status_code, answer.json()
 
 
-def test_a_saved_slot_is_restored_by_another_lead(own_lead, tmp_path):
-    options = ("--slot-save-path", str(tmp_path))
-    first, url = own_lead(*options)
-    whole = ask(url, id_slot=2, **SHORT)
-    status, saved = act(url, 2, "save", filename="talk")
+def test_a_saved_slot_is_restored_by_another_lead(two_leads, folder):
+    (_, first), (_, second) = two_leads
+    text = {"prompt": "A short one, which is not on disk by itself. " * 4, "max_tokens": 10}
+    whole = ask(first, id_slot=2, **text)
+    status, saved = act(first, 2, "save", filename="talk")
     assert (status, saved["n_saved"]) == (200, whole.n_prompt + 9)
-    assert saved["n_written"] == (tmp_path / "talk").stat().st_size
-    kill(first)
-    _, url = own_lead(*options)
-    status, restored = act(url, 1, "restore", filename="talk")
+    assert saved["n_written"] == (folder / "talk").stat().st_size
+    status, restored = act(second, 1, "restore", filename="talk")
     assert (status, restored["n_restored"], restored["n_read"]) == (200, saved["n_saved"], saved["n_written"])
-    again = ask(url, id_slot=1, **SHORT)
+    again = ask(second, id_slot=1, **text)
     assert (again.text, again.n_cached) == (whole.text, whole.n_prompt - 1)
-    (tmp_path / "talk").write_bytes((tmp_path / "talk").read_bytes()[:-1])
-    assert act(url, 1, "restore", filename="talk")[0] == 400
-    assert act(url, 1, "erase")[1] == {"id_slot": 1, "n_erased": saved["n_saved"]}
+    (folder / "talk").write_bytes((folder / "talk").read_bytes()[:-1])
+    assert act(second, 1, "restore", filename="talk")[0] == 400
+    assert act(second, 1, "erase")[1] == {"id_slot": 1, "n_erased": saved["n_saved"]}

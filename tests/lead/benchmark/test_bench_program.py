@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from lead.benchmark import bench_program, running_lead
+from lead.benchmark.measured_answer import client
 from lead.cli import main
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
@@ -51,14 +52,13 @@ def test_every_arrangement_answers_with_the_same_text(run, tiny_model, prompts, 
     assert "--draft-model" in found["commands"]["draft model in the engine"][0]
 
 
-@pytest.mark.real
-def test_an_arrangement_that_does_not_start_costs_only_itself(run, tiny_model, prompts, monkeypatch):
-    really = bench_program.running_lead
-
+def test_an_arrangement_that_does_not_start_costs_only_itself(
+    run, tiny_model, prompts, other_server, monkeypatch
+):
     def running(settings):
         if settings.drafting.draft_model:
             raise EngineError("no memory")
-        return really(settings)
+        return client(other_server[0])
 
     monkeypatch.setattr(bench_program, "running_lead", running)
     model = tiny_model("llama")
@@ -134,6 +134,6 @@ def other_server():
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}", asked
         server.shutdown()

@@ -10,7 +10,6 @@ from lead.chat.request import ConversationFields
 from lead.grammar.json_schema import check_schema
 from lead.grammar.lark import check_grammar
 from lead.settings.limits import RequestLimits
-from shared.sampling.grammar import GrammarMatcher
 
 THINK = ReasoningMarkers("<think>", "</think>")
 TURN = ReasoningMarkers("<|im_start|>", "<|im_start|>")
@@ -46,15 +45,9 @@ def grammar(vocabulary):
 
 
 @pytest.fixture(scope="module")
-def accepts(vocabulary, grammar):
-    """Whether a model may write this text under the grammar for a request, and end there."""
-
-    def accepts(text, *args, **kwargs):
-        matcher = GrammarMatcher(grammar(*args, **kwargs), vocabulary)
-        tokens = vocabulary.tokenize(text, add_special=False, parse_special=True)
-        return all(matcher.accept(token) for token in tokens) and matcher.allows(min(vocabulary.end_tokens))
-
-    return accepts
+def accepts(accepts, grammar):
+    """Whether a model may write this text under the grammar of a constraint, and end there."""
+    return lambda text, *args, **kwargs: accepts(grammar(*args, **kwargs), text)
 
 
 def call(tool_format, name, arguments='{"a":1}'):

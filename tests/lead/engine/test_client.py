@@ -68,7 +68,7 @@ class Front:
     """The owner of a client, and the listener to its events."""
 
     def __init__(self, timeout=0.0, sleep_seconds=0.0, *, is_open=True, max_queue=None):
-        clock = itertools.count(1.0).__next__ if sleep_seconds else lambda: 1.0
+        clock = itertools.count(1.0, 0.01).__next__ if sleep_seconds else lambda: 1.0
         self.client = EngineClient(
             LOAD,
             self,
@@ -158,6 +158,7 @@ async def start(tmp_path, monkeypatch):
     path = tmp_path / "engine"
     python = sys.executable
     monkeypatch.setattr(sys, "executable", str(path))
+    monkeypatch.setattr("lead.engine.restarts._FIRST_DELAY", 0.001)
     fronts = []
 
     def start(body, timeout=0.0, **options):
@@ -574,7 +575,7 @@ async def until_state(front, state):
 
 
 async def test_an_idle_engine_ends_and_is_started_again_for_the_next_request(start, tmp_path):
-    front = start("ready()\n" + LISTEN, sleep_seconds=3.0)
+    front = start("ready()\n" + LISTEN, sleep_seconds=0.03)
     await until_state(front, EngineState.SLEEPING)
     await front.until(lambda front: front.n_slept == 1)
     assert front.client.ready
@@ -587,7 +588,7 @@ async def test_an_idle_engine_ends_and_is_started_again_for_the_next_request(sta
 
 
 async def test_a_sleeping_engine_is_started_before_the_request_that_is_being_read_is_there(start):
-    front = start("ready()\n" + LISTEN, sleep_seconds=3.0)
+    front = start("ready()\n" + LISTEN, sleep_seconds=0.03)
     await until_state(front, EngineState.SLEEPING)
     front.n_sequences = 1
     front.client.expect()
@@ -595,7 +596,7 @@ async def test_a_sleeping_engine_is_started_before_the_request_that_is_being_rea
 
 
 async def test_an_engine_with_a_sequence_stays_awake(start):
-    front = start("ready()\n" + LISTEN, sleep_seconds=0.001)
+    front = start("ready()\n" + LISTEN, sleep_seconds=0.00001)
     front.n_sequences = 1
     await front.until(is_up)
     for _ in range(20):
@@ -604,7 +605,7 @@ async def test_an_engine_with_a_sequence_stays_awake(start):
 
 
 async def test_a_sleeping_lead_ends_at_once(start):
-    front = start("ready()\n" + LISTEN, sleep_seconds=3.0)
+    front = start("ready()\n" + LISTEN, sleep_seconds=0.03)
     await until_state(front, EngineState.SLEEPING)
     await front.stop()
     assert front.client.state is EngineState.STOPPED

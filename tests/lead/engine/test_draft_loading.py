@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.tiny_models import TinyModel, write_tiny_model
 from lead.engine import draft_loading as module
 from lead.engine.commands import Load, LoadDraft
 from lead.engine.draft_loading import (
@@ -194,15 +193,10 @@ def test_for_a_slow_model_it_is_measured_with_few_tokens():
 # The heads of the target (MTP)
 
 
-HEADS = {"nextn_predict_layers": 1, "rope.dimension_sections": [0, 0, 0, 0]}
-
-
-@pytest.fixture(scope="module", params=["qwen35", more("qwen3next"), more("glm4moe")])
-def with_heads(request, tmp_path_factory):
+@pytest.fixture(params=["qwen35", more("qwen3next"), more("glm4moe")])
+def with_heads(request, tiny_with_heads):
     """A tiny random model that has a head."""
-    path = tmp_path_factory.mktemp("heads") / f"{request.param}.gguf"
-    settings = HEADS if request.param == "glm4moe" else {"nextn_predict_layers": 1}
-    return write_tiny_model(TinyModel(request.param, n_layers=5, settings=settings), path)
+    return tiny_with_heads(request.param)
 
 
 def served(path, policy, *, with_heads, n_texts=3, eagle=None, n_ctx=200, n_keep=None):

@@ -1,6 +1,5 @@
 """Which model is loaded, and what is promised of it."""
 
-import os
 import shutil
 from dataclasses import fields
 
@@ -10,9 +9,8 @@ from lead.engine import exact_model
 from lead.engine.commands import Load
 from lead.engine.events import Exactness
 from lead.engine.exact_model import limits_of, load_target
-from shared import cpus
 from shared.errors import ModelLoadError
-from shared.llama import devices, library, remembered
+from shared.llama import remembered
 from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.model import Model
 from shared.models.builtin import builtin_target
@@ -151,29 +149,3 @@ def test_other_options_are_measured_again(start, option):
     exact_model.remember(start, FOUND, with_heads=False)
     assert recalled(start.model_copy(update={"options": start.options.model_copy(update=option)})) is None
     assert recalled(start, with_heads=True) is None
-
-
-def test_so_is_a_file_that_has_changed(start):
-    exact_model.remember(start, FOUND, with_heads=False)
-    os.utime(start.model, ns=(1, 1))
-    assert recalled(start) is None
-
-
-@pytest.mark.parametrize(("module", "fact"), [(library, "build"), (cpus, "kind"), (devices, "descriptions")])
-def test_so_is_another_build_or_device(start, monkeypatch, module, fact):
-    exact_model.remember(start, FOUND, with_heads=False)
-    monkeypatch.setattr(module, fact, lambda: "another")
-    assert recalled(start) is None
-
-
-def test_a_damaged_file_is_measured_again(start, tmp_path):
-    exact_model.remember(start, FOUND, with_heads=False)
-    (file,) = (tmp_path / "exactness").iterdir()
-    file.write_text('{"batch_sizes":')
-    assert recalled(start) is None
-
-
-def test_a_folder_that_cannot_be_written_is_no_error(start, tmp_path):
-    (tmp_path / "exactness").write_text("a file")
-    exact_model.remember(start, FOUND, with_heads=False)
-    assert recalled(start) is None

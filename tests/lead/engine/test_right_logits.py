@@ -9,7 +9,6 @@ from itertools import product
 
 import pytest
 
-from bench.tiny_models import with_heads, write_tiny_model
 from bench.traffic import Traffic, TrafficRun, compare
 from shared.llama import batch_layout
 from tests.conftest import more
@@ -86,9 +85,8 @@ def test_after_rolling_back_recurrent_states(tiny_model):
     ("architecture", "options"),
     [("qwen35", {}), more("qwen35", {"kv_unified": False}), more("qwen3next", {}), more("glm4moe", {})],
 )
-def test_beside_heads_that_draft(tmp_path, architecture, options):
-    path = write_tiny_model(with_heads(architecture), tmp_path / "heads.gguf")
-    assert n_wrong(Traffic(path, **options), 80) == 0
+def test_beside_heads_that_draft(tiny_with_heads, architecture, options):
+    assert n_wrong(Traffic(tiny_with_heads(architecture), **options), 80) == 0
 
 
 @pytest.mark.parametrize("architecture", ["gemma3", more("gpt-oss")])
@@ -172,9 +170,8 @@ def test_in_exact_mode_not_a_bit_differs_after_restarts(tiny_model, tmp_path):
     assert run.comparison.worst == 0
 
 
-def test_heads_draft_after_a_restart(tmp_path):
-    path = write_tiny_model(with_heads("qwen35"), tmp_path / "heads.gguf")
-    assert run_with_restarts(Traffic(path, disk=tmp_path)).comparison.n_wrong(BOUND) == 0
+def test_heads_draft_after_a_restart(tiny_with_heads, tmp_path):
+    assert run_with_restarts(Traffic(tiny_with_heads("qwen35"), disk=tmp_path)).comparison.n_wrong(BOUND) == 0
 
 
 def run_with_restarts(traffic):

@@ -50,34 +50,32 @@ async def test_a_stream_arrives_part_by_part(routed):
     assert arrived == [b"data: 1\n\n", b"data: 2\n\n"]
 
 
-async def test_a_model_that_dies_before_it_answers_is_started_and_asked_again(routed):
+@pytest.fixture
+def die():
+    """Lets a process die while a request waits for it."""
+    dying = []
+
+    async def die(process):
+        dying.append(asyncio.ensure_future(process.die()))
+        await asyncio.Event().wait()
+
+    return die
+
+
+async def test_a_model_that_dies_before_it_answers_is_started_and_asked_again(routed, die):
     house = await routed()
     apps = [echo(), echo()]
     house.house.make = lambda: FakeProcess(apps[len(house.house.processes)])
-
-    async def die():
-        dying.append(asyncio.ensure_future(house["a"].die()))
-        await asyncio.Event().wait()
-
-    dying = []
-    apps[0].middleware("http")(lambda *_: die())
-
+    apps[0].middleware("http")(lambda *_: die(house["a"]))
     answer = await house.ask(text="again")
     assert answer.status_code == 201
     assert json.loads(answer.json()["body"])["text"] == "again"
 
 
-async def test_a_stream_that_breaks_off_ends_with_an_error_event(routed):
+async def test_a_stream_that_breaks_off_ends_with_an_error_event(routed, die):
     house = await routed()
     app = echo()
-
-    dying = []
-
-    async def die():
-        dying.append(asyncio.ensure_future(house["a"].die()))
-        await asyncio.Event().wait()
-
-    app.state.after_part = die
+    app.state.after_part = lambda: die(house["a"])
     house.house.make = lambda: FakeProcess(app)
     answer = await house.ask(stream=True)
     first, last = answer.text.strip().split("\n\n")
@@ -104,20 +102,12 @@ async def test_a_model_that_says_that_it_serves_nobody_is_asked_again(routed, mo
     assert (await house.ask()).status_code == 201
 
 
-async def test_a_request_that_kills_every_process_is_given_up(routed):
+async def test_a_request_that_kills_every_process_is_given_up(routed, die):
     house = await routed()
 
-    dying = []
-
     def make():
-        app = echo()
-
-        async def die():
-            dying.append(asyncio.ensure_future(process.die()))
-            await asyncio.Event().wait()
-
-        app.middleware("http")(lambda *_: die())
-        process = FakeProcess(app)
+        process = FakeProcess(echo())
+        process.app.middleware("http")(lambda *_: die(process))
         return process
 
     house.house.make = make

@@ -6,7 +6,6 @@ from concurrent.futures import Future
 
 import pytest
 
-from bench.tiny_models import TinyModel, write_tiny_model
 from lead.cli import main
 from lead.engine.commands import Load, LoadDraft
 from lead.planning import plan_program
@@ -106,9 +105,8 @@ def test_without_anything_that_drafts_it_says_so(run, tiny_model):
 
 
 @pytest.mark.usefixtures("here")
-def test_heads_of_the_model_are_an_arrangement(run, tmp_path):
-    heads = TinyModel("qwen35", n_layers=5, settings={"nextn_predict_layers": 1})
-    said = run("--model", write_tiny_model(heads, tmp_path / "qwen35.gguf"), "--acceptance", "0.9")
+def test_heads_of_the_model_are_an_arrangement(run, tiny_with_heads):
+    said = run("--model", tiny_with_heads("qwen35"), "--acceptance", "0.9")
     assert "the model's own heads (MTP)" in said
     assert "--acceptance says that 90% of its tokens are right" in said
 

@@ -260,11 +260,6 @@ def test_its_settings_are_handed_on_and_are_settings_of_a_back():
     subprocess.run([sys.executable, "-c", code, *command[3:]], check=True)
 
 
-def test_it_gets_one_thread_or_one_for_each_chosen_core():
-    assert options("--back", "builtin")["--threads"] == "1"
-    assert options("--back", "builtin", "--back-cpus", "2-3")["--threads"] == "0"
-
-
 def test_its_environment_has_its_own_key_and_no_other_key_or_option_of_the_lead():
     leads = dict.fromkeys(
         ["LEAD_API_KEY", "LEAD_ADMIN_KEY", "LLAMA_API_KEY", "HF_TOKEN", "BACK_KEY"], "other"

@@ -7,7 +7,6 @@ import pytest
 from back.cli import main as back
 from back.doctor import check as check_back
 from back.settings import BackSettings
-from bench.tiny_models import TinyModel, write_tiny_model
 from lead.cli import main as lead
 from lead.diagnostics.check import check
 from lead.settings.lead_settings import LeadSettings
@@ -132,9 +131,8 @@ def test_the_memory_of_exact_mode_is_stated():
     assert plan.parameters.n_ctx == 1024 + 2 * RESERVE
 
 
-def test_heads_that_do_not_draft_are_not_counted(tmp_path):
-    settings = {"nextn_predict_layers": 1}
-    path = str(write_tiny_model(TinyModel("qwen35", settings=settings), tmp_path / "heads.gguf"))
+def test_heads_that_do_not_draft_are_not_counted(tiny_with_heads):
+    path = str(tiny_with_heads("qwen35"))
     attention = [
         next(line for line in str(report("-m", path, *more)).splitlines() if line.startswith("  attention"))
         for more in ([], ["--mtp", "off"], ["--policy", "off"])

@@ -1,5 +1,6 @@
 """LoRA adapters: applied they are what merged weights are; what does not fit is refused in a sentence."""
 
+import functools
 import shutil
 
 import gguf
@@ -23,6 +24,7 @@ def options(*lora):
     return ModelOptions(ctx_size=256, parallel=1, threads=1, lora=lora, **exact)
 
 
+@functools.cache
 def factors(path):
     """Random A and B for each target, by name."""
     rng = np.random.default_rng(1)
@@ -54,10 +56,10 @@ def write_adapter(path, pairs, architecture="llama", kind="adapter", more=None):
     return path
 
 
-@pytest.fixture
-def base(tiny_model, tmp_path):
+@pytest.fixture(scope="module")
+def base(tiny_model, tmp_path_factory):
     """Without scales of its tensors, which llama.cpp does not apply to what an adapter adds."""
-    path = shutil.copy(tiny_model("llama"), tmp_path / "base.gguf")
+    path = shutil.copy(tiny_model("llama"), tmp_path_factory.mktemp("base") / "base.gguf")
     for tensor in gguf.GGUFReader(path, "r+").tensors:
         if tensor.name.endswith(".scale"):
             tensor.data[:] = 1.0

@@ -74,17 +74,6 @@ def test_where_it_is_decided_nothing_is_measured(found, said):
     assert not calls
 
 
-def test_a_cache_folder_that_cannot_be_written_costs_the_next_start_the_measurement(found, monkeypatch):
-    def refuse(*_):
-        raise OSError("read-only")
-
-    monkeypatch.setattr("shared.llama.remembered.written_whole", refuse)
-    calls = found(1.0, 2.0)
-    for _ in range(2):
-        assert choose_flash_attention(builtin_draft(), OPTIONS, 2).flash_attn == "off"
-    assert len(calls) == 2
-
-
 def test_the_shape_is_that_of_the_file():
     reader = gguf.GGUFReader(builtin_draft())
     fields = {key.partition(".")[2]: field.contents() for key, field in reader.fields.items()}

@@ -7,7 +7,7 @@ import llama_cpp
 import psutil
 import pytest
 
-from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
+from bench.tiny_models import WINDOW
 from shared.errors import ModelLoadError
 from shared.llama import devices, memory_plan
 from shared.llama.gguf_metadata import tensor_sizes
@@ -249,9 +249,8 @@ def test_layers_that_cannot_be_there_are_a_problem_before_they_are_loaded(gpu, t
         Model(path, options)
 
 
-def test_heads_that_are_not_loaded_take_nothing(tmp_path):
-    settings = {"nextn_predict_layers": 1}
-    path = write_tiny_model(TinyModel("qwen35", settings=settings), tmp_path / "heads.gguf")
+def test_heads_that_are_not_loaded_take_nothing(tiny_with_heads):
+    path = tiny_with_heads("qwen35")
     without, loaded = (plan_memory(path, OPTIONS, with_heads=heads).placement for heads in (False, True))
     assert loaded.host_weights > without.host_weights
 

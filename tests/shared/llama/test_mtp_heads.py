@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.tiny_models import TinyModel, write_tiny_model
+from bench.tiny_models import WITH_HEADS, TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
 from shared.llama.hidden_states import MtpSpan
 from shared.llama.model import Model
@@ -11,21 +11,15 @@ from shared.llama.span import Span
 from tests.shared.llama.conftest import OF_THREE, TEXT, rows
 from tests.shared.models.gguf_copies import without_tensors
 
-ARCHITECTURES = ["qwen35", "qwen3next", "glm4moe"]
-HEADS = {"nextn_predict_layers": 1, "rope.dimension_sections": [0, 0, 0, 0]}
 
-
-@pytest.fixture(scope="module")
-def model_with_heads(tmp_path_factory):
+@pytest.fixture
+def model_with_heads(tiny_with_heads):
     """Opens a tiny model with a head, which is closed in the end."""
     models = []
 
-    def open_model(architecture, **more):
-        path = tmp_path_factory.mktemp("heads") / f"{architecture}.gguf"
-        settings = HEADS if architecture == "glm4moe" else {"nextn_predict_layers": 1}
-        write_tiny_model(TinyModel(architecture, n_layers=5, settings=settings), path)
-        models.append(Model(path, OF_THREE.model_copy(update=more), with_heads=True))
-        return models[-1], path
+    def open_model(architecture):
+        models.append(Model(tiny_with_heads(architecture), OF_THREE, with_heads=True))
+        return models[-1]
 
     yield open_model
     for model in models:
@@ -45,11 +39,11 @@ def draft(model, heads, slot, tokens, n):
     return drafted
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", WITH_HEADS)
 def test_the_states_of_all_tokens_are_kept_in_whatever_company_they_are_decoded(
     model_with_heads, architecture
 ):
-    model, _ = model_with_heads(architecture)
+    model = model_with_heads(architecture)
     model.decode([Span(0, 0, TEXT, 1)])
     alone = rows(model, 0, len(TEXT))
     model.trim(0, 0)
@@ -60,9 +54,9 @@ def test_the_states_of_all_tokens_are_kept_in_whatever_company_they_are_decoded(
     assert rows(model, 2, 3) == pytest.approx(alone[:3], abs=1e-3)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", WITH_HEADS)
 def test_a_head_reads_in_parts_what_it_reads_at_once(model_with_heads, architecture):
-    model, _ = model_with_heads(architecture)
+    model = model_with_heads(architecture)
     model.decode([Span(1, 0, TEXT, 1)])
     heads = model.open_heads()
     read = [model.hidden.nothing, *rows(model, 1, len(TEXT) - 1)]
@@ -75,7 +69,7 @@ def test_a_head_reads_in_parts_what_it_reads_at_once(model_with_heads, architect
 
 
 def test_what_was_cut_off_is_forgotten(model_with_heads):
-    model, _ = model_with_heads("glm4moe")
+    model = model_with_heads("glm4moe")
     model.decode([Span(0, 0, TEXT, 1)])
     heads = model.open_heads()
     first = draft(model, heads, 0, TEXT, 4)
@@ -84,14 +78,14 @@ def test_what_was_cut_off_is_forgotten(model_with_heads):
 
 
 def test_a_copy_has_the_states_of_its_source(model_with_heads):
-    model, _ = model_with_heads("glm4moe")
+    model = model_with_heads("glm4moe")
     model.decode([Span(0, 0, TEXT, 1)])
     model.copy(0, 1, 6)
     assert (rows(model, 1, 6) == rows(model, 0, 6)).all()
 
 
 def test_a_padded_token_has_its_own_state(model_with_heads):
-    model, _ = model_with_heads("glm4moe")
+    model = model_with_heads("glm4moe")
     model.pads_single_tokens = True
     model.decode([Span(0, 0, TEXT[:1], 1)])
     model.trim(0, 1)
@@ -100,7 +94,7 @@ def test_a_padded_token_has_its_own_state(model_with_heads):
 
 
 def test_the_memory_of_the_heads_is_that_of_one_layer(model_with_heads):
-    model, _ = model_with_heads("glm4moe")
+    model = model_with_heads("glm4moe")
     heads = model.open_heads()
     assert heads.memory_size.full_attention == pytest.approx(512 * 2 * 64 * 2, rel=0.1)
     assert heads.memory_size.computing > 0
@@ -108,13 +102,14 @@ def test_the_memory_of_the_heads_is_that_of_one_layer(model_with_heads):
 
 
 @pytest.mark.parametrize("architecture", ["qwen35", "glm4moe"])
-def test_heads_in_a_file_of_their_own_draft_the_same(model_with_heads, architecture):
-    whole, path = model_with_heads(architecture)
-    alone = path.with_name("mtp.gguf")
+def test_heads_in_a_file_of_their_own_draft_the_same(
+    model_with_heads, tiny_with_heads, tmp_path, architecture
+):
+    whole, path, alone = model_with_heads(architecture), tiny_with_heads(architecture), tmp_path / "mtp.gguf"
     without_tensors(path, alone, lambda name: name.startswith(("blk.0.", "blk.1.", "blk.2.", "blk.3.")))
     assert not is_heads_file(path)
     if architecture == "glm4moe":  # of qwen35 llama.cpp does not load a file that names heads without them
-        path = without_tensors(path, path.with_name("trunk.gguf"), lambda name: name.startswith("blk.4."))
+        path = without_tensors(path, tmp_path / "trunk.gguf", lambda name: name.startswith("blk.4."))
     trunk = Model(path, OF_THREE, with_heads=True)
     assert is_heads_file(alone)
     drafts = []
@@ -126,17 +121,15 @@ def test_heads_in_a_file_of_their_own_draft_the_same(model_with_heads, architect
     assert drafts[0] == drafts[1]
 
 
-def test_heads_of_another_model_are_refused(model_with_heads):
-    _, path = model_with_heads("glm4moe")
-    other = Model(write_tiny_model(TinyModel("llama", width=96), path.with_name("other.gguf")), OF_THREE)
+def test_heads_of_another_model_are_refused(tiny_with_heads, tmp_path):
+    other = Model(write_tiny_model(TinyModel("llama", width=96), tmp_path / "other.gguf"), OF_THREE)
     with pytest.raises(ModelLoadError, match="does not have the heads"):
-        other.open_heads(path)
+        other.open_heads(tiny_with_heads("glm4moe"))
     other.close()
 
 
-def test_a_file_with_a_head_is_recognized(model_with_heads, tiny_model):
-    _, path = model_with_heads("glm4moe")
-    assert has_heads(path)
+def test_a_file_with_a_head_is_recognized(tiny_with_heads, tiny_model, tmp_path):
+    assert has_heads(tiny_with_heads("glm4moe"))
     assert not has_heads(tiny_model("glm4moe"))
     assert not has_heads(tiny_model("llama"))
-    assert not has_heads(path.with_name("missing.gguf"))
+    assert not has_heads(tmp_path / "missing.gguf")

@@ -56,6 +56,14 @@ def test_a_damaged_file_is_as_none(model):
     assert stored(model).recall() is None
 
 
+def test_where_nothing_can_be_written_nothing_is_found(model):
+    folder = stored(model).path.parent
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_text("no folder")
+    stored(model).keep(Found(n=7))
+    assert stored(model).recall() is None
+
+
 def test_few_files_are_kept(model, monkeypatch):
     monkeypatch.setattr("shared.llama.remembered._N_FILES", 2)
     for n in range(3):

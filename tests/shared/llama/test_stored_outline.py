@@ -45,18 +45,6 @@ def test_other_slots_are_measured_again(tiny_model, loads):
     assert facts(plans[0]) == facts(plans[2]) != facts(plans[1]) == facts(plans[3])
 
 
-def test_a_file_that_cannot_be_read_or_written_is_as_none(tiny_model, loads, tmp_path):
-    plan_memory(tiny_model("llama"), OPTIONS)
-    (stored,) = (tmp_path / "remembered" / "memory").iterdir()
-    stored.write_text("{")
-    plan_memory(tiny_model("llama"), OPTIONS)
-    stored.unlink()
-    stored.parent.rmdir()
-    stored.parent.write_text("no folder")
-    plan_memory(tiny_model("llama"), OPTIONS)
-    assert len(loads) == 3
-
-
 def test_what_could_not_be_measured_for_want_of_memory_is_not_kept(tiny_model, loads, monkeypatch):
     nothing = MemoryProbe(False, False, 0, 0, 0, 0)
     monkeypatch.setattr(ModelOutline, "probe", lambda _: nothing)

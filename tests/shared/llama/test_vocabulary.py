@@ -1,7 +1,7 @@
 import pytest
 from gguf import GGUFWriter, TokenType
 
-from bench.tiny_models import TinyModel, write_metadata, write_tiny_model
+from bench.tiny_models import TinyModel, write_metadata
 from shared.errors import ModelLoadError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft, builtin_target
@@ -69,9 +69,8 @@ def test_a_model_that_cannot_continue_a_text_is_refused(tmp_path, model, reason)
         Vocabulary.load(path)
 
 
-def test_layers_after_the_last_one_are_refused_alone_and_not_with_the_others(tmp_path):
-    model = TinyModel("qwen35", n_layers=5, settings={"nextn_predict_layers": 1})
-    whole = write_tiny_model(model, tmp_path / "whole.gguf")
+def test_layers_after_the_last_one_are_refused_alone_and_not_with_the_others(tiny_with_heads, tmp_path):
+    whole = tiny_with_heads("qwen35")
     assert Vocabulary.load(whole).n_tokens == 4096
     alone = without_tensors(whole, tmp_path / "mtp.gguf", lambda name: name[:6] != "blk.4.")
     with pytest.raises(ModelLoadError, match="cannot be used: it is a drafter that reads hidden states"):

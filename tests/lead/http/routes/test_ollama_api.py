@@ -180,13 +180,6 @@ async def test_a_sleeping_model_is_not_in_memory(lead, client):
     assert (await client.get("/api/ps")).json() == {"models": []}
 
 
-@pytest.mark.parametrize("path", ["embed", "embeddings", "pull", "create"])
-async def test_what_a_lead_does_not_do_is_501(client, path):
-    response = await client.post(f"/api/{path}", json={"model": "x"})
-    assert response.status_code == 501
-    assert isinstance(response.json()["error"], str)
-
-
 # As Open WebUI asks (backend/open_webui/routers/ollama.py, utils/payload.py and utils/misc.py)
 
 JSON = {"content-type": "application/json"}  # on GET, too
