@@ -85,7 +85,7 @@ class _Lane:
 
     async def wait_for_job(self) -> None:
         """Returns at once unless it rests."""
-        while self.rests:
+        while self.rests and not self.queue:
             self.has_some.clear()
             await self.has_some.wait()
 
@@ -123,6 +123,7 @@ class TokenizerPool:
         self._base_seconds = program.limits.prepare_seconds
         self._workers = make_workers(program)
         self._has_worked = False
+        self._n_rests = 0
         self._long = _Lane(rests=True)
         self._quick = _Lane(self._long, _QUICK_SECONDS)
 
@@ -139,13 +140,14 @@ class TokenizerPool:
         done with this model and template. If some could before, as with a file that is being replaced, the
         processes read the model anew for the next job. Cancelling it stops the job.
         """
-        message = encode_job(method, arguments, options)
+        message, n_rests = encode_job(method, arguments, options), self._n_rests
         while (answer := await self._answer(client, message)) == GRAMMARS_NEEDED:
             (await _begin(self._workers, FOLLOW)).close()
             self._quick.needs_grammars = self._long.needs_grammars = True
         if isinstance(answer, ModelLoadError) and self._has_worked:
-            log.error("%s", answer)
-            await self.rest()
+            if n_rests == self._n_rests:  # of jobs that fail together, the first one does it
+                log.error("%s", answer)
+                await self.rest()
             raise UnavailableError("the model cannot be read at the moment; see the lead's log")
         if isinstance(answer, DuoError):
             raise answer
@@ -174,6 +176,7 @@ class TokenizerPool:
 
     async def rest(self) -> None:
         """Nobody is expected to ask for a while: the processes end, until there is another job."""
+        self._n_rests += 1
         for lane in (self._quick, self._long):
             lane.rest()
         await asyncio.to_thread(self._workers.close)

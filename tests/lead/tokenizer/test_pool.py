@@ -212,6 +212,22 @@ async def test_a_model_that_cannot_be_read_any_more_is_read_anew_for_the_next_jo
     assert await ask(pool, "after") == "after"
 
 
+async def test_of_jobs_that_cannot_read_the_model_together_one_has_it_read_anew_and_none_waits(pool, server):
+    await ask(pool, "before")
+    server.script |= dict.fromkeys("abcd", ModelLoadError("no model"))
+    answers = await asyncio.gather(*(ask(pool, text) for text in "abcd"), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [UnavailableError] * 4
+    assert server.n_closed == 1
+
+
+async def test_jobs_that_wait_are_done_also_if_the_pool_is_to_rest_and_a_worker_has_ended(pool, server):
+    server.script["a"] = "grow"
+    waiting = [ask(pool, "a"), ask(pool, "b")]
+    await asyncio.sleep(0)
+    await pool.rest()
+    assert await asyncio.gather(*waiting) == ["grow", "b"]
+
+
 async def test_a_job_whose_client_left_is_stopped(pool, server):
     server.script[LONG] = "hang"
     job = ask(pool, LONG)
