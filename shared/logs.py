@@ -2,8 +2,10 @@
 
 import json
 import logging
-import select
+import os
+import stat
 import sys
+import time
 from datetime import UTC, datetime
 from typing import Literal, TextIO
 
@@ -11,8 +13,8 @@ from shared.terminal import sanitize
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
-_PATIENCE_MILLISECONDS = 100
-"""How long a line waits for a reader that is behind: some lines' worth of an answer."""
+_N_TRIES, _PAUSE_SECONDS = 10, 0.01
+"""How long a line waits for a reader that is behind."""
 
 
 class TextFormatter(logging.Formatter):
@@ -44,33 +46,62 @@ class JsonFormatter(logging.Formatter):
 class UnblockedHandler(logging.StreamHandler[TextIO]):
     """Writes to a pipe or terminal as long as somebody reads it.
 
-    Once it is full (`lead 2>&1 | less`, Ctrl-S), a write would block the program: lines are lost instead, and
-    counted for whoever reads on.
+    Once it is full (`lead 2>&1 | less`, a connection that hangs), a write would block the program: lines are
+    lost instead, and counted for whoever reads on.
     """
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self._n_lost = 0
+        self._own = _own_description(stream)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not self._is_writable():
-            self._n_lost += 1
+        if self._own is None:
+            super().emit(record)
             return
-        if self._n_lost:
-            told = {"name": "log", "levelname": "WARNING", "msg": "lines lost here, as nobody read them: %d"}
-            super().emit(logging.makeLogRecord(told | {"args": (self._n_lost,)}))
+        told = {"name": "log", "levelname": "WARNING", "msg": "lines lost here, as nobody read them: %d"}
+        if self._n_lost and self._put(self._own, logging.makeLogRecord(told | {"args": (self._n_lost,)})):
             self._n_lost = 0
-        super().emit(record)
+        if self._n_lost or not self._put(self._own, record):
+            self._n_lost += 1
 
-    def _is_writable(self) -> bool:
-        if sys.platform == "win32":
-            return True
-        poll = select.poll()
-        try:
-            poll.register(self.stream, select.POLLOUT)
-        except (OSError, ValueError):  # no file, or closed
-            return True
-        return bool(poll.poll(0 if self._n_lost else _PATIENCE_MILLISECONDS))
+    def _put(self, descriptor: int, record: logging.LogRecord) -> bool:
+        """Whether all of it was written."""
+        left = f"{self.format(record)}{self.terminator}".encode(errors="backslashreplace")
+        n_tries = 1 if self._n_lost else _N_TRIES
+        while left and n_tries:
+            try:
+                left = left[os.write(descriptor, left) :]
+            except BlockingIOError:
+                n_tries -= 1
+                time.sleep(_PAUSE_SECONDS if n_tries else 0)
+            except OSError:  # nobody will read it any more
+                return False
+        return not left
+
+    def close(self) -> None:
+        if self._own is not None:
+            os.close(self._own)
+            self._own = None
+        super().close()
+
+
+def _own_description(stream: TextIO) -> int | None:
+    """Of the pipe or terminal behind `stream`, for writes that do not wait; None if it cannot be opened anew.
+
+    Its flags are its own: what other programs write to the same pipe or terminal goes on waiting. To ask
+    `poll` would not do: it promises room for PIPE_BUF bytes only, of a terminal for one.
+    """
+    if sys.platform != "linux":
+        return None
+    try:
+        descriptor = stream.fileno()
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+            return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except (OSError, ValueError):  # no file, or not ours to open
+        pass
+    return None
 
 
 def configure_logging(level: LogLevel, *, as_json: bool = False) -> None:

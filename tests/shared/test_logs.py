@@ -1,9 +1,11 @@
 import json
 import logging
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from shared import logs
 from shared.logs import JsonFormatter, TextFormatter, UnblockedHandler, configure_logging
 
 
@@ -59,6 +61,29 @@ def test_the_log_is_json_if_that_is_wanted(capsys, as_json):
     shown = capsys.readouterr().err
     assert shown.startswith('{"time": ') == as_json
     assert "hello" in shown
+
+
+def test_a_terminal_that_nobody_reads_blocks_nothing():
+    reader, writer = os.openpty()
+    with os.fdopen(reader, "rb", 0), os.fdopen(writer, "w", encoding="utf-8") as stream:
+        handler = UnblockedHandler(stream)
+        for number in range(2000):
+            handler.emit(record("%d %s", number, "x" * 1000))
+        handler.close()
+
+
+def test_a_line_that_is_longer_than_a_pipe_is_written_as_it_is_read(monkeypatch):
+    monkeypatch.setattr(logs, "_N_TRIES", 10**6)
+    reader, writer = os.pipe()
+    text = "x" * 200_000
+    with os.fdopen(reader, "rb") as out, os.fdopen(writer, "w", encoding="utf-8") as stream:
+        handler = UnblockedHandler(stream)
+        with ThreadPoolExecutor(1) as threads:
+            line = threads.submit(out.readline)
+            handler.emit(record("%s", text))
+            stream.write("\n")
+            stream.flush()
+            assert line.result().decode() == f"{text}\n"
 
 
 def test_a_pipe_that_nobody_reads_blocks_nothing_and_is_told_what_it_missed():
