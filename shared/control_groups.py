@@ -16,7 +16,7 @@ def own_groups(controller: str, groups: Path = GROUPS, own: Path = OWN) -> Itera
     A group, then those above it. A container may see its own as the root, whatever its path.
     """
     try:
-        lines = own.read_text().splitlines()
+        lines = own.read_text(errors="surrogateescape").splitlines()
     except OSError:  # not Linux
         return
     for line in lines:

@@ -96,11 +96,15 @@ def can_pin() -> bool:
 
 
 def one_of_each_core() -> list[int]:
-    """A logical core of each physical one among the usable ones, without efficiency cores."""
+    """A logical core of each physical one among the usable ones, without efficiency cores.
+
+    Of no more cores than a container's CPU limit is, and of one at least.
+    """
     first: dict[str, int] = {}
     for cpu in sorted(_fast(usable())):
         first.setdefault(_siblings(cpu), cpu)
-    return list(first.values())
+    cores = list(first.values())
+    return cores[: max(1, int(min(len(cores), _quota())))]
 
 
 def n_physical() -> int:
@@ -111,7 +115,7 @@ def n_physical() -> int:
     """
     if platform.system() == "Darwin":
         return _sysctl("hw.perflevel0.physicalcpu") or _sysctl("hw.physicalcpu") or len(usable())
-    return max(1, int(min(len(one_of_each_core()), _quota())))
+    return len(one_of_each_core())
 
 
 def _quota() -> float:

@@ -203,7 +203,8 @@ def test_a_container_has_as_many_as_its_groups_allow(monkeypatch, tmp_path, own,
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     monkeypatch.setattr(platform, "system", lambda: "Linux")
-    monkeypatch.setattr(cpus, "one_of_each_core", lambda: list(range(8)))
+    monkeypatch.setattr(cpus, "_fast", lambda _: frozenset(range(8)))
+    monkeypatch.setattr(cpus, "_siblings", str)
     monkeypatch.setattr(
         cpus, "own_groups", lambda name: own_groups(name, tmp_path / "groups", tmp_path / "own")
     )
