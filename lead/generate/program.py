@@ -22,7 +22,7 @@ from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import Jobs, Prompt
 from shared import cpus
 from shared.errors import DuoError, UnavailableError
-from shared.exits import INTERRUPTED, end_unwritten, say
+from shared.exits import INTERRUPTED, discard_stdout, end_unwritten, say
 from shared.logs import configure_logging
 
 _N_WARM_UP = 8
@@ -45,12 +45,15 @@ def main(arguments: Sequence[str]) -> None:
         sys.exit(f"{settings.program}: {error}")
     except (StoppedError, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
-    except OSError as error:
+    except BrokenPipeError as error:
         end_unwritten(error)
+    except OSError as error:
+        discard_stdout()
+        sys.exit(f"{settings.program}: {error.strerror or error}")
 
 
 def generate(settings: GenerateSettings) -> None:
-    """Raises DuoError, StoppedError, OSError if the text cannot be written."""
+    """Raises DuoError, StoppedError, OSError."""
     prompt = settings.read_prompt()
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))

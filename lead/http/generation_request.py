@@ -97,8 +97,8 @@ def generation_request(
             log.info("prompt: %r", text)
     return GenerationRequest(
         submissions=[
-            _submission(common, prompt.tolist(), i, n_keep, services)
-            for prompt in prepared.prompts
+            _submission(common, tokens, i, n_keep, services)
+            for tokens in (prompt.tolist() for prompt in prepared.prompts)  # one list for all of its answers
             for i in range(n)
         ],
         stops=stops,

@@ -174,4 +174,4 @@ def test_a_full_disk_is_told_in_a_sentence(sources):
         ended = subprocess.run(
             command, env=environment(sources), stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
-    assert (ended.returncode, ended.stderr) == (1, "the result cannot be written: No space left on device\n")
+    assert (ended.returncode, ended.stderr) == (1, "lead generate: No space left on device\n")
