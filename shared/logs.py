@@ -59,15 +59,19 @@ class UnblockedHandler(logging.StreamHandler[TextIO]):
         if self._own is None:
             super().emit(record)
             return
-        told = {"name": "log", "levelname": "WARNING", "msg": "lines lost here, as nobody read them: %d"}
-        if self._n_lost and self._put(self._own, logging.makeLogRecord(told | {"args": (self._n_lost,)})):
+        try:
+            line = self.format(record)
+        except Exception:  # noqa: BLE001 - as every handler: a wrong message does not end who logs it
+            self.handleError(record)
+            return
+        if self._n_lost and self._put(self._own, self.format(_lost(self._n_lost))):
             self._n_lost = 0
-        if self._n_lost or not self._put(self._own, record):
+        if self._n_lost or not self._put(self._own, line):
             self._n_lost += 1
 
-    def _put(self, descriptor: int, record: logging.LogRecord) -> bool:
+    def _put(self, descriptor: int, line: str) -> bool:
         """Whether all of it was written."""
-        left = f"{self.format(record)}{self.terminator}".encode(errors="backslashreplace")
+        left = f"{line}{self.terminator}".encode(errors="backslashreplace")
         n_tries = 1 if self._n_lost else _N_TRIES
         while left and n_tries:
             try:
@@ -84,6 +88,11 @@ class UnblockedHandler(logging.StreamHandler[TextIO]):
             os.close(self._own)
             self._own = None
         super().close()
+
+
+def _lost(n: int) -> logging.LogRecord:
+    said = "lines lost here, as nobody read them: %d"
+    return logging.makeLogRecord({"name": "log", "levelname": "WARNING", "msg": said, "args": (n,)})
 
 
 def _own_description(stream: TextIO) -> int | None:

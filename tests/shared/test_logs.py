@@ -63,6 +63,17 @@ def test_the_log_is_json_if_that_is_wanted(capsys, as_json):
     assert "hello" in shown
 
 
+def test_a_message_that_cannot_be_formatted_ends_nothing(capsys):
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb", 0) as out, os.fdopen(writer, "w", encoding="utf-8") as stream:
+        handler = UnblockedHandler(stream)
+        handler.emit(record("%d", "no number"))
+        handler.emit(record("goes on"))
+        assert out.read(100) == b"goes on\n"
+        handler.close()
+    assert "no number" in capsys.readouterr().err
+
+
 def test_a_terminal_that_nobody_reads_blocks_nothing():
     reader, writer = os.openpty()
     with os.fdopen(reader, "rb", 0), os.fdopen(writer, "w", encoding="utf-8") as stream:
