@@ -26,8 +26,8 @@ _SENDS_PER_SECOND = 320
 """To the clients of all streams, at most: from seventeen streams on, tokens wait longer. A send is half of
 what the front does for a stream."""
 _HOLD_UNREAD_SECONDS = 1 / 4
-"""As `_HOLD_SECONDS`, for answers that are not streamed. Not until their ends: the page shows how far they are, and what
-the front does not have yet is generated again if the engine process dies."""
+"""As `_HOLD_SECONDS`, for answers that are not streamed. Not until their ends: the page shows how far they
+are, and what the front does not have yet is generated again if the engine process dies."""
 
 
 def low_numbered(descriptor: int) -> socket.socket:
