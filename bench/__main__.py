@@ -15,6 +15,7 @@ PARTS = {
     "serve": "throughput and latency for concurrent clients",
     "attacks": "hostile requests, made from the API's description: errors, memory, /health",
     "faults": "whether answers are lost or changed while processes die, networks fail and leads are replaced",
+    "soak": "an hour of changing use and load: answers changed, deaths, memory, and how T(n) ends",
     "known_text": "the target with a drafter that errs at a given rate, against the bound by T(n)",
     "fuzz": "messages of every kind against the protocol code of lead and back",
     "mtp": "the target's own heads, a back on another machine, and both",

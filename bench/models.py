@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 from gguf import GGUFReader
 from platformdirs import user_cache_path
 
@@ -105,6 +106,18 @@ def with_context(source: Path, n_ctx: int) -> Path:
         shutil.copy(source, path)
         field = GGUFReader(path, "r+").fields["llama.context_length"]
         field.parts[field.data[0]][0] = n_ctx
+    return path
+
+
+def useless_draft() -> Path:
+    """The shipped draft model with what it computes negated: as quick, sure of itself, and always wrong."""
+    path = _cache() / f"bench-useless-{builtin_draft().name}"
+    if not path.is_file():
+        copy = path.with_suffix(".part")
+        shutil.copy(builtin_draft(), copy)
+        (norm,) = [each for each in GGUFReader(copy, "r+").tensors if each.name == "output_norm.weight"]
+        np.negative(norm.data, out=norm.data)
+        copy.replace(path)
     return path
 
 

@@ -8,8 +8,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -79,6 +81,11 @@ class Program:
         """The number of lines it has logged, for `wait_for(since=…)`."""
         with self._news:
             return len(self._lines)
+
+    def lines(self, since: int) -> list[str]:
+        """What it has logged, from line `since` on."""
+        with self._news:
+            return self._lines[since:]
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to this process alone."""
@@ -168,17 +175,37 @@ def free_port() -> int:
             return port
 
 
-def memory_of(pid: int) -> dict[str, float]:
-    """Resident MB of a process ("front") and of its children, by the modules that they run."""
+@dataclass(slots=True)
+class Usage:
+    """What processes hold together."""
+
+    megabytes: float = 0.0
+    """Resident."""
+    n_descriptors: int = 0
+    n_processes: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.megabytes:.1f}, {self.n_descriptors}, {self.n_processes}"
+
+
+def usage_of(pid: int) -> dict[str, Usage]:
+    """What a process ("front") and its children hold, by the modules that they run."""
+    found: defaultdict[str, Usage] = defaultdict(Usage)
     try:
         front = psutil.Process(pid)
-        sizes: dict[str, float] = {"front": front.memory_info().rss / _MEGABYTE}
-        for child in front.children(recursive=True):
-            name = _module(child.cmdline())
-            sizes[name] = sizes.get(name, 0.0) + child.memory_info().rss / _MEGABYTE
+        for process in (front, *front.children(recursive=True)):
+            usage = found["front" if process == front else _module(process.cmdline())]
+            usage.megabytes += process.memory_info().rss / _MEGABYTE
+            usage.n_descriptors += process.num_fds()
+            usage.n_processes += 1
     except psutil.NoSuchProcess:
         return {}
-    return sizes
+    return found
+
+
+def memory_of(pid: int) -> dict[str, float]:
+    """Resident MB, as `usage_of`."""
+    return {name: usage.megabytes for name, usage in usage_of(pid).items()}
 
 
 def _module(command: list[str]) -> str:

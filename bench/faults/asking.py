@@ -141,7 +141,10 @@ class Failure:
 
 @dataclass(slots=True)
 class Tally:
-    """Judges outcomes by the answers of a run without faults, by index of the request."""
+    """Judges outcomes by the answers of a run without faults, by index of the request.
+
+    Of a request that was not asked there, it only counts whether the answer came, and ended.
+    """
 
     expected: Mapping[int, Answer]
     exact: bool = False
@@ -179,7 +182,9 @@ class Tally:
             self.failures.append(Failure(outcome, tuple(reasons)))
 
     def _changes(self, outcome: Outcome) -> list[str]:
-        answer, expected = outcome.answer, self.expected[outcome.request.index]
+        answer, expected = outcome.answer, self.expected.get(outcome.request.index)
+        if expected is None:
+            return []
         if answer.done:
             return [*answer.differences(expected, exact=self.exact), *invalid_parts(answer, outcome.request)]
         return [] if answer.begins(expected) else ["beginning"]

@@ -48,13 +48,13 @@ class Result:
     lead_log: str
 
 
-async def answers(site: Site, requests: Sequence[MixedRequest]) -> dict[int, Answer]:
+async def answers(site: Site, requests: Iterable[MixedRequest]) -> dict[int, Answer]:
     """The whole answer to each request, one after the other, each prompt read anew.
 
     Raises ConfigError if there is none.
     """
     expected: dict[int, Answer] = {}
-    async with _asking(site, time.monotonic) as asker:
+    async with asking(site, time.monotonic) as asker:
         for request in requests:
             alone = replace(request, leaves_after=None, body={**request.body, "cache_prompt": False})
             outcome = await asker.ask(alone)
@@ -92,7 +92,7 @@ async def run(
             start.update(site.memory())
 
     try:
-        async with _asking(site, clock) as asker, asyncio.TaskGroup() as group:
+        async with asking(site, clock) as asker, asyncio.TaskGroup() as group:
             following = group.create_task(injector.follow(schedule))
             watching = group.create_task(_watch(site, tally, len(requests), tell))
             in_time = takewhile(lambda _: clock() < seconds, requests)
@@ -100,7 +100,7 @@ async def run(
             following.cancel()
             watching.cancel()
     except* ConfigError as errors:
-        raise _first(errors) from None
+        raise first_error(errors) from None
     n_seconds = clock()
     n_left_running = await _settle(site)
     memory = Memory(start, site.memory())
@@ -109,13 +109,13 @@ async def run(
     )
 
 
-def _first(errors: BaseExceptionGroup[ConfigError]) -> ConfigError:
+def first_error(errors: BaseExceptionGroup[ConfigError]) -> ConfigError:
     error = errors.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    return first_error(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 @asynccontextmanager
-async def _asking(site: Site, clock: Callable[[], float]) -> AsyncIterator[Asker]:
+async def asking(site: Site, clock: Callable[[], float]) -> AsyncIterator[Asker]:
     """A connection for each request: none is found closed by the server just when it is used again."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
     async with httpx.AsyncClient(base_url=site.url, timeout=None, trust_env=False, limits=limits) as http:  # noqa: S113 - the asker has a limit of its own

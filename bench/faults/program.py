@@ -25,6 +25,7 @@ from bench.faults.injector import KINDS, Fault, chosen_kinds, faults
 from bench.faults.requests import NEXT_TURN, MixedRequest, draw, next_turn, with_logprobs
 from bench.faults.site import Site
 from bench.models import WEIGHTS, shipped_target
+from shared.models.builtin import builtin_draft
 
 _ENGINE_SECONDS = 2.0
 """A step takes milliseconds: an engine that says nothing for so long hangs."""
@@ -55,7 +56,7 @@ async def _run(settings: argparse.Namespace) -> dict[str, Result]:
     target = settings.target or shipped_target(settings.weights)
     requests = _distinct(settings)
     runs: dict[str, Result] = {}
-    async with Site(target, 0, _options(settings, alone=True)) as site:
+    async with Site(target, (), _options(settings, alone=True)) as site:
         _tell(f"asking {len(requests)} requests one at a time, without faults or backs")
         expected = await campaign.answers(site, requests)
         later = [
@@ -68,7 +69,7 @@ async def _run(settings: argparse.Namespace) -> dict[str, Result]:
         if settings.control:
             asked = _repeated(requests, settings.control, settings.seed)
             runs["control"] = await _ask(site, asked, expected, settings, ())
-    async with Site(target, settings.backs, _options(settings, alone=False)) as site:
+    async with Site(target, [builtin_draft()] * settings.backs, _options(settings, alone=False)) as site:
         asked = _repeated(requests, settings.requests, settings.seed)
         schedule = faults(settings.seed, settings.faults, settings.pace)
         runs["faults"] = await _ask(site, asked, expected, settings, schedule)

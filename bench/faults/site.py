@@ -12,9 +12,8 @@ from typing import Self
 import psutil
 
 from bench.link import Link
-from bench.processes import Program, ProgramError, memory_of, start_lead
+from bench.processes import Program, ProgramError, Usage, start_lead, usage_of
 from shared.errors import ConfigError
-from shared.models.builtin import builtin_draft
 
 _STARTING_SECONDS = 60.0
 _BACK_NICENESS = 5
@@ -26,10 +25,10 @@ _CHILDREN = {"lead.engine": "engine", "shared.fork_server": "tokenizer"}
 class Site:
     """An async context manager. Raises ConfigError if the lead does not start."""
 
-    def __init__(self, target: Path, n_backs: int, options: Sequence[str]) -> None:
-        """`options` are further ones of the lead."""
+    def __init__(self, target: Path, drafts: Sequence[Path], options: Sequence[str]) -> None:
+        """`drafts`: the model of each back. `options` are further ones of the lead."""
         self._arguments = ("--model", str(target), "--threads", "1", "--print", "none", *options)
-        self._n_backs = n_backs
+        self._drafts = drafts
         self._stack = AsyncExitStack()
         self._programs = ExitStack()
         self._taken: psutil.Process | None = None
@@ -40,7 +39,7 @@ class Site:
         self.backs: list[Program] = []
         self.n_hostile_frames: Counter[str] = Counter()
         """Sent by hostile backs, by attack."""
-        self.restarting = [asyncio.Lock() for _ in range(n_backs)]
+        self.restarting = [asyncio.Lock() for _ in drafts]
         """Held by whoever ends a back, until it has started the next one in its place."""
 
     async def __aenter__(self) -> Self:
@@ -50,7 +49,7 @@ class Site:
             raise ConfigError(str(error)) from error
         self._programs.callback(self._stop_lead)
         host, _, port = self.url.removeprefix("http://").rpartition(":")
-        for index in range(self._n_backs):
+        for index in range(len(self._drafts)):
             self.links.append(await self._stack.enter_async_context(Link(host, int(port))))
             self.backs.append(self._new_back(index))
         self._programs.callback(self._stop_backs)
@@ -116,12 +115,17 @@ class Site:
         """Start it again, without waiting for it."""
         self.backs[index] = self._new_back(index)
 
+    def usage(self) -> dict[str, Usage]:
+        """What each process that is there holds."""
+        found = usage_of(self.lead.process.pid)
+        for index, back in enumerate(self.backs):
+            for name, usage in usage_of(back.process.pid).items():
+                found[f"back {index}" if name == "front" else f"back {index} {name}"] = usage
+        return found
+
     def memory(self) -> dict[str, float]:
         """Resident MB of each process that is there."""
-        sizes = memory_of(self.lead.process.pid)
-        for index, back in enumerate(self.backs):
-            sizes |= {f"back {index}": size for size in memory_of(back.process.pid).values()}
-        return sizes
+        return {name: usage.megabytes for name, usage in self.usage().items()}
 
     def lead_processes(self) -> dict[str, psutil.Process]:
         """The front process and its children, by what they do."""
@@ -137,7 +141,7 @@ class Site:
 
     def _new_back(self, index: int) -> Program:
         options = ("--name", f"back-{index}", "--threads", "1", "--ping-seconds", "2")
-        back = Program("back", "--lead", self.links[index].url, "--model", str(builtin_draft()), *options)
+        back = Program("back", "--lead", self.links[index].url, "--model", str(self._drafts[index]), *options)
         # Backs are other machines: here they should take only what the lead leaves.
         psutil.Process(back.process.pid).nice(_BACK_NICENESS)
         return back

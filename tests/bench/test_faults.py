@@ -88,7 +88,7 @@ def test_the_next_engine_is_not_taken_before_it_is_ready():
     class Processless(Site):
         engine = "first"
 
-    site = Processless(Path("model.gguf"), 0, [])
+    site = Processless(Path("model.gguf"), (), [])
     site.lead = SimpleNamespace(log="loading")
     assert site.take_ready_engine() is None
     site.lead.log = READY

@@ -1,0 +1,137 @@
+"""What a soak has shown (`bench.soak`), and what of that is a failure."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench import report
+from bench.faults.asking import Tally
+from bench.processes import Usage
+
+_LEVEL_SECONDS = 1200.0
+_MOST_GROWTH = Usage(megabytes=4.0, n_descriptors=8, n_processes=1)
+_MOST_GROWTH_SHARE = 0.05
+_MOST_COST_RATIO = 30.0
+"""Between T(n) of any n that a step of drafts has and the mean time of the steps: beyond, it is nonsense."""
+_MOST_STEP_TOKENS = 32
+_DEATH = re.compile(
+    r"Traceback| (ERROR|CRITICAL): |process ended with status|local back ended|will be restarted"
+)
+_WARNING = re.compile(r" WARNING: (.*)")
+_MOST_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was there after so many seconds. step_ms: T(n) by n."""
+
+    seconds: float
+    usage: Mapping[str, Usage]
+    step_ms: Mapping[str, float]
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the run has shown. `deaths` have the time, the program and how it ended, as far as is known."""
+
+    tally: Tally = field(default_factory=lambda: Tally({}, exact=True))
+    n_compared: int = 0
+    deaths: list[str] = field(default_factory=list)
+    warnings: Counter[str] = field(default_factory=Counter)
+    samples: list[Sample] = field(default_factory=list)
+    totals: Counter[str] = field(default_factory=Counter)
+    """Of all engines, by the planner's names."""
+    latest: dict[str, float] = field(default_factory=dict)
+    """Of the present engine."""
+    n_tokens: Counter[str] = field(default_factory=Counter)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By kind of phase."""
+
+    def read(self, line: str, when: str) -> None:
+        """A line of a program's log."""
+        if _DEATH.search(line):
+            self.deaths.append(f"{when}: {line}")
+        elif warning := _WARNING.search(line):
+            self.warnings[re.sub(r"\d[\d.]*|[0-9a-f]{8,}", "#", warning[1])[:100]] += 1
+
+    def add(self, seconds: float, usage: Mapping[str, Usage], planner: Mapping[str, Any]) -> None:
+        """Take a sample; `planner`: what the engine reports, empty while there is none."""
+        self.samples.append(Sample(seconds, usage, planner.get("step_ms", {})))
+        for name in ("n_steps", "step_seconds", "n_draft_tokens", "n_accepted_tokens") if planner else ():
+            before, now = self.latest.get(name, 0), planner[name]
+            self.totals[name] += now - before if now >= before else now
+            self.latest[name] = now
+
+    def failures(self) -> list[str]:
+        """What must not have happened, in a line each."""
+        tally = self.tally
+        counts = {"changed": tally.n_changed, "lost": tally.n_lost, "unterminated": tally.n_unterminated}
+        found = [f"{n} answers {name}" for name, n in counts.items() if n]
+        return [*found, *self.deaths, *grown(self.samples), *self._implausible()]
+
+    def _implausible(self) -> Iterator[str]:
+        if not self.latest.get("n_steps"):
+            return
+        mean = 1000 * self.latest["step_seconds"] / self.latest["n_steps"]
+        for n, milliseconds in self.samples[-1].step_ms.items():
+            is_near = mean / _MOST_COST_RATIO < milliseconds < mean * _MOST_COST_RATIO
+            if not is_near and int(n) <= _MOST_STEP_TOKENS:
+                yield f"T({n}) is {milliseconds:.3g} ms, and the mean step took {mean:.3g} ms"
+
+
+def grown(samples: Sequence[Sample]) -> Iterator[str]:
+    """What grew after 20 minutes: its most in the second half of the rest is above that in the first half."""
+    late = [sample for sample in samples if sample.seconds >= _LEVEL_SECONDS]
+    halves = late[: len(late) // 2], late[len(late) // 2 :]
+    if not halves[0]:
+        return
+    for what in ("megabytes", "n_descriptors", "n_processes"):
+        first, second = (_most(half, what) for half in halves)
+        for name in first.keys() & second.keys():
+            most = first[name] * (1 + _MOST_GROWTH_SHARE) + getattr(_MOST_GROWTH, what)
+            if second[name] > most:
+                yield f"{name}: {what} grew from {first[name]:.0f} to {second[name]:.0f}"
+
+
+def _most(samples: Sequence[Sample], what: str) -> dict[str, float]:
+    most: defaultdict[str, float] = defaultdict(float)
+    for sample in samples:
+        for name, usage in sample.usage.items():
+            most[name] = max(most[name], getattr(usage, what))
+    return most
+
+
+def rows(findings: Findings) -> list[dict[str, str]]:
+    tally, totals = findings.tally, findings.totals
+    values: dict[str, Any] = {
+        "requests": tally.n_requests,
+        "of these compared": findings.n_compared,
+        "changed, lost, unterminated": f"{tally.n_changed}, {tally.n_lost}, {tally.n_unterminated}",
+        "clients that left": tally.n_left,
+        "deaths": len(findings.deaths),
+        "steps": totals["n_steps"],
+        "draft tokens accepted, of": f"{totals['n_accepted_tokens']}, {totals['n_draft_tokens']}",
+    }
+    for kind, seconds in findings.seconds.items():
+        values[f"tokens/s, {kind}"] = f"{findings.n_tokens[kind] / seconds:.1f}"
+    values |= {f"errors that clients saw: {name}": n for name, n in tally.errors.items()}
+    values |= {f"warned: {text}": n for text, n in findings.warnings.most_common(_MOST_SHOWN)}
+    if findings.samples:
+        steps = findings.samples[-1].step_ms.items()
+        values["step_ms at the end"] = ", ".join(f"{n}: {milliseconds:g}" for n, milliseconds in steps)
+    return [{"what": name, "value": str(value)} for name, value in values.items()]
+
+
+def show_times(samples: Sequence[Sample]) -> None:
+    """Memory, descriptors and processes, and T(1), by time: about ten lines."""
+    chosen = samples[:: max(1, len(samples) // 10)]
+    names = list(dict.fromkeys(name for sample in chosen for name in sample.usage))
+    rows = [
+        {"minute": sample.seconds / 60, "T(1)": sample.step_ms.get("1")}
+        | {name: str(usage) for name, usage in sample.usage.items()}
+        for sample in chosen
+    ]
+    columns = {"minute": ("minute", ".1f"), "T(1)": ("T(1), ms", ".4g")}
+    report.show("MB, descriptors, processes", rows, columns | {name: (name, "") for name in names})
