@@ -11,13 +11,21 @@ _STEP_SHARE = 0.25
 """How much longer a step may take because of texts, where that is enough for more than a part."""
 _WEIGHT = 0.3
 """The weight of the latest move in the average, beside one of as many bytes."""
+_MOST_SURPRISE = 10.0
+"""No move counts for more than this many times the usual price: the machine may have slept meanwhile."""
 _LEAST_SECONDS = 1e-9
+_MOST_IDLE_STEPS, _MOST_PARTS = 10_000.0, 64
+"""Whatever was measured, a text that nobody uses leaves its slot, and no step waits for gigabytes."""
 _FORGOTTEN = 0.9
 """What is left of the price when a text was lost because of it."""
 
 
 class MovePrice:
-    """Learned from what was moved; until then as on a CPU."""
+    """Learned from what was moved; until then as on a CPU.
+
+    What anchors it: the seconds and bytes of the moves themselves, the latest ones above all. If the price
+    stops all moves, `forget` lowers it until there is one again.
+    """
 
     def __init__(self, size: PromptCacheSize, step_bytes: int) -> None:
         """step_bytes: weights that a step of one token reads; 0: unknown.
@@ -43,14 +51,21 @@ class MovePrice:
     def learn(self, moved: Iterable[Snapshot], seconds: float, step_seconds: float) -> None:
         """To store or load these took `seconds`; a step of one token takes `step_seconds`."""
         n_bytes = sum(self._size.of(text.end - text.start) for text in moved)
+        if not n_bytes:
+            return
+        if self._bytes:
+            usual = max(self._seconds, _LEAST_SECONDS) * n_bytes / self._bytes
+            seconds = min(seconds, _MOST_SURPRISE * usual)
         self._bytes = (1 - _WEIGHT) * self._bytes + _WEIGHT * n_bytes
         self._seconds = (1 - _WEIGHT) * self._seconds + _WEIGHT * seconds
         if not self._step_bytes:
             return
         each = max(self._seconds, _LEAST_SECONDS) / self._bytes
-        self.idle_steps = max(_LEAST_IDLE_STEPS, 2 * each * self._step_bytes / step_seconds)
+        idle_steps = 2 * each * self._step_bytes / step_seconds
+        self.idle_steps = min(max(_LEAST_IDLE_STEPS, idle_steps), _MOST_IDLE_STEPS)
         if n_part := self._size.n_part:
-            self.n_step = n_part * max(1, int(_STEP_SHARE * step_seconds / (each * self._size.of(n_part))))
+            n_parts = int(_STEP_SHARE * step_seconds / (each * self._size.of(n_part)))
+            self.n_step = n_part * min(max(1, n_parts), _MOST_PARTS)
 
     def forget(self) -> None:
         """A text was lost because of the price, which may have been that of a slow moment."""

@@ -12,13 +12,15 @@ from typing import NamedTuple, Protocol
 
 from lead.engine.speculation.arrivals import Arrival, FutureDraft
 from lead.engine.speculation.batching import Batching
-from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
+from lead.engine.speculation.constants import DEFAULTS, MAX_DEPTH, SpeculationConstants
 from lead.engine.speculation.drafts import DraftChain, Drafts, Probabilities
 from lead.engine.speculation.forecast import Candidate
 from shared.step_cost import StepCost
 
 SYNC_PATIENCE_S = 1.0
 """How long `Sync` waits for a source that sends nothing."""
+_MOST_PLAIN_STEPS = 2.0 * MAX_DEPTH
+"""No step takes longer than so many without drafts: one that seems to was interrupted (the machine slept)."""
 _MIN_WAIT_S = 0.0005
 """The shortest wait: the pipe cannot wait more precisely. Anything that arrives ends it."""
 
@@ -117,7 +119,7 @@ class Adaptive:
         """A step without prompts committed `n_committed` tokens in `seconds`, the wait before it included."""
         # No step is faster than one without drafts, even if an early estimate of T suggests it.
         n_plain_steps = max(1.0, seconds / self._batching.cost.seconds(n_sequences))
-        self._speedup.learn(n_committed, n_sequences * n_plain_steps)
+        self._speedup.learn(n_committed, n_sequences * min(n_plain_steps, _MOST_PLAIN_STEPS))
 
     def choose(self, candidates: Sequence[Candidate], n_prompt: int) -> Choice:
         if not any(each.chain or each.awaited or each.inline for each in candidates):
@@ -266,7 +268,11 @@ class _NextStep(NamedTuple):
 
 
 class _Speedup:
-    """The recent speed relative to decoding without drafts, valid whatever the number of sequences."""
+    """The recent speed relative to decoding without drafts, valid whatever the number of sequences.
+
+    What anchors it: tokens as they were committed, and their time in steps without drafts of the present
+    T(n), of which `Adaptive.learn` bounds each; older ones are forgotten.
+    """
 
     def __init__(self, constants: SpeculationConstants) -> None:
         self._decay = constants.speedup_decay

@@ -83,3 +83,33 @@ def test_a_slow_moment_does_not_decide_for_ever():
         made.forget()
         n_lost += 1
     assert 1 <= n_lost <= 10
+
+
+def test_a_machine_that_slept_during_a_move_changes_the_price_little():
+    made = price(131_072, 8 * GB, 0.01, 0.003)
+    made.token_seconds = 0.0015
+    for seconds in (*[0.003] * 10, 3 * 3600.0):
+        before = made.idle_steps
+        made.learn([Snapshot("text", 1, 256)], seconds, 0.01)
+    assert made.pays(1000)
+    assert made.idle_steps < 4 * before
+
+
+def test_a_price_of_nothing_does_not_last():
+    made = price(25_000, GB, 0.03, 0.0)
+    for _ in range(20):
+        made.learn([Snapshot("text", 1, PART // 25_000)], 0.003, 0.03)
+    assert made.n_step == 2 * (PART // 25_000)
+
+
+@pytest.mark.parametrize("step_seconds", [1e-9, 1e9])
+def test_whatever_a_step_takes_idle_texts_leave_and_no_step_stalls(step_seconds):
+    made = price(131_072, 8 * GB, step_seconds, 0.01)
+    assert 4 <= made.idle_steps <= 10_000
+    assert made.n_step <= 64 * (PART // 131_072)
+
+
+def test_a_move_of_nothing_says_nothing():
+    made = unlearned(25_000, GB)
+    made.learn([], 0.003, 0.03)
+    assert made.pays(1000)

@@ -163,6 +163,15 @@ def test_a_guess_at_t_that_was_far_too_high_does_not_prevent_waiting():
     assert depths_of(policy.choose(candidates, 0)) == (3,)
 
 
+def test_a_step_in_which_the_machine_slept_makes_a_second_hardly_cheaper():
+    cost = cost_of(FLAT)
+    policy, late = taught(4, cost), [candidate(awaited=(growing(first_in=0.03, per_token=1.0),))]
+    policy.learn(1, 4, 3 * 3600.0)
+    for _ in range(50):
+        policy.learn(1, 4, cost.seconds(1))
+    assert waited(policy.choose(late, 0)) == 0
+
+
 def test_the_faster_things_go_the_fewer_doubtful_tokens_it_takes():
     candidates, cost = [candidate(0.9, 0.5, 0.5)], cost_of({1: 1, 2: 1.1, 3: 1.3, 4: 1.5})
     assert depths_of(taught(1, cost).choose(candidates, 0)) == (2,)
