@@ -190,10 +190,9 @@ class SpeculationManager:
         if self.inline:
             self.inline.on_step(step.seconds + waited)
         self._waited = 0.0
-        self.tuning.note_depths(step.depths)
+        self.tuning.note_step(step.depths, step.n_committed, step.seconds + waited)
         if is_adaptive and self.stats.n_steps % self._constants.tune_every == 0:
-            rate, answer_seconds = self.stats.tokens_per_second, self.forecast.arrivals.slowest_first
-            self.tuning.update(n_sequences, rate, answer_seconds, self.cost)
+            self.tuning.update(n_sequences, self.forecast.arrivals.slowest_first, self.cost)
 
     # Calls of the loop
 

@@ -45,12 +45,6 @@ class SpeculationStats:
     actual_tokens: int = 0
     actual_seconds: float = 0.0
 
-    @property
-    def tokens_per_second(self) -> float:
-        """The speed of all sequences together, since the engine was started."""
-        seconds = self.step_seconds + self.wait_seconds + self.draft_seconds
-        return self.n_committed / seconds if seconds > 0 else 0.0
-
     def add_wait(self, seconds: float) -> None:
         """The engine waited for drafts."""
         self.wait_seconds += seconds

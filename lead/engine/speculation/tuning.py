@@ -13,12 +13,16 @@ _COST_SIZES = 8
 
 
 class BackTuning:
-    """`n_ahead` and `min_confidence` are the limits for backs; `pop_change` returns them when they change."""
+    """`n_ahead` and `min_confidence` are the limits for backs; `pop_change` returns them when they change.
+
+    What anchors them: depths, tokens and seconds of the latest steps, and T(n).
+    """
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
         self._constants = constants
         self._sent = constants.max_ahead, 0.0  # what backs do by themselves
         self._recent_depth = 0.0
+        self._n_tokens = self._seconds = 0.0
         self.n_ahead = constants.max_ahead
         self.min_confidence = 0.0
 
@@ -34,17 +38,21 @@ class BackTuning:
             case "off":
                 self.n_ahead = 0
 
-    def note_depths(self, depths: Sequence[int]) -> None:
-        """A step verified drafts of these lengths."""
-        self._recent_depth = max([self._recent_depth * self._constants.ahead_decay, *depths])
+    def note_step(self, depths: Sequence[int], n_committed: int, seconds: float) -> None:
+        """A step verified drafts of these lengths and committed so many tokens in `seconds`, waits included."""
+        decay = self._constants.ahead_decay
+        self._recent_depth = max([self._recent_depth * decay, *depths])
+        self._n_tokens = self._n_tokens * decay + n_committed
+        self._seconds = self._seconds * decay + seconds
 
-    def update(self, n_sequences: int, rate: float, answer_seconds: float, cost: StepCost) -> None:
+    def update(self, n_sequences: int, answer_seconds: float, cost: StepCost) -> None:
         """Ask for the step after the one under way, and for no token that would not be verified.
 
-        `rate` is tokens per second of all sequences. The depth is increased by the number of tokens that are
-        committed in `answer_seconds`, until the slowest back's next draft arrives.
+        The depth is increased by the number of tokens that are committed in `answer_seconds`, until the
+        slowest back's next draft arrives.
         """
         constants = self._constants
+        rate = self._n_tokens / self._seconds if self._seconds else 0.0  # of all sequences together
         base = max(1, n_sequences)
         batch_sizes = range(base, base + _COST_SIZES)
         least_cost = min(cost.seconds(n + 1) - cost.seconds(n) for n in batch_sizes)

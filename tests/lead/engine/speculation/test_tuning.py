@@ -63,6 +63,16 @@ def test_where_further_tokens_are_expensive_backs_are_asked_for_surer_ones():
     assert 0.15 < told.min_confidence <= 0.3
 
 
+def test_what_the_machine_did_long_ago_or_slept_through_is_forgotten():
+    expensive = {n: 1 + 0.5 * (n - 1) for n in range(1, 12)}
+    manager = managed(table=expensive)
+    run(manager, 32, table=expensive)
+    before = manager.tuning.min_confidence
+    manager.on_step(StepReport(1, 3 * 3600.0, [0], 1, 1.0))
+    run(manager, 800, table=expensive)
+    assert manager.tuning.min_confidence == pytest.approx(before, abs=0.05)
+
+
 def test_where_further_tokens_are_free_backs_are_asked_for_any():
     flat = dict.fromkeys(range(1, 12), 1.0)
     manager = managed(table=flat)
