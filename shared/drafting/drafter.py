@@ -322,12 +322,15 @@ class Drafter:
                 yield value, state, branch
 
     def _worthwhile(self, growing: list[ValuedPath]) -> list[ValuedPath]:
-        """So many of the first ones as make the most of the time of a step."""
+        """So many of the first ones as make the most of the time of a step; one even if nothing is gained.
+
+        Without it a draft that may go on would not, and whoever steps the drafter would do so for ever.
+        """
         growing = growing[: self._model.n_batch]
         if not self._options.n_branches:
             return growing
         total = 0.0
-        best, n_best = 0.0, 0
+        best, n_best = 0.0, 1
         n_prompt = sum(state.n_pending(path) - 1 for _, state, path in growing if path is state.main)
         n_prompt = min(self._options.n_chunk, n_prompt)
         for n, (value, *_) in enumerate(growing, 1):

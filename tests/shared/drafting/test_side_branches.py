@@ -10,6 +10,7 @@ import pytest
 from shared.errors import KvCacheFullError
 from shared.protocol import MAX_DRAFT_TOKENS, MAX_PARTS, BranchPart
 from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import RankedToken, Sampler
 from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, FakeTarget, extend_hash, toy_sampler
 from tests.shared.drafting.drafting import DrafterHarness
 
@@ -33,6 +34,25 @@ def branches(harness):
     """(offset in the main path, tokens) of each branch, in order."""
     sequence = state(harness)
     return sorted((each.start - sequence.main.start, each.tokens) for each in sequence.branches.values())
+
+
+class DoubtfulSampler(Sampler):
+    """After a few of its tokens the product of their confidences is less than the smallest float."""
+
+    def rank(self, logits, position, n):
+        return [RankedToken(each.token, 1e-60) for each in super().rank(logits, position, n)]
+
+
+def test_a_draft_without_any_confidence_goes_on():
+    def make_sampler(parameters, history, _=None, /):
+        return DoubtfulSampler(parameters, None, history)
+
+    harness = DrafterHarness(n_branches=1, n_ahead=8, make_sampler=make_sampler)
+    harness.open(tokens=PROMPT)
+    for _ in range(20):
+        harness.step()
+    assert len(state(harness).main.ranked) == 8
+    assert harness.drafter.idle
 
 
 def chosen(text, sampling=WARM, n=1):
