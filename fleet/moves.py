@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+_UNKNOWN_GAIN = 1.0
+_FORGOTTEN = 0.01
+"""With each look: half is forgotten after about ten minutes of looks every ten seconds."""
 _INCUMBENT = 1.25
 """A back must gain so much more elsewhere: a move costs reading texts, and perhaps loading a model."""
 
@@ -19,7 +22,7 @@ class LeadNeed:
 
     lead: str
     n_running: float
-    gain: float = 1.0
+    gain: float = _UNKNOWN_GAIN
 
     def marginal(self, n_backs: int, n_each: float) -> float:
         """What one more than `n_backs` adds, if each drafts for `n_each` sequences without loss."""
@@ -37,10 +40,12 @@ class Move(NamedTuple):
 def gain_of(backs: Iterable[Mapping[str, Any]], before: float) -> float:
     """What a draft token of the best of a lead's backs is worth to it, as `Back.value` has it.
 
-    `backs` as in `GET /v1/speculation`; `before`, if none of them is asked for a sequence.
+    `backs` as in `GET /v1/speculation`. If none of them is asked for a sequence, what was known `before` is
+    forgotten by and by: a lead that gained little would get no back otherwise, and never show that its texts
+    are others now.
     """
     gains = [float(back["gain"]) for back in backs if back["n_asked"]]
-    return max(gains) / (1 + max(gains)) if gains else before
+    return max(gains) / (1 + max(gains)) if gains else before + _FORGOTTEN * (_UNKNOWN_GAIN - before)
 
 
 def plan_moves(needs: Sequence[LeadNeed], placed: Mapping[str, str | None], n_each: float) -> list[Move]:

@@ -49,4 +49,12 @@ def test_after_the_moves_there_is_nothing_left_to_move():
 def test_a_lead_s_gain_is_that_of_the_best_back_that_it_asks():
     backs = [{"gain": 1.0, "n_asked": 1}, {"gain": 3.0, "n_asked": 2}, {"gain": 9.0, "n_asked": 0}]
     assert gain_of(backs, 0.1) == pytest.approx(0.75)
-    assert gain_of(backs[2:], 0.1) == 0.1
+    assert gain_of(backs[2:], 0.1) == pytest.approx(0.1, abs=0.01)
+
+
+def test_a_lead_that_gained_nothing_gets_a_back_again_after_some_time():
+    gain, n_looks = 0.0, 0
+    while not plan_moves([LeadNeed("a", 2, 0.7), LeadNeed("b", 2, gain)], {"x": "a"}, 2):
+        gain, n_looks = gain_of([], gain), n_looks + 1
+        assert n_looks < 1000
+    assert n_looks > 60

@@ -11,6 +11,10 @@ from lead.engine.speculation.drafts import Drafts, Probabilities, SourceProgress
 log = logging.getLogger("engine")
 
 
+_PAUSE_PER_TOKEN = 0.5
+"""How many pauses are usual for each token that comes in time."""
+
+
 class Arrival(NamedTuple):
     """`n_first` more tokens in `first_in` seconds from now, each further one `per_token` later."""
 
@@ -69,11 +73,15 @@ class _Timing:
     drafted: _RunningMean = field(default_factory=_RunningMean)
     n_first: _RunningMean = field(default_factory=_RunningMean)
     token: _RunningMean = field(default_factory=_RunningMean)
-    n_pauses: int = 0  # in a row
+    pauses: float = 0.0  # of late, beyond those that are usual
 
 
 class Arrivals:
-    """What was learned about each back's times. Times are seconds of one clock."""
+    """What was learned about each back's times. Times are seconds of one clock.
+
+    What anchors it: each sample is a time between two events. Only gaps between tokens are compared with what
+    is known, and those that seem too long are believed once there are too many of them.
+    """
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
         self._constants = constants
@@ -218,11 +226,12 @@ class Arrivals:
             return
         per_token = (now - last.grown_at) / (end - last.end)
         if timing.token.value is not None and per_token > self._constants.pause_factor * timing.token.value:
-            timing.n_pauses += 1
-            if timing.n_pauses < self._constants.max_pauses:
+            timing.pauses += 1
+            if timing.pauses < self._constants.max_pauses:
                 return
-            timing.token = _RunningMean()
-        timing.n_pauses = 0
+            timing.token, timing.pauses = _RunningMean(), 0.0
+        else:
+            timing.pauses = max(0.0, timing.pauses - _PAUSE_PER_TOKEN)
         timing.token.learn(per_token, self._constants.arrival_gain)
 
 

@@ -44,7 +44,8 @@ class SpeculationConstants(StepCostConstants):
     pause_factor: float = 4.0
     """A gap this many times the mean is a pause, and is not learned as the time of a token …"""
     max_pauses: int = 3
-    """… unless this many follow each other: then the mean was wrong and is learned anew."""
+    """… unless this many follow each other, or more than a third of the gaps are: then the mean was wrong and
+    is learned anew."""
 
     # The adaptive policy: `policy`
 

@@ -39,7 +39,10 @@ class BackTuning:
                 self.n_ahead = 0
 
     def note_step(self, depths: Sequence[int], n_committed: int, seconds: float) -> None:
-        """A step verified drafts of these lengths and committed so many tokens in `seconds`, waits included."""
+        """A step verified drafts of these lengths and committed `n_committed` tokens.
+
+        It took `seconds`, waits included.
+        """
         decay = self._constants.ahead_decay
         self._recent_depth = max([self._recent_depth * decay, *depths])
         self._n_tokens = self._n_tokens * decay + n_committed

@@ -101,6 +101,17 @@ def test_a_pause_is_not_taken_for_the_time_of_a_token(drafting):
     assert drafting.expected(5.0).per_token == pytest.approx(0.01, rel=0.01)
 
 
+@pytest.mark.parametrize("first", [0.00005, 0.0])
+def test_tokens_that_come_in_pairs_are_not_taken_for_quick_ones_with_pauses(first):
+    """The network brings two messages at once, whichever of the two the first sample is of."""
+    watching, now = Watching(100), 0.01
+    watching.post(100, 101, now)
+    for i in range(2, 61):
+        now += first if i % 2 == 0 else 0.02
+        watching.post(100, 100 + i, now)
+    assert 0.004 < watching.expected(now).per_token < 0.02
+
+
 def test_a_pause_after_every_few_tokens_is_still_one(drafting):
     end, now = 15, 0.05
     for _ in range(20):
