@@ -13,9 +13,10 @@ from bench.processes import Usage
 _LEVEL_SECONDS = 1200.0
 _MOST_GROWTH = Usage(megabytes=4.0, n_descriptors=8, n_processes=1)
 _MOST_GROWTH_SHARE = 0.05
-_MOST_COST_RATIO = 30.0
+_MOST_RATIO = 30.0
 """Between T(n) of any n that a step of drafts has and the mean time of the steps: beyond, it is nonsense."""
-_MOST_STEP_TOKENS = 32
+_MOST_STEP_TOKENS, _LEAST_STEPS = 32, 50
+_SUMS = ("n_steps", "step_seconds", "n_draft_tokens", "n_accepted_tokens")
 _DEATH = re.compile(
     r"Traceback| (ERROR|CRITICAL): |process ended with status|local back ended|will be restarted"
 )
@@ -25,11 +26,15 @@ _MOST_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was there after so many seconds. step_ms: T(n) by n."""
+    """What was there after so many seconds. step_ms: T(n) by n.
+
+    mean_ms: of the steps since the last sample; 0: there were too few.
+    """
 
     seconds: float
     usage: Mapping[str, Usage]
     step_ms: Mapping[str, float]
+    mean_ms: float = 0.0
 
 
 @dataclass(slots=True)
@@ -42,7 +47,7 @@ class Findings:
     warnings: Counter[str] = field(default_factory=Counter)
     samples: list[Sample] = field(default_factory=list)
     totals: Counter[str] = field(default_factory=Counter)
-    """Of all engines, by the planner's names."""
+    """Of all engines: `_SUMS`."""
     latest: dict[str, float] = field(default_factory=dict)
     """Of the present engine."""
     n_tokens: Counter[str] = field(default_factory=Counter)
@@ -58,11 +63,14 @@ class Findings:
 
     def add(self, seconds: float, usage: Mapping[str, Usage], planner: Mapping[str, Any]) -> None:
         """Take a sample; `planner`: what the engine reports, empty while there is none."""
-        self.samples.append(Sample(seconds, usage, planner.get("step_ms", {})))
-        for name in ("n_steps", "step_seconds", "n_draft_tokens", "n_accepted_tokens") if planner else ():
+        new = dict.fromkeys(_SUMS, 0)
+        for name in _SUMS if planner else ():
             before, now = self.latest.get(name, 0), planner[name]
-            self.totals[name] += now - before if now >= before else now
-            self.latest[name] = now
+            new[name] = now - before if planner["n_steps"] >= self.latest.get("n_steps", 0) else now
+        self.latest |= {name: planner[name] for name in _SUMS if planner}
+        self.totals.update(new)
+        mean = 1000 * new["step_seconds"] / new["n_steps"] if new["n_steps"] >= _LEAST_STEPS else 0.0
+        self.samples.append(Sample(seconds, usage, planner.get("step_ms", {}), mean))
 
     def failures(self) -> list[str]:
         """What must not have happened, in a line each."""
@@ -72,13 +80,14 @@ class Findings:
         return [*found, *self.deaths, *grown(self.samples), *self._implausible()]
 
     def _implausible(self) -> Iterator[str]:
-        if not self.latest.get("n_steps"):
-            return
-        mean = 1000 * self.latest["step_seconds"] / self.latest["n_steps"]
-        for n, milliseconds in self.samples[-1].step_ms.items():
-            is_near = mean / _MOST_COST_RATIO < milliseconds < mean * _MOST_COST_RATIO
-            if not is_near and int(n) <= _MOST_STEP_TOKENS:
-                yield f"T({n}) is {milliseconds:.3g} ms, and the mean step took {mean:.3g} ms"
+        """The first time of each n."""
+        found: dict[str, str] = {}
+        for sample in self.samples:
+            minute, mean = f"minute {sample.seconds / 60:.1f}", sample.mean_ms
+            for n, each in sample.step_ms.items() if mean else ():
+                if int(n) <= _MOST_STEP_TOKENS and not 1 / _MOST_RATIO < each / mean < _MOST_RATIO:
+                    found.setdefault(n, f"{minute}: T({n}) is {each:.3g} ms, a step took {mean:.3g}")
+        yield from found.values()
 
 
 def grown(samples: Sequence[Sample]) -> Iterator[str]:
