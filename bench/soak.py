@@ -45,6 +45,8 @@ _SLEEPS_AFTER = 0.7
 """The share of the time after which the lead is left alone until it sleeps: T(n) has drifted far by then."""
 _LONG_TEXT = 1400
 """Tokens of a prompt that is the last one of its conversation: of `_N_CTX`, and an answer follows."""
+_CHARACTERS = 2.5
+"""Of a token."""
 _N_CTX, _N_SLOTS = 2048, 4
 _GROWING = {"chat", "second turn", "logprobs", "penalties", "stop strings", "prediction", "private"}
 _FAULTS = ("back-stopped", "back-stopped", "back-stopped", "back-killed")
@@ -127,6 +129,7 @@ async def _run(settings: argparse.Namespace, findings: Findings) -> None:
         alone = (*common, "--no-ngram", "--suffix-memory", "0", "--policy", "off")
         target, drafts = builtin_target(), (builtin_draft(), useless_draft())
         async with Site(target, (), alone) as reference:
+            reference.lead.name = "lead alone"
             async with Site(target, drafts, lead) as site:
                 soak = Soak(site, reference, findings, settings.seed, seconds)
                 try:
@@ -225,7 +228,10 @@ class Soak:
         request, answer = outcome.request, outcome.answer
         if outcome.lost or not answer.choices or (answer.n_prompt or 0) > _LONG_TEXT:
             return None
-        if request.kind not in _GROWING | {"next turn"} or len(request.body["messages"]) > _LONG_TEXT // 40:
+        if request.kind not in _GROWING | {"next turn"}:
+            return None
+        n_characters = sum(len(message["content"]) for message in request.body["messages"])
+        if n_characters > _CHARACTERS * _LONG_TEXT:  # who left was not told how many tokens it has
             return None
         return next_turn(request, answer.choices[0].text)
 
@@ -236,8 +242,12 @@ class Soak:
         asked = (each.request for each in order if not each.lost)
         in_time = itertools.takewhile(lambda _: self._clock() < end, asked)
         tally = self._findings.tally
-        tally.expected = expected = await campaign.answers(self._reference, in_time)
-        self._findings.n_compared += len(expected)
+        try:
+            tally.expected = await campaign.answers(self._reference, in_time)
+        except ConfigError as error:
+            self._findings.deaths.append(str(error))
+            tally.expected = {}
+        self._findings.n_compared += len(tally.expected)
         for outcome in outcomes:
             tally.add(outcome)
 
@@ -266,7 +276,7 @@ class Soak:
         planner: Mapping[str, Any] | None = None
         async with httpx.AsyncClient(base_url=self._site.url, trust_env=False, timeout=30.0) as http:
             with contextlib.suppress(httpx.TransportError):
-                planner = (await http.get("/v1/speculation")).json()["planner"]
+                planner = (await http.get("/v1/speculation")).json().get("planner")
         self._findings.add(self._clock(), self._site.usage(), planner or {})
 
     def _tell(self) -> None:

@@ -44,4 +44,6 @@ def test_a_conversation_grows_until_its_context_is_nearly_full():
     assert Soak.next_turn(answered(later))
     assert Soak.next_turn(answered(n_prompt=1500)) is None
     assert Soak.next_turn(answered(done=False)) is None
+    long = {"messages": [{"role": "user", "content": "Hi" * 2000}]}
+    assert Soak.next_turn(answered(replace(CHAT_REQUEST, body=long))) is None
     assert Soak.next_turn(answered(replace(CHAT_REQUEST, kind="schema"))) is None
