@@ -67,7 +67,10 @@ def division(n: int) -> list[BranchPart | None]:
 
 
 class Assignment:
-    """Knows for each sequence whom it asks; what a back has of its sequences is in its `Back.followed`."""
+    """Knows for each sequence whom it asks; what a back has of its sequences is in its `Back.followed`.
+
+    Gains are right tokens and updates as they were counted; a step's time is a mean of measured ones.
+    """
 
     def __init__(self, now: float) -> None:
         self.backs: dict[str, Back] = {}

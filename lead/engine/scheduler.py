@@ -82,7 +82,7 @@ class PromptChunk:
 
     Few, so that those do not stall; but what is generated with a prompt makes each of its steps longer, and
     where slots have cells of their own it is a pass of its own over the weights. So a quick step takes more:
-    at least `n_least` tokens, at most `n_most`, learned from the steps that decoded prompts.
+    at least `n_least` tokens, at most `n_most`, learned from the times of the steps that decoded prompts.
     """
 
     def __init__(self, n_least: int, n_most: int, step_seconds: float = STEP_SECONDS) -> None:

@@ -76,7 +76,10 @@ class _SourceRecord:
 
 
 class Forecast:
-    """Written by the manager. `arrivals`: when tokens of backs arrive."""
+    """Written by the manager. `arrivals`: when tokens of backs arrive.
+
+    What anchors it: counts of outcomes, to which a source's own confidence is added as a few more.
+    """
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
         self.arrivals = Arrivals(constants)
