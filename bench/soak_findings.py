@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +11,13 @@ from bench.faults.asking import Tally
 from bench.processes import Usage
 
 _LEVEL_SECONDS = 1200.0
-_MOST_GROWTH = Usage(megabytes=4.0, n_descriptors=8, n_processes=1)
-_MOST_GROWTH_SHARE = 0.05
+_MOST_GROWTH: Mapping[str, tuple[float, Callable[[Usage], float]]] = {
+    "MB of a process": (4.0, lambda usage: usage.megabytes / usage.n_processes),
+    "descriptors of a process": (4.0, lambda usage: usage.n_descriptors / usage.n_processes),
+    "processes": (1.0, lambda usage: usage.n_processes),
+}
+"""Besides `_GROWTH_SHARE`; some programs have processes that come and go with what is asked."""
+_GROWTH_SHARE = 0.05
 _MOST_RATIO = 30.0
 """Between T(n) of any n that a step of drafts has and the mean time of the steps: beyond, it is nonsense."""
 _MOST_STEP_TOKENS, _LEAST_STEPS = 32, 50
@@ -96,19 +101,18 @@ def grown(samples: Sequence[Sample]) -> Iterator[str]:
     halves = late[: len(late) // 2], late[len(late) // 2 :]
     if not halves[0]:
         return
-    for what in ("megabytes", "n_descriptors", "n_processes"):
-        first, second = (_most(half, what) for half in halves)
+    for what, (least, value) in _MOST_GROWTH.items():
+        first, second = (_most(half, value) for half in halves)
         for name in first.keys() & second.keys():
-            most = first[name] * (1 + _MOST_GROWTH_SHARE) + getattr(_MOST_GROWTH, what)
-            if second[name] > most:
+            if second[name] > first[name] * (1 + _GROWTH_SHARE) + least:
                 yield f"{name}: {what} grew from {first[name]:.0f} to {second[name]:.0f}"
 
 
-def _most(samples: Sequence[Sample], what: str) -> dict[str, float]:
+def _most(samples: Sequence[Sample], value: Callable[[Usage], float]) -> dict[str, float]:
     most: defaultdict[str, float] = defaultdict(float)
     for sample in samples:
         for name, usage in sample.usage.items():
-            most[name] = max(most[name], getattr(usage, what))
+            most[name] = max(most[name], value(usage))
     return most
 
 

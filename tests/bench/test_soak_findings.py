@@ -8,8 +8,8 @@ from bench.soak_findings import Findings, Sample, grown
 PLANNER = {"n_steps": 100, "step_seconds": 0.2, "n_draft_tokens": 50, "n_accepted_tokens": 30}
 
 
-def samples(sizes, **more):
-    return [Sample(60.0 * i, {"front": Usage(size, **more)}, {}) for i, size in enumerate(sizes)]
+def samples(sizes):
+    return [Sample(60.0 * i, {"front": Usage(size, 20, 1)}, {}) for i, size in enumerate(sizes)]
 
 
 def planner(**changes):
@@ -23,9 +23,14 @@ def test_what_grows_at_first_and_is_level_after_20_minutes_is_none():
 
 def test_what_goes_on_growing_is_named():
     (found,) = grown(samples([50 + i for i in range(60)]))
-    assert found == "front: megabytes grew from 89 to 109"
+    assert found == "front: MB of a process grew from 89 to 109"
     descriptors = [Sample(60.0 * i, {"front": Usage(50, 20 + i, 1)}, {}) for i in range(60)]
-    assert list(grown(descriptors)) == ["front: n_descriptors grew from 59 to 79"]
+    assert list(grown(descriptors)) == ["front: descriptors of a process grew from 59 to 79"]
+
+
+def test_a_process_more_at_a_busy_moment_is_no_growth():
+    usage = [Usage(50.0 * n, 7 * n, n) for n in (4, 5)]
+    assert list(grown([Sample(60.0 * i, {"fork": usage[i > 50]}, {}) for i in range(60)])) == []
 
 
 @pytest.mark.parametrize(
