@@ -17,6 +17,8 @@ from shared.errors import ConfigError
 
 _STARTING_SECONDS = 60.0
 _BACK_NICENESS = 5
+_BACK_CACHE_MIB = 32
+"""Of ended texts: soon full, so that memory that grows later is a fault."""
 _READY = re.compile(" ready: ")
 _CHILDREN = {"lead.engine": "engine", "shared.fork_server": "tokenizer"}
 """Processes of the lead by the module that they run."""
@@ -140,8 +142,9 @@ class Site:
         return found
 
     def _new_back(self, index: int) -> Program:
-        options = ("--name", f"back-{index}", "--threads", "1", "--ping-seconds", "2")
-        back = Program("back", "--lead", self.links[index].url, "--model", str(self._drafts[index]), *options)
+        options = ["--lead", self.links[index].url, "--model", str(self._drafts[index]), "--threads", "1"]
+        options += ["--name", f"back-{index}", "--ping-seconds", "2", "--cache-ram", str(_BACK_CACHE_MIB)]
+        back = Program("back", *options)
         # Backs are other machines: here they should take only what the lead leaves.
         psutil.Process(back.process.pid).nice(_BACK_NICENESS)
         return back
