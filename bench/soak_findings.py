@@ -18,9 +18,8 @@ _MOST_GROWTH: Mapping[str, tuple[float, Callable[[Usage], float]]] = {
 }
 """Besides `_GROWTH_SHARE`; some programs have processes that come and go with what is asked."""
 _GROWTH_SHARE = 0.05
-_MOST_RATIO = 30.0
-"""Between T(n) of any n that a step of drafts has and the mean time of the steps: beyond, it is nonsense."""
-_MOST_STEP_TOKENS, _LEAST_STEPS = 32, 50
+_MOST_STEP_TOKENS, _MOST_RATIO = 32, 50.0
+"""Between T(n) of any two n that a step of drafts may have: about 10, and what is wrong by 5 is nonsense."""
 _SUMS = ("n_steps", "step_seconds", "n_draft_tokens", "n_accepted_tokens")
 _DEATH = re.compile(
     r"Traceback| (ERROR|CRITICAL): |process ended with status|local back ended|will be restarted"
@@ -31,15 +30,11 @@ _MOST_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was there after so many seconds. step_ms: T(n) by n.
-
-    mean_ms: of the steps since the last sample; 0: there were too few.
-    """
+    """What was there after so many seconds. step_ms: T(n) by n."""
 
     seconds: float
     usage: Mapping[str, Usage]
     step_ms: Mapping[str, float]
-    mean_ms: float = 0.0
 
 
 @dataclass(slots=True)
@@ -74,25 +69,25 @@ class Findings:
             new[name] = now - before if planner["n_steps"] >= self.latest.get("n_steps", 0) else now
         self.latest |= {name: planner[name] for name in _SUMS if planner}
         self.totals.update(new)
-        mean = 1000 * new["step_seconds"] / new["n_steps"] if new["n_steps"] >= _LEAST_STEPS else 0.0
-        self.samples.append(Sample(seconds, usage, planner.get("step_ms", {}), mean))
+        self.samples.append(Sample(seconds, usage, planner.get("step_ms", {})))
 
     def failures(self) -> list[str]:
         """What must not have happened, in a line each."""
         tally = self.tally
         counts = {"changed": tally.n_changed, "lost": tally.n_lost, "unterminated": tally.n_unterminated}
         found = [f"{n} answers {name}" for name, n in counts.items() if n]
-        return [*found, *self.deaths, *grown(self.samples), *self._implausible()]
+        return [*found, *self.deaths, *grown(self.samples), *nonsense(self.samples)]
 
-    def _implausible(self) -> Iterator[str]:
-        """The first time of each n."""
-        found: dict[str, str] = {}
-        for sample in self.samples:
-            minute, mean = f"minute {sample.seconds / 60:.1f}", sample.mean_ms
-            for n, each in sample.step_ms.items() if mean else ():
-                if int(n) <= _MOST_STEP_TOKENS and not 1 / _MOST_RATIO < each / mean < _MOST_RATIO:
-                    found.setdefault(n, f"{minute}: T({n}) is {each:.3g} ms, a step took {mean:.3g}")
-        yield from found.values()
+
+def nonsense(samples: Sequence[Sample]) -> Iterator[str]:
+    """The first T(n) that cannot be."""
+    for sample in samples:
+        costs = {n: each for n, each in sample.step_ms.items() if int(n) <= _MOST_STEP_TOKENS}
+        least, most = (choose(costs, key=costs.__getitem__, default="") for choose in (min, max))
+        if costs and not 0 < costs[most] < _MOST_RATIO * costs[least]:
+            minute, of_most, of_least = sample.seconds / 60, costs[most], costs[least]
+            yield f"minute {minute:.1f}: T({most}) is {of_most:.4g} ms, T({least}) {of_least:.4g}"
+            return
 
 
 def grown(samples: Sequence[Sample]) -> Iterator[str]:
@@ -125,6 +120,7 @@ def rows(findings: Findings) -> list[dict[str, str]]:
         "clients that left": tally.n_left,
         "deaths": len(findings.deaths),
         "steps": totals["n_steps"],
+        "their mean, ms": f"{1000 * totals['step_seconds'] / max(1, totals['n_steps']):.2f}",
         "draft tokens accepted, of": f"{totals['n_accepted_tokens']}, {totals['n_draft_tokens']}",
     }
     for kind, seconds in findings.seconds.items():
