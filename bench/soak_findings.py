@@ -18,8 +18,8 @@ _MOST_GROWTH: Mapping[str, tuple[float, Callable[[Usage], float]]] = {
 }
 """Besides `_GROWTH_SHARE`; some programs have processes that come and go with what is asked."""
 _GROWTH_SHARE = 0.05
-_MOST_STEP_TOKENS, _MOST_RATIO = 32, 50.0
-"""Between T(n) of any two n that a step of drafts may have: about 10, and what is wrong by 5 is nonsense."""
+_MOST_STEP_TOKENS, _MOST_RATIO = 32, 100.0
+"""Between T(n) of any two n that a step of drafts may have. About 10 is true; some sizes wait to be timed."""
 _SUMS = ("n_steps", "step_seconds", "n_draft_tokens", "n_accepted_tokens")
 _DEATH = re.compile(
     r"Traceback| (ERROR|CRITICAL): |process ended with status|local back ended|will be restarted"
