@@ -5,10 +5,13 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from statistics import median
 
 _MIN_STEP_S = 1e-6
 """No step is shorter; a coarse clock may measure 0."""
+_MAX_STEP_S = 1e6
+"""No step is longer; what is beyond that is a clock that was set."""
 _GUESSED_STEP_S = 0.05
 """T(1) before the first step; arbitrary, since only ratios matter until then."""
 _GUESSED_SLOPE = 0.1
@@ -16,6 +19,10 @@ _GUESSED_SLOPE = 0.1
 N_UNSTEADY = 2
 """Steps of a size on a GPU that take longer than further ones: llama.cpp builds a graph, then CUDA records
 it. An H200 took 4.2 and 6.0 ms for them, then 3.1."""
+_N_KNOWN = 50
+"""Of two ratios the one with fewer comparisons, up to this number, is corrected more: it may be wrong."""
+_FIRST_ERROR = math.log(4)
+"""By so much the first step of a size may mislead: the machine has changed, or it was interrupted."""
 _MOST_EXCESS = 3.0
 """How much longer such a step may count for, relative to a steady one: any step may be interrupted."""
 
@@ -24,18 +31,21 @@ _MOST_EXCESS = 3.0
 class StepCostConstants:
     """The tuned numbers of T(n), with what each of them trades."""
 
-    step_window: int = 9
-    """Steps remembered for each n, of which the median counts: robust to outliers against quick to follow."""
     max_exact_size: int = 32
     """Up to this n each has an entry of its own, larger n are rounded to multiples: precise against quick."""
-    pace_gain: float = 0.2
-    """Share of an unexpected duration attributed to the whole machine: follows its drift against noise."""
-    pace_window: int = 5
-    """The median of this many unexpected durations moves the pace: robust to outliers against quick."""
-    pace_share_window: int = 16
-    """Steps of which the share of each n is taken: a long run of one n against what others have shown."""
-    max_pace_change: float = 0.3
-    """The largest change, as a logarithm, by one step: a single n may not reflect the whole machine."""
+    first_window: int = 3
+    """A new n is first compared with so many steps before it: robust to outliers against quick."""
+    pace_window: int = 9
+    """The median of this many steps is the pace that is aimed at: robust to outliers against quick."""
+    pace_gain: float = 0.3
+    """The share of the way to it that is made with each step: quick to follow against noise."""
+    enclosing_window: int = 16
+    """Two steps of one n that are at most so far apart tell how long the steps between them should take:
+    rare sizes are compared, too, against slow changes of the machine."""
+    ratio_gain: float = 0.1
+    """The share of such a difference that is made up for: quick to follow against noise."""
+    max_ratio_error: float = 0.3
+    """The largest error, as a logarithm, that one comparison may show: robust to outliers against quick."""
     change_share: float = 0.5
     """The part of the cost of another size, on a GPU, that its first step is charged with: others may follow.
     In 24 simulated cells of two models on an H200 adaptive over no drafts was 1.21 with 0, 1.30 with .5 (the
@@ -48,13 +58,13 @@ _DEFAULTS = StepCostConstants()
 
 
 class StepCost:
-    """T(n), the time of a step with n tokens in its batch.
+    """T(n), the time of a step with n tokens in its batch: the pace of the machine times a ratio of each n.
 
-    Samples are kept relative to a common pace, which drifts with the machine and the sequences' lengths.
-
-    So the estimate for an n that has not occurred for a while follows the others. While nearly all steps have
-    one n, nothing tells its own changes from those of the pace: they count as the pace's, or the ratio of
-    that n to all others would drift with every slow moment.
+    A single step does not tell whether the machine has changed or the cost of its n. So each is anchored to
+    measured times, and never to its own past: the pace is what the last steps of any n show, and a ratio what
+    comparisons show, in which the machine's own changes cancel out. A step that was made between two steps of
+    another n is compared with their mean; or all n were timed in turns. What one ratio of a comparison gains,
+    the other loses, so ratios that are not measured for hours stay in proportion to the others.
     """
 
     def __init__(self, constants: StepCostConstants = _DEFAULTS, *, settles: bool = False) -> None:
@@ -64,14 +74,13 @@ class StepCost:
         self._size, self._n_of_size = 0, 0  # of the last steps
         self._excess, self._n_changes = 0.0, 0.0
         self._max_exact = constants.max_exact_size
-        self._pace = 1.0
-        self._surprises: deque[float] = deque(maxlen=constants.pace_window)  # logarithms of actual / expected
-        self._samples: dict[int, deque[float]] = {}
-        self._medians: dict[int, float] = {}
+        self._pace = 0.0  # as the ratios: logarithms
+        self._ratios: dict[int, float] = {}
         self._known: list[int] = []
+        self._n_compared: dict[int, float] = {}
         self._last_seen: dict[int, int] = {}
         self._n_learned = 0
-        self._recent: deque[int] = deque(maxlen=constants.pace_share_window)
+        self._recent: deque[tuple[int, float]] = deque(maxlen=constants.enclosing_window)
 
     def learn_next(self, n_tokens: int, seconds: float) -> None:
         """The engine's next step, of `n_tokens`, took `seconds`.
@@ -89,28 +98,38 @@ class StepCost:
 
     def learn(self, n_tokens: int, seconds: float) -> None:
         """A step of `n_tokens` took `seconds`, after others of that size."""
-        n, seconds = self._bucket_of(n_tokens), max(seconds, _MIN_STEP_S)
+        n, log_seconds = self._bucket_of(n_tokens), _logarithm(seconds)
         self._n_learned += 1
         self._last_seen[n] = self._n_learned
-        self._recent.append(n)
-        before = self._medians.get(n)
-        if before is None:
-            self._samples[n] = deque(maxlen=self._constants.step_window)
-            insort(self._known, n)
-        else:
-            self._drift(math.log(seconds / (self._pace * before)))
-        self._samples[n].append(seconds / self._pace)
-        self._medians[n] = median(self._samples[n])
-        if before is not None:
-            self._attribute_to_pace(n, self._medians[n] / before)
+        if n not in self._ratios:
+            self._begin(n, log_seconds - self._shown(self._constants.first_window))
+        self._compare_enclosed(n, log_seconds)
+        self._recent.append((n, log_seconds))
+        self._pace += self._constants.pace_gain * (self._shown(self._constants.pace_window) - self._pace)
+
+    def learn_turns(self, steps: Iterable[tuple[int, float]]) -> None:
+        """(n, seconds) of steps in which all n took turns. The median of each replaces what was known."""
+        timed: dict[int, list[float]] = {}
+        for n_tokens, seconds in steps:
+            timed.setdefault(self._bucket_of(n_tokens), []).append(_logarithm(seconds))
+        if not timed:
+            return
+        medians = {n: median(each) for n, each in timed.items()}
+        known = [each - self._ratios[n] for n, each in medians.items() if n in self._ratios]
+        self._pace = median(known or medians.values())
+        for n, each in medians.items():
+            self._begin(n, each - self._pace, _N_KNOWN)
+            self._n_learned += len(timed[n])
+            self._last_seen[n] = self._n_learned
+        self._recent.clear()
 
     def seconds(self, n_tokens: int) -> float:
-        """T(n_tokens), linear between measured points. A guess before the first step."""
+        """T(n_tokens) > 0, linear between measured points. A guess before the first step."""
         if not self._known:
             return _GUESSED_STEP_S * (1 + _GUESSED_SLOPE * (n_tokens - 1))
-        if (known := self._medians.get(n_tokens)) is not None and n_tokens <= self._max_exact:
-            return self._pace * known
-        return self._pace * self._interpolated(n_tokens)
+        if (known := self._ratios.get(n_tokens)) is not None and n_tokens <= self._max_exact:
+            return math.exp(self._pace + known)
+        return self._interpolated(n_tokens)
 
     def next_seconds(self, sizes: Iterable[int]) -> list[float]:
         """T(n) of the next step for each of these sizes, and what it costs that it is not the last one's."""
@@ -141,39 +160,66 @@ class StepCost:
 
     def table(self) -> dict[int, float]:
         """T(n) in seconds for every n that has been measured."""
-        return {n: self._pace * self._medians[n] for n in self._known}
+        return {n: self._measured(n) for n in self._known}
 
-    def _attribute_to_pace(self, n: int, change: float) -> None:
-        """The more of the last steps were of n, beyond a half, the more of this factor is the pace's."""
-        change **= max(0.0, 2 * self._recent.count(n) / len(self._recent) - 1)
-        self._pace *= change
-        samples = self._samples[n]
-        for i, sample in enumerate(samples):
-            samples[i] = sample / change
-        self._medians[n] /= change
+    def _begin(self, n: int, ratio: float, n_compared: int = 0) -> None:
+        if n not in self._ratios:
+            insort(self._known, n)
+        self._ratios[n] = ratio
+        self._n_compared[n] = n_compared
 
-    def _drift(self, surprise: float) -> None:
-        self._surprises.append(surprise)
-        constants = self._constants
-        change = min(max(median(self._surprises), -constants.max_pace_change), constants.max_pace_change)
-        self._pace *= math.exp(constants.pace_gain * change)
+    def _shown(self, n_steps: int) -> float:
+        """The pace that the last steps show."""
+        last = [each - self._ratios[n] for n, each in islice(reversed(self._recent), n_steps)]
+        return median(last) if last else self._pace
+
+    def _compare_enclosed(self, n: int, log_seconds: float) -> None:
+        """Correct the ratios of n and of the steps since the last step of n, if that was not long ago."""
+        enclosed = []
+        for size, each in reversed(self._recent):
+            if size == n:
+                break
+            enclosed.append((size, each))
+        else:
+            return
+        mean = (log_seconds + each) / 2
+        for size, each in enclosed:
+            self._compare(n, size, mean - each, 1 / len(enclosed))
+
+    def _compare(self, n: int, other: int, difference: float, weight: float) -> None:
+        """By so much T(n) is longer than T(other). The less known one is corrected more."""
+        ratios, counts, constants = self._ratios, self._n_compared, self._constants
+        known, other_known = counts[n] + weight, counts[other] + weight
+        error = difference - (ratios[n] - ratios[other])
+        n_least = min(known, other_known)
+        largest = _FIRST_ERROR if n_least <= 1 else constants.max_ratio_error
+        error = min(max(error, -largest), largest) * max(weight / n_least, weight * constants.ratio_gain)
+        ratios[n] += error * other_known / (known + other_known)
+        ratios[other] -= error * known / (known + other_known)
+        counts[n], counts[other] = min(known, _N_KNOWN), min(other_known, _N_KNOWN)
+
+    def _measured(self, n: int) -> float:
+        return math.exp(self._pace + self._ratios[n])
 
     def _interpolated(self, n: int) -> float:
-        known, medians = self._known, self._medians
+        known = self._known
         if len(known) == 1:
-            first = medians[known[0]]
+            first = self._measured(known[0])
             return first * (1 + _GUESSED_SLOPE * (n - 1)) / (1 + _GUESSED_SLOPE * (known[0] - 1))
         right = bisect_left(known, n)
         if right == 0:
-            return medians[known[0]]
-        right = min(right, len(known) - 1)
-        low, high = known[right - 1], known[right]
-        slope = (medians[high] - medians[low]) / (high - low)
+            return self._measured(known[0])
+        low, high = known[min(right, len(known) - 1) - 1], known[min(right, len(known) - 1)]
+        lower, higher = self._measured(low), self._measured(high)
         if n > high:
-            return medians[high] + max(slope, 0.0) * (n - high)
-        return medians[low] + slope * (n - low)
+            return higher + max(higher - lower, 0.0) / (high - low) * (n - high)
+        return (lower * (high - n) + higher * (n - low)) / (high - low)
 
     def _bucket_of(self, n_tokens: int) -> int:
         if n_tokens <= self._max_exact:
             return n_tokens
         return self._max_exact * max(2, round(n_tokens / self._max_exact))
+
+
+def _logarithm(seconds: float) -> float:
+    return math.log(min(max(seconds, _MIN_STEP_S), _MAX_STEP_S))

@@ -121,11 +121,8 @@ class StepTimer:
         max_seconds: float = _MAX_SECONDS,
     ) -> None:
         """Have `cost` learn T(n) of these sizes; ends early when interrupted, or after `max_seconds`."""
-        began = self._clock()
-        for size, seconds in self.turns(batch_sizes, n_repeats, interrupted):
-            cost.learn(size, seconds)
-            if self._clock() - began > max_seconds:
-                return
+        end = self._clock() + max_seconds
+        cost.learn_turns(self.turns(batch_sizes, n_repeats, lambda: interrupted() or self._clock() > end))
 
 
 def recalibrate(
@@ -153,8 +150,7 @@ def recalibrate(
             break
         timed.append((size, seconds))
     complete = timed[: len(timed) - len(timed) % len(BATCH_SIZES)]
-    for size, seconds in complete:
-        cost.learn(size, seconds)
+    cost.learn_turns(complete)
     return bool(complete)
 
 
@@ -206,6 +202,5 @@ class StepTimes(BaseModel, frozen=True):
         single = min(timer.seconds(1) for _ in range(_N_CHECKED))
         if not self.seconds[1] / _SAME < single < self.seconds[1] * _SAME:
             return False
-        for size, seconds in sorted(self.seconds.items()):
-            cost.learn(size, seconds * single / self.seconds[1])
+        cost.learn_turns((size, seconds * single / self.seconds[1]) for size, seconds in self.seconds.items())
         return True

@@ -2,10 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from lead.simulation.clock import VirtualClock
 
 LEAD = "lead"
+
+
+class Steps(Protocol):
+    """How long the steps of a lead take: see `StepTable`."""
+
+    @property
+    def settling(self) -> tuple[float, ...]:
+        """How much longer steps take that have another size than the one before: the first, the second, …."""
+
+    def seconds(self, n: int) -> float:
+        """Of a steady step with n tokens."""
 
 
 @dataclass(frozen=True, slots=True)

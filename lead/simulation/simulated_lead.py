@@ -18,7 +18,7 @@ from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.simulation.clock import Compute, VirtualClock
-from lead.simulation.machine import StepTable
+from lead.simulation.machine import Steps
 from lead.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
 from lead.simulation.text import Text
 from shared.protocol import Draft, Tune
@@ -29,7 +29,6 @@ _JITTER = 0.02
 """Standard deviation of a step's time, relative to T(n)."""
 _NO_TOKEN_ENDS = frozenset[int]()
 _N_CTX = 1 << 40
-_CALIBRATION_ROUNDS = 5
 
 LeadEvent = Committed | Finished | Tune
 EventObserver = Callable[[LeadEvent], None]
@@ -53,7 +52,7 @@ class SimulatedLead:
     def __init__(
         self,
         clock: VirtualClock,
-        steps: StepTable,
+        steps: Steps,
         observer: EventObserver,
         texts: Mapping[int, Text],
         *,
@@ -65,8 +64,9 @@ class SimulatedLead:
         constants: SpeculationConstants = DEFAULTS,
         inline: BackSpec | None = None,
         compute: Compute | None = None,
+        cost: StepCost | None = None,
     ) -> None:
-        """texts: by the first token of their sequences.
+        """texts: by the first token of their sequences. cost: learns T(n); None: one as in an engine.
 
         inline: a draft model in the engine, whose round trip counts for nothing. compute: of a machine that
         it shares; None: it has one of its own.
@@ -87,15 +87,13 @@ class SimulatedLead:
             depth,
             _NO_TOKEN_ENDS,
             make_drafters,
-            batching=LikeliestFirst(StepCost(constants, settles=bool(steps.settling))),
+            batching=LikeliestFirst(cost or StepCost(constants, settles=bool(steps.settling))),
             constants=constants,
             inline=simulated_draft_model(inline, texts, n_slots) if inline else None,
         )
         if inline and self._speculation.inline:
-            for n in range(1, 9):
-                self._speculation.inline.cost.learn(n, inline.seconds(n))
-        for n in _CALIBRATION_ROUNDS * BATCH_SIZES:
-            self._speculation.cost.learn(n, steps.seconds(n))
+            self._speculation.inline.cost.learn_turns((n, inline.seconds(n)) for n in range(1, 9))
+        self._speculation.cost.learn_turns((n, steps.seconds(n)) for n in BATCH_SIZES)
         limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._engine = Engine(
             limits,

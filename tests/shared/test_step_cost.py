@@ -1,5 +1,6 @@
 """T(n) is learned from steps: with its dips, without its outliers, and together as the machine drifts."""
 
+import math
 import random
 
 import pytest
@@ -187,3 +188,94 @@ def test_slow_moments_of_one_width_alone_do_not_make_the_others_seem_slow():
         interrupted = rng.uniform(1.2, 3.0) if rng.random() < 0.08 else 1.0
         cost.learn(1, T1 * busy * interrupted * rng.lognormvariate(0, 0.03))
     assert ratios(cost, Q4_0) == pytest.approx(Q4_0, rel=0.2)
+
+
+# Hours
+
+
+def true_seconds(n):
+    return T1 * (1 + 0.1 * (n - 1))
+
+
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
+
+
+def in_turns(factor, n_steps, *mixes):
+    """In every second phase the machine is so many times as slow. Each phase has its own mix of sizes."""
+
+    def step(i, rng):
+        phase = i // n_steps % 2
+        return rng.choice(mixes[phase]), factor if phase else 1.0, i % n_steps
+
+    return step
+
+
+def growing(growth, n_steps, early, late):
+    """T(n) grows by a share along each text; the second half of texts has another mix of sizes."""
+
+    def step(i, rng):
+        at = i % n_steps / n_steps
+        return rng.choice(early if at < 0.5 else late), 1 + growth * at, i % n_steps
+
+    return step
+
+
+MANY = range(1, 9)
+FEW = (4, 4, 4, 5, 6)
+HOURS = {
+    "as ever": (in_turns(1, 100, [1], MANY), 60_000, 0.1),
+    "a busy neighbour, drafts while it is busy": (in_turns(4, 250, [1], MANY), 60_000, 0.1),
+    "a busy neighbour, drafts while it is not": (in_turns(2, 250, MANY, [1]), 60_000, 0.1),
+    "a busy neighbour, drafts all the time": (in_turns(1.3, 1000, MANY, MANY), 60_000, 0.1),
+    "a busy neighbour, longer drafts": (in_turns(2, 250, [4], FEW), 700_000, 0.1),
+    "a busy neighbour, shorter drafts": (in_turns(3, 250, FEW, [4]), 60_000, 0.3),
+    "no size in common": (in_turns(3, 300, [4], [5, 6]), 60_000, 0.03),
+    "no size in common, wide ones": (in_turns(3, 3000, [1, 2], [6, 7, 8]), 60_000, 0.03),
+    "texts that grow": (growing(0.5, 250, [4], [4, 5, 6]), 60_000, 0.03),
+    "texts that grow, other sizes later": (growing(0.5, 250, [1, 1, 1, 3], [5, 6, 7]), 60_000, 0.03),
+    "texts that grow, shorter drafts later": (growing(2, 400, [6, 7, 8], FEW), 60_000, 0.03),
+    "wide decodes of a back": (growing(0.3, 300, [12, 12, 12, 16], [16, 5, 8]), 60_000, 0.03),
+}
+
+
+@pytest.mark.parametrize("hours", HOURS.values(), ids=HOURS.keys())
+def test_after_hours_every_entry_is_what_a_step_takes(hours):
+    pattern, n_steps, noise = hours
+    rng, cost, measured = random.Random(1), StepCost(), set()
+    cost.learn_turns((n, true_seconds(n) * rng.lognormvariate(0, 0.03)) for n in SIZES * 5)
+    for i in range(n_steps):
+        n, factor, n_since = pattern(i, rng)
+        cost.learn(n, true_seconds(n) * factor * rng.lognormvariate(0, noise))
+        measured = {n} if n_since == 0 else measured | {n}
+        if n_since > 200 and i % 97 == 0:
+            for size in (*SIZES, 24):
+                error = cost.seconds(size) / (true_seconds(size) * factor)
+                bound = 1.5 if size in measured else 2.0
+                assert 1 / bound < error < bound, (i, size)
+
+
+def test_a_machine_that_slept_during_a_step_is_not_slow_afterwards():
+    cost = learned(Q4_0, repeats=9)
+    for seconds in (8 * 3600, *[T1] * 9):
+        cost.learn(1, seconds)
+    assert {n: cost.seconds(n) for n in Q4_0} == pytest.approx({n: T1 * Q4_0[n] for n in Q4_0}, rel=0.05)
+
+
+def test_a_size_first_seen_while_the_machine_changes_is_corrected_once_others_enclose_it():
+    cost = learned(Q4_0, repeats=9)
+    cost.learn(20, 4 * T1)  # from here on all steps take twice as long, but who would know
+    for _ in range(5):
+        for n in (1, 20):
+            cost.learn(n, 2 * T1 * (2 if n == 20 else 1))
+    for _ in range(20):
+        cost.learn(1, 2 * T1)
+    assert cost.seconds(20) == pytest.approx(4 * T1, rel=0.1)
+    assert cost.seconds(4) == pytest.approx(2 * T1 * Q4_0[4], rel=0.1)
+
+
+def test_turns_replace_what_was_known_of_their_sizes_and_keep_the_others_in_proportion():
+    cost = learned(Q4_0)
+    cost.learn_turns([(1, 2 * T1), (2, 4 * T1), (1, 2 * T1), (2, 4 * T1), (1, 9 * T1), (2, 4 * T1)])
+    assert (cost.seconds(1), cost.seconds(2)) == pytest.approx((2 * T1, 4 * T1))
+    longer = math.sqrt(2 * 4 / Q4_0[2])  # as many times as those of the turns, in the mean
+    assert cost.seconds(8) == pytest.approx(longer * T1 * Q4_0[8])
