@@ -6,6 +6,7 @@ it says how well the lead decides for given times, not what the times are: feed 
     python -m bench simulate                                       the standing tables
     python -m bench simulate --step-ms steps.json --draft-ms 12    your own pair
     python -m bench simulate --constant explore_every=64           the standing tables with another value
+    python -m bench simulate --hours 8 --seeds 20                  changing use and speed: is T(n) learned?
 
 steps.json maps n to milliseconds, as `step_ms` of `GET /v1/speculation` does.
 """
@@ -30,6 +31,7 @@ from bench.simulation.contest import (
     Way,
     contest,
 )
+from bench.simulation.hours import many_hours
 from bench.simulation.scenarios import (
     BACKS,
     BIG_CPU,
@@ -79,7 +81,14 @@ def main(arguments: Sequence[str]) -> None:
     n_tokens = options.n_tokens or (_N_QUICK if options.quick else _N_TOKENS)
     run = _Run(n_tokens, options.jobs, changed(options.constant))
     flat: Rows = []
-    for name, rows in _parts(options, run):
+    parts = (
+        [
+            ("hours", _hours(options)),
+        ]
+        if options.hours
+        else _parts(options, run)
+    )
+    for name, rows in parts:
         _show(name, rows)
         flat += [{"part": name, **row} for row in rows]
     report.finish("simulate", flat, options, tokens_per_run=n_tokens)
@@ -139,6 +148,8 @@ def _parser() -> argparse.ArgumentParser:
         help="another value of a constant of speculation (SpeculationConstants); may be repeated",
     )
     parser.add_argument("--n-tokens", type=int, default=0, help="tokens per run; more: less luck")
+    parser.add_argument("--hours", type=_positive, default=0.0, help="instead: so many hours of changing use")
+    parser.add_argument("--seeds", type=int, default=4, help="how many times, each another")
     parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one per core")
     return parser
 
@@ -380,7 +391,24 @@ def _unequal(run: _Run) -> Rows:
     ]
 
 
+def _hours(options: argparse.Namespace) -> Rows:
+    """T(n) must be learned, and cost no tokens."""
+    outcomes = many_hours(3600 * options.hours, range(options.seeds), options.jobs or None)
+    return [
+        {
+            "seed": each.seed,
+            "tokens": each.n_tokens,
+            "to_told": round(each.to_told, 4),
+            "ever": round(each.errors.ever, 2),
+            "measured": round(each.errors.measured, 2),
+            "others": round(each.errors.others, 2),
+        }
+        for each in outcomes
+    ]
+
+
 _TITLES = {
+    "hours": "Hours of changing use: tokens over those with T(n) told, and the largest errors of T(n)",
     "gains": "What would I gain? Speed-up by round trip time (each back has a draft model of its own)",
     "policies": "Speed-up over no drafting: policies at their best depth, one back",
     "clients": "The same with several clients at once",

@@ -19,10 +19,12 @@ _GUESSED_SLOPE = 0.1
 N_UNSTEADY = 2
 """Steps of a size on a GPU that take longer than further ones: llama.cpp builds a graph, then CUDA records
 it. An H200 took 4.2 and 6.0 ms for them, then 3.1."""
-_N_KNOWN = 50
-"""Of two ratios the one with fewer comparisons, up to this number, is corrected more: it may be wrong."""
-_FIRST_ERROR = math.log(4)
-"""By so much the first step of a size may mislead: the machine has changed, or it was interrupted."""
+_LEAST_KNOWN = 0.5
+"""As so many comparisons all of long ago count: the next one shows more than they."""
+_DEEPEST_DIP, _HIGHEST_STEP = math.log(1.5), math.log(2)
+"""So much less or more per token than its neighbours the first step of a size may seem to take, at most."""
+_MOST_SURPRISE = math.log(4)
+"""A step counts as so much longer than the last ones, at most: the machine may have slept meanwhile."""
 _MOST_EXCESS = 3.0
 """How much longer such a step may count for, relative to a steady one: any step may be interrupted."""
 
@@ -39,11 +41,13 @@ class StepCostConstants:
     """The median of this many steps is the pace that is aimed at: robust to outliers against quick."""
     pace_gain: float = 0.3
     """The share of the way to it that is made with each step: quick to follow against noise."""
-    enclosing_window: int = 16
+    enclosing_window: int = 9
     """Two steps of one n that are at most so far apart tell how long the steps between them should take:
     rare sizes are compared, too, against slow changes of the machine."""
-    ratio_gain: float = 0.1
-    """The share of such a difference that is made up for: quick to follow against noise."""
+    max_known: float = 10.0
+    """As so many comparisons a ratio counts that had more: smooth against quick to follow."""
+    forgotten_after: float = 12.0
+    """Steps after which the last comparisons count one less: rare sizes follow quickly, too."""
     max_ratio_error: float = 0.3
     """The largest error, as a logarithm, that one comparison may show: robust to outliers against quick."""
     change_share: float = 0.5
@@ -78,9 +82,10 @@ class StepCost:
         self._ratios: dict[int, float] = {}
         self._known: list[int] = []
         self._n_compared: dict[int, float] = {}
+        self._compared_at: dict[int, int] = {}
         self._last_seen: dict[int, int] = {}
         self._n_learned = 0
-        self._recent: deque[tuple[int, float]] = deque(maxlen=constants.enclosing_window)
+        self._recent: deque[tuple[int, float]] = deque(maxlen=max(constants.enclosing_window, constants.pace_window))
 
     def learn_next(self, n_tokens: int, seconds: float) -> None:
         """The engine's next step, of `n_tokens`, took `seconds`.
@@ -101,8 +106,13 @@ class StepCost:
         n, log_seconds = self._bucket_of(n_tokens), _logarithm(seconds)
         self._n_learned += 1
         self._last_seen[n] = self._n_learned
+        shown = self._shown(self._constants.first_window)
         if n not in self._ratios:
-            self._begin(n, log_seconds - self._shown(self._constants.first_window))
+            self._begin(n, self._plausible(n, log_seconds - shown))
+            if len(self._known) > 1:
+                return  # of a size that was not known before, a step does not show the pace
+        expected = shown + self._ratios[n]
+        log_seconds = min(max(log_seconds, expected - _MOST_SURPRISE), expected + _MOST_SURPRISE)
         self._compare_enclosed(n, log_seconds)
         self._recent.append((n, log_seconds))
         self._pace += self._constants.pace_gain * (self._shown(self._constants.pace_window) - self._pace)
@@ -118,9 +128,9 @@ class StepCost:
         known = [each - self._ratios[n] for n, each in medians.items() if n in self._ratios]
         self._pace = median(known or medians.values())
         for n, each in medians.items():
-            self._begin(n, each - self._pace, _N_KNOWN)
             self._n_learned += len(timed[n])
             self._last_seen[n] = self._n_learned
+            self._begin(n, each - self._pace, self._constants.max_known)
         self._recent.clear()
 
     def seconds(self, n_tokens: int) -> float:
@@ -162,11 +172,24 @@ class StepCost:
         """T(n) in seconds for every n that has been measured."""
         return {n: self._measured(n) for n in self._known}
 
-    def _begin(self, n: int, ratio: float, n_compared: int = 0) -> None:
+    def _begin(self, n: int, ratio: float, n_compared: float = 0.0) -> None:
         if n not in self._ratios:
             insort(self._known, n)
         self._ratios[n] = ratio
         self._n_compared[n] = n_compared
+        self._compared_at[n] = self._n_learned
+
+    def _plausible(self, n: int, ratio: float) -> float:
+        """A ratio of an n that is new: the machine may have changed, or slept, during its first step.
+
+        Beside its neighbours, a step of more tokens takes longer, and not longer per token, up to a factor.
+        """
+        right = bisect_left(self._known, n)
+        for other in self._known[max(0, right - 1) : right + 1]:
+            share = math.log(n / other)
+            least, most = min(0.0, share) - _DEEPEST_DIP, max(0.0, share) + _HIGHEST_STEP
+            ratio = self._ratios[other] + min(max(ratio - self._ratios[other], least), most)
+        return ratio
 
     def _shown(self, n_steps: int) -> float:
         """The pace that the last steps show."""
@@ -187,16 +210,25 @@ class StepCost:
             self._compare(n, size, mean - each, 1 / len(enclosed))
 
     def _compare(self, n: int, other: int, difference: float, weight: float) -> None:
-        """By so much T(n) is longer than T(other). The less known one is corrected more."""
-        ratios, counts, constants = self._ratios, self._n_compared, self._constants
-        known, other_known = counts[n] + weight, counts[other] + weight
+        """By so much T(n) is longer than T(other). The less known one is corrected more.
+
+        How much each is corrected does not depend on time: their sum would change with it.
+        """
+        ratios, known, most = self._ratios, self._n_compared, self._constants.max_known
+        n_least = min(self._lately(n), self._lately(other)) + weight
+        known[n], known[other] = min(known[n] + weight, most), min(known[other] + weight, most)
+        self._compared_at[n] = self._compared_at[other] = self._n_learned
+        largest = _MOST_SURPRISE if n_least <= 1 else self._constants.max_ratio_error
         error = difference - (ratios[n] - ratios[other])
-        n_least = min(known, other_known)
-        largest = _FIRST_ERROR if n_least <= 1 else constants.max_ratio_error
-        error = min(max(error, -largest), largest) * max(weight / n_least, weight * constants.ratio_gain)
-        ratios[n] += error * other_known / (known + other_known)
-        ratios[other] -= error * known / (known + other_known)
-        counts[n], counts[other] = min(known, _N_KNOWN), min(other_known, _N_KNOWN)
+        error = min(max(error, -largest), largest) * weight / n_least
+        share = known[other] / (known[n] + known[other])
+        ratios[n] += error * share
+        ratios[other] -= error * (1 - share)
+
+    def _lately(self, n: int) -> float:
+        """How many comparisons its ratio is known from; those of long ago count little."""
+        known, n_steps = self._n_compared[n], self._n_learned - self._compared_at[n]
+        return min(known, max(_LEAST_KNOWN, known - n_steps / self._constants.forgotten_after))
 
     def _measured(self, n: int) -> float:
         return math.exp(self._pace + self._ratios[n])

@@ -29,6 +29,7 @@ _JITTER = 0.02
 """Standard deviation of a step's time, relative to T(n)."""
 _NO_TOKEN_ENDS = frozenset[int]()
 _N_CTX = 1 << 40
+_CALIBRATION_ROUNDS = 5
 
 LeadEvent = Committed | Finished | Tune
 EventObserver = Callable[[LeadEvent], None]
@@ -93,7 +94,7 @@ class SimulatedLead:
         )
         if inline and self._speculation.inline:
             self._speculation.inline.cost.learn_turns((n, inline.seconds(n)) for n in range(1, 9))
-        self._speculation.cost.learn_turns((n, steps.seconds(n)) for n in BATCH_SIZES)
+        self._speculation.cost.learn_turns((n, steps.seconds(n)) for n in _CALIBRATION_ROUNDS * BATCH_SIZES)
         limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._engine = Engine(
             limits,

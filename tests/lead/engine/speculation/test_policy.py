@@ -294,10 +294,12 @@ def test_a_cost_that_fell_is_noticed():
 def test_a_depth_that_seems_slower_than_a_deeper_one_is_measured_again_soon():
     """The machine was busy in three of five rounds of calibration: four draft tokens seem a bad choice."""
     cost = StepCost()
-    for ratio_of_5, n in product((2.3, F16[5], 2.3, F16[5], 2.3), range(1, 8)):
-        cost.learn(n, T1 * (F16 | {5: ratio_of_5, 7: 2.0})[n])
-    chosen = explored(F16 | {7: 2.0}, 800, candidate(*[0.85] * 4, 0.1, 0.1), cost=cost)
-    assert chosen[4] > 400
+    cost.learn_turns(
+        (n, T1 * (F16 | {5: ratio_of_5, 7: 2.0})[n])
+        for ratio_of_5, n in product((2.3, F16[5], 2.3, F16[5], 2.3), range(1, 8))
+    )
+    chosen = explored(F16 | {7: 2.0}, 1600, candidate(*[0.85] * 4, 0.1, 0.1), cost=cost)
+    assert chosen[4] > 1000
 
 
 def test_a_real_jump_in_t_is_seldom_measured_again():
