@@ -17,14 +17,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from platformdirs import user_data_path
 from pydantic import TypeAdapter, ValidationError
 from starlette.types import Scope
 
 from lead.http.middleware.keys import Role
 from lead.members.certificate import server_context
 from lead.members.members import INVITATION_SECONDS, JoinedMachine, Members
+from lead.server.listening import listen
 from shared.cached_files import write_private
-from shared.discovery import announced_door
+from shared.discovery import announced_door, own_addresses
 from shared.errors import ConfigError
 from shared.invitation import Invitation, fingerprint
 
@@ -34,6 +36,7 @@ BY_DOOR = "by_door"
 """The name in a request's state that says that it came in here."""
 _FILE = "members.json"
 _MOST_ADDRESSES = 4
+_LAST_PORT = 65535
 
 
 class Listening(Protocol):
@@ -74,8 +77,8 @@ class Door:
         folder: Path,
         port: int,
         *,
-        listen: Callable[[str, int], socket.socket],
-        own_addresses: Callable[[], Sequence[str]],
+        listen: Callable[[str, int], socket.socket] = listen,
+        own_addresses: Callable[[], Sequence[str]] = own_addresses,
         announce: Callable[[int, str], AbstractContextManager[None]] = announced_door,
     ) -> None:
         """folder: keeps certificate, key and members. Raises ConfigError if members cannot be read."""
@@ -115,6 +118,15 @@ class Door:
         self._listening = await self._server.listen_also(listener, tls, {BY_DOOR: True})
         self._save()
         log.info("invited machines come in at https://%s", ", https://".join(self.addresses()))
+
+    async def open_again(self) -> None:
+        """Let members in if the lead that ran last did; if that cannot be done, it is logged."""
+        try:
+            self.read()  # who has joined that one since this one began to start
+            if self.was_open:
+                await self.open()
+        except ConfigError as error:
+            log.error("invited machines cannot come in: %s", error)  # noqa: TRY400 - a sentence for a person
 
     async def announce(self) -> None:
         """Let itself be found on the local network for as long as a code lasts; raises ConfigError."""
@@ -190,6 +202,18 @@ class Door:
             write_private(self._folder / _FILE, content.encode())
         except OSError as error:
             raise ConfigError(f"cannot write down who is a member: {error}") from error
+
+
+def door_of(port: int, server: DoorServer) -> Door | None:
+    """The door of the lead at `port`, at the port after that; None if it cannot be read who is a member."""
+    folder = user_data_path("llama-duo") / f"lead-{port}"
+    try:
+        door = Door(folder, port + 1 if port < _LAST_PORT else port - 1)
+    except ConfigError as error:
+        log.error("%s: nobody can be invited", error)  # noqa: TRY400 - a sentence for a person
+        return None
+    door.belongs_to(server)
+    return door
 
 
 def _read(path: Path) -> _Kept:
