@@ -28,7 +28,7 @@ from lead.server.listening import listen
 from shared.cached_files import write_private
 from shared.discovery import announced_door, own_addresses
 from shared.errors import ConfigError
-from shared.invitation import Invitation, fingerprint
+from shared.invitation import Invitation, MemberRole, fingerprint
 
 log = logging.getLogger("lead")
 
@@ -163,17 +163,18 @@ class Door:
         hosts = list(others) or list(self._own_addresses())[:_MOST_ADDRESSES] or ["127.0.0.1"]
         return tuple(f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}" for host in hosts)
 
-    def invite(self, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:
+    def invite(self, role: MemberRole, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:
         """For a machine that reaches this one at one of `addresses` (hosts); none: those that it knows of.
 
         nearby: for one that finds it, see `announce`.
         """
         reached = () if nearby else self.addresses(addresses)
-        return Invitation(self.members.invite(), fingerprint(self._certificate), reached)
+        secret = self.members.invite(Role(role))
+        return Invitation(role, secret, fingerprint(self._certificate), reached)
 
-    def join(self, secret: bytes, name: str, role: Role, peer: str) -> tuple[JoinedMachine, str]:
+    def join(self, secret: bytes, name: str, peer: str) -> tuple[JoinedMachine, str]:
         """See `Members.join`; raises ConfigError, too, if it cannot be written down."""
-        member, key = self.members.join(secret, name, role, peer)
+        member, key = self.members.join(secret, name, peer)
         try:
             self._save()
         except ConfigError:

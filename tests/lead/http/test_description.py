@@ -33,7 +33,7 @@ NEEDED = {
     "/api/generate": {"prompt": "Hi"},
     "/api/show": {"model": "toy"},
     "/v1/invitations": {"addresses": []},
-    "/v1/join": {"secret": "AAAA", "name": "laptop", "role": "back"},
+    "/v1/join": {"secret": "AAAA", "name": "laptop"},
     "/slots/{id_slot}": {"filename": "talk"},
     "/tokenize": {"content": "Hi"},
     "/detokenize": {"tokens": [1]},
