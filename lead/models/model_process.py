@@ -140,7 +140,11 @@ class ModelProcess:
         headers = {"Authorization": f"Bearer {vouch(self._secret, ANYONE)}"}
         transport = LocalTransport(trust_env=False)
         async with httpx.AsyncClient(
-            base_url=self.url, headers=headers, transport=transport, timeout=httpx.Timeout(None)
+            base_url=self.url,
+            headers=headers,
+            transport=transport,
+            timeout=httpx.Timeout(None),
+            trust_env=False,
         ) as client:
             # It accepts connections once it is ready: until then this one waits in its queue.
             models = await client.get("/v1/models")
