@@ -21,7 +21,7 @@ from shared.key_file import read_key
 from shared.settings.base import ProgramSettings
 from shared.settings.options import CommaList
 from shared.settings.server_url import server_url
-from shared.terminal import said_by_lead, sanitize
+from shared.terminal import said_by_lead
 from shared.tls import trusting
 
 T = TypeVar("T")
@@ -124,9 +124,9 @@ def run(settings: InviteSettings) -> str:
         return "no other machine is let in any more"
     if settings.revoke is not None:
         _ask(settings, object, "DELETE", "/v1/members", params={"name": settings.revoke})
-        return sanitize(f"{settings.revoke} is let in no more")
+        return f"{settings.revoke} is let in no more"
     if settings.list:
-        return sanitize(_members(_ask(settings, _Joined, "GET", "/v1/members")))
+        return _members(_ask(settings, _Joined, "GET", "/v1/members"))
     role: MemberRole = "client" if settings.chat else "back"
     body = {
         "role": role,
@@ -135,7 +135,7 @@ def run(settings: InviteSettings) -> str:
         "nearby": settings.nearby,
     }
     made = _ask(settings, _NewCode, "POST", "/v1/invitations", json=body)
-    shown = sanitize(_invitation(made))
+    shown = _invitation(made)
     return f"{shown}\n\n{_qr(made.code)}" if settings.qr and sys.stdout.isatty() else shown
 
 
