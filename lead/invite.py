@@ -40,7 +40,7 @@ class _NewCode:
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
+class _ListedMember:
     name: str
     role: MemberRole
     joined_at: int
@@ -52,7 +52,7 @@ class _Joined:
 
     open: bool
     addresses: tuple[str, ...]
-    members: tuple[_Member, ...]
+    members: tuple[_ListedMember, ...]
     invited: int
     refused: int
 

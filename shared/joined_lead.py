@@ -37,9 +37,10 @@ _OTHER_ROLE: dict[MemberRole, str] = {
 FORGET = "forget"
 """In place of a code: forget the lead that was joined."""
 JOIN_HELP = (
-    "join a lead with a code of its `lead invite`, and remember it: from then on neither address nor key has "
-    f"to be given. `{FORGET}` instead of a code forgets it"
+    "join a lead with a code of its `%s`, and remember it: from then on neither address nor key has to be "
+    f"given. `{FORGET}` instead of a code forgets it"
 )
+"""With the command that makes such codes."""
 _ANSWER_SECONDS = 5.0
 _LOOK_SECONDS = 10.0
 _FILE, _CERTIFICATE = "lead.json", "certificate.pem"
