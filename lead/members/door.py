@@ -140,13 +140,19 @@ class Door:
         loop = asyncio.get_running_loop()
         self._announced_until = loop.call_later(INVITATION_SECONDS, self._hide)
 
-    def _hide(self) -> None:
-        """Not to be found any more; taking leave of the network takes a while."""
+    def _hide(self) -> asyncio.Future[None] | None:
+        """Not to be found any more; the result is done when leave has been taken, which takes a while."""
         if self._announced_until:
             self._announced_until.cancel()
-        if self._announcing:
-            asyncio.get_running_loop().run_in_executor(None, self._announcing.close)
-        self._announced_until = self._announcing = None
+        announcing, self._announced_until, self._announcing = self._announcing, None, None
+        if announcing is None:
+            return None
+        return asyncio.get_running_loop().run_in_executor(None, announcing.close)
+
+    async def end(self) -> None:
+        """Take leave of the network, as the lead ends; at its next start the door is what it is now."""
+        if leaving := self._hide():
+            await leaving
 
     def close(self) -> None:
         """Let nobody in, now and after each start; members stay, and their connections are cut."""

@@ -90,6 +90,8 @@ class Router:
             async with named:
                 await self._server.serve(sockets=[address.listener])
         finally:
+            if door:
+                await door.end()
             await self._host.stop()
             await self._forwarder.close()
 

@@ -165,6 +165,8 @@ class Lead:
                     await self._server.serve(sockets=[address.listener])
             finally:
                 self._stopping.set()
+                if door:
+                    await door.end()
                 await self._end_local_back()
                 if self._engine:
                     await self._engine.stop()

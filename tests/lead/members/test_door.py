@@ -176,6 +176,23 @@ async def test_it_is_announced_once_while_a_code_lasts(make, monkeypatch):
     await until(lambda: said[3:] == ["gone"])
 
 
+async def test_at_its_end_a_lead_takes_leave_of_the_network(make):
+    said = []
+
+    @contextlib.contextmanager
+    def announce(*_):
+        yield
+        said.append("gone")
+
+    door = make(announce=announce)
+    await door.open()
+    await door.end()
+    await door.announce()
+    await door.end()
+    assert said == ["gone"]
+    assert make().was_open
+
+
 async def until(is_so):
     async with asyncio.timeout(60):
         while not is_so():  # noqa: ASYNC110 - it has no event for this
