@@ -35,7 +35,7 @@ class InvitationRequest(NullIsDefault):
     nearby: a shorter code without addresses, for a machine that finds this one on the local network.
     """
 
-    role: MemberRole = "back"
+    role: MemberRole
     open: bool = False
     nearby: bool = False
     addresses: Annotated[list[_Host], AtMost(4)] = []  # noqa: RUF012 - of a pydantic model

@@ -32,7 +32,7 @@ NEEDED = {
     "/api/chat": CHAT,
     "/api/generate": {"prompt": "Hi"},
     "/api/show": {"model": "toy"},
-    "/v1/invitations": {"addresses": []},
+    "/v1/invitations": {"addresses": [], "role": "back"},
     "/v1/join": {"secret": "AAAA", "name": "laptop"},
     "/slots/{id_slot}": {"filename": "talk"},
     "/tokenize": {"content": "Hi"},

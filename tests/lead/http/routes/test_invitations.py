@@ -91,9 +91,14 @@ async def test_it_is_remembered(admin):
 
 
 async def test_nobody_is_invited_before_the_door_is_open(admin):
-    response = await admin.post("/v1/invitations", json={})
+    response = await admin.post("/v1/invitations", json={"role": "back"})
     assert response.status_code == 400
     assert "--open" in response.json()["error"]["message"]
+
+
+async def test_whoever_makes_a_code_says_what_for(admin):
+    assert (await admin.post("/v1/invitations", json={"open": True})).status_code == 400
+    assert (await admin.post("/v1/invitations", json={"open": True, "role": "admin"})).status_code == 400
 
 
 async def test_a_code_cannot_be_used_at_another_port(admin):
@@ -292,6 +297,6 @@ async def test_without_multicast_nobody_is_invited_nearby(admin, door):
         raise ConfigError("this machine cannot be announced by multicast: Network is unreachable")
 
     door._announce = cannot
-    response = await admin.post("/v1/invitations", json={"open": True, "nearby": True})
+    response = await admin.post("/v1/invitations", json={"role": "back", "open": True, "nearby": True})
     assert (response.status_code, response.json()["error"]["param"]) == (400, "nearby")
     assert door.members.n_invited == 0
