@@ -152,7 +152,7 @@ class Door:
     async def end(self) -> None:
         """Take leave of the network, as the lead ends; at its next start the door is what it is now."""
         if leaving := self._hide():
-            await leaving
+            await asyncio.gather(leaving, return_exceptions=True)  # whatever ails it, the rest is to end, too
 
     def close(self) -> None:
         """Let nobody in, now and after each start; members stay, and their connections are cut."""
