@@ -1,11 +1,10 @@
 """`back service`: a back at every start of the machine, with the options that follow."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NoReturn
 
 from back.settings import BackSettings
-from shared.errors import ConfigError
+from shared.exits import exiting_in_words
 from shared.service.service_program import ServiceOptions, serve_as
 from shared.service.systemd_unit import ServiceFacts
 
@@ -36,10 +35,8 @@ def main(arguments: Sequence[str]) -> NoReturn:
     settings = BackServiceSettings.from_command_line(arguments)
     given = dict(BackServiceSettings.sources(arguments).read())
     if settings.service.action == "install":
-        try:
+        with exiting_in_words(settings.program):
             given = _with_joined_lead(given, settings.joined())
-        except ConfigError as error:
-            sys.exit(f"{settings.program}: {error}")
     serve_as(settings.service, BackServiceSettings, given, ServiceFacts("back", _STOP_SECONDS, _MOST_FILES))
 
 

@@ -111,7 +111,7 @@ class BackSettings(FileSettings):
         description="as --discover, but for all leads that are announced when the back starts: they share "
         "its time, as with several --lead",
     )
-    join: str | None = Field(None, description=JOIN_HELP)
+    join: str | None = Field(None, description=JOIN_HELP % "lead invite")
     key: SecretStr | None = Field(
         None,
         description="the lead's key for backs; the variable BACK_KEY or --key-file hides it from process "

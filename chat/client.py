@@ -56,7 +56,7 @@ class LeadClient:
             transport=transport,
             # People take longer to type than servers keep an idle connection.
             limits=httpx.Limits(max_keepalive_connections=0),
-            trust_env=not _is_near(httpx.URL(url).host),
+            trust_env=_may_use_proxy(httpx.URL(url)),
         )
 
     def __enter__(self) -> Self:
@@ -203,8 +203,15 @@ class LeadClient:
             ) from error
 
 
+def _may_use_proxy(url: httpx.URL) -> bool:
+    """Not over HTTP, where it could read the key; nor for this machine or one of its own network.
+
+    No proxy reaches those.
+    """
+    return url.scheme == "https" and not _is_near(url.host)
+
+
 def _is_near(host: str) -> bool:
-    """Whether it is this machine or one of its own network, which no proxy reaches."""
     try:
         return not ip_address(host).is_global
     except ValueError:

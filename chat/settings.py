@@ -49,7 +49,7 @@ class ChatSettings(ProgramSettings):
         default=[], description="question to answer, then exit; - is replaced with the text from stdin"
     )
     lead: str = Field("http://127.0.0.1:5555", description="URL of the server")
-    join: str | None = Field(None, description=JOIN_HELP)
+    join: str | None = Field(None, description=JOIN_HELP % "lead invite --chat")
     model: _Text | None = Field(None, description="name of the model to use, if the server has several")
     api_key: SecretStr | None = Field(
         None,

@@ -68,7 +68,9 @@ class LeadReplica:
             base_url=self._url, headers=headers, timeout=_ANSWER_SECONDS, trust_env=False
         )
         transport = LocalTransport(limits=limits, trust_env=False)
-        self._http = httpx.AsyncClient(base_url=self._url, timeout=_ANY_TIME, transport=transport)
+        self._http = httpx.AsyncClient(
+            base_url=self._url, timeout=_ANY_TIME, transport=transport, trust_env=False
+        )
         self._http.headers.clear()  # what a client does not send, as Accept-Encoding, it does not want
 
     async def answer(self, request: ForwardedRequest) -> AsyncIterator[AnswerHead | bytes]:

@@ -5,7 +5,7 @@ import sys
 from shared.exits import QuietInterrupts
 from shared.home_folder import ensure_home
 from shared.imports import run_program
-from shared.standard_streams import open_closed_streams
+from shared.standard_streams import keep_from_children, open_closed_streams
 
 
 def main() -> None:
@@ -22,6 +22,7 @@ def _run(program: str) -> None:
     with QuietInterrupts():
         if sys.platform == "win32":
             sys.exit("lead needs Linux or macOS: on Windows, WSL 2")
+        keep_from_children()
         run_program(program)
 
 

@@ -1,7 +1,6 @@
 """`lead cache`: what lead and back keep on this machine, listed and deleted."""
 
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -11,7 +10,8 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
 from shared.cached_files import CacheFolder
-from shared.exits import print_text
+from shared.errors import ConfigError
+from shared.exits import exiting_in_words, print_text
 from shared.settings.base import ProgramSettings
 
 _CONTENTS: Final = {
@@ -48,7 +48,8 @@ def main(arguments: Sequence[str]) -> None:
     """Exits with status 1 and a sentence if something cannot be deleted."""
     settings = CacheSettings.from_command_line(arguments)
     folder = user_cache_path("llama-duo")
-    print_text(_report(folder) if settings.action == "list" else _clear(folder))
+    with exiting_in_words(settings.program):
+        print_text(_report(folder) if settings.action == "list" else _clear(folder))
 
 
 def _report(folder: Path) -> str:
@@ -82,11 +83,12 @@ def _size(path: Path) -> int:
 
 
 def _clear(folder: Path) -> str:
+    """Raises ConfigError."""
     n_bytes = _size(folder)
     try:
         shutil.rmtree(folder)
     except FileNotFoundError:
         return f"{folder} does not exist"
     except OSError as error:
-        sys.exit(f"lead cache: cannot delete {error.filename}: {error.strerror}")
+        raise ConfigError(f"cannot delete {error.filename}: {error.strerror}") from error
     return f"{folder} is deleted, {n_bytes / 1e6:.2f} MB"

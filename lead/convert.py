@@ -1,6 +1,5 @@
 """`lead convert`: a llama2.c checkpoint or a GPT-2 folder as a GGUF file."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
 from shared.errors import ConfigError
-from shared.exits import INTERRUPTED
+from shared.exits import exiting_in_words, say
 from shared.models.convert.conversion import ConversionType
 from shared.models.file_kind import parts_of
 from shared.models.gguf_file import progress_bar
@@ -42,13 +41,12 @@ class ConvertSettings(ProgramSettings):
 def main(arguments: Sequence[str]) -> None:
     """Exits with status 1 and a sentence if it cannot be converted."""
     settings = ConvertSettings.from_command_line(arguments)
-    try:
-        convert(settings)
-    except ConfigError as error:
-        sys.exit(f"{settings.program}: {error}")
-    except KeyboardInterrupt:
-        sys.stderr.write(f"{settings.program}: cancelled, nothing was written\n")
-        sys.exit(INTERRUPTED)
+    with exiting_in_words(settings.program):
+        try:
+            convert(settings)
+        except KeyboardInterrupt:
+            say(f"{settings.program}: cancelled, nothing was written")
+            raise
 
 
 def convert(settings: ConvertSettings) -> None:

@@ -4,17 +4,19 @@ import io
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import httpx
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr, TypeAdapter, ValidationError
 from pydantic_settings import CliToggleFlag
 
 from lead.text_table import listing
 from shared.errors import ConfigError
-from shared.exits import exiting_in_words
+from shared.exits import exiting_in_words, print_text
+from shared.invitation import MemberRole
 from shared.key_file import read_key
 from shared.settings.base import ProgramSettings
 from shared.settings.options import CommaList
@@ -22,16 +24,47 @@ from shared.settings.server_url import server_url
 from shared.terminal import said_by_lead
 from shared.tls import trusting
 
+T = TypeVar("T")
+
 _SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _NewCode:
+    """What a lead says of a code that it has made."""
+
+    code: str
+    role: MemberRole
+    seconds: float
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _ListedMember:
+    name: str
+    role: MemberRole
+    joined_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """What a lead says of its members, and of its codes."""
+
+    open: bool
+    addresses: tuple[str, ...]
+    members: tuple[_ListedMember, ...]
+    invited: int
+    refused: int
 
 
 class InviteSettings(ProgramSettings):
     """Make a code with which one other machine joins the lead that runs here, within ten minutes.
 
-    On the other machine it is all that is needed, once:
+    On the other machine the code is all that is needed, once. A back reads the texts for which it drafts, a
+    person's chat only its own: each needs a code made for it.
 
-        back --model small.gguf --join CODE
-        chat --join CODE
+        lead invite           a code for      back --model small.gguf --join CODE
+        lead invite --chat    a code for      chat --join CODE
 
     The lead makes a certificate and a key for each machine by itself, and keeps them.
 
@@ -44,6 +77,9 @@ class InviteSettings(ProgramSettings):
     program = "lead invite"
     prefix = "LEAD_INVITE_"
 
+    chat: CliToggleFlag[bool] = Field(
+        False, description="a code for a person who asks questions (`chat --join`), instead of one for a back"
+    )
     open: CliToggleFlag[bool] = Field(
         False,
         description="let invited machines in, over HTTPS, at all addresses of this machine and the port "
@@ -78,25 +114,33 @@ def main(arguments: Sequence[str]) -> None:
     """Exits with status 1 and a sentence if the lead cannot be asked, or says no."""
     settings = InviteSettings.from_command_line(arguments)
     with exiting_in_words(settings.program):
-        sys.stdout.write(run(settings))
+        print_text(run(settings))
 
 
 def run(settings: InviteSettings) -> str:
     """What to print; raises ConfigError."""
     if settings.close:
-        _ask(settings, "DELETE", "/v1/invitations")
-        return "no other machine is let in any more\n"
+        _ask(settings, object, "DELETE", "/v1/invitations")
+        return "no other machine is let in any more"
     if settings.revoke is not None:
-        _ask(settings, "DELETE", "/v1/members", params={"name": settings.revoke})
-        return f"{settings.revoke} is let in no more\n"
+        _ask(settings, object, "DELETE", "/v1/members", params={"name": settings.revoke})
+        return f"{settings.revoke} is let in no more"
     if settings.list:
-        return _members(_ask(settings, "GET", "/v1/members"))
-    body = {"open": settings.open, "addresses": settings.address, "nearby": settings.nearby}
-    invitation = _ask(settings, "POST", "/v1/invitations", json=body)
-    return _invitation(invitation, with_qr=settings.qr and sys.stdout.isatty())
+        return _members(_ask(settings, _Joined, "GET", "/v1/members"))
+    role: MemberRole = "client" if settings.chat else "back"
+    body = {
+        "role": role,
+        "open": settings.open,
+        "addresses": settings.address,
+        "nearby": settings.nearby,
+    }
+    made = _ask(settings, _NewCode, "POST", "/v1/invitations", json=body)
+    shown = _invitation(made)
+    return f"{shown}\n\n{_qr(made.code)}" if settings.qr and sys.stdout.isatty() else shown
 
 
-def _ask(settings: InviteSettings, method: str, path: str, **options: Any) -> dict[str, Any]:
+def _ask(settings: InviteSettings, kind: type[T], method: str, path: str, **options: Any) -> T:
+    """What the lead at `--lead` answers; raises ConfigError."""
     key = read_key(settings.admin_key, settings.admin_key_file)
     try:
         response = httpx.request(
@@ -105,29 +149,32 @@ def _ask(settings: InviteSettings, method: str, path: str, **options: Any) -> di
             headers={"Authorization": f"Bearer {key}"} if key else {},
             verify=trusting(settings.ca_file),
             timeout=_SECONDS,
+            trust_env=False,
             **options,
         )
-        answer: dict[str, Any] = response.json()
-    except (httpx.HTTPError, ValueError) as error:
+    except httpx.HTTPError as error:
         raise ConfigError(f"no lead answers at {settings.lead} ({error}): start it, or set --lead") from error
     if response.status_code == HTTPStatus.UNAUTHORIZED:
         raise ConfigError("this lead has keys: set --admin-key-file or LEAD_INVITE_ADMIN_KEY")
     if response.status_code != HTTPStatus.OK:
         raise ConfigError(said_by_lead(response.content, response.status_code))
-    return answer
+    try:
+        return TypeAdapter(kind).validate_json(response.content)
+    except ValidationError as error:
+        raise ConfigError(f"{settings.lead} does not answer as a lead of this version does") from error
 
 
-def _invitation(invitation: dict[str, Any], *, with_qr: bool) -> str:
-    code, minutes = invitation["code"], invitation["seconds"] / 60
-    addresses = invitation["addresses"]
-    where = f"that reaches {' or '.join(addresses)}" if addresses else "on the same network"
-    text = (
-        f"For one machine {where}, within {minutes:.0f} minutes:\n\n"
-        f"    back --model MODEL --join {code}\n\n"
-        f"or, to ask questions there:\n\n"
-        f"    chat --join {code}\n"
+def _invitation(made: _NewCode) -> str:
+    addresses = " or ".join(made.addresses)
+    where = f"a machine that reaches {addresses}" if addresses else "a machine on the same network"
+    if made.role == "back":
+        whom, command = "one back (it reads the texts for which it drafts)", "back --model MODEL"
+    else:
+        whom, command = "one person's chat", "chat"
+    return (
+        f"A code for {whom}, on {where}, within {made.seconds / 60:.0f} minutes:\n\n"
+        f"    {command} --join {made.code}"
     )
-    return f"{text}\n{_qr(code)}" if with_qr else text
 
 
 def _qr(code: str) -> str:
@@ -135,20 +182,14 @@ def _qr(code: str) -> str:
 
     drawn = io.StringIO()
     segno.make(code, micro=False).terminal(drawn, compact=True)
-    return drawn.getvalue()
+    return drawn.getvalue().rstrip("\n")
 
 
-def _members(found: dict[str, Any]) -> str:
+def _members(found: _Joined) -> str:
     rows = [
-        (
-            member["name"],
-            member["role"],
-            time.strftime("%Y-%m-%d %H:%M", time.localtime(member["joined_at"])),
-        )
-        for member in found["members"]
+        (member.name, member.role, time.strftime("%Y-%m-%d %H:%M", time.localtime(member.joined_at)))
+        for member in found.members
     ]
     shown = listing(("name", "role", "joined"), rows) if rows else "nobody has joined"
-    where = (
-        f"open at {', '.join(found['addresses'])}" if found["open"] else "closed (--open lets machines in)"
-    )
-    return f"{shown}\n{where}; codes not used yet: {found['invited']}, wrong ones tried: {found['refused']}\n"
+    where = f"open at {', '.join(found.addresses)}" if found.open else "closed (--open lets machines in)"
+    return f"{shown}\n{where}; codes not used yet: {found.invited}, wrong ones tried: {found.refused}"

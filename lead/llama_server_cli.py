@@ -12,6 +12,7 @@ from typing import ClassVar, Self
 
 from lead.cli import main as lead_main
 from lead.settings.lead_settings import LeadSettings
+from shared.exits import say
 from shared.settings.llama_server_options import LLAMA_SERVER
 
 PROGRAM = "lead-llama-server"
@@ -38,9 +39,7 @@ class LlamaServerSettings(LeadSettings):
         given = [_dashed(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
         kept, ignored = without_refused(given, cls.dialect.refused)
         for option in ignored:
-            sys.stderr.write(
-                f"{PROGRAM}: {option} is ignored: {cls.dialect.refused[option.partition('=')[0]]}\n"
-            )
+            say(f"{PROGRAM}: {option} is ignored: {cls.dialect.refused[option.partition('=')[0]]}")
         return super().from_command_line(kept + _context_of_slots(kept))
 
 

@@ -9,6 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from shared.terminal import one_line
+
 Columns = Mapping[str, tuple[str, str]]
 """Heading and format by field; a field without a value is shown as a dash."""
 
@@ -26,7 +28,7 @@ def listing(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(one_line, row))
     return "\n".join(line.rstrip() for line in _drawn(table).splitlines())
 
 

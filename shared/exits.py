@@ -69,13 +69,13 @@ def exiting_in_words(program: str) -> Iterator[None]:
 
 
 def print_text(text: str) -> None:
-    """Write it, and a line break.
+    """Write it, and a line break; what it quotes of peers and files cannot control the terminal.
 
     Ends the program if that cannot be done: quietly where nobody reads it (`lead plan | head -1`), else with
     status 1 and a sentence.
     """
     try:
-        sys.stdout.write(f"{text}\n")
+        sys.stdout.write(f"{sanitize(text)}\n")
         sys.stdout.flush()
     except OSError as error:
         end_unwritten(error)
@@ -104,7 +104,7 @@ def exit_with_stdin() -> None:
 
 
 def say(text: str) -> None:
-    """Write a line of progress to stderr. If that cannot be done, the work goes on."""
+    """Write a line of progress to stderr, as `print_text`. If that cannot be done, the work goes on."""
     with suppress(OSError):
-        sys.stderr.write(f"{text}\n")
+        sys.stderr.write(f"{sanitize(text)}\n")
         sys.stderr.flush()

@@ -9,6 +9,7 @@ import sys
 from types import ModuleType
 
 from shared.errors import LibraryError
+from shared.terminal import sanitize
 
 
 def run_program(name: str) -> None:
@@ -16,7 +17,7 @@ def run_program(name: str) -> None:
     try:
         import_program(name).main()
     except LibraryError as error:
-        sys.exit(str(error))
+        sys.exit(sanitize(str(error)))
 
 
 def import_program(name: str) -> ModuleType:

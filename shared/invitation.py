@@ -1,4 +1,4 @@
-"""A code that lets one machine join a lead: where it is, how to know it, and a secret that works once."""
+"""A code that lets one machine join a lead: as what, where it is, how to know it, and a one-time secret."""
 
 import base64
 import binascii
@@ -6,11 +6,15 @@ import hashlib
 import ssl
 import zlib
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from shared.errors import ConfigError
 
-_PREFIX: Final = "duo1"
+MemberRole = Literal["back", "client"]
+"""What a machine may do that joins. The lead decides it when it makes a code."""
+_PREFIXES: Final[dict[MemberRole, str]] = {"back": "duo2b", "client": "duo2c"}
+_ROLES: Final = {prefix: role for role, prefix in _PREFIXES.items()}
+_PREFIX_LENGTH: Final = 5
 SECRET_BYTES: Final = 12
 _FINGERPRINT_BYTES: Final = 16
 """Of a SHA-256: whoever wants to be taken for a lead needs a certificate with the same 128 bits."""
@@ -22,9 +26,11 @@ _FIXED_BYTES: Final = SECRET_BYTES + _FINGERPRINT_BYTES + _CHECKSUM_BYTES
 class Invitation:
     """`addresses`: host:port, the likeliest first; none: it is found on the local network.
 
-    `fingerprint`: of the lead's certificate.
+    `fingerprint`: of the lead's certificate. `role`: for which the lead has made the secret; it does not
+    believe what the code says of it.
     """
 
+    role: MemberRole
     secret: bytes
     fingerprint: bytes
     addresses: tuple[str, ...]
@@ -32,31 +38,34 @@ class Invitation:
     def code(self) -> str:
         """As a person copies it: letters, digits, `-` and `_`."""
         content = self.secret + self.fingerprint + ",".join(self.addresses).encode("ascii")
-        return _PREFIX + base64.urlsafe_b64encode(_checksum(content) + content).decode("ascii").rstrip("=")
+        prefix = _PREFIXES[self.role]
+        data = _checksum(prefix, content) + content
+        return prefix + base64.urlsafe_b64encode(data).decode("ascii").rstrip("=")
 
     @classmethod
     def parse(cls, code: str) -> "Invitation":
         """Raises ConfigError."""
-        content = _content("".join(code.split()))
-        if content is None:
+        code = "".join(code.split())
+        prefix, digits = code[:_PREFIX_LENGTH], code[_PREFIX_LENGTH:]
+        role, content = _ROLES.get(prefix), _content(prefix, digits)
+        if role is None or content is None:
             raise ConfigError(
-                "this is not a whole code of `lead invite`: it begins with duo1, and is copied to its end"
+                "this is not a whole code of `lead invite`: it begins with duo2, and is copied to its end"
             )
         secret, rest = content[:SECRET_BYTES], content[SECRET_BYTES:]
         addresses = rest[_FINGERPRINT_BYTES:].decode("ascii", "replace").split(",")
-        return cls(secret, rest[:_FINGERPRINT_BYTES], tuple(filter(None, addresses)))
+        return cls(role, secret, rest[:_FINGERPRINT_BYTES], tuple(filter(None, addresses)))
 
 
-def _content(code: str) -> bytes | None:
-    """What a code says; None if it was not copied as it was."""
-    digits = code.removeprefix(_PREFIX)
+def _content(prefix: str, digits: str) -> bytes | None:
+    """What the digits of a code say; None if it was not copied as it was."""
     try:
         data = base64.b64decode(digits + "=" * (-len(digits) % 4), b"-_", validate=True)
     except (ValueError, binascii.Error):
         return None
     content = data[_CHECKSUM_BYTES:]
-    is_whole = len(data) >= _FIXED_BYTES and data[:_CHECKSUM_BYTES] == _checksum(content)
-    return content if is_whole and code.startswith(_PREFIX) else None
+    is_whole = len(data) >= _FIXED_BYTES and data[:_CHECKSUM_BYTES] == _checksum(prefix, content)
+    return content if is_whole else None
 
 
 def fingerprint(certificate: str) -> bytes:
@@ -64,6 +73,6 @@ def fingerprint(certificate: str) -> bytes:
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).digest()[:_FINGERPRINT_BYTES]
 
 
-def _checksum(content: bytes) -> bytes:
+def _checksum(prefix: str, content: bytes) -> bytes:
     """Tells a code that was copied wrongly from one that the lead does not know (any more)."""
-    return (zlib.crc32(content) & 0xFFFF).to_bytes(_CHECKSUM_BYTES)
+    return (zlib.crc32(prefix.encode() + content) & 0xFFFF).to_bytes(_CHECKSUM_BYTES)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Self
 from urllib.parse import urlsplit
 
 from annotated_types import Len
@@ -23,19 +23,24 @@ from pydantic import SecretStr, TypeAdapter, ValidationError
 from shared.cached_files import write_private
 from shared.discovery import find_door
 from shared.errors import ConfigError
-from shared.invitation import Invitation, fingerprint
+from shared.invitation import Invitation, MemberRole, fingerprint
 from shared.terminal import said_by_lead
 from shared.tls import trusting_only
 
 log = logging.getLogger("shared")
 
-MemberRole = Literal["back", "client"]
+_OTHER_ROLE: dict[MemberRole, str] = {
+    "back": "this code is for chat, not for a back: `lead invite` makes one for a back",
+    "client": "this code is for a back, not for chat: `lead invite --chat` makes one for chat",
+}
+"""What is said to a program of this role that has a code for the other one."""
 FORGET = "forget"
 """In place of a code: forget the lead that was joined."""
 JOIN_HELP = (
-    "join a lead with a code of its `lead invite`, and remember it: from then on neither address nor key has "
-    f"to be given. `{FORGET}` instead of a code forgets it"
+    "join a lead with a code of its `%s`, and remember it: from then on neither address nor key has to be "
+    f"given. `{FORGET}` instead of a code forgets it"
 )
+"""With the command that makes such codes."""
 _ANSWER_SECONDS = 5.0
 _LOOK_SECONDS = 10.0
 _FILE, _CERTIFICATE = "lead.json", "certificate.pem"
@@ -47,7 +52,16 @@ class _KeptLead:
     key: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Membership:
+    """What a lead answers to whom it lets in; `name`: what it calls that machine."""
+
+    name: str
+    key: str
+
+
 _remembered: TypeAdapter[_KeptLead] = TypeAdapter(_KeptLead)
+_answered: TypeAdapter[_Membership] = TypeAdapter(_Membership)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +80,7 @@ class JoinedLead:
             for path in (folder / _FILE, folder / _CERTIFICATE):
                 path.unlink(missing_ok=True)
         elif code:
-            _join(folder, Invitation.parse(code), role, name)
+            _join(folder, _invitation(code, role), name)
         return cls._read(folder)
 
     @classmethod
@@ -83,19 +97,27 @@ class JoinedLead:
         return cls(f"https://{address}", SecretStr(kept.key), folder / _CERTIFICATE)
 
 
-def _join(folder: Path, invitation: Invitation, role: MemberRole, name: str) -> None:
+def _invitation(code: str, role: MemberRole) -> Invitation:
+    """Raises ConfigError, also for a code of another role: the lead has not been asked then."""
+    invitation = Invitation.parse(code)
+    if invitation.role != role:
+        raise ConfigError(_OTHER_ROLE[role])
+    return invitation
+
+
+def _join(folder: Path, invitation: Invitation, name: str) -> None:
     """Get a key, and write down where it is good for; raises ConfigError."""
     address, certificate = _reach(invitation)
     secret = base64.urlsafe_b64encode(invitation.secret).decode("ascii")
-    answer = _post(address, certificate, {"secret": secret, "name": name[:64] or "machine", "role": role})
+    answer = _post(address, certificate, {"secret": secret, "name": name[:64] or "machine"})
     addresses = dict.fromkeys((address, *invitation.addresses))
-    kept = _KeptLead(tuple(addresses), str(answer["key"]))
+    kept = _KeptLead(tuple(addresses), answer.key)
     try:
         write_private(folder / _CERTIFICATE, certificate.encode("ascii"))
         write_private(folder / _FILE, json.dumps({"addresses": kept.addresses, "key": kept.key}).encode())
     except OSError as error:
         raise ConfigError(f"joined, but cannot remember it in {folder}: {error.strerror}") from error
-    log.info("joined the lead at %s as %s", address, answer.get("name"))
+    log.info("joined the lead at %s as %s", address, answer.name)
 
 
 def _reach(invitation: Invitation) -> tuple[str, str]:
@@ -131,7 +153,7 @@ def _look_for(invitation: Invitation) -> tuple[str, ...]:
     )
 
 
-def _post(address: str, certificate: str, body: dict[str, str]) -> dict[str, Any]:
+def _post(address: str, certificate: str, body: dict[str, str]) -> _Membership:
     import httpx  # noqa: PLC0415 - only to join
 
     try:
@@ -142,13 +164,15 @@ def _post(address: str, certificate: str, body: dict[str, str]) -> dict[str, Any
             timeout=_ANSWER_SECONDS,
             trust_env=False,
         )
-        answer: dict[str, Any] = response.json()
-    except (httpx.HTTPError, ValueError) as error:
+    except httpx.HTTPError as error:
         raise ConfigError(f"the lead at {address} cannot be joined: {error}") from error
     if response.status_code != HTTPStatus.OK:
         message = said_by_lead(response.content, response.status_code)
         raise ConfigError(f"the lead at {address} does not let this machine in: {message}")
-    return answer
+    try:
+        return _answered.validate_json(response.content)
+    except ValidationError as error:
+        raise ConfigError(f"{address} does not answer as a lead of this version does") from error
 
 
 def _answers(address: str) -> bool:

@@ -147,7 +147,7 @@ class LeadFuzzer:
         """Send `n` messages."""
         draft_limits.PAUSE_SECONDS = join_limits.REFUSAL_SECONDS = 0.0  # its clock does not wait
         transport = httpx.ASGITransport(self._app, client=("10.0.0.2", 1))
-        async with httpx.AsyncClient(transport=transport, base_url="http://lead") as http:
+        async with httpx.AsyncClient(transport=transport, base_url="http://lead", trust_env=False) as http:
             n_sent = n_bursts = 0
             while n_sent - self._n_unread < n:
                 n_bursts += 1

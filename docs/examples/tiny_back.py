@@ -9,12 +9,13 @@ import sys
 import urllib.request
 
 URL = f"{sys.argv[1]}/v1/speculation"
+ASK = urllib.request.build_opener(urllib.request.ProxyHandler({})).open  # the key is for no proxy
 HEADERS = {"Content-Type": "application/json", "Authorization": f"Bearer {os.environ.get('BACK_KEY', '')}"}
 
 
 def call(method: str, query: str = "", body: object = None) -> dict:
     data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(URL + query, data, HEADERS, method=method)) as answer:
+    with ASK(urllib.request.Request(URL + query, data, HEADERS, method=method)) as answer:
         return json.load(answer)
 
 

@@ -30,7 +30,6 @@ from shared.exits import exiting_in_words, print_text, say
 from shared.key_file import read_key
 from shared.llama import devices
 from shared.logs import configure_logging
-from shared.terminal import sanitize
 from shared.tls import trusting
 
 NO_DRAFTS = "no drafts"
@@ -57,7 +56,7 @@ def main(arguments: Sequence[str]) -> None:
     exit_with_report(settings)
     with exiting_in_words(settings.program):
         report = bench(settings)
-        print_text(report.to_json() if settings.as_json else sanitize(str(report)))
+        print_text(report.to_json() if settings.as_json else str(report))
         if settings.plot:
             draw_plot(report, settings.plot)
 

@@ -21,9 +21,10 @@ from lead.server.services import Services
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import Jobs, Prompt
 from shared import cpus
-from shared.errors import DuoError, UnavailableError
-from shared.exits import INTERRUPTED, discard_stdout, end_unwritten, say
+from shared.errors import UnavailableError
+from shared.exits import INTERRUPTED, discard_stdout, end_unwritten, exiting_in_words, say
 from shared.logs import configure_logging
+from shared.terminal import sanitize
 
 _N_WARM_UP = 8
 _LOOK_SECONDS = 0.02
@@ -40,16 +41,15 @@ def main(arguments: Sequence[str]) -> None:
     configure_logging(settings.log_level, as_json=settings.log_json)
     exit_with_report(settings)
     try:
-        generate(settings)
-    except DuoError as error:
-        sys.exit(f"{settings.program}: {error}")
-    except (StoppedError, KeyboardInterrupt):
+        with exiting_in_words(settings.program):
+            generate(settings)
+    except StoppedError:
         sys.exit(INTERRUPTED)
     except BrokenPipeError as error:
         end_unwritten(error)
     except OSError as error:
         discard_stdout()
-        sys.exit(f"{settings.program}: {error.strerror or error}")
+        sys.exit(f"{settings.program}: {sanitize(error.strerror or str(error))}")
 
 
 def generate(settings: GenerateSettings) -> None:

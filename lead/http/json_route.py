@@ -45,7 +45,8 @@ _MOST_BYTES = 64 << 20
 has the most is refused (see `Client`)."""
 _BYTES_PER_CONTAINER = 64
 _MIN_CONTAINERS = 1 << 16
-_BACKS_PATHS = {"/v1/speculation"}
+_MOST_BODY_BYTES = {"/v1/speculation": MAX_BACK_MESSAGE_BYTES, "/v1/join": 4 << 10}
+"""Instead of --max-body-bytes; to join needs no key."""
 
 
 class _ArrivingBody:
@@ -109,8 +110,7 @@ class BodyReader:
 
     async def _receive(self, request: Request, turn: contextlib.AsyncExitStack) -> bytes:
         """The whole body; if it is large, its turn has come, which lasts as long as `turn`."""
-        is_of_back = request.scope["path"] in _BACKS_PATHS
-        max_bytes = MAX_BACK_MESSAGE_BYTES if is_of_back else self._limits.max_body_bytes
+        max_bytes = _MOST_BODY_BYTES.get(request.scope["path"], self._limits.max_body_bytes)
         client, seconds, arriving = client_of(request), self._limits.body_seconds, _ArrivingBody()
 
         def count(n_bytes: int) -> None:

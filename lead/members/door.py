@@ -17,16 +17,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from platformdirs import user_data_path
 from pydantic import TypeAdapter, ValidationError
 from starlette.types import Scope
 
 from lead.http.middleware.keys import Role
 from lead.members.certificate import server_context
 from lead.members.members import INVITATION_SECONDS, JoinedMachine, Members
+from lead.server.listening import listen
 from shared.cached_files import write_private
-from shared.discovery import announced_door
+from shared.discovery import announced_door, own_addresses
 from shared.errors import ConfigError
-from shared.invitation import Invitation, fingerprint
+from shared.invitation import Invitation, MemberRole, fingerprint
 
 log = logging.getLogger("lead")
 
@@ -34,6 +36,7 @@ BY_DOOR = "by_door"
 """The name in a request's state that says that it came in here."""
 _FILE = "members.json"
 _MOST_ADDRESSES = 4
+_LAST_PORT = 65535
 
 
 class Listening(Protocol):
@@ -74,8 +77,8 @@ class Door:
         folder: Path,
         port: int,
         *,
-        listen: Callable[[str, int], socket.socket],
-        own_addresses: Callable[[], Sequence[str]],
+        listen: Callable[[str, int], socket.socket] = listen,
+        own_addresses: Callable[[], Sequence[str]] = own_addresses,
         announce: Callable[[int, str], AbstractContextManager[None]] = announced_door,
     ) -> None:
         """folder: keeps certificate, key and members. Raises ConfigError if members cannot be read."""
@@ -116,6 +119,15 @@ class Door:
         self._save()
         log.info("invited machines come in at https://%s", ", https://".join(self.addresses()))
 
+    async def open_again(self) -> None:
+        """Let members in if the lead that ran last did; if that cannot be done, it is logged."""
+        try:
+            self.read()  # who has joined that one since this one began to start
+            if self.was_open:
+                await self.open()
+        except ConfigError as error:
+            log.error("invited machines cannot come in: %s", error)  # noqa: TRY400 - a sentence for a person
+
     async def announce(self) -> None:
         """Let itself be found on the local network for as long as a code lasts; raises ConfigError."""
         if self._announced_until:
@@ -128,13 +140,19 @@ class Door:
         loop = asyncio.get_running_loop()
         self._announced_until = loop.call_later(INVITATION_SECONDS, self._hide)
 
-    def _hide(self) -> None:
-        """Not to be found any more; taking leave of the network takes a while."""
+    def _hide(self) -> asyncio.Future[None] | None:
+        """Not to be found any more; the result is done when leave has been taken, which takes a while."""
         if self._announced_until:
             self._announced_until.cancel()
-        if self._announcing:
-            asyncio.get_running_loop().run_in_executor(None, self._announcing.close)
-        self._announced_until = self._announcing = None
+        announcing, self._announced_until, self._announcing = self._announcing, None, None
+        if announcing is None:
+            return None
+        return asyncio.get_running_loop().run_in_executor(None, announcing.close)
+
+    async def end(self) -> None:
+        """Take leave of the network, as the lead ends; at its next start the door is what it is now."""
+        if leaving := self._hide():
+            await asyncio.gather(leaving, return_exceptions=True)  # whatever ails it, the rest is to end, too
 
     def close(self) -> None:
         """Let nobody in, now and after each start; members stay, and their connections are cut."""
@@ -151,17 +169,18 @@ class Door:
         hosts = list(others) or list(self._own_addresses())[:_MOST_ADDRESSES] or ["127.0.0.1"]
         return tuple(f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}" for host in hosts)
 
-    def invite(self, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:
+    def invite(self, role: MemberRole, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:
         """For a machine that reaches this one at one of `addresses` (hosts); none: those that it knows of.
 
         nearby: for one that finds it, see `announce`.
         """
         reached = () if nearby else self.addresses(addresses)
-        return Invitation(self.members.invite(), fingerprint(self._certificate), reached)
+        secret = self.members.invite(Role(role))
+        return Invitation(role, secret, fingerprint(self._certificate), reached)
 
-    def join(self, secret: bytes, name: str, role: Role, peer: str) -> tuple[JoinedMachine, str]:
+    def join(self, secret: bytes, name: str, peer: str) -> tuple[JoinedMachine, str]:
         """See `Members.join`; raises ConfigError, too, if it cannot be written down."""
-        member, key = self.members.join(secret, name, role, peer)
+        member, key = self.members.join(secret, name, peer)
         try:
             self._save()
         except ConfigError:
@@ -190,6 +209,18 @@ class Door:
             write_private(self._folder / _FILE, content.encode())
         except OSError as error:
             raise ConfigError(f"cannot write down who is a member: {error}") from error
+
+
+def door_of(port: int, server: DoorServer) -> Door | None:
+    """The door of the lead at `port`, at the port after that; None if it cannot be read who is a member."""
+    folder = user_data_path("llama-duo") / f"lead-{port}"
+    try:
+        door = Door(folder, port + 1 if port < _LAST_PORT else port - 1)
+    except ConfigError as error:
+        log.error("%s: nobody can be invited", error)  # noqa: TRY400 - a sentence for a person
+        return None
+    door.belongs_to(server)
+    return door
 
 
 def _read(path: Path) -> _Kept:

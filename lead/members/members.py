@@ -55,7 +55,7 @@ class Members:
         self._members = {member.name: member for member in known}
         self._clock = clock
         self._wall_clock = wall_clock
-        self._invited: dict[bytes, float] = {}  # SHA-256 of the secret → until when
+        self._invited: dict[bytes, tuple[Role, float]] = {}  # SHA-256 of the secret → as what, until when
         self._limits = JoinLimits()
 
     def __iter__(self) -> Iterator[JoinedMachine]:
@@ -68,19 +68,22 @@ class Members:
         self._drop_old()
         return len(self._invited)
 
-    def invite(self) -> bytes:
-        """The secret of a new code, which works once within `INVITATION_SECONDS`."""
+    def invite(self, role: Role) -> bytes:
+        """The secret of a new code, which works once within `INVITATION_SECONDS`.
+
+        Whoever joins with it has this role.
+        """
         self._drop_old()
         while len(self._invited) >= _MOST_INVITATIONS:
             del self._invited[next(iter(self._invited))]
         secret = secrets.token_bytes(SECRET_BYTES)
-        self._invited[_digest(secret)] = self._clock() + INVITATION_SECONDS
+        self._invited[_digest(secret)] = role, self._clock() + INVITATION_SECONDS
         return secret
 
-    def join(self, secret: bytes, name: str, role: Role, peer: str) -> tuple[JoinedMachine, str]:
-        """A new member and its key, for a machine at the address `peer` that calls itself `name`.
+    def admit(self, peer: str) -> None:
+        """Count an attempt to join from the address `peer`, before anything of it is read.
 
-        Raises NotInvitedError, UnavailableError if the peer has to wait after wrong codes.
+        Raises UnavailableError if the peer has to wait after wrong codes, or after too many attempts.
         """
         now = self._clock()
         try:
@@ -89,15 +92,22 @@ class Members:
         except UnavailableError:
             self.n_refused += 1
             raise UnavailableError("too many wrong codes from this address: try again later") from None
+
+    def join(self, secret: bytes, name: str, peer: str) -> tuple[JoinedMachine, str]:
+        """A new member and its key, for a machine that was admitted and calls itself `name`.
+
+        Raises NotInvitedError.
+        """
         self._drop_old()
-        if self._invited.pop(_digest(secret), None) is None:
+        invited = self._invited.pop(_digest(secret), None)
+        if invited is None:
             self.n_refused += 1
-            self._limits.punish(peer, "", now)
+            self._limits.punish(peer, "", self._clock())
             raise NotInvitedError("the code is wrong, was used before, or is older than ten minutes")
         key = secrets.token_urlsafe(_KEY_BYTES)
         number = 1 + max((each.number for each in self), default=_FIRST_NUMBER)
         digest = _digest(key.encode()).hex()
-        member = JoinedMachine(self._unique(name), role, digest, number, self._wall_clock())
+        member = JoinedMachine(self._unique(name), invited[0], digest, number, self._wall_clock())
         self._members[member.name] = member
         return member, key
 
@@ -116,7 +126,7 @@ class Members:
 
     def _drop_old(self) -> None:
         now = self._clock()
-        self._invited = {digest: until for digest, until in self._invited.items() if until > now}
+        self._invited = {digest: each for digest, each in self._invited.items() if each[1] > now}
 
     def _unique(self, name: str) -> str:
         plain = re.sub(r"[^A-Za-z0-9._-]", "-", name)[:48] or "machine"

@@ -62,6 +62,7 @@ class Forwarder:
         self._client = httpx.AsyncClient(
             timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),  # an answer may take any time
             transport=LocalTransport(limits=limits, trust_env=False),
+            trust_env=False,
         )
         self._client.headers.clear()  # what a client has not said is not said for it
 

@@ -14,10 +14,12 @@ from lead.server.routed import RoutedBy
 from lead.settings.lead_settings import LeadSettings
 from shared.exits import exit_with_stdin
 from shared.logs import configure_logging
+from shared.standard_streams import keep_from_children
 
 
 def main() -> None:
     """Serve until a signal; see `lead.cli.run` for the exit status."""
+    keep_from_children()
     # What takes long to import, while there may be no model to serve yet.
     import uvloop  # noqa: F401, PLC0415
 

@@ -20,7 +20,9 @@ from lead.http.middleware.keys import ANYONE
 from lead.models.models_file import ServedModel
 from lead.server.routed import vouch
 from shared.errors import DuoError
+from shared.exits import say
 from shared.local_transport import LocalTransport
+from shared.terminal import one_line, sanitize
 
 log = logging.getLogger("models")
 
@@ -140,7 +142,11 @@ class ModelProcess:
         headers = {"Authorization": f"Bearer {vouch(self._secret, ANYONE)}"}
         transport = LocalTransport(trust_env=False)
         async with httpx.AsyncClient(
-            base_url=self.url, headers=headers, transport=transport, timeout=httpx.Timeout(None)
+            base_url=self.url,
+            headers=headers,
+            transport=transport,
+            timeout=httpx.Timeout(None),
+            trust_env=False,
         ) as client:
             # It accepts connections once it is ready: until then this one waits in its queue.
             models = await client.get("/v1/models")
@@ -151,14 +157,14 @@ class ModelProcess:
     async def _relay_log(self, model: ServedModel) -> None:
         """Its log is the router's, with the name of the model before each line."""
         assert self._process.stderr
-        prefix = b"" if model.options.get("log_json") else f"{model.name}: ".encode()
+        prefix = "" if model.options.get("log_json") else f"{one_line(model.name)}: "
         rest = b""
         while chunk := await self._process.stderr.read(_MOST_LINE_BYTES):
             *lines, rest = (rest + chunk)[-_MOST_LINE_BYTES:].split(b"\n")
             for line in lines:
-                sys.stderr.buffer.write(prefix + line + b"\n")
-                self._last_line = line.decode("utf-8", "replace") or self._last_line
-            sys.stderr.buffer.flush()
+                text = sanitize(line.decode("utf-8", "replace"))
+                say(prefix + text)
+                self._last_line = text or self._last_line
 
     def _why(self) -> str:
         status = self._process.returncode or 0

@@ -37,7 +37,7 @@ def model_report(model: ServedModel, others: Iterable[KnownModel]) -> str:
         *(("memory", line) for line in _fits(need)),
         *(("draft", line) for line in _drafts(vocabulary, n_bytes, others)),
     ]
-    return "\n".join([model.name, *(f"  {topic:<8} {one_line(text)}" for topic, text in lines)])
+    return "\n".join([one_line(model.name), *(f"  {topic:<8} {one_line(text)}" for topic, text in lines)])
 
 
 def _fits(need: MemoryNeed) -> Iterator[str]:

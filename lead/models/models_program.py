@@ -17,7 +17,7 @@ from shared.exits import exiting_in_words, print_text
 from shared.models.file_kind import parts_of, read_beginning, size_of
 from shared.models.hub import Hub, HubModel
 from shared.settings.base import ProgramSettings
-from shared.terminal import sanitize
+from shared.terminal import one_line
 
 _GIGA, _MEGA = 1e9, 1e6
 
@@ -82,7 +82,7 @@ def _table(models: Iterable[KnownModel]) -> str:
         kind = " ".join(
             filter(None, (beginning.get("general.architecture"), beginning.get("general.size_label")))
         )
-        rows.append((sanitize(model.name), _size(model.n_bytes), sanitize(kind), model.origin))
+        rows.append((model.name, _size(model.n_bytes), kind, model.origin))
     if not rows:
         return "no models: lead models pull USER/REPO:QUANT, or --models-dir FOLDER"
     return listing(("name", "size", "architecture", "from"), rows)
@@ -134,7 +134,7 @@ def _confirm(model: KnownModel) -> None:
     """Raises ConfigError unless a person agrees."""
     if not sys.stdin.isatty():
         raise ConfigError(f"add --yes to delete {model.path}")
-    sys.stderr.write(f"delete {sanitize(str(model.path))}, {_size(model.n_bytes)}? [y/N] ")
+    sys.stderr.write(f"delete {one_line(str(model.path))}, {_size(model.n_bytes)}? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise ConfigError("nothing was deleted")

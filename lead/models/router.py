@@ -6,12 +6,10 @@ import math
 import time
 from collections.abc import Callable
 
-from platformdirs import user_data_path
-
 from lead.http.application import application
 from lead.http.middleware.hosts import AllowedOrigins
 from lead.http.routes import invitations
-from lead.members.door import Door
+from lead.members.door import door_of
 from lead.models import router_api
 from lead.models.back_relay import BackRelay
 from lead.models.catalog import find_models
@@ -20,10 +18,10 @@ from lead.models.model_host import ModelHost
 from lead.models.models_file import ServedModel, served_models
 from lead.models.router_api import RouterServices
 from lead.server.draining import DrainingServer
-from lead.server.listening import announcing, listen, open_address
+from lead.server.listening import announcing, open_address
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import EXPOSED
-from shared.discovery import Scheme, own_addresses
+from shared.discovery import Scheme
 from shared.errors import ConfigError
 from shared.free_memory import free_memory
 from shared.models.hub import Hub
@@ -34,7 +32,6 @@ log = logging.getLogger("models")
 _MIB = 1 << 20
 _CACHE_SHARE = 16
 """A model keeps earlier texts in this part of the memory for all models, unless --cache-ram is set."""
-_LAST_PORT = 65535
 
 
 class Router:
@@ -81,18 +78,20 @@ class Router:
         if not settings.security.may_listen_on(address.host):
             address.listener.close()
             raise ConfigError(f"the lead would listen on {address.host}: {EXPOSED}")
-        self.app.state.door = door = self._make_door(address.port)
+        self.app.state.door = door = door_of(address.port, self._server)
         shown = f"[{address.host}]" if ":" in address.host else address.host
         scheme: Scheme = "https" if settings.security.https else "http"
         log.info("listening on %s://%s:%d, with %s", scheme, shown, address.port, self._names())
         self._host.start()
         named = announcing(address, "models", scheme) if settings.announce else contextlib.nullcontext()
         try:
-            if door.was_open:
-                await door.open()
+            if door:
+                await door.open_again()
             async with named:
                 await self._server.serve(sockets=[address.listener])
         finally:
+            if door:
+                await door.end()
             await self._host.stop()
             await self._forwarder.close()
 
@@ -109,17 +108,6 @@ class Router:
     def _names(self) -> str:
         names = list(self._host.models)
         return f"{len(names)} models: {', '.join(names)}" if names else "no models yet"
-
-    def _make_door(self, port: int) -> Door:
-        """At the next port, as that of a lead with one model; raises ConfigError."""
-        door = Door(
-            user_data_path("llama-duo") / f"lead-{port}",
-            port + 1 if port < _LAST_PORT else port - 1,
-            listen=listen,
-            own_addresses=own_addresses,
-        )
-        door.belongs_to(self._server)
-        return door
 
 
 def host_room(n_bytes: int) -> Callable[[int], int]:

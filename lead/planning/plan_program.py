@@ -22,7 +22,6 @@ from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
-from shared.terminal import sanitize
 
 _LEAST_TOGETHER_S, _MOST_TOGETHER_S = 1.5, 8.0
 _WIDTHS_TOGETHER = (1, 2, 4)
@@ -56,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
     exit_with_report(settings)
     with exiting_in_words(settings.program):
         report = plan(settings)
-    print_text(report.to_json() if settings.as_json else sanitize(str(report)))
+    print_text(report.to_json() if settings.as_json else str(report))
 
 
 def plan(settings: PlanSettings) -> PlanReport:

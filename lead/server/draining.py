@@ -72,6 +72,7 @@ class DrainingServer(uvicorn.Server):
         self._ending = asyncio.Event()
         super().__init__(_config(app, settings))
         self.server_state = _DatedState()
+        self.servers = []  # before `startup`, too: `listen_also` may come first
         self.accepting = asyncio.Event()
         """Set when connections are accepted."""
         self._settings = settings
@@ -98,7 +99,7 @@ class DrainingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Like uvicorn's, with a time limit for TLS handshakes, which are not among its connections yet."""
-        self.servers = [await self._accept(each, self.config.ssl, {}) for each in sockets or []]
+        self.servers += [await self._accept(each, self.config.ssl, {}) for each in sockets or []]
         self.started = True
         self.accepting.set()
 

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Awaitable
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
-from platformdirs import user_data_path
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
@@ -24,11 +23,11 @@ from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
 from lead.http.middleware.hosts import AllowedOrigins
 from lead.http.middleware.keys import Key, Principal, Role
-from lead.members.door import Door
+from lead.members.door import Door, door_of
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from lead.server.draining import DrainingServer
-from lead.server.listening import Address, announcing, hand_over, listen, meeting_point, open_address
+from lead.server.listening import Address, announcing, hand_over, meeting_point, open_address
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
 from lead.server.services import Services
 from lead.settings.cache_shares import cache_shares
@@ -38,7 +37,7 @@ from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import Jobs
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
-from shared.discovery import Scheme, own_addresses
+from shared.discovery import Scheme
 from shared.errors import ConfigError
 from shared.free_memory import free_memory
 from shared.tls import check_certificate
@@ -48,7 +47,6 @@ if TYPE_CHECKING:  # a lead of its own needs none of it
 
 log = logging.getLogger("lead")
 
-_LAST_PORT = 65535
 _END_SECONDS = 30.0
 """For all that comes after the drain, each part of which has a shorter time limit of its own."""
 
@@ -145,7 +143,8 @@ class Lead:
         return app
 
     async def _serve(self, address: Address) -> None:
-        self._app.state.door = door = self._make_door(address.port)
+        # A lead with a router has none: that has one.
+        self._app.state.door = door = None if self._routed else door_of(address.port, self._server)
         if self._settings.own_back.is_wanted:
             self._local_back = LocalBack(
                 back_command(self._settings, address.host, address.port),
@@ -166,6 +165,8 @@ class Lead:
                     await self._server.serve(sockets=[address.listener])
             finally:
                 self._stopping.set()
+                if door:
+                    await door.end()
                 await self._end_local_back()
                 if self._engine:
                     await self._engine.stop()
@@ -174,32 +175,10 @@ class Lead:
                 with contextlib.suppress(asyncio.CancelledError):
                     await running
 
-    def _make_door(self, port: int) -> Door | None:
-        """At the next port; None if it cannot be known who is a member, or a router has a door."""
-        if self._routed:
-            return None
-        try:
-            door = Door(
-                user_data_path("llama-duo") / f"lead-{port}",
-                port + 1 if port < _LAST_PORT else port - 1,
-                listen=listen,
-                own_addresses=own_addresses,
-            )
-        except ConfigError as error:
-            log.error("%s: nobody can be invited", error)  # noqa: TRY400 - a sentence for a person
-            return None
-        door.belongs_to(self._server)
-        return door
-
     async def _open_again(self, door: Door | None) -> None:
         if door:
             await self._owns_address.wait()  # the lead before this one has left the port
-            try:
-                door.read()  # who has joined that one meanwhile
-                if door.was_open:
-                    await door.open()
-            except ConfigError as error:
-                log.error("invited machines cannot come in: %s", error)  # noqa: TRY400 - as above
+            await door.open_again()
 
     async def _wait_until_ready(self, running: asyncio.Future[Any]) -> None:
         """A lead that cannot load its model must not replace one that runs, nor answer who can wait.

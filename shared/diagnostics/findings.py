@@ -8,7 +8,7 @@ from functools import partial
 from typing import NoReturn, Protocol
 
 from shared.exits import print_text
-from shared.terminal import one_line, sanitize
+from shared.terminal import one_line
 
 
 class Severity(enum.Enum):
@@ -79,6 +79,6 @@ class Report(Protocol):
 
 
 def exit_with(report: Report) -> NoReturn:
-    """Print it and exit. Whatever it quotes of peers and files cannot control the terminal."""
-    print_text(sanitize(str(report)))
+    """Print it and exit."""
+    print_text(str(report))
     sys.exit(report.status)

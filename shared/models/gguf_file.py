@@ -27,6 +27,7 @@ from tqdm import tqdm
 
 from shared.cached_files import written_whole
 from shared.errors import ConfigError
+from shared.terminal import one_line
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in total); an exception that it raises cancels the writing."""
@@ -225,6 +226,7 @@ APPEARS_AFTER_SECONDS = 0.1
 @contextmanager
 def progress_bar(what: str) -> Iterator[Progress]:
     """Yields the function that moves the bar. It appears after a moment, so that short work shows none."""
+    what = one_line(what)
     with tqdm(unit="B", unit_scale=True, desc=what, file=sys.stderr, delay=APPEARS_AFTER_SECONDS) as bar:
 
         def show(n_done: int, n_total: int) -> None:

@@ -21,7 +21,6 @@ keeps its key/value head.
 
 import functools
 import math
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import partial
@@ -34,6 +33,7 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
 from shared.errors import ConfigError
+from shared.exits import exiting_in_words, say
 from shared.models.gguf_file import (
     Bytes,
     Encoder,
@@ -337,13 +337,13 @@ class GrowSettings(ProgramSettings):
 def main() -> None:
     settings = GrowSettings.from_command_line()
     shape = Shape(settings.width, settings.layers, settings.heads, settings.feed_forward)
-    try:
-        with progress_bar(settings.destination.name) as progress:
-            grow(settings.source, settings.destination, shape, settings.type, progress)
-    except ConfigError as error:
-        sys.exit(f"grow: {error}")
-    except KeyboardInterrupt:
-        sys.exit("grow: cancelled, nothing was written")
+    with exiting_in_words("grow"):
+        try:
+            with progress_bar(settings.destination.name) as progress:
+                grow(settings.source, settings.destination, shape, settings.type, progress)
+        except KeyboardInterrupt:
+            say("grow: cancelled, nothing was written")
+            raise
 
 
 if __name__ == "__main__":

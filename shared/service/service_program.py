@@ -21,6 +21,7 @@ from shared.exits import print_text, say
 from shared.service.systemd_unit import GPU_GROUPS, ServiceFacts, SystemdService
 from shared.settings.base import ProgramSettings
 from shared.settings.options import OptionGroup
+from shared.terminal import sanitize
 
 _SYSTEMCTL_SECONDS = 180.0
 """A lead is given its drain time to end."""
@@ -80,7 +81,7 @@ def serve_as(
             case "status":
                 sys.exit(service.status())
     except (ConfigError, PermissionError) as error:
-        sys.exit(f"{settings.program}: {error}")
+        sys.exit(f"{settings.program}: {sanitize(str(error))}")
     sys.exit(0)
 
 

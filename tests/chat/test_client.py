@@ -215,8 +215,14 @@ def test_closing_the_iterator_closes_the_connection():
 )
 def test_a_proxy_is_not_used_for_this_machine_and_its_network(host, is_used, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "http://proxy:3128")
-    with FakeLead().client(url=f"http://{host}:5555") as client:
+    with FakeLead().client(url=f"https://{host}:5555") as client:
         assert client._http._trust_env is is_used
+
+
+def test_no_proxy_sees_a_key_that_is_not_encrypted(monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "http://proxy:3128")
+    with FakeLead().client(url="http://lead.example.com:5555") as client:
+        assert not client._http._trust_env
 
 
 def is_not_trusted(request):

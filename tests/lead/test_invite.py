@@ -10,7 +10,7 @@ import pytest
 from lead.cli import main
 from shared.invitation import Invitation
 
-CODE = Invitation(b"s" * 12, b"f" * 16, ("10.0.0.1:5556",)).code()
+CODE = Invitation("back", b"s" * 12, b"f" * 16, ("10.0.0.1:5556",)).code()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -53,19 +53,27 @@ def run(lead, monkeypatch, capsys):
     return run
 
 
-def test_a_code_is_shown_with_the_commands_that_use_it(lead, run):
-    lead.answers = 200, {"code": CODE, "seconds": 600, "addresses": ["10.0.0.1:5556"]}
+def test_a_code_is_shown_with_the_command_that_uses_it(lead, run):
+    lead.answers = 200, {"code": CODE, "seconds": 600, "addresses": ["10.0.0.1:5556"], "role": "back"}
     out = run("--open", "--address", "desk.lan")
     assert f"back --model MODEL --join {CODE}" in out
-    assert f"chat --join {CODE}" in out
+    assert "chat --join" not in out
+    assert "A code for one back" in out
     assert "within 10 minutes" in out
-    assert lead.asked == [
-        ("POST", "/v1/invitations", {"open": True, "addresses": ["desk.lan"], "nearby": False}, None)
-    ]
+    body = {"role": "back", "open": True, "addresses": ["desk.lan"], "nearby": False}
+    assert lead.asked == [("POST", "/v1/invitations", body, None)]
+
+
+def test_a_code_for_chat_is_asked_for_and_shown_as_one(lead, run):
+    lead.answers = 200, {"code": CODE, "seconds": 600, "addresses": [], "role": "client"}
+    out = run("--chat")
+    assert f"    chat --join {CODE}" in out
+    assert "back" not in out
+    assert lead.asked[0][2]["role"] == "client"
 
 
 def test_a_terminal_is_shown_a_qr_code(lead, run, monkeypatch):
-    lead.answers = 200, {"code": CODE, "seconds": 600, "addresses": ["10.0.0.1:5556"]}
+    lead.answers = 200, {"code": CODE, "seconds": 600, "addresses": ["10.0.0.1:5556"], "role": "back"}
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert "█" in run()
     assert "█" not in run("--no-qr")
@@ -100,6 +108,8 @@ def test_the_admins_key_is_sent(lead, run, tmp_path):
     [
         (400, {"error": {"message": "use --open"}}, "lead invite: use --open"),
         (401, {}, "lead invite: this lead has keys: set --admin-key-file"),
+        (200, {}, "does not answer as a lead of this version does"),
+        (200, [], "does not answer as a lead of this version does"),
         (500, {}, "lead invite: HTTP 500"),
         (502, {"error": "no upstream"}, "lead invite: HTTP 502"),  # of a proxy; this was a traceback
     ],
@@ -108,6 +118,24 @@ def test_a_refusal_is_a_sentence(lead, run, status, content, said):
     lead.answers = status, content
     with pytest.raises(SystemExit, match=re.escape(said)):
         run()
+
+
+def test_what_a_lead_says_cannot_act_on_the_terminal(lead, run):
+    code = {"code": f"{CODE}\x1b]0;x\x07", "seconds": 600, "addresses": ["\x1b[2Jhere"], "role": "back"}
+    lead.answers = 200, code
+    assert "\x1b" not in run()
+    member = {"name": "desk\x9b1m\u202e", "role": "back", "joined_at": 1}
+    lead.answers = 200, {"open": True, "addresses": [], "members": [member], "invited": 0, "refused": 0}
+    assert not {"\x9b", "\u202e"} & set(run("--list"))
+
+
+def test_no_proxy_sees_the_admins_key(lead, run, monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    run("--close", "--admin-key", "secret")
+    assert lead.asked[0][3] == "Bearer secret"
 
 
 def test_a_lead_that_is_not_there_is_a_sentence(monkeypatch):

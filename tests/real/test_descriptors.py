@@ -1,15 +1,21 @@
-"""A lead that may have few files open serves despite idle or hostile connections, and loses no engine."""
+"""Descriptors: few are enough despite idle or hostile connections, and children get only their own."""
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
-from bench.processes import start_lead
+from bench.processes import Program, start_lead
+from shared.models.builtin import builtin_draft
 from tests.real.client import TIMEOUT_S, ask, get, stream
 from tests.real.processes import LEAD, back_of, engine_of, tokenizer_of
 
@@ -95,3 +101,59 @@ def test_a_crowd_disturbs_neither_the_end_of_a_stream_nor_that_of_the_lead(targe
             lead.signal(signal.SIGTERM)
             assert answer.rest().done
             assert lead.process.wait(TIMEOUT_S) == 0
+
+
+STRAY = "/dev/zero"
+WITH_STRAY = ["sh", "-c", f'exec "$@" 9<{STRAY}', "sh", sys.executable, "-m", "lead"]
+"""Starts a lead to which its parent has left something open."""
+
+
+def of_all(program, what):
+    """How often `what` finds something in a program's processes."""
+    found = Counter()
+    front = psutil.Process(program.process.pid)
+    for each in (front, *front.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):
+            found.update(what(each))
+    return found
+
+
+def listening(process):
+    return [each.laddr.port for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+
+
+def opened(process):
+    return [STRAY for each in Path(f"/proc/{process.pid}/fd").iterdir() if each.resolve() == Path(STRAY)]
+
+
+def hands_nothing_down(program):
+    """A process that is being started has everything for a moment."""
+    return any(
+        of_all(program, opened) == {STRAY: 1} and set(of_all(program, listening).values()) == {1}
+        for _ in range(50)
+    )
+
+
+def test_the_children_of_a_lead_have_neither_its_port_nor_what_its_parent_left_open(monkeypatch):
+    model = ("--model", str(builtin_draft()), "--back", "builtin", *LEAD)
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        before, url = start_lead(*model, command=WITH_STRAY)
+        with before:
+            assert hands_nothing_down(before)
+            port = str(httpx.URL(url).port)
+            after = Program("lead", *model, "--port", port, "--takeover", command=WITH_STRAY)
+            with after:
+                after.wait_for(" ready: ")
+                assert before.process.wait(TIMEOUT_S) == 0
+                assert hands_nothing_down(after)
+
+
+def test_the_engines_of_models_have_not_the_ports_of_their_fronts(tmp_path):
+    shutil.copy(builtin_draft(), tmp_path / "small.gguf")
+    options = ("--port", "0", "--models-dir", str(tmp_path), "--threads", "1", "--ctx-size", "512")
+    with Program("lead", *options, "--no-calibrate", command=WITH_STRAY) as router:
+        url = router.wait_for(r"listening on (http://\S+),")[1]
+        body = {"model": "small", "prompt": "Hi", "max_tokens": 1}
+        assert httpx.post(f"{url}/v1/completions", json=body, timeout=TIMEOUT_S).status_code == 200
+        assert hands_nothing_down(router)

@@ -6,12 +6,15 @@ import json
 import random
 import shutil
 import signal
+import subprocess
+import sys
 
 import httpx
 import psutil
 import pytest
 
 from bench.processes import Program
+from shared.models.builtin import builtin_draft
 from tests.real.processes import BACK
 
 pytestmark = pytest.mark.real
@@ -179,3 +182,21 @@ def test_the_page_chooses_a_model(folder, browser):
         page.keyboard.press("Enter")
         page.get_by_text("ready", exact=True).wait_for()
         assert states(url) == {"blue": "unloaded", "green": "loaded", "red": "unloaded"}
+
+
+def test_the_name_of_a_file_cannot_act_on_the_terminal(tmp_path):
+    """Nor pose as a line of the log."""
+    shutil.copy(builtin_draft(), tmp_path / "red\x1b[31m\n12:00:00 lead ERROR: \u202e.gguf")
+    options = ("--models-dir", str(tmp_path), "--threads", "1", "--ctx-size", "512", "--no-calibrate")
+    with Program("lead", "--port", "0", *options) as program:
+        url = program.wait_for(r"listening on (http://\S+), with 1 models").group(1)
+        (name,) = states(url)
+        body = {"model": name, "prompt": "Hi", "max_tokens": 1}
+        assert httpx.post(f"{url}/v1/completions", json=body, timeout=ENOUGH).status_code == 200
+        program.wait_for("red.* ready: ")
+    assert not {"\x1b", "\u202e"} & set(program.log)
+    assert not [line for line in program.log.splitlines() if line.startswith("12:00:00")]
+    command = [sys.executable, "-m", "lead", "models", "--models-dir", str(tmp_path)]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert not {"\x1b", "\u202e"} & set(listed)
+    assert "red" in listed

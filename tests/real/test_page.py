@@ -314,9 +314,12 @@ def test_the_keyboard_reaches_all_there_is(visit):
 def test_an_admin_invites_a_machine_that_joins_and_is_revoked(visit, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     with visit() as page:
-        page.get_by_role("button", name="Invite one").click()
-        expect(page.locator("#join")).to_have_text(re.compile("back --model MODEL --join duo1.+"))
+        page.get_by_role("button", name="Invite a back").click()
+        expect(page.locator("#join")).to_have_text(re.compile("back --model MODEL --join duo2b.+"))
+        expect(page.locator("#invitation-note")).to_contain_text("reads the texts")
         assert page.locator("#qr path").get_attribute("d")
+        page.get_by_role("button", name="Invite to chat").click()
+        expect(page.locator("#join")).to_have_text(re.compile("chat --join duo2c.+"))
         JoinedLead.find("client", "laptop", page.locator("#join").inner_text().split()[-1])
         page.reload()
         row = page.locator("#members li")

@@ -1,5 +1,7 @@
 """A code holds what it was made of, or is refused."""
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,11 +9,19 @@ from hypothesis import strategies as st
 from shared.errors import ConfigError
 from shared.invitation import Invitation
 
-INVITATION = Invitation(b"s" * 12, b"f" * 16, ("192.168.1.5:5556", "[fd00::5]:5556", "desk.tail.net:5556"))
+ADDRESSES = ("192.168.1.5:5556", "[fd00::5]:5556", "desk.tail.net:5556")
+INVITATION = Invitation("back", b"s" * 12, b"f" * 16, ADDRESSES)
 
 
 def test_a_code_holds_addresses_fingerprint_and_secret():
     assert Invitation.parse(INVITATION.code()) == INVITATION
+
+
+def test_a_code_says_for_which_role_it_is():
+    other = dataclasses.replace(INVITATION, role="client")
+    assert Invitation.parse(other.code()) == other
+    with pytest.raises(ConfigError, match="not a whole code"):
+        Invitation.parse(INVITATION.code().replace("duo2b", "duo2c"))
 
 
 def test_a_code_may_be_wrapped_by_a_terminal():
@@ -35,6 +45,6 @@ def test_no_other_text_is_a_code(text):
 
 
 def test_a_code_may_be_without_address():
-    invitation = Invitation(b"s" * 12, b"f" * 16, ())
+    invitation = Invitation("back", b"s" * 12, b"f" * 16, ())
     assert Invitation.parse(invitation.code()) == invitation
-    assert len(invitation.code()) == 44
+    assert len(invitation.code()) == 45

@@ -24,7 +24,8 @@ export const speculation = () => askJson("v1/speculation");
 export const setPolicy = (policy, depth) =>
   askJson("v1/speculation", { method: "PUT", body: { policy, depth } });
 export const members = () => askJson("v1/members");
-export const invite = () => askJson("v1/invitations", { method: "POST", body: { open: true } });
+export const invite = (role) =>
+  askJson("v1/invitations", { method: "POST", body: { role, open: true } });
 export const revoke = (name) => askJson(`v1/members?name=${encodeURIComponent(name)}`, { method: "DELETE" });
 
 /** The events of a streamed answer; an error event is thrown. */

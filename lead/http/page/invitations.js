@@ -3,12 +3,18 @@
 import { LeadError, invite, members, revoke } from "./api.js";
 import { byId, make, makeSvg, tell } from "./dom.js";
 
+// By the role of the machine that joins: its command, and whom the code is for.
+const ROLES = {
+  back: ["back --model MODEL", "one back, which reads the texts for which it drafts"],
+  client: ["chat", "one person who asks questions"],
+};
 const QUIET_ZONE = 4; // light modules around a QR code (ISO/IEC 18004)
 
 export class Invitations {
   constructor() {
     this.section = byId("invitations");
-    byId("invite").addEventListener("click", () => this.#invite());
+    byId("invite-back").addEventListener("click", () => this.#invite("back"));
+    byId("invite-chat").addEventListener("click", () => this.#invite("client"));
   }
 
   /** Look again who has joined; who may not know is shown nothing. */
@@ -23,15 +29,16 @@ export class Invitations {
     }
   }
 
-  async #invite() {
+  async #invite(role) {
     try {
-      const { code, qr, seconds, addresses } = await invite();
+      const { code, qr, seconds, addresses } = await invite(role);
+      const [command, whom] = ROLES[role];
       byId("code").hidden = false;
-      tell(byId("join"), `back --model MODEL --join ${code}`);
+      tell(byId("join"), `${command} --join ${code}`);
       drawQr(byId("qr"), qr);
       tell(
         byId("invitation-note"),
-        `For one machine that reaches ${addresses.join(" or ")}, within ${Math.round(seconds / 60)} minutes; chat --join does the same.`,
+        `For ${whom}, on a machine that reaches ${addresses.join(" or ")}, within ${Math.round(seconds / 60)} minutes.`,
       );
     } catch (error) {
       tell(byId("invitation-note"), error.message);

@@ -1,17 +1,18 @@
 """Inviting machines: `lead invite` and the page ask for codes; `back --join` and `chat --join` use them."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Base64UrlBytes, Field
 from starlette.exceptions import HTTPException
 
 from lead.chat.fields import AtMost, NullIsDefault
 from lead.http.json_route import JsonRoute
-from lead.http.middleware.keys import Role
-from lead.members.door import BY_DOOR, Door
+from lead.members.door import Door, came_by_door
 from lead.members.members import INVITATION_SECONDS, NotInvitedError
 from shared.errors import ConfigError, RequestError, UnavailableError
+from shared.invitation import MemberRole
 
 router = APIRouter(route_class=JsonRoute)
 
@@ -27,11 +28,14 @@ def get_door(request: Request) -> Door:
 
 
 class InvitationRequest(NullIsDefault):
-    """open: let machines in from now on. addresses: hosts, instead of this machine's.
+    """role: of the machine that joins. open: let machines in from now on.
+
+    addresses: hosts, instead of this machine's.
 
     nearby: a shorter code without addresses, for a machine that finds this one on the local network.
     """
 
+    role: MemberRole
     open: bool = False
     nearby: bool = False
     addresses: Annotated[list[_Host], AtMost(4)] = []  # noqa: RUF012 - of a pydantic model
@@ -56,10 +60,11 @@ async def invite(body: InvitationRequest, door: Annotated[Door, Depends(get_door
             await door.announce()
         except ConfigError as error:
             raise RequestError(str(error), "nearby") from error
-    invitation = door.invite(body.addresses, nearby=body.nearby)
+    invitation = door.invite(body.role, body.addresses, nearby=body.nearby)
     code = invitation.code()
     return {
         "code": code,
+        "role": body.role,
         "seconds": INVITATION_SECONDS,
         "addresses": invitation.addresses,
         "qr": ["".join(map(str, row)) for row in segno.make(code, micro=False).matrix],
@@ -98,26 +103,48 @@ async def revoke(
     return {"revoked": name}
 
 
+class _JoinRoute(JsonRoute):
+    """Nothing is read of a machine that comes in elsewhere, or tries too often: it needs no key."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_admitted(request: Request) -> Response:
+            door = get_door(request)
+            if not came_by_door(request.scope):
+                raise RequestError("codes are used where invited machines come in")
+            door.members.admit(_peer(request))
+            return await handle(request)
+
+        return handle_admitted
+
+
 class JoinRequest(NullIsDefault):
     """`secret`: of a code. `name`: as the machine calls itself."""
 
     secret: Base64UrlBytes
     name: Annotated[str, Field(min_length=1, max_length=64)]
-    role: Literal["back", "client"]
 
 
-@router.post("/v1/join")
+_joining = APIRouter(route_class=_JoinRoute)
+
+
+@_joining.post("/v1/join")
 async def join(
     body: JoinRequest, request: Request, door: Annotated[Door, Depends(get_door)]
 ) -> dict[str, Any]:
-    """The key of a new member."""
-    if not getattr(request.state, BY_DOOR, False):
-        raise RequestError("codes are used where invited machines come in")
-    peer = request.client.host if request.client else "unknown"
+    """The key of a new member, which has the role for which the code was made."""
     try:
-        member, key = door.join(body.secret, body.name, Role(body.role), peer)
+        member, key = door.join(body.secret, body.name, _peer(request))
     except NotInvitedError as error:
         raise HTTPException(403, str(error)) from error
     except ConfigError as error:
         raise UnavailableError(str(error)) from error
-    return {"name": member.name, "key": key}
+    return {"name": member.name, "role": member.role.value, "key": key}
+
+
+def _peer(request: Request) -> str:
+    return request.client.host if request.client else "unknown"
+
+
+router.include_router(_joining)

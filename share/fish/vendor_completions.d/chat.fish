@@ -59,7 +59,7 @@ complete -c chat -f
 complete -c chat -n _shtab_chat_using -s h -l help -d 'show this help message and exit'
 complete -c chat -n _shtab_chat_using -l version -d 'show the version and exit'
 complete -c chat -n _shtab_chat_using -l lead -x -d 'URL of the server'
-complete -c chat -n _shtab_chat_using -l join -x -d 'join a lead with a code of its `lead invite`, and remember it'
+complete -c chat -n _shtab_chat_using -l join -x -d 'join a lead with a code of its `lead invite --chat`, and remember it'
 complete -c chat -n _shtab_chat_using -l model -x -d 'name of the model to use, if the server has several'
 complete -c chat -n _shtab_chat_using -l api-key -x -d 'the server'"'"'s API key'
 complete -c chat -n _shtab_chat_using -l api-key-file -xka "(__fish_complete_path (commandline -ct))" -d 'file with the server'"'"'s API key'

@@ -764,6 +764,7 @@ complete -c lead -n '_shtab_lead_using generate' -l compare -d 'generate the tex
 complete -c lead -n '_shtab_lead_using; and test $_shtab_lead_npos -eq 0' -a invite -d 'Make a code with which one other machine joins the lead that runs here, within ten minutes.'
 complete -c lead -n '_shtab_lead_using invite' -s h -l help -d 'show this help message and exit'
 complete -c lead -n '_shtab_lead_using invite' -l version -d 'show the version and exit'
+complete -c lead -n '_shtab_lead_using invite' -l chat -d 'a code for a person who asks questions'
 complete -c lead -n '_shtab_lead_using invite' -l open -d 'let invited machines in, over HTTPS, at all addresses of this machine and the port after the lead'"'"'s'
 complete -c lead -n '_shtab_lead_using invite' -l close -d 'let no other machine in any more'
 complete -c lead -n '_shtab_lead_using invite' -l list -d 'show who has joined'

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from lead.http.middleware.keys import Role
 from lead.members import door as module
 from lead.members.door import BY_DOOR, Door
 from shared.errors import ConfigError
@@ -79,7 +78,7 @@ async def test_a_port_that_is_taken_is_an_error_and_it_stays_closed(make):
 async def test_the_next_start_knows_that_it_was_open_and_who_joined(make):
     door = make()
     await door.open()
-    member, key = door.join(door.invite().secret, "desk", Role.CLIENT, "10.0.0.2")
+    member, key = door.join(door.invite("client").secret, "desk", "10.0.0.2")
     again = make()
     assert again.was_open
     assert again.members.identify(key) == member.principal
@@ -91,7 +90,7 @@ async def test_who_joins_the_lead_before_while_this_one_starts_is_a_member(make)
     before = make()
     await before.open()
     after = make()
-    _, key = before.join(before.invite().secret, "desk", Role.BACK, "10.0.0.2")
+    _, key = before.join(before.invite("back").secret, "desk", "10.0.0.2")
     before.close()
     assert after.members.identify(key) is None
     after.read()
@@ -102,16 +101,16 @@ async def test_who_joins_the_lead_before_while_this_one_starts_is_a_member(make)
 async def test_an_invitation_names_certificate_and_addresses(make, tmp_path):
     door = make()
     await door.open()
-    invitation = door.invite()
+    invitation = door.invite("back")
     assert invitation.addresses == ("10.0.0.1:5556",)
     assert invitation.fingerprint == fingerprint((tmp_path / "lead" / "certificate.pem").read_text())
-    assert door.invite(["fd00::1", "desk.lan"]).addresses == ("[fd00::1]:5556", "desk.lan:5556")
+    assert door.invite("back", ["fd00::1", "desk.lan"]).addresses == ("[fd00::1]:5556", "desk.lan:5556")
 
 
 async def test_a_revoked_member_is_cut_off_now_and_after_a_restart(make, server):
     door = make()
     await door.open()
-    member, key = door.join(door.invite().secret, "desk", Role.BACK, "10.0.0.2")
+    member, key = door.join(door.invite("back").secret, "desk", "10.0.0.2")
     assert door.revoke("desk")
     assert server.disconnected == [member.number]
     assert make().members.identify(key) is None
@@ -121,7 +120,7 @@ async def test_a_revoked_member_is_cut_off_now_and_after_a_restart(make, server)
 async def test_closing_cuts_members_off_who_stay_members(make, server):
     door = make()
     await door.open()
-    member, key = door.join(door.invite().secret, "desk", Role.BACK, "10.0.0.2")
+    member, key = door.join(door.invite("back").secret, "desk", "10.0.0.2")
     door.close()
     assert (server.n_closed, server.disconnected) == (1, [member.number])
     assert make().members.identify(key) == member.principal
@@ -130,20 +129,20 @@ async def test_closing_cuts_members_off_who_stay_members(make, server):
 async def test_who_cannot_be_written_down_has_not_joined(make, tmp_path):
     door = make()
     await door.open()
-    secret = door.invite().secret
+    secret = door.invite("back").secret
     for path in (tmp_path / "lead").iterdir():
         path.unlink()
     (tmp_path / "lead").rmdir()
     (tmp_path / "lead").touch()
     with pytest.raises(ConfigError, match="cannot write down"):
-        door.join(secret, "desk", Role.BACK, "10.0.0.2")
+        door.join(secret, "desk", "10.0.0.2")
     assert list(door.members) == []
 
 
 async def test_keys_are_not_written_down(make, tmp_path):
     door = make()
     await door.open()
-    _, key = door.join(door.invite().secret, "desk", Role.BACK, "10.0.0.2")
+    _, key = door.join(door.invite("back").secret, "desk", "10.0.0.2")
     assert key not in (tmp_path / "lead" / "members.json").read_text()
 
 
@@ -168,13 +167,30 @@ async def test_it_is_announced_once_while_a_code_lasts(make, monkeypatch):
     await door.open()
     await door.announce()
     await door.announce()
-    assert said == [(5556, door.invite().fingerprint.hex())]
+    assert said == [(5556, door.invite("back").fingerprint.hex())]
     monkeypatch.setattr(module, "INVITATION_SECONDS", 0.0)
     await door.announce()
     await until(lambda: said[1:] == ["gone"])
     await door.announce()
     door.close()
     await until(lambda: said[3:] == ["gone"])
+
+
+async def test_at_its_end_a_lead_takes_leave_of_the_network(make):
+    said = []
+
+    @contextlib.contextmanager
+    def announce(*_):
+        yield
+        said.append("gone")
+
+    door = make(announce=announce)
+    await door.open()
+    await door.end()
+    await door.announce()
+    await door.end()
+    assert said == ["gone"]
+    assert make().was_open
 
 
 async def until(is_so):

@@ -12,6 +12,9 @@ from fastapi.responses import PlainTextResponse
 from websockets.asyncio.client import connect
 from websockets.frames import CloseCode
 
+from lead.server.draining import DrainingServer
+from lead.server.listening import listen
+from lead.settings.lead_settings import LeadSettings
 from tests.lead.serving import HANDSHAKE, hello
 
 pytestmark = pytest.mark.both_loops
@@ -51,6 +54,29 @@ async def test_what_a_platform_tells_web_servers_about_workers_is_not_for_the_le
     served = serve()
     served.shut_down()
     await served.serving
+
+
+async def test_another_socket_may_be_served_before_its_own(lead):
+    async def on_drained():
+        pass
+
+    server = DrainingServer(
+        lead.app, LeadSettings(), lead.sequences, on_drain=lambda: None, on_drained=on_drained
+    )
+    listeners = [listen("127.0.0.1", 0) for _ in range(2)]
+    ports = [each.getsockname()[1] for each in listeners]
+    await server.listen_also(listeners[0], None, {})
+    serving = asyncio.ensure_future(server.serve(sockets=listeners[1:]))
+    await server.accepting.wait()
+    for port in ports:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        await hang_up(writer)
+    for _ in range(3):
+        server.on_signal()
+    await serving
+    for port in ports:
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
 
 
 ENDS = pytest.mark.parametrize(

@@ -52,6 +52,13 @@ async def test_the_successor_accepts_connections_that_came_before_it_was_ready(p
             assert address == client.getsockname()
 
 
+async def test_the_children_of_a_successor_do_not_get_the_socket(path, listener):
+    async with owning(path, listener):
+        successor = await asyncio.to_thread(Predecessor, path)
+        with successor.listener, successor._old:
+            assert not successor.listener.get_inheritable()
+
+
 async def test_the_owner_stops_accepting_before_the_successor_goes_on(path, listener):
     stopped = []
     async with owning(path, listener, lambda: stopped.append(path.exists())):

@@ -1,16 +1,19 @@
 """From an invitation to a member's requests, over real connections."""
 
 import asyncio
+import base64
 import contextlib
+import dataclasses
 import socket
 
 import httpx
 import pytest
 
+from lead.http.json_route import BodyReader
 from lead.members.door import Door
 from lead.server.listening import listen
 from shared import joined_lead
-from shared.errors import ConfigError
+from shared.errors import ConfigError, UnavailableError
 from shared.invitation import Invitation
 from shared.joined_lead import JoinedLead
 from shared.tls import pinning
@@ -48,8 +51,9 @@ def own_data(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 
-async def invited(admin, **fields):
-    return (await admin.post("/v1/invitations", json={"open": True} | fields)).json()["code"]
+async def invited(admin, role="client", **fields):
+    body = {"open": True, "role": role} | fields
+    return (await admin.post("/v1/invitations", json=body)).json()["code"]
 
 
 async def join(code, role="client", name="laptop"):
@@ -60,6 +64,14 @@ def member(joined):
     key = joined.key.get_secret_value()
     headers = {"Authorization": f"Bearer {key}"}
     return httpx.AsyncClient(base_url=joined.url, headers=headers, verify=pinning(joined.certificate))
+
+
+async def post_join(door, invitation, **fields):
+    """What another program than ours sends to join; returns the answer."""
+    secret = base64.urlsafe_b64encode(invitation.secret).decode()
+    url = f"https://127.0.0.1:{door.port}/v1/join"
+    async with httpx.AsyncClient(verify=False, trust_env=False) as client:  # noqa: S501 - of this test
+        return (await client.post(url, json={"secret": secret, "name": "guest"} | fields)).json()
 
 
 async def test_a_machine_joins_and_asks(lead, admin):
@@ -79,14 +91,19 @@ async def test_it_is_remembered(admin):
 
 
 async def test_nobody_is_invited_before_the_door_is_open(admin):
-    response = await admin.post("/v1/invitations", json={})
+    response = await admin.post("/v1/invitations", json={"role": "back"})
     assert response.status_code == 400
     assert "--open" in response.json()["error"]["message"]
 
 
+async def test_whoever_makes_a_code_says_what_for(admin):
+    assert (await admin.post("/v1/invitations", json={"open": True})).status_code == 400
+    assert (await admin.post("/v1/invitations", json={"open": True, "role": "admin"})).status_code == 400
+
+
 async def test_a_code_cannot_be_used_at_another_port(admin):
     await invited(admin)
-    response = await admin.post("/v1/join", json={"secret": "AAAA", "name": "x", "role": "back"})
+    response = await admin.post("/v1/join", json={"secret": "AAAA", "name": "x"})
     assert response.status_code == 400
 
 
@@ -97,25 +114,72 @@ async def test_a_used_code_is_refused(admin):
         await join(code)
 
 
+@pytest.mark.parametrize(
+    ("made_for", "used_as", "said"),
+    [("client", "back", "is for chat, not for a back"), ("back", "client", "is for a back, not for chat")],
+)
+async def test_a_code_of_another_role_is_refused_and_can_still_be_used(admin, door, made_for, used_as, said):
+    code = await invited(admin, made_for)
+    with pytest.raises(ConfigError, match=said):
+        await join(code, used_as)
+    assert (door.members.n_invited, door.members.n_refused) == (1, 0)
+    assert await join(code, made_for)
+
+
+async def test_who_joins_does_not_choose_its_role(admin, door):
+    guest = Invitation.parse(await invited(admin))
+    answer = await post_join(door, guest, role="back")
+    assert (answer["role"], [each.role.value for each in door.members]) == ("client", ["client"])
+    # Whoever writes another role into the code gets what the lead has made it for.
+    forged = dataclasses.replace(Invitation.parse(await invited(admin)), role="back")
+    joined = await join(forged.code(), "back")
+    async with member(joined) as client:
+        assert (await client.post("/v1/speculation", json={"messages": []})).status_code == 403
+
+
+async def test_only_a_small_body_of_who_has_no_key_is_read(admin, door):
+    invitation = Invitation.parse(await invited(admin))
+    refused = await post_join(door, invitation, more="x" * 4096)
+    assert "more than 4096 bytes" in refused["error"]["message"]
+    assert (await post_join(door, invitation))["role"] == "client"
+
+
+async def test_nothing_is_read_of_who_tries_too_often(admin, door, monkeypatch):
+    invitation = Invitation.parse(await invited(admin))
+    with contextlib.suppress(UnavailableError):
+        while True:
+            door.members.admit("127.0.0.1")
+    monkeypatch.setattr(BodyReader, "read", None)
+    assert "try again later" in (await post_join(door, invitation))["error"]["message"]
+
+
 async def test_the_secret_is_not_sent_to_another_certificate(admin, door, monkeypatch):
     invitation = Invitation.parse(await invited(admin))
     posted = []
     monkeypatch.setattr(httpx, "post", lambda *_, **__: posted.append(1))
-    impostor = Invitation(invitation.secret, b"x" * 16, invitation.addresses)
+    impostor = dataclasses.replace(invitation, fingerprint=b"x" * 16)
     with pytest.raises(ConfigError, match="is not the lead that made this code"):
         await join(impostor.code())
     assert posted == []
     assert door.members.n_invited == 1
 
 
+@pytest.mark.parametrize("answer", [[], {}, {"name": "laptop"}, {"key": 1, "name": "laptop"}])
+async def test_an_odd_answer_is_a_sentence(admin, monkeypatch, answer):
+    code = await invited(admin)
+    monkeypatch.setattr(httpx, "post", lambda *_, **__: httpx.Response(200, json=answer))
+    with pytest.raises(ConfigError, match="does not answer as a lead"):
+        await join(code)
+
+
 async def test_an_address_where_nobody_is_is_passed_over(admin):
     with contextlib.closing(listen("127.0.0.1", 0)) as free:
         nobody = f"127.0.0.1:{free.getsockname()[1]}"
     invitation = Invitation.parse(await invited(admin))
-    code = Invitation(invitation.secret, invitation.fingerprint, (nobody, *invitation.addresses)).code()
-    assert (await join(code)).url == f"https://{invitation.addresses[0]}"
+    elsewhere = dataclasses.replace(invitation, addresses=(nobody, *invitation.addresses))
+    assert (await join(elsewhere.code())).url == f"https://{invitation.addresses[0]}"
     with pytest.raises(ConfigError, match=f"no lead answers at {nobody}"):
-        await join(Invitation(invitation.secret, invitation.fingerprint, (nobody,)).code())
+        await join(dataclasses.replace(invitation, addresses=(nobody,)).code())
 
 
 async def test_a_machine_without_a_key_may_do_nothing_there(admin):
@@ -217,7 +281,7 @@ async def test_who_announces_itself_as_that_lead_gets_no_secret(admin, network, 
     posted = []
     monkeypatch.setattr(httpx, "post", lambda *_, **__: posted.append(1))
     with pytest.raises(ConfigError, match="is not the lead that made this code"):
-        await join(Invitation(ours.secret, b"x" * 16, ()).code())
+        await join(dataclasses.replace(ours, fingerprint=b"x" * 16).code())
     assert (posted, door.members.n_invited) == ([], 1)
 
 
@@ -233,6 +297,6 @@ async def test_without_multicast_nobody_is_invited_nearby(admin, door):
         raise ConfigError("this machine cannot be announced by multicast: Network is unreachable")
 
     door._announce = cannot
-    response = await admin.post("/v1/invitations", json={"open": True, "nearby": True})
+    response = await admin.post("/v1/invitations", json={"role": "back", "open": True, "nearby": True})
     assert (response.status_code, response.json()["error"]["param"]) == (400, "nearby")
     assert door.members.n_invited == 0
