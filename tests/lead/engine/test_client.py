@@ -314,7 +314,7 @@ async def test_an_engine_that_is_started_again_computes_as_the_first_one_did(sta
     )
     await front.until(lambda front: front.events.count(UP) == 2)
     said = [event.sequence for event in front.events if event != UP]
-    found = '{"batch_sizes": null, "cost": 1.5, "reason": ""}'
+    found = '{"batch_sizes": null, "cost": 1.5, "reason": "", "key": ""}'
     assert said == ['{"exactness": null}', f'{{"exactness": {found}}}']
 
 
