@@ -53,7 +53,7 @@ def all_files(folder):
 def test_what_was_written_is_read_by_the_next_process(files, tmp_path):
     saved = written(files)
     again = TextFiles(tmp_path, KEY, 1 << 30)
-    assert again.read_new() == [saved]
+    assert again.look().texts == [saved]
     assert content_of(again, saved.parts[0]) == CONTENT
 
 
@@ -69,22 +69,22 @@ def test_a_text_that_was_written_anew_leaves_nothing_behind(files):
     first = written(files)
     second = written(files, content=b"whole", name=first.name, end=20)
     assert {path.name for path in files.folder.glob("*.kv")} == {second.parts[0].file}
-    assert len(files.read_new()) == 0, "what this process has written is nothing new"
+    assert len(files.look().texts) == 0, "what this process has written is nothing new"
 
 
 def test_what_others_write_meanwhile_is_new(files, tmp_path):
     other = TextFiles(tmp_path, KEY, 1 << 30)
-    assert other.read_new() == []
+    assert other.look().texts == []
     saved = written(files)
-    assert other.read_new() == [saved]
-    assert other.read_new() == []
+    assert other.look().texts == [saved]
+    assert other.look().texts == []
     longer = written(files, content=b"more", name=saved.name, end=20, known=saved.parts)
-    assert other.read_new() == [longer]
+    assert other.look().texts == [longer]
 
 
 def test_of_another_model_nothing_is_read(files, tmp_path):
     written(files)
-    assert TextFiles(tmp_path, OTHER_KEY, 1 << 30).read_new() == []
+    assert TextFiles(tmp_path, OTHER_KEY, 1 << 30).look().texts == []
 
 
 def test_files_and_folders_are_private(files):
@@ -127,7 +127,7 @@ def test_a_damaged_manifest_is_logged_once_and_deleted_with_its_parts(files, tmp
     saved = written(files)
     whole = written(files)
     damage(files.folder / f"{saved.name}.json")
-    assert TextFiles(tmp_path, KEY, 1 << 30).read_new() == [whole]
+    assert TextFiles(tmp_path, KEY, 1 << 30).look().texts == [whole]
     assert len(caplog.records) == 1
     assert {path.name.split("-")[0].split(".")[0] for path in all_files(tmp_path)} == {whole.name}
 
@@ -137,7 +137,7 @@ def test_a_manifest_of_another_model_is_not_believed(files, tmp_path):
     other = TextFiles(tmp_path, OTHER_KEY, 1 << 30)
     for path in files.folder.iterdir():
         path.rename(other.folder / path.name)
-    assert other.read_new() == []
+    assert other.look().texts == []
     assert not list(other.folder.glob(f"{saved.name}*"))
 
 
@@ -168,7 +168,7 @@ def test_the_texts_that_were_used_least_recently_give_way_whatever_their_model(t
     files.touch(used.name)
     new = written(files)
     assert not list(other.folder.iterdir())
-    kept = [saved.name for saved in TextFiles(tmp_path, KEY, 1).read_new()]
+    kept = [saved.name for saved in TextFiles(tmp_path, KEY, 1).look().texts]
     assert kept == [old.name, used.name, new.name], "the least recently used comes first"
 
 
