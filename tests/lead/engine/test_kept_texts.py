@@ -52,12 +52,16 @@ def kinds(tiny_model, tmp_path_factory):
         path = Path(shutil.copy(tiny_model(architecture), folder / "model.gguf"))
         if kind == "longrope":
             _add_long_rope(path)
-        if kind != "adapter":
-            return path, OPTIONS
-        adapter = write_adapter(folder / "adapter.gguf", factors(path))
-        return path, OPTIONS.model_copy(update={"lora": ModelOptions(lora=str(adapter)).lora})
+        lora = str(write_adapter(folder / "adapter.gguf", factors(path))) if kind == "adapter" else ()
+        return path, OPTIONS.model_copy(update={"lora": ModelOptions(lora=lora).lora})
 
     return write
+
+
+@pytest.fixture(scope="session")
+def texts(kinds):
+    """The text of a kind, stored once."""
+    return functools.cache(lambda kind: stored(*kinds(kind)))
 
 
 def _add_long_rope(path):
@@ -121,22 +125,23 @@ class Start:
             self.model.restore(0, mine, part.end)
 
 
-def differs(before, after, change=lambda: None, **more):
-    """Whether a text of the start `before` gives other logits with `after`; None: it is not loaded.
+def stored(path, options):
+    """A text, and the key that it is stored under."""
+    with Start(path, options) as start:
+        start.read(0, TEXT)
+        return start.stored(), start.key
 
-    before, after: a model's file and options. change: what happens to the files meanwhile. more: of `after`.
-    """
-    with Start(*before) as first:
-        first.read(0, TEXT)
-        parts, key = first.stored(), first.key
-    change()
-    with Start(*after, **more) as second:
-        if second.key != key:
+
+def differs(text, path, options, **more):
+    """Whether a text that was `stored` gives other logits with this start; None: it is not loaded."""
+    parts, key = text
+    with Start(path, options, **more) as start:
+        if start.key != key:
             return None
-        second.restore(parts)
-        loaded = second.read(0, [5], len(TEXT))
-        second.read(1, TEXT)
-        return bool(np.abs(loaded - second.read(1, [5], len(TEXT))).max() > BOUND)
+        start.restore(parts)
+        loaded = start.read(0, [5], len(TEXT))
+        start.read(1, TEXT)
+        return bool(np.abs(loaded - start.read(1, [5], len(TEXT))).max() > BOUND)
 
 
 def changed(path, options, **values):
@@ -148,31 +153,31 @@ OF_NO_TEXT = sorted(name for name in ANOTHER if StoredKind.TEXTS not in DECIDES[
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_text_is_loaded_where_it_was_stored(kinds, kind):
-    assert differs(kinds(kind), kinds(kind)) is False
+def test_a_text_is_loaded_where_it_was_stored(kinds, texts, kind):
+    assert differs(texts(kind), *kinds(kind)) is False
 
 
 @pytest.mark.parametrize("name", OF_NO_TEXT)
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_option_that_is_not_in_the_key_changes_no_logits(kinds, kind, name):
-    found = differs(kinds(kind), changed(*kinds(kind), **{name: ANOTHER[name]}))
+def test_an_option_that_is_not_in_the_key_changes_no_logits(kinds, texts, kind, name):
+    found = differs(texts(kind), *changed(*kinds(kind), **{name: ANOTHER[name]}))
     assert found is None if (kind, name) == ("longrope", "ctx_size") else found is False
 
 
 @pytest.mark.models
 @pytest.mark.parametrize("name", sorted(ANOTHER.keys() - OF_NO_TEXT - {"exact", "lora"}))
 @pytest.mark.parametrize("kind", KINDS)
-def test_with_another_value_of_any_other_option_it_is_read_anew(kinds, kind, name):
+def test_with_another_value_of_any_other_option_it_is_read_anew(kinds, texts, kind, name):
     names = ("cache_type_k", "cache_type_v") if name.startswith("cache_type") else (name,)
     values = {each: ANOTHER[each] for each in names} | ({"flash_attn": "on"} if len(names) > 1 else {})
-    assert differs(kinds(kind), changed(*kinds(kind), **values)) is None
+    assert differs(texts(kind), *changed(*kinds(kind), **values)) is None
 
 
-def test_with_an_adapter_or_another_scale_it_is_read_anew(kinds):
+def test_with_an_adapter_or_another_scale_it_is_read_anew(kinds, texts):
     path, options = kinds("adapter")
     (adapter,) = options.lora
     for lora in ((), (adapter.model_copy(update={"scale": 0.5}),)):
-        assert differs((path, options), (path, options.model_copy(update={"lora": lora}))) is None
+        assert differs(texts("adapter"), *changed(path, options, lora=lora)) is None
 
 
 @pytest.mark.parametrize("name", ["model.gguf", "adapter.gguf"])
@@ -182,31 +187,29 @@ def test_a_file_that_was_replaced_while_the_lead_slept_counts_as_another(kinds, 
     for each in path.parent.iterdir():
         shutil.copy(each, tmp_path)
     adapter = ModelOptions(lora=str(tmp_path / "adapter.gguf")).lora
-    start = tmp_path / "model.gguf", options.model_copy(update={"lora": adapter})
-
-    def replace():
-        if name == "adapter.gguf":
-            write_adapter(tmp_path / name, {key: (-a, b) for key, (a, b) in factors(path).items()})
-        else:
-            write_tiny_model(TinyModel("llama", seed=2), tmp_path / name)
-
-    assert differs(start, start, replace) is None
+    start = changed(tmp_path / "model.gguf", options, lora=adapter)
+    text = stored(*start)
+    if name == "adapter.gguf":
+        write_adapter(tmp_path / name, {key: (-a, b) for key, (a, b) in factors(path).items()})
+    else:
+        write_tiny_model(TinyModel("llama", seed=2), tmp_path / name)
+    assert differs(text, *start) is None
 
 
 @pytest.mark.parametrize("architecture", ["qwen35", more("qwen3next"), more("glm4moe")])
 def test_heads_that_draft_change_nothing(tiny_with_heads, architecture):
     start = tiny_with_heads(architecture), OPTIONS
-    assert differs(start, start, with_heads=True) is False
+    assert differs(stored(*start), *start, with_heads=True) is False
 
 
 def test_a_quantized_cache_that_llama_cpp_does_not_rotate_is_another(tmp_path, monkeypatch):
     """It rotates keys of heads of 64, unless a variable forbids it."""
     path = write_tiny_model(TinyModel("llama", width=128), tmp_path / "wide.gguf")
     start = changed(path, OPTIONS, cache_type_k="q8_0", cache_type_v="f16")
-    assert differs(start, start) is False
-    assert (
-        differs(start, start, lambda: monkeypatch.setitem(os.environ, "LLAMA_ATTN_ROT_DISABLE", "1")) is None
-    )
+    text = stored(*start)
+    assert differs(text, *start) is False
+    monkeypatch.setitem(os.environ, "LLAMA_ATTN_ROT_DISABLE", "1")
+    assert differs(text, *start) is None
 
 
 @pytest.mark.parametrize("kind", ["plain", more("windows"), more("latent")])
