@@ -82,6 +82,35 @@ def test_what_others_write_meanwhile_is_new(files, tmp_path):
     assert other.look().texts == [longer]
 
 
+def test_whoever_has_deleted_a_text_it_is_said_once_that_it_is_gone(tmp_path):
+    files = TextFiles(tmp_path, KEY, 2 * len(CONTENT))
+    first = written(files)
+    age(files.folder / f"{first.name}.json", 50)
+    second = written(files)
+    assert files.look().gone == {first.name}, "there was no room for it"
+    TextFiles(tmp_path, KEY, 1).delete(second.name)
+    assert files.look() == ([], {second.name})
+    assert not files._seen
+    again = written(files, name=first.name)
+    assert TextFiles(tmp_path, KEY, 1).look() == ([again], set())
+
+
+def test_while_a_text_is_written_it_is_no_news(files):
+    """Whoever looks does so in another thread."""
+    news = []
+    seen = files._seen
+
+    class Seen(dict):
+        def __setitem__(self, name, used_at):
+            news.append(files.look())
+            super().__setitem__(name, used_at)
+
+    files._seen = Seen(seen)
+    written(files)
+    assert news == [([], set())]
+    assert files.look() == ([], set())
+
+
 def test_of_another_model_nothing_is_read(files, tmp_path):
     written(files)
     assert TextFiles(tmp_path, OTHER_KEY, 1 << 30).look().texts == []
@@ -191,6 +220,7 @@ def test_files_of_others_in_the_folder_are_never_touched(tmp_path):
         age(path, 10_000)
     with contextlib.suppress(OSError):
         files.shrink(100)
+    assert files.look() == ([], set())
     assert all(path.read_text() == "mine" for path in foreign)
 
 
