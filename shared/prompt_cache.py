@@ -245,13 +245,18 @@ class PromptCache:
                 each.saved = saved
 
     def lose(self, names: Collection[str]) -> list[StoredText]:
-        """Texts of these names are not on disk any more; returns those of them that are not only there."""
+        """Texts of these names are not on disk any more: those that were only there are dropped.
+
+        Returns those of the others that were there as a whole, and will be `unsaved`.
+        """
         lost = [text for text in self._texts if text.saved and text.saved.name in names]
         for text in lost:
-            text.saved = None
             if text.place is TextPlace.DISK:
                 self._remove(text)
-        return [text for text in lost if text in self._texts]
+        whole = [text for text in lost if text.is_saved and text in self._texts]
+        for text in lost:
+            text.saved = None
+        return whole
 
     def may_fetch(self, text: StoredText, held: Collection[StoredText] = ()) -> bool:
         """Whether there can be room in host memory for a text that is on disk, beside those that stay."""
