@@ -25,6 +25,8 @@ log = logging.getLogger("engine")
 _OURS = re.compile(r"([0-9a-f]{24})(\.json|-[0-9a-f]{12}\.kv|\.json\.[0-9a-f]{8}\.part)")
 _MANIFEST = ".json"
 _CHUNK = 1 << 20
+_TICK_SECONDS = 0.02
+"""What happens to a folder so soon after something else may leave it the same date: Linux counts in ticks."""
 
 
 class DamagedTextError(Exception):
@@ -85,6 +87,8 @@ class TextFiles:
         changed_at = self.folder.stat().st_mtime_ns
         if changed_at == self._changed_at:
             return FolderNews([], set())
+        if 0 <= time.time() - changed_at / 1e9 < _TICK_SECONDS:
+            time.sleep(_TICK_SECONDS)
         self._changed_at = changed_at
         known, found = set(self._seen), self._manifests()
         gone = known - found.keys()

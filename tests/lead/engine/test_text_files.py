@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -93,6 +94,20 @@ def test_whoever_has_deleted_a_text_it_is_said_once_that_it_is_gone(tmp_path):
     assert not files._seen
     again = written(files, name=first.name)
     assert TextFiles(tmp_path, KEY, 1).look() == ([again], set())
+
+
+def test_what_leaves_the_folder_the_same_date_is_seen_nevertheless(files, tmp_path, monkeypatch):
+    first, looking = written(files), TextFiles(tmp_path, KEY, 1 << 30)
+    date = files.folder.stat().st_mtime_ns
+    late = []
+
+    def write(_seconds):
+        late.append(written(files))
+        os.utime(files.folder, ns=(date, date))
+
+    monkeypatch.setattr("lead.engine.text_files.time", SimpleNamespace(time=lambda: date / 1e9, sleep=write))
+    assert looking.look().texts == [first, *late]
+    assert len(late) == 1
 
 
 def test_while_a_text_is_written_it_is_no_news(files):
