@@ -41,12 +41,13 @@ DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
     {
         # Options of the model. Those that move layers or divide batches change what is rounded how.
         **dict.fromkeys(("parallel", "threads", "cache_type_k", "cache_type_v", "kv_unified"), _ALL),
-        **dict.fromkeys(("flash_attn", "swa_full", "batch_size", "ubatch_size"), _ALL_BUT_ATTENTION),
+        **dict.fromkeys(("swa_full", "batch_size", "ubatch_size"), _ALL_BUT_ATTENTION),
         **dict.fromkeys(("threads_batch", "repack", "lora", "exact"), _ALL_BUT_ATTENTION),
         **dict.fromkeys(("n_gpu_layers", "kv_offload", "device", "split_mode"), _ALL_BUT_ATTENTION),
         **dict.fromkeys(("main_gpu", "tensor_split", "override_tensor"), _ALL_BUT_ATTENTION),
         **dict.fromkeys(("cpu_moe", "n_cpu_moe"), _ALL_BUT_ATTENTION),
         "ctx_size": _MEASURED,  # of texts `n_ctx_of_rope` tells what there is to tell
+        "flash_attn": _MEASURED,  # of texts `uses_flash_attention`, however it was chosen
         "load_mode": StoredKind.EXACTNESS | StoredKind.STEP_TIMES,
         "fit": StoredKind.EXACTNESS,  # otherwise the layers that were chosen count
         "fit_target": StoredKind.EXACTNESS,
@@ -64,7 +65,7 @@ DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
         "own_cells": StoredKind.TEXTS,
         "n_part": StoredKind.TEXTS,
         "n_ctx_of_rope": StoredKind.TEXTS,
-        "uses_flash_attention": StoredKind.TEXTS,  # --flash-attn auto leaves it to llama.cpp
+        "uses_flash_attention": StoredKind.TEXTS,
     }
 )
 """What is another if this input is. An option or fact without a row has no key: a test says so."""
