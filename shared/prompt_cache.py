@@ -55,7 +55,7 @@ NO_PROMPT_CACHE = PromptCacheSize()
 
 
 class PromptCache:
-    """The text that was used least recently gives way. No whole text is the beginning of another."""
+    """The text that was used least recently gives way. Of an owner none is the whole beginning of another."""
 
     def __init__(self, size: PromptCacheSize, keys: Iterator[int]) -> None:
         """keys: for snapshots, in common with checkpoints of slots."""
@@ -64,6 +64,7 @@ class PromptCache:
         self._texts: dict[StoredText, None] = {}  # the least recently used first
         self._sorted: list[StoredText] = []  # by their tokens: the nearest have the longest common beginning
         self._wanted: list[StoredText] = []
+        self._used: set[StoredText] = set()
         self.n_bytes = 0
         """The size of all texts in host memory."""
 
@@ -103,7 +104,8 @@ class PromptCache:
         if not self._size.holds(n_bytes + sum(map(self._bytes_of, held))) or not cache.can_store:
             return None
         edits = cache.take_edits()
-        if self._is_stored(tokens, cache.owner):
+        if stored := self._stored(tokens, cache.owner):
+            self.touch(stored)
             return edits, 0
         beginning = self._beginning_of(tokens, cache.owner)
         text = beginning if beginning and n_part and beginning.place is TextPlace.MEMORY else StoredText()
@@ -136,6 +138,7 @@ class PromptCache:
         text.checkpoints = checkpoints
         if end:
             self._add(text)
+            self._used.add(text)
         return edits, len(tokens) - end
 
     def load(
@@ -174,6 +177,13 @@ class PromptCache:
         if text in self._texts:
             del self._texts[text]
             self._texts[text] = None
+            self._used.add(text)
+
+    def pop_used(self) -> list[StoredText]:
+        """Texts that were stored or used since the last call, the least recently used first."""
+        used = [text for text in self._texts if text in self._used]
+        self._used.clear()
+        return used
 
     def drop(self, text: StoredText) -> list[CacheEdit]:
         """What forgets `text`."""
@@ -219,11 +229,11 @@ class PromptCache:
             text.describe_saved(itertools.repeat(0))
             self._add(text)
 
-    def unsaved(self) -> StoredText | None:
-        """The text that was used last of those that are to be written to disk."""
+    def unsaved(self, but: Collection[StoredText] = ()) -> StoredText | None:
+        """The text that was used last of those that are to be written to disk; but: those that are not."""
         for text in reversed(self._texts):
             is_worth_it = text.owner is not None and len(text.tokens) >= self._size.n_least_saved
-            if is_worth_it and text.place is TextPlace.MEMORY and not text.is_saved:
+            if is_worth_it and text.place is TextPlace.MEMORY and not text.is_saved and text not in but:
                 return text
         return None
 
@@ -234,9 +244,19 @@ class PromptCache:
             if saved and each.saved and each.saved.name == saved.name:
                 each.saved = saved
 
-    def refuse(self, text: StoredText) -> None:
-        """It is too large for the disk."""
-        text.owner = None
+    def lose(self, names: Collection[str]) -> list[StoredText]:
+        """Texts of these names are not on disk any more: those that were only there are dropped.
+
+        Returns those of the others that were there as a whole, and will be `unsaved`.
+        """
+        lost = [text for text in self._texts if text.saved and text.saved.name in names]
+        for text in lost:
+            if text.place is TextPlace.DISK:
+                self._remove(text)
+        whole = [text for text in lost if text.is_saved and text in self._texts]
+        for text in lost:
+            text.saved = None
+        return whole
 
     def may_fetch(self, text: StoredText, held: Collection[StoredText] = ()) -> bool:
         """Whether there can be room in host memory for a text that is on disk, beside those that stay."""
@@ -291,17 +311,18 @@ class PromptCache:
                 self._leave_memory(text)
         return edits
 
-    def _is_stored(self, tokens: list[int], owner: str | None) -> bool:
-        """Whether a text that serves `owner` is that, or goes on from it."""
+    def _stored(self, tokens: list[int], owner: str | None) -> StoredText | None:
+        """A text of `owner` that is that, or goes on from it; if nobody owns it, any in host memory."""
         for at in range(self._find(tokens), len(self._sorted)):
-            if self._sorted[at].tokens[: len(tokens)] != tokens:
+            text = self._sorted[at]
+            if text.tokens[: len(tokens)] != tokens:
                 break
-            if self._sorted[at].may_serve(owner):
-                return True
-        return False
+            if text.owner == owner or (owner is None and text.place is TextPlace.MEMORY):
+                return text
+        return None
 
     def _beginning_of(self, tokens: list[int], owner: str | None) -> StoredText | None:
-        """The longest text with which `tokens` begin, that serves `owner` and is not on its way.
+        """The longest text with which `tokens` begin, that is of `owner` or nobody, and not on its way.
 
         Between the two are others that begin like it.
         """
@@ -312,7 +333,7 @@ class PromptCache:
             n = common_prefix_length(text.tokens, tokens[:n])
             if n < len(text.tokens):
                 at = bisect_right(self._sorted, tokens[:n], key=_tokens)
-            elif text.place is not TextPlace.COMING and text.may_serve(owner):
+            elif text.place is not TextPlace.COMING and text.owner in {owner, None}:
                 return text
             else:
                 at -= 1
@@ -332,6 +353,7 @@ class PromptCache:
             at += 1
         del self._sorted[at]
         del self._texts[text]
+        self._used.discard(text)
         self.n_bytes -= self._bytes_of(text)
 
     def _bytes_of(self, text: StoredText) -> int:

@@ -29,7 +29,7 @@ from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.drafts import Drafts as SequenceDrafts
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from lead.engine.target import Target
-from lead.engine.text_files import DamagedTextError
+from lead.engine.text_files import DamagedTextError, FolderNews
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
@@ -906,12 +906,13 @@ class FakeTextFiles:
         self._rng, self._error_rate = rng, error_rate
         self._numbers = itertools.count()
         self.texts: dict[str, SavedText] = {}
+        self._named: set[str] = set()
         self.parts: dict[str, bytes] = {}
         self.folder = "a fake"
         self.n_read = self.n_failed = 0
 
-    def read_new(self):
-        return list(self.texts.values())
+    def look(self):
+        return FolderNews(list(self.texts.values()), self._named - self.texts.keys())
 
     def write(self, text, pace):
         self._fail(OSError("the disk is full"))
@@ -930,6 +931,7 @@ class FakeTextFiles:
         self.delete(text.name, kept={part.file for part in parts})
         rest = {name: getattr(text, name) for name in ("name", "owner", "tokens", "n_prefill")}
         self.texts[text.name] = SavedText(parts=tuple(parts), **rest)
+        self._named.add(text.name)
         return self.texts[text.name]
 
     def read(self, part, into):

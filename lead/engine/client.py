@@ -101,6 +101,7 @@ class EngineClient:
         self._slot_acted: asyncio.Future[SlotActed] | None = None
         self._spare = SpareDescriptors(_N_SPARE)
         self._stopping = asyncio.Event()
+        self._moved = asyncio.Event()  # replaced each time that the state changes
         self.pieces = KnownPieces()
         self.state = EngineState.STARTING
         self.ready: Ready | None = None
@@ -203,10 +204,12 @@ class EngineClient:
         return None
 
     async def act_on_slot(self, command: ActOnSlot) -> SlotActed:
-        """Have the engine do it; raises RequestError, UnavailableError."""
+        """Have the engine do it, when it is ready; raises NotServingError, RequestError, UnavailableError."""
         self.expect()
-        if self.state is not EngineState.READY:
-            raise self.state.refusal()
+        while self.state is not EngineState.READY:
+            if not self.state.takes_requests:
+                raise self.state.refusal()
+            await self._moved.wait()
         if self._slot_acted is not None:
             raise UnavailableError("another slot is being saved or restored: try again in a moment")
         self._slot_acted = asyncio.get_running_loop().create_future()
@@ -255,7 +258,8 @@ class EngineClient:
         """End the process when there has been nothing to do for long enough."""
         while self._sleep_seconds > 0:
             now = self._clock()
-            if len(self._sequences) or self.state is not EngineState.READY:
+            is_asked = len(self._sequences) or self._slot_acted or self._explanation
+            if is_asked or self.state is not EngineState.READY:
                 self._fed_at = now
             left = self._fed_at + self._sleep_seconds - now
             if left <= 0:
@@ -349,6 +353,8 @@ class EngineClient:
     def _become(self, state: EngineState) -> None:
         assert state in MOVES[self.state], f"{self.state} → {state}"
         self.state = state
+        self._moved.set()
+        self._moved = asyncio.Event()
 
     def _explained(self, report: dict[str, Any] | None) -> None:
         if self._explanation is not None:

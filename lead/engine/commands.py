@@ -6,7 +6,7 @@ Both ends are ours, so what arrives is trusted; drafts of backs have been checke
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
@@ -104,6 +104,19 @@ class Load(EngineOptions, DiskCacheOptions):
     rpc_timeout: float = 0.0
     taken: Mapping[str, int] = {}
     most_threads: int = 0
+
+
+BY_WAY_OF: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("policy", "draft", "mtp"), "with_heads"),
+    "calibrate": "flash_attn",
+    "exactness": "batch_sizes",
+    "taken": "n_gpu_layers",
+    **{name: name for name in ("rpc", "most_threads")},
+    **dict.fromkeys(("type", "depth", "ngram", "suffix_memory", "suffix_max_age", "n_most_mtp"), ""),
+    **dict.fromkeys(("cache_disk", "cache_disk_size", "heartbeat_seconds", "rpc_timeout"), ""),
+}
+"""By which input of `shared.llama.start_key` each part of `Load`, but for `model` and `options`, acts on what
+is kept for later starts; empty: by none."""
 
 
 class Submit(BaseModel, frozen=True):

@@ -17,12 +17,14 @@ class Exactness(BaseModel, frozen=True):
     """Whether a text is the same bit for bit whatever happens around it.
 
     It is where `batch_sizes` are in force. `cost`: how much longer a step of one token takes or would
-    take with them, as a ratio; None: not measured, for the `reason`.
+    take with them, as a ratio; None: not measured, for the `reason`. key: of the start that has measured it
+    (`shared.llama.start_key`).
     """
 
     batch_sizes: InvariantSizes | None = None
     cost: float | None = None
     reason: str = ""
+    key: str = ""
 
     @property
     def is_on(self) -> bool:

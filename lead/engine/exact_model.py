@@ -18,6 +18,7 @@ from shared.llama.invariance_probe import NEEDED_CONTEXT, estimate_sizes, measur
 from shared.llama.memory_plan import on_cpu
 from shared.llama.model import Model
 from shared.llama.remembered import Remembered
+from shared.llama.start_key import StoredKind, changed_meanwhile, start_key, state_of_files
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 
 log = logging.getLogger("engine")
@@ -34,9 +35,20 @@ _VERSION = 3
 
 def load_target(load: Load, *, with_heads: bool = False) -> tuple[Model, Exactness]:
     """Raises ModelLoadError, also where --exact is required and cannot be had."""
-    if load.exactness and load.exactness.is_on:  # a GPU that has room by now would compute other bits
+    files = state_of_files(load.model, load.options)
+    stored = _stored(load, files, with_heads=with_heads)
+    model, exactness = _load_target(load, stored, with_heads=with_heads)
+    if model.files != files:
+        model.close()
+        raise changed_meanwhile(load.model)
+    return model, exactness.model_copy(update={"key": stored.key})
+
+
+def _load_target(load: Load, stored: Remembered[Exactness], *, with_heads: bool) -> tuple[Model, Exactness]:
+    known = load.exactness if load.exactness and load.exactness.key == stored.key else None
+    if known and known.is_on:  # a GPU that has room by now would compute other bits
         load = load.model_copy(update={"options": on_cpu(load.options)})
-    if known := _known(load, with_heads=with_heads):
+    if known := known or _recalled(load, stored):
         model = _load(load, exact=known.is_on, with_heads=with_heads)
         if not known.is_on or not _why_never(model):
             model.batch_sizes = known.batch_sizes
@@ -46,10 +58,10 @@ def load_target(load: Load, *, with_heads: bool = False) -> tuple[Model, Exactne
         model = _load(load, exact=False, with_heads=with_heads)
         exactness = _price(model)
         if exactness.cost is not None:
-            remember(load, exactness, with_heads=with_heads)
+            stored.keep(exactness)
         return model, exactness
     model, exactness = _measured(load, with_heads=with_heads)
-    remember(load, exactness, with_heads=with_heads)
+    stored.keep(exactness)
     return model, exactness
 
 
@@ -82,30 +94,19 @@ def limits_of(
     )
 
 
-def _known(load: Load, *, with_heads: bool) -> Exactness | None:
-    """What an earlier process found: this one computes the same bits."""
-    return load.exactness or recall(load, with_heads=with_heads)
-
-
-def recall(load: Load, *, with_heads: bool) -> Exactness | None:
+def _recalled(load: Load, stored: Remembered[Exactness]) -> Exactness | None:
     """None if nothing was measured for such a start, or it cannot be read."""
-    stored = _stored(load, with_heads=with_heads)
     exactness = stored.recall()
     if exactness and load.options.exact != "off":
         log.info("--exact: as measured at an earlier start (%s)", stored.path)
     return exactness
 
 
-def remember(load: Load, exactness: Exactness, *, with_heads: bool) -> None:
-    """For the next start like this one."""
-    _stored(load, with_heads=with_heads).keep(exactness)
-
-
-def _stored(load: Load, *, with_heads: bool) -> Remembered[Exactness]:
-    options = load.options.model_dump_json(exclude={"cache_ram"})  # as much as is free, which changes no bit
-    return Remembered(
-        CacheFolder.EXACTNESS, Exactness, load.model, _VERSION, options, with_heads, bool(load.rpc)
+def _stored(load: Load, files: str, *, with_heads: bool) -> Remembered[Exactness]:
+    key = start_key(
+        StoredKind.EXACTNESS, files, load.options, version=_VERSION, with_heads=with_heads, rpc=bool(load.rpc)
     )
+    return Remembered(CacheFolder.EXACTNESS, Exactness, key)
 
 
 def _measured(load: Load, *, with_heads: bool) -> tuple[Model, Exactness]:

@@ -23,7 +23,10 @@ from shared.saved_text import SavedPart, SavedText, text_hash
 log = logging.getLogger("engine")
 
 _OURS = re.compile(r"([0-9a-f]{24})(\.json|-[0-9a-f]{12}\.kv|\.json\.[0-9a-f]{8}\.part)")
+_MANIFEST = ".json"
 _CHUNK = 1 << 20
+_TICK_SECONDS = 0.02
+"""What happens to a folder so soon after something else may leave it the same date: Linux counts in ticks."""
 
 
 class DamagedTextError(Exception):
@@ -48,13 +51,22 @@ class TextToSave(NamedTuple):
         return self.n_new_bytes + sum(piece.size for _, piece in self.pieces if isinstance(piece, SavedPart))
 
 
+class FolderNews(NamedTuple):
+    """What has happened in a folder: texts that others have written, the least recently used first, and names
+    of texts that are gone, whoever has deleted them.
+    """
+
+    texts: list[SavedText]
+    gone: set[str]
+
+
 def new_name() -> str:
     """For a text that is not on disk."""
     return secrets.token_hex(12)
 
 
 class TextFiles:
-    """One thread may write, and others read."""
+    """One thread may write, while another looks, and others read."""
 
     def __init__(self, folder: Path, key: str, n_most: int) -> None:
         """n_most: bytes in `folder`, whatever their KEY. Raises OSError."""
@@ -62,31 +74,48 @@ class TextFiles:
         self._root, self._key = folder / "texts", key
         self.folder = self._root / key
         self._changed_at = 0
-        self._seen: dict[str, float] = {}  # name → when its manifest was written or used
+        self._seen: dict[str, float] = {}  # name → when its manifest was written or used, while it is there
+        self._writing = ""
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.mkdir(mode=0o700, exist_ok=True)
 
-    def read_new(self) -> list[SavedText]:
-        """Texts that others have written since the last call, the least recently used first.
+    def look(self) -> FolderNews:
+        """What has happened since the last call, of which there is one at a time.
 
-        Raises OSError; one that is damaged is deleted.
+        Raises OSError; a text that is damaged is deleted.
         """
-        found: list[SavedText] = []
         changed_at = self.folder.stat().st_mtime_ns
         if changed_at == self._changed_at:
-            return found
+            return FolderNews([], set())
+        if 0 <= time.time() - changed_at / 1e9 < _TICK_SECONDS:
+            time.sleep(_TICK_SECONDS)
         self._changed_at = changed_at
-        for path in sorted(self.folder.glob("*.json"), key=_used_at):
-            if self._seen.get(path.stem) == _used_at(path):
+        known, found = set(self._seen), self._manifests()
+        gone = known - found.keys()
+        for name in gone:
+            self._seen.pop(name, None)
+        texts = []
+        for name, used_at in sorted(found.items(), key=lambda each: each[1]):
+            if name == self._writing or self._seen.get(name) == used_at:
                 continue
-            self._seen[path.stem] = _used_at(path)
+            self._seen[name] = used_at
             try:
-                found.append(self._read_manifest(path))
+                texts.append(self._read_manifest(self._manifest(name)))
             except FileNotFoundError:  # another lead has deleted it
                 continue
             except (OSError, ValueError, DamagedTextError) as error:
-                log.warning("a text on disk is damaged, and deleted: %s: %s", path, error)
-                self.delete(path.stem)
+                log.warning("a text on disk is damaged, and deleted: %s: %s", self._manifest(name), error)
+                self.delete(name)
+        return FolderNews(texts, gone)
+
+    def _manifests(self) -> dict[str, float]:
+        """The names of the texts that are there, and when they were used."""
+        found = {}
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                if (ours := _OURS.fullmatch(entry.name)) and ours[2] == _MANIFEST:
+                    with contextlib.suppress(FileNotFoundError):
+                        found[ours[1]] = entry.stat().st_mtime
         return found
 
     def write(self, text: TextToSave, pace: Callable[[int], None]) -> SavedText:
@@ -94,6 +123,13 @@ class TextFiles:
 
         pace: is told how many bytes are to be written.
         """
+        self._writing = text.name
+        try:
+            return self._write(text, pace)
+        finally:
+            self._writing = ""
+
+    def _write(self, text: TextToSave, pace: Callable[[int], None]) -> SavedText:
         self.touch(text.name)
         self.shrink(text.n_new_bytes)
         parts: list[SavedPart] = []
@@ -171,7 +207,7 @@ class TextFiles:
         return SavedText.model_validate_json(body)
 
     def _manifest(self, name: str) -> Path:
-        return self.folder / f"{name}.json"
+        return self.folder / f"{name}{_MANIFEST}"
 
     def _digest(self, body: bytes) -> bytes:
         return text_hash(f"{self._key} ".encode() + body).hexdigest().encode()

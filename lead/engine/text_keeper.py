@@ -3,12 +3,14 @@
 The engine decides which text is worth it (`shared.prompt_cache`), `TextFiles` knows the files; here is when,
 and in which thread. A text is read into host memory and checked before the engine loads any of it. Whatever
 fails costs the text only: the model reads it anew.
+
+The folder decides what is on disk: whoever has written or deleted something, the engine learns of it by a
+look. No thread gives way to other programs: one that does may hold the interpreter's lock while it is not
+running, and the loop would wait for it.
 """
 
 import contextlib
 import logging
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +18,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 from lead.engine.engine import Engine
-from lead.engine.text_files import TextFiles, TextToSave, new_name
+from lead.engine.text_files import FolderNews, TextFiles, TextToSave, new_name
 from shared.cache_edits import SlotMemory, Snapshot, apply_edits
 from shared.saved_text import SavedPart, SavedText
 from shared.slot_cache import StoredText
@@ -30,14 +32,13 @@ _BYTES_PER_SECOND = 128 << 20
 _SETTLED_SECONDS = 0.3
 """What slots hold is stored after so long without a request: a client may send the next one at once."""
 _LOOK_SECONDS = 1.0
-"""How often there is a look at what is to be written or deleted."""
+"""How often there is a look at what is to be written or deleted, and what others have."""
 _WRITING_SECONDS, _READING_SECONDS = 0.05, 0.002
 """How often there is a look whether that is done."""
 _RETRY_SECONDS = 300.0
 """After which a disk that is full or fails is tried again."""
 _CLOSE_SECONDS = 5.0
 """The most that the end of the engine is delayed: the front kills it after 10 s."""
-_LOWEST = 19
 
 
 class TextMemory(SlotMemory, Protocol):
@@ -75,16 +76,18 @@ class TextKeeper:
         """`engine` knows all texts that are on disk from now on; raises OSError. `clock`: as the loop's."""
         self._engine, self._files, self._memory, self._clock = engine, files, memory, clock
         self._reader = executor(1, "reads texts")
-        self._writer = executor(1, "writes texts", initializer=_give_way)
+        self._writer = executor(1, "writes texts")
         self._saving: _Job[SavedText] | None = None
         self._reading: list[_Job[None]] = []
+        self._looking: Future[FolderNews] | None = None
         self._names: set[str] = set()  # of the texts on disk that the engine has known
+        self._left_out: set[StoredText] = set()  # no room for them on disk, until they are used again
         self._idle_since: float | None = None
         self._is_settled, self._has_more, self._was_idle = True, False, True
         self._look_at = self._retry_at = 0.0
         self._has_failed = False
         self._hurry, self._stop = threading.Event(), threading.Event()
-        self._adopt(files.read_new())
+        self._take_in(files.look())
         log.info("cache on disk: %d found in %s", len(self._names), files.folder)
 
     def __enter__(self) -> Self:
@@ -93,6 +96,7 @@ class TextKeeper:
     def __exit__(self, failed: object, *_: object) -> None:
         self._hurry.set()
         if failed is None:
+            self._mark_used()
             self._save_all(self._clock() + _CLOSE_SECONDS)
         self._stop.set()
         self._writer.shutdown()
@@ -106,18 +110,21 @@ class TextKeeper:
         self._finish_reading()
         self._start_reading()
         self._finish_saving(now)
+        self._finish_looking()
         if not self._engine.idle:
-            if self._was_idle:  # another lead may have written while nobody asked this one
+            if self._was_idle and not self._looking:  # nobody has looked meanwhile; and nothing else runs
                 with contextlib.suppress(OSError):
-                    self._adopt(self._files.read_new())
+                    self._take_in(self._files.look())
             self._idle_since, self._is_settled = None, False
         elif self._idle_since is None:
             self._idle_since = now
         self._was_idle = self._engine.idle
         if now >= self._look_at and not self._saving:
             self._look_at = now + _LOOK_SECONDS
+            self._mark_used()
             self._delete_dropped()
-            self._start_saving(now)
+            if not self._start_saving(now) and not self._engine.idle:
+                self._start_looking()
         if not self._is_settled and self._idle_since is not None and not self._settles_in(now):
             self._is_settled = self._engine.store_texts()
             self._has_more, self._look_at = True, now  # in the next step, when they are stored
@@ -126,7 +133,7 @@ class TextKeeper:
     def wait(self, now: float) -> float | None:
         if self._reading:
             return _READING_SECONDS
-        if self._saving:
+        if self._saving or self._looking:
             return _WRITING_SECONDS
         if not self._is_settled:
             return 0.0 if self._idle_since is None else self._settles_in(now)
@@ -137,10 +144,21 @@ class TextKeeper:
 
     # From disk
 
-    def _adopt(self, found: list[SavedText]) -> None:
-        for saved in found:
+    def _start_looking(self) -> None:
+        self._looking = self._looking or self._writer.submit(self._files.look)
+
+    def _finish_looking(self) -> None:
+        if self._looking and self._looking.done():
+            done, self._looking = self._looking, None
+            with contextlib.suppress(OSError):
+                self._take_in(done.result())
+
+    def _take_in(self, news: FolderNews) -> None:
+        for saved in news.texts:
             self._engine.texts.adopt(saved)
             self._names.add(saved.name)
+        self._left_out.update(self._engine.texts.lose(news.gone))
+        self._names -= news.gone
 
     def _start_reading(self) -> None:
         for text in self._engine.texts.pop_wanted():
@@ -156,7 +174,6 @@ class TextKeeper:
         """In the thread that reads; raises OSError, DamagedTextError."""
         for part, view in zip(saved.parts, views, strict=True):
             self._files.read(part, view)
-        self._files.touch(saved.name)
 
     def _finish_reading(self) -> None:
         for job in [job for job in self._reading if job.done.done()]:
@@ -171,7 +188,7 @@ class TextKeeper:
 
     def _start_saving(self, now: float) -> bool:
         """Returns whether something is being written now."""
-        text = self._engine.texts.unsaved()
+        text = self._engine.texts.unsaved(but=self._left_out)
         self._has_more = text is not None
         if text is None or now < self._retry_at:
             return False
@@ -183,7 +200,7 @@ class TextKeeper:
                 self._names.add(name)
                 self._saving = _Job(text, lent, self._writer.submit(self._files.write, order, self._pace))
                 return True
-            self._engine.texts.refuse(text)
+            self._left_out.add(text)
         self._take_back(lent)  # the engine has not stored all of it yet
         return False
 
@@ -214,6 +231,7 @@ class TextKeeper:
         error = job.done.exception()
         if error is None:
             self._engine.texts.mark_saved(job.text, job.done.result())
+            self._start_looking()  # others may have given way
             self._has_failed, self._look_at = False, now  # there may be more
         elif isinstance(error, FileNotFoundError) and job.text.saved:  # another lead deleted its beginning
             self._engine.texts.mark_saved(job.text, None)
@@ -223,12 +241,20 @@ class TextKeeper:
                 log.warning("no texts are written to disk for a while: %s", error)
             self._has_failed = True
 
+    def _mark_used(self) -> None:
+        """What was used, also from host memory, is the last to give way on disk."""
+        for text in self._engine.texts.pop_used():
+            self._left_out.discard(text)
+            if text.saved:
+                self._writer.submit(self._files.touch, text.saved.name)
+
     def _delete_dropped(self) -> None:
         """Files of texts that the engine knows no more."""
         kept = {text.saved.name for text in self._engine.texts.texts if text.saved}
         for name in self._names - kept:
             self._writer.submit(self._files.delete, name)
         self._names &= kept
+        self._left_out.intersection_update(self._engine.texts.texts)
 
     def _save_all(self, until: float) -> None:
         """As much as can be written until then."""
@@ -248,9 +274,3 @@ class TextKeeper:
     def _take_back(self, keys: list[int]) -> None:
         for key in keys:
             self._memory.take_back(key)
-
-
-def _give_way() -> None:
-    """Let all others compute and write first: on Linux, where a thread has a priority of its own."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST)

@@ -33,12 +33,14 @@ from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.target_threads import TargetThreads
 from lead.engine.text_files import TextFiles
 from lead.engine.text_keeper import TextKeeper
+from shared import cpus
 from shared.cached_files import CacheFolder
 from shared.errors import ModelLoadError
 from shared.llama import library, rpc_backend
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
 from shared.llama.model import Model
-from shared.llama.remembered import Remembered, start_digest
+from shared.llama.remembered import Remembered
+from shared.llama.start_key import StoredKind, start_key
 from shared.logs import configure_logging
 from shared.rpc_probe import WorkerAwayError
 from shared.sampling.factory import make_sampler
@@ -53,17 +55,7 @@ _MAX_STEP_SECONDS = 0.3
 _NGRAM_BITS = 14
 """A quarter of a megabyte per request, running or waiting; repetitions further back are forgotten."""
 _VERSION = 1
-"""Raise this when texts on disk would be understood otherwise."""
-_IRRELEVANT = {
-    "cache_ram",
-    "ctx_size",
-    "ctx_checkpoints",
-    "checkpoint_memory",
-    "load_mode",
-    "fit",
-    "fit_target",
-}
-"""Options on which neither the content of a text on disk depends, nor how it is stored."""
+"""Raise this when texts on disk would be understood otherwise, or T(n) is another."""
 _MAX_AGE = 86_400.0
 """Seconds. T(n) is measured anew each day: what was found on a busy machine does not stay."""
 
@@ -152,19 +144,14 @@ def _serve(
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
-    keeper = _keeper(engine, model, exactness, load)
-    slot_actions = SlotActions(
-        engine, model if model.prompt_cache.n_bytes else None, _text_key(model, exactness, load)
-    )
+    keeper = _keeper(engine, model, load)
+    slot_actions = SlotActions(engine, model if model.prompt_cache.n_bytes else None, text_key(model, load))
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
     pipe.send(ready)
     recalibration = None
     if limits.traits.can_speculate and load.calibrate:
-        options = load.options.model_dump_json(exclude={"cache_ram"})  # as much as is free
-        stored = Remembered(
-            CacheFolder.STEP_TIMES, StepTimes, load.model, options, load.most_threads, load.rpc
-        )
+        stored = Remembered(CacheFolder.STEP_TIMES, StepTimes, step_times_key(model, load))
         if not _has_recalled(stored, speculation.cost, threads, timer):
             timer.calibrate(speculation.cost, lambda: pipe.readable)
             recalibration = _recalibration(model, speculation.cost, threads, pipe, stored)
@@ -182,7 +169,7 @@ def _serve(
         ).run()
 
 
-def _keeper(engine: Engine, model: Model, exactness: Exactness, load: Load) -> TextKeeper | None:
+def _keeper(engine: Engine, model: Model, load: Load) -> TextKeeper | None:
     """None without --cache-disk, or where it cannot be used, which is said."""
     if load.cache_disk is None:
         return None
@@ -190,23 +177,41 @@ def _keeper(engine: Engine, model: Model, exactness: Exactness, load: Load) -> T
         log.warning("cache on disk: not used, because this model keeps no texts in host memory either")
         return None
     try:
-        files = TextFiles(load.cache_disk, _text_key(model, exactness, load), load.cache_disk_size << 20)
+        files = TextFiles(load.cache_disk, text_key(model, load), load.cache_disk_size << 20)
         return TextKeeper(engine, files, model)
     except OSError as error:
         log.warning("cache on disk: not used: %s", error)
         return None
 
 
-def _text_key(model: Model, exactness: Exactness, load: Load) -> str:
-    """Of all that decides what a text on disk holds."""
-    return start_digest(
-        load.model,
-        _VERSION,
-        load.options.model_dump_json(exclude=_IRRELEVANT),
-        model.traits,
-        model.kv_unified,
-        model.prompt_cache.n_part,
-        exactness.batch_sizes,
+def text_key(model: Model, load: Load) -> str:
+    """Of all that decides what a text on disk holds, and how."""
+    return start_key(
+        StoredKind.TEXTS,
+        model.files,
+        load.options,
+        version=_VERSION,
+        batch_sizes=model.batch_sizes,
+        traits=model.traits,
+        own_cells=not model.kv_unified,
+        n_part=model.prompt_cache.n_part,
+        n_ctx_of_rope=model.n_ctx_of_rope,
+        uses_flash_attention=model.uses_flash_attention,
+    )
+
+
+def step_times_key(model: Model, load: Load) -> str:
+    """Of all that T(n) depends on, but for the length of the texts and what else computes."""
+    return start_key(
+        StoredKind.STEP_TIMES,
+        model.files,
+        model.options,
+        version=_VERSION,
+        with_heads=model.hidden is not None,
+        batch_sizes=model.batch_sizes,
+        rpc=load.rpc,
+        most_threads=load.most_threads,
+        cores=sorted(cpus.usable()),
     )
 
 

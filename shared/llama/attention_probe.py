@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel
 
+from shared import cpus
 from shared.cached_files import CacheFolder
 from shared.errors import MissingFunctionError, ModelLoadError
 from shared.llama import library
@@ -29,6 +30,7 @@ from shared.llama.native import llama_cpp
 from shared.llama.native_parameters import context_parameters, is_offloaded
 from shared.llama.remembered import Remembered
 from shared.llama.span import Span, SpanPart
+from shared.llama.start_key import StoredKind, start_key, state_of_files
 from shared.llama.unbound import function
 from shared.models.file_kind import read_beginning
 from shared.settings.model_options import DEFAULT_SLOTS, UNQUANTIZED, ModelOptions
@@ -101,13 +103,14 @@ def choose_flash_attention(path: Path, options: ModelOptions, n_threads: int) ->
     is_open = options.flash_attn == "auto" and options.cache_type_v in UNQUANTIZED
     if not is_open or options.parallel > DEFAULT_SLOTS or is_offloaded(options):
         return options
-    n_others = options.parallel - 1 if options.kv_unified else 0
-    facts = n_threads, n_others, options.cache_type_k, options.cache_type_v
-    stored = Remembered(CacheFolder.ATTENTION, AttentionTimes, path, _VERSION, *facts)
+    tried = options.model_copy(update={"threads": n_threads, "threads_batch": 0})
+    files = state_of_files(path, options)
+    key = start_key(StoredKind.ATTENTION, files, tried, version=_VERSION, cores=sorted(cpus.usable()))
+    stored = Remembered(CacheFolder.ATTENTION, AttentionTimes, key)
     times = stored.recall()
     if times is None:
+        n_others = options.parallel - 1 if options.kv_unified else 0
         shape = AttentionShape.of(path)
-        tried = options.model_copy(update={"threads": n_threads, "threads_batch": 0})
         times = measure(shape, tried, n_others) if shape else None
         if times is None:
             return options

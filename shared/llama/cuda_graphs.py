@@ -24,7 +24,7 @@ _SWITCH = "GGML_CUDA_DISABLE_GRAPHS"
 _CAPABILITY = re.compile(r"compute capability (\d+\.\d+)")
 _VECTOR = re.compile(r"norm|\.bias$|^rope_|sinks")
 """Names of tensors that are no matrices."""
-_NO_FLASH_ATTENTION = "Flash Attention not supported"
+NO_FLASH_ATTENTION = "Flash Attention not supported"
 
 
 def switch_off_if_wrong(path: Path, log_lines: Iterable[str], *, flash_attention: bool) -> None:
@@ -37,7 +37,7 @@ def switch_off_if_wrong(path: Path, log_lines: Iterable[str], *, flash_attention
     capabilities = [float(found[1]) for line in lines if (found := _CAPABILITY.search(line))]
     if max(capabilities, default=0.0) < _FIRST_WITH_CLUSTERS or _SWITCH in os.environ:
         return
-    flash_attention &= not any(_NO_FLASH_ATTENTION in line for line in lines)
+    flash_attention &= not any(NO_FLASH_ATTENTION in line for line in lines)
     if flash_attention and not _has_unquantized_matrices(path):
         return
     os.environ[_SWITCH] = "1"

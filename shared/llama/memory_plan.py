@@ -24,6 +24,8 @@ _ROLLBACKS = (8, 6, 4, 3, 2, 1)
 """How many states to keep per slot for rollback: the first that fits. Drafts are cut to this."""
 _WINDOW_ROLLBACK = 64
 """More than any draft: cells that the last decode moved out of the window are given away in the next one."""
+_LONG_FACTORS = "rope_factors_long"
+"""In the names of tensors with the factors for long contexts."""
 _PART_BYTES = 32 << 20
 """How much of a text is stored or loaded in one step: it takes some hundredths of a second."""
 
@@ -37,7 +39,8 @@ class MemoryPlan:
     keeps the cells that leave the window. checks_windows: a slot that was cut back may have lost some of them
     (of recurrent models llama.cpp does not tell). kv_unified: see `ModelOptions`; a recurrent target with
     windows has cells of its own for each slot, whatever was asked. placement: None if llama.cpp chooses the
-    devices. step_bytes: weights that are read to decode one token.
+    devices. step_bytes: weights that are read to decode one token. has_long_rope: llama.cpp chooses among two
+    tables of rope factors by the length of a sequence's context (LongRoPE).
     """
 
     options: ModelOptions
@@ -51,6 +54,7 @@ class MemoryPlan:
     prompt_cache: PromptCacheSize
     placement: Placement | None
     step_bytes: int
+    has_long_rope: bool
 
 
 def plan_memory(
@@ -124,6 +128,7 @@ def plan_memory(
         else NO_PROMPT_CACHE,
         placement=placement,
         step_bytes=_step_bytes(weights, measured.used_experts),
+        has_long_rope=any(_LONG_FACTORS in name for name in weights),
     )
 
 

@@ -22,7 +22,7 @@ from shared.llama.adapters import apply_adapters, load_adapters
 from shared.llama.batch import Batch
 from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
-from shared.llama.cuda_graphs import switch_off_if_wrong
+from shared.llama.cuda_graphs import NO_FLASH_ATTENTION, switch_off_if_wrong
 from shared.llama.eagle_heads import EagleHeads, load_eagle
 from shared.llama.hidden_sources import LayerInputs, NextnStates
 from shared.llama.hidden_states import HiddenStates
@@ -35,6 +35,7 @@ from shared.llama.native_parameters import context_parameters, model_parameters
 from shared.llama.placement import CACHE, Placement
 from shared.llama.slot_parts import Padding, StepCheckpoints, WindowCheck, WindowGuard
 from shared.llama.span import Pass, Rows, Span
+from shared.llama.start_key import changed_meanwhile, state_of_files
 from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
 from shared.models.file_kind import is_eagle_file
@@ -49,6 +50,17 @@ class Model:
     """What MTP heads read, or an EAGLE-3 drafter; None: nothing is kept."""
     batch_sizes: InvariantSizes | None = None
     """In which sizes to decode, so that logits depend on nothing but the tokens; None: in any."""
+
+    options: ModelOptions
+    """As asked for, with the number of layers in VRAM that was chosen."""
+    files: str
+    """Which ones were loaded (`start_key`)."""
+    step_bytes: int
+    """Weights that a step of one token reads."""
+    n_ctx_of_rope: int
+    """With LongRoPE, the length of context by which keys are rotated; 0: it makes no difference."""
+    uses_flash_attention: bool
+    """Values are stored in another order without it."""
 
     overlaps = False
     """Whether the last step left this thread free most of the time between `launch` and its end.
@@ -78,6 +90,7 @@ class Model:
         ModelLoadError.
         """
         library.start()
+        self.files = state_of_files(path, options)
         self.n_slots = options.parallel if n_slots is None else n_slots
         loads_heads = with_heads and has_heads(path)
         plan = plan_memory(
@@ -95,10 +108,9 @@ class Model:
             raise ModelLoadError(f"{path}: {self.placement.problem}")
         self.traits, self.memory_size = plan.traits, plan.size
         self.step_bytes = plan.step_bytes
-        """Weights that a step of one token reads."""
         self._prompt_cache = NO_PROMPT_CACHE if with_workers else plan.prompt_cache
         self.kv_unified = plan.kv_unified
-        self._options, self._with_workers = options, with_workers
+        self.options, self._with_workers = options, with_workers
         parameters = self._model_parameters()
         parameters.load_mtp = loads_heads
         self._model = load_native(path, parameters)
@@ -125,6 +137,7 @@ class Model:
         # Models with learned positions (GPT-2) have no others: llama.cpp aborts.
         self.n_ctx_slot = min(n_each, self.vocabulary.info.n_ctx_train or n_each)
         """Tokens that one slot may have; with one pool of cells all cells, within the training context."""
+        self.n_ctx_of_rope = n_each if plan.has_long_rope else 0
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
         self.n_ubatch: int = llama_cpp.llama_n_ubatch(self._context)
         self.is_offloaded = options.n_gpu_layers != 0 and (with_workers or devices.has_gpu())
@@ -137,12 +150,12 @@ class Model:
 
     def _model_parameters(self) -> Any:
         """On the devices of the target: a llama_model_params for it and for its heads."""
-        return model_parameters(self._options, with_workers=self._with_workers)
+        return model_parameters(self.options, with_workers=self._with_workers)
 
     def _load_adapters(self) -> list[Any]:
         """Frees the model and raises ModelLoadError if one does not fit to it."""
         try:
-            return load_adapters(self._model, self._options.lora)
+            return load_adapters(self._model, self.options.lora)
         except ModelLoadError:
             llama_cpp.llama_model_free(self._model)
             raise
@@ -151,19 +164,23 @@ class Model:
         """A llama_context and its memory; frees the model and raises ModelLoadError if there is none."""
         with library.captured_log() as lines:
             context = llama_cpp.llama_init_from_model(self._model, parameters)
-        if self._options.n_gpu_layers:
-            flash_attention = self._options.flash_attn != "off"
+        is_asked = parameters.flash_attn_type != llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        self.uses_flash_attention = is_asked and not any(NO_FLASH_ATTENTION in line for line in lines)
+        if self.options.n_gpu_layers:
+            flash_attention = self.options.flash_attn != "off"
             switch_off_if_wrong(path, library.about_devices + lines, flash_attention=flash_attention)
         memory = llama_cpp.llama_get_memory(context) if context else None
-        if memory:
+        if memory and state_of_files(path, self.options) == self.files:
             return context, memory
         architecture = self.vocabulary.info.architecture
         if context:  # an embedding model, such as BERT
             llama_cpp.llama_free(context)
         llama_cpp.llama_model_free(self._model)
+        if memory:
+            raise changed_meanwhile(path)
         if context:
             raise unusable(path, f"{architecture} models keep no KV cache")
-        raise ModelLoadError(_why_no_context(path, self._options))
+        raise ModelLoadError(_why_no_context(path, self.options))
 
     @property
     def prompt_cache(self) -> PromptCacheSize:
@@ -185,7 +202,7 @@ class Model:
 
         path: the file that they are in, or an EAGLE-3 drafter; None: the model's own.
         """
-        parameters = context_parameters(self._options, self.n_ctx, self.n_slots)
+        parameters = context_parameters(self.options, self.n_ctx, self.n_slots)
         if path and is_eagle_file(path):
             return self._open_eagle(path, parameters)
         if path is None:

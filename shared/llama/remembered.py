@@ -1,23 +1,17 @@
 """What was measured of a model, kept in the cache folder for the next start like this one.
 
-One file for each digest of all that decides what is found: the model's files, llama.cpp's build, the CPU and
-other devices, and what the measurement itself depends on.
+One file for each key (`start_key`).
 """
 
-import hashlib
 import logging
 import math
 import time
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from platformdirs import user_cache_path
 from pydantic import BaseModel
 
-from shared import cpus
 from shared.cached_files import CacheFolder, remove_oldest, written_whole
-from shared.llama import devices, library
-from shared.models.file_kind import parts_of
 
 log = logging.getLogger("llama")
 
@@ -27,22 +21,12 @@ _N_FILES = 256
 """Of a kilobyte or two each; the oldest are deleted."""
 
 
-def start_digest(model: Path, *facts: object) -> str:
-    """Of a start with this model, this llama.cpp and these devices; `facts`: what else tells starts apart."""
-    digest = hashlib.sha256()
-    for part in parts_of(model):
-        state = part.stat()
-        digest.update(f"{part.absolute()}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
-    for fact in (*facts, library.build(), cpus.kind(), *devices.descriptions()):
-        digest.update(f"{fact}\0".encode())
-    return digest.hexdigest()[:24]
-
-
 class Remembered(Generic[T]):
-    def __init__(self, folder: CacheFolder, kind: type[T], model: Path, *facts: object) -> None:
-        """facts: what else decides what is found; their texts tell them apart."""
+    def __init__(self, folder: CacheFolder, kind: type[T], key: str) -> None:
+        """key: of all that decides what is found."""
         self._kind = kind
-        self.path = user_cache_path("llama-duo") / folder / f"{start_digest(model, *facts)}.json"
+        self.key = key
+        self.path = user_cache_path("llama-duo") / folder / f"{key}.json"
 
     def recall(self, max_age: float = math.inf) -> T | None:
         """None if nothing was measured for such a start within `max_age` seconds, or it cannot be read."""

@@ -15,6 +15,7 @@ from shared.cached_files import CacheFolder
 from shared.llama import library
 from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline
 from shared.llama.remembered import Remembered
+from shared.llama.start_key import StoredKind, start_key, state_of_files
 from shared.settings.model_options import ModelOptions
 
 _VERSION = 1
@@ -54,8 +55,9 @@ class StoredOutline:
     ) -> Iterator["StoredOutline"]:
         """`options` have no layers on devices. Raises ModelLoadError."""
         library.start()
-        facts = options.model_dump_json(exclude={"cache_ram"})  # as much as is free, which changes no size
-        stored = Remembered(CacheFolder.MEMORY, MeasuredOutline, path, _VERSION, facts, with_heads)
+        files = state_of_files(path, options)
+        key = start_key(StoredKind.MEMORY, files, options, version=_VERSION, with_heads=with_heads)
+        stored = Remembered(CacheFolder.MEMORY, MeasuredOutline, key)
         with ExitStack() as loaded:
             outline = cls(
                 lambda: loaded.enter_context(ModelOutline.load(path, options, with_heads=with_heads)),

@@ -84,18 +84,18 @@ class Vocabulary:
         return FimTokens(*(_token_or_none(each(self._vocab)) for each in read))
 
     def is_end(self, token: int) -> bool:
-        """Whether a token ends an answer; without `end_tokens`, which takes as long as `_attributes`."""
+        """Whether a token ends an answer; without `end_tokens`, which takes as long as `attributes`."""
         return bool(llama_cpp.llama_vocab_is_eog(self._vocab, self.check(token)))
 
     @functools.cached_property
-    def _attributes(self) -> "array[int]":
+    def attributes(self) -> "array[int]":
         """Of each token: asking for a quarter of a million takes a tenth of a second."""
         tokens = range(self.n_tokens)
         return array("i", map(llama_cpp.llama_vocab_get_attr, itertools.repeat(self._vocab), tokens))
 
     def _with_attributes(self, mask: int) -> Iterator[int]:
         """The tokens that have one of them."""
-        return (token for token, attributes in enumerate(self._attributes) if attributes & mask)
+        return (token for token, attributes in enumerate(self.attributes) if attributes & mask)
 
     @functools.cached_property
     def special_tokens(self) -> dict[str, int]:
@@ -121,7 +121,7 @@ class Vocabulary:
         return SpecialTokens(self._special_token(token) for token in found)
 
     def _special_token(self, token: int) -> SpecialToken:
-        attributes = self._attributes[token]
+        attributes = self.attributes[token]
         text = llama_cpp.llama_vocab_get_text(self._vocab, token) or b""
         return SpecialToken(
             token,

@@ -43,12 +43,10 @@ def _check_places(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class LoraAdapter(BaseModel, frozen=True):
-    """A file, and how strongly it is applied. size, modified: they tell another content apart, in keys."""
+    """A file, and how strongly it is applied. Whoever loads it tells its content apart (`state_of_files`)."""
 
     path: Path
     scale: float = Field(1.0, allow_inf_nan=False)
-    size: int
-    modified: int
 
 
 def _read_adapters(value: object) -> object:
@@ -68,10 +66,10 @@ def _read_adapter(text: str) -> LoraAdapter:
         except ValueError:
             raise ValueError(f"FILE or FILE:SCALE is needed, not {text!r}") from None
     try:
-        state = path.stat()
+        path.stat()
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
-    return LoraAdapter(path=path.absolute(), scale=scale, size=state.st_size, modified=state.st_mtime_ns)
+    return LoraAdapter(path=path.absolute(), scale=scale)
 
 
 LoraAdapters = Annotated[tuple[LoraAdapter, ...], AsWritten, BeforeValidator(_read_adapters)]

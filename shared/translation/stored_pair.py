@@ -54,13 +54,14 @@ def stored_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
 
 
 def _path(draft: Vocabulary, target: Vocabulary) -> Path:
-    """A fingerprint is one of the tokens' texts: how texts are cut, and what tokens do, counts here, too."""
+    """A fingerprint is one of the tokens' texts: how texts are cut, and what tokens are, counts here, too."""
     digest = hashlib.sha256(f"{VERSION}\0{library.build()}".encode())
     for vocabulary in (draft, target):
         digest.update(
             f"\0{vocabulary.identify().fingerprint}\0{vocabulary.n_tokens}\0{vocabulary.bos}\0{vocabulary.adds_bos}"
             f"\0{vocabulary.turn_end}\0{sorted(vocabulary.end_tokens)}".encode()
         )
+        digest.update(vocabulary.attributes.tobytes())
         tokenize = tokenizer_inside_text(vocabulary)
         digest.update(repr([list(tokenize(probe)) for probe in _PROBES]).encode())
     return user_cache_path("llama-duo") / CacheFolder.TRANSLATIONS / f"{digest.hexdigest()[:24]}.pair"

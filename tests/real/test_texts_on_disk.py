@@ -1,5 +1,6 @@
 """Conversations outlive the lead (`--cache-disk`): they go on where they were, for their owners alone."""
 
+import contextlib
 import os
 import signal
 import time
@@ -67,7 +68,12 @@ def test_a_damaged_file_costs_one_line_and_no_token(lead, tmp_path):
     (manifest,) = manifests(tmp_path, 1)
     other = ask(url, key="one", **OTHER)
     manifests(tmp_path, 2)
+    engine = engine_of(first)
     kill(first)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(
+            engine, signal.SIGKILL
+        )  # it might notice the damage before it notices that its front has ended
     for path in (manifest, *set(tmp_path.rglob("*.kv")) - set(tmp_path.rglob(f"{manifest.stem}*"))):
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 4

@@ -305,6 +305,37 @@ class TestOnDisk:
         assert [each.place for each in prompts.texts] == [TextPlace.DISK, TextPlace.MEMORY]
         assert prompts.n_bytes == 90
 
+    @pytest.mark.parametrize("is_in_memory", [False, True])
+    def test_a_text_that_is_not_on_disk_any_more_is_what_is_left_of_it(self, prompts, is_in_memory):
+        prompts.adopt(self.SAVED)
+        (text,) = prompts.texts
+        if is_in_memory:
+            prompts.fetch(text)
+            prompts.arrived(text, is_right=True)
+        assert prompts.lose({"another"}) == []
+        assert prompts.lose({"a"}) == ([text] if is_in_memory else [])
+        assert prompts.texts == ([text] if is_in_memory else [])
+        assert prompts.unsaved() is (text if is_in_memory else None)
+        assert prompts.unsaved(but={text}) is None
+
+    def test_one_that_has_gone_on_since_was_to_be_written_anyway(self, prompts):
+        prompts.adopt(self.SAVED)
+        prompts.store(self.holding([*TEXT, 1]))
+        assert prompts.lose({"a"}) == []
+        assert prompts.unsaved() is prompts.texts[0]
+
+    def test_a_text_is_used_when_it_is_stored_again_and_when_it_is_loaded(self, prompts):
+        for tokens in (TEXT, OTHER):
+            prompts.store(self.holding(tokens))
+        one, other = prompts.pop_used()
+        assert prompts.pop_used() == []
+        prompts.store(self.holding(TEXT[:35]))
+        assert prompts.texts == [other, one]
+        assert prompts.pop_used() == [one]
+        prompts.load(other, SlotCache(1), 10)
+        prompts.drop(one)
+        assert prompts.pop_used() == [other]
+
     def test_of_another_owner_it_counts_as_not_stored(self, prompts):
         prompts.adopt(self.SAVED)
         prompts.store(self.holding(TEXT, "another"))
@@ -312,6 +343,12 @@ class TestOnDisk:
             ("me", TextPlace.DISK),
             ("another", TextPlace.MEMORY),
         }
+
+    def test_so_it_does_in_memory_and_is_left_to_its_owner(self, prompts):
+        for tokens, owner in ((TEXT, "me"), (TEXT, "another"), ([*TEXT[:35], 1], "third")):
+            prompts.store(self.holding(tokens, owner))
+        found = sorted((text.owner, len(text.tokens)) for text in prompts.texts)
+        assert found == [("another", 40), ("third", 36)], "there was no room for the first"
 
     def test_a_private_text_and_a_short_one_are_not_to_be_written(self, prompts):
         prompts.store(self.holding(TEXT, None))

@@ -314,7 +314,7 @@ async def test_an_engine_that_is_started_again_computes_as_the_first_one_did(sta
     )
     await front.until(lambda front: front.events.count(UP) == 2)
     said = [event.sequence for event in front.events if event != UP]
-    found = '{"batch_sizes": null, "cost": 1.5, "reason": ""}'
+    found = '{"batch_sizes": null, "cost": 1.5, "reason": "", "key": ""}'
     assert said == ['{"exactness": null}', f'{{"exactness": {found}}}']
 
 
@@ -602,6 +602,36 @@ async def test_an_engine_with_a_sequence_stays_awake(start):
     for _ in range(20):
         await asyncio.sleep(0)
     assert front.client.state is EngineState.READY
+
+
+async def test_who_acts_on_a_slot_of_a_sleeping_lead_waits_until_it_is_awake(start):
+    front = start(ERASES, sleep_seconds=0.03)
+    await until_state(front, EngineState.SLEEPING)
+    assert (await front.client.act_on_slot(ERASE)).n_tokens == 5
+
+
+async def test_or_until_it_is_known_that_it_will_not_be(start):
+    front = start("ready()\n" + LISTEN, sleep_seconds=0.03)
+    await until_state(front, EngineState.SLEEPING)
+    acting = asyncio.ensure_future(front.client.act_on_slot(ERASE))
+    await asyncio.sleep(0)
+    await front.stop()
+    with pytest.raises(NotServingError, match="shutting down"):
+        await acting
+
+
+async def test_an_engine_that_saves_a_slot_stays_awake(start):
+    front = start("ready()\n" + LISTEN, sleep_seconds=0.00001)
+    front.n_sequences = 1
+    await front.until(is_up)
+    acting = asyncio.ensure_future(front.client.act_on_slot(ERASE))
+    await asyncio.sleep(0)
+    front.n_sequences, looked_at = 0, front.client._fed_at
+    async with asyncio.timeout(60):
+        while front.client._fed_at == looked_at and front.client.state is EngineState.READY:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.01)
+    assert front.client.state is EngineState.READY
+    acting.cancel()
 
 
 async def test_a_sleeping_lead_ends_at_once(start):

@@ -13,6 +13,7 @@ from shared.errors import ModelLoadError
 from shared.llama import remembered
 from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.model import Model
+from shared.llama.start_key import state_of_files
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
@@ -59,10 +60,31 @@ def measured(monkeypatch):
     return lambda found: monkeypatch.setattr(exact_model, "put_into_force", lambda _model: found)
 
 
-def test_a_later_process_takes_over_what_was_found(measured):
+@pytest.fixture
+def found(measured):
+    """What an earlier process has found, which a later one is told."""
+    measured(FOUND)
+    return load("on")[1]
+
+
+@pytest.fixture
+def forget(tmp_path):
+    """Nothing is found in the cache folder."""
+    return lambda: shutil.rmtree(tmp_path / "exactness")
+
+
+def test_a_later_process_takes_over_what_was_found(found, forget, measured):
+    forget()
     measured(None)
-    model, exactness = load("on", exactness=FOUND)
-    assert (model.batch_sizes, exactness) == (FOUND.batch_sizes, FOUND)
+    model, exactness = load("on", exactness=found)
+    assert (model.batch_sizes, exactness) == (FOUND.batch_sizes, found)
+
+
+def test_unless_the_file_is_another_by_then(found, forget, measured, tmp_path):
+    """What agreed in bits was measured with other weights."""
+    forget()
+    measured(Exactness(batch_sizes=FOUND.batch_sizes, cost=1.5))
+    assert load("on", shutil.copy(builtin_target(), tmp_path / "new.gguf"), exactness=found)[1].cost == 1.5
 
 
 @pytest.mark.parametrize(("cost", "is_on"), [(1.04, True), (1.06, False)])
@@ -101,7 +123,7 @@ def test_steps_are_planned_by_the_rules_of_the_model(tiny_model, kv_unified):
     model.close()
 
 
-def test_a_later_process_stays_on_the_cpu(monkeypatch):
+def test_a_later_process_stays_on_the_cpu(found, monkeypatch):
     """By then a GPU may have room for layers; the lead has promised the CPU's bits."""
     asked = []
 
@@ -110,12 +132,12 @@ def test_a_later_process_stays_on_the_cpu(monkeypatch):
         return Model(path, options, **more)
 
     monkeypatch.setattr(exact_model, "Model", load_model)
-    assert load("on", exactness=FOUND)[1] == FOUND
+    assert load("on", exactness=found)[1] == found
     assert asked == [0]
 
 
 def test_what_an_earlier_start_has_measured_is_measured_again_once_layers_are_on_a_gpu(measured, monkeypatch):
-    monkeypatch.setattr(exact_model, "recall", lambda *_, **__: FOUND)
+    monkeypatch.setattr(exact_model, "_recalled", lambda *_: FOUND)
     monkeypatch.setattr(exact_model, "_why_never", lambda _: "with layers on a GPU")
     measured(Exactness(reason="measured again"))
     assert load("auto")[1].reason == "measured again"
@@ -131,13 +153,17 @@ def start(tmp_path):
     return Load(model=path, options=ModelOptions(threads=1, exact="on"), depth=4)
 
 
-def recalled(load, *, with_heads=False):
-    return exact_model.recall(load, with_heads=with_heads)
+def stored(load, *, with_heads=False):
+    return exact_model._stored(load, state_of_files(load.model, load.options), with_heads=with_heads)
+
+
+def recalled(load, **more):
+    return stored(load, **more).recall()
 
 
 def test_a_start_like_it_finds_all_of_it(start):
     assert recalled(start) is None
-    exact_model.remember(start, FOUND, with_heads=False)
+    stored(start).keep(FOUND)
     assert recalled(start) == FOUND
     assert recalled(start.model_copy(update={"depth": 1, "ngram": False})) == FOUND
     richer = start.options.model_copy(update={"cache_ram": 5})
@@ -146,6 +172,6 @@ def test_a_start_like_it_finds_all_of_it(start):
 
 @pytest.mark.parametrize("option", [{"threads": 2}, {"exact": "auto"}, {"repack": False}, {"ctx_size": 999}])
 def test_other_options_are_measured_again(start, option):
-    exact_model.remember(start, FOUND, with_heads=False)
+    stored(start).keep(FOUND)
     assert recalled(start.model_copy(update={"options": start.options.model_copy(update=option)})) is None
     assert recalled(start, with_heads=True) is None

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -53,7 +54,7 @@ def all_files(folder):
 def test_what_was_written_is_read_by_the_next_process(files, tmp_path):
     saved = written(files)
     again = TextFiles(tmp_path, KEY, 1 << 30)
-    assert again.read_new() == [saved]
+    assert again.look().texts == [saved]
     assert content_of(again, saved.parts[0]) == CONTENT
 
 
@@ -69,22 +70,65 @@ def test_a_text_that_was_written_anew_leaves_nothing_behind(files):
     first = written(files)
     second = written(files, content=b"whole", name=first.name, end=20)
     assert {path.name for path in files.folder.glob("*.kv")} == {second.parts[0].file}
-    assert len(files.read_new()) == 0, "what this process has written is nothing new"
+    assert len(files.look().texts) == 0, "what this process has written is nothing new"
 
 
 def test_what_others_write_meanwhile_is_new(files, tmp_path):
     other = TextFiles(tmp_path, KEY, 1 << 30)
-    assert other.read_new() == []
+    assert other.look().texts == []
     saved = written(files)
-    assert other.read_new() == [saved]
-    assert other.read_new() == []
+    assert other.look().texts == [saved]
+    assert other.look().texts == []
     longer = written(files, content=b"more", name=saved.name, end=20, known=saved.parts)
-    assert other.read_new() == [longer]
+    assert other.look().texts == [longer]
+
+
+def test_whoever_has_deleted_a_text_it_is_said_once_that_it_is_gone(tmp_path):
+    files = TextFiles(tmp_path, KEY, 2 * len(CONTENT))
+    first = written(files)
+    age(files.folder / f"{first.name}.json", 50)
+    second = written(files)
+    assert files.look().gone == {first.name}, "there was no room for it"
+    TextFiles(tmp_path, KEY, 1).delete(second.name)
+    assert files.look() == ([], {second.name})
+    assert not files._seen
+    again = written(files, name=first.name)
+    assert TextFiles(tmp_path, KEY, 1).look() == ([again], set())
+
+
+def test_what_leaves_the_folder_the_same_date_is_seen_nevertheless(files, tmp_path, monkeypatch):
+    first, looking = written(files), TextFiles(tmp_path, KEY, 1 << 30)
+    date = files.folder.stat().st_mtime_ns
+    late = []
+
+    def write(_seconds):
+        late.append(written(files))
+        os.utime(files.folder, ns=(date, date))
+
+    monkeypatch.setattr("lead.engine.text_files.time", SimpleNamespace(time=lambda: date / 1e9, sleep=write))
+    assert looking.look().texts == [first, *late]
+    assert len(late) == 1
+
+
+def test_while_a_text_is_written_it_is_no_news(files):
+    """Whoever looks does so in another thread."""
+    news = []
+    seen = files._seen
+
+    class Seen(dict):
+        def __setitem__(self, name, used_at):
+            news.append(files.look())
+            super().__setitem__(name, used_at)
+
+    files._seen = Seen(seen)
+    written(files)
+    assert news == [([], set())]
+    assert files.look() == ([], set())
 
 
 def test_of_another_model_nothing_is_read(files, tmp_path):
     written(files)
-    assert TextFiles(tmp_path, OTHER_KEY, 1 << 30).read_new() == []
+    assert TextFiles(tmp_path, OTHER_KEY, 1 << 30).look().texts == []
 
 
 def test_files_and_folders_are_private(files):
@@ -127,7 +171,7 @@ def test_a_damaged_manifest_is_logged_once_and_deleted_with_its_parts(files, tmp
     saved = written(files)
     whole = written(files)
     damage(files.folder / f"{saved.name}.json")
-    assert TextFiles(tmp_path, KEY, 1 << 30).read_new() == [whole]
+    assert TextFiles(tmp_path, KEY, 1 << 30).look().texts == [whole]
     assert len(caplog.records) == 1
     assert {path.name.split("-")[0].split(".")[0] for path in all_files(tmp_path)} == {whole.name}
 
@@ -137,7 +181,7 @@ def test_a_manifest_of_another_model_is_not_believed(files, tmp_path):
     other = TextFiles(tmp_path, OTHER_KEY, 1 << 30)
     for path in files.folder.iterdir():
         path.rename(other.folder / path.name)
-    assert other.read_new() == []
+    assert other.look().texts == []
     assert not list(other.folder.glob(f"{saved.name}*"))
 
 
@@ -168,7 +212,7 @@ def test_the_texts_that_were_used_least_recently_give_way_whatever_their_model(t
     files.touch(used.name)
     new = written(files)
     assert not list(other.folder.iterdir())
-    kept = [saved.name for saved in TextFiles(tmp_path, KEY, 1).read_new()]
+    kept = [saved.name for saved in TextFiles(tmp_path, KEY, 1).look().texts]
     assert kept == [old.name, used.name, new.name], "the least recently used comes first"
 
 
@@ -191,6 +235,7 @@ def test_files_of_others_in_the_folder_are_never_touched(tmp_path):
         age(path, 10_000)
     with contextlib.suppress(OSError):
         files.shrink(100)
+    assert files.look() == ([], set())
     assert all(path.read_text() == "mine" for path in foreign)
 
 

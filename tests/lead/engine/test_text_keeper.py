@@ -2,6 +2,10 @@
 
 import errno
 import itertools
+import os
+import threading
+from concurrent.futures import Executor, Future
+from pathlib import Path
 
 import pytest
 
@@ -29,15 +33,27 @@ class Calm:
         return 1.0
 
 
+class AtOnce(Executor):
+    """Does in this thread what it is given."""
+
+    def submit(self, do, /, *args):
+        done = Future()
+        try:
+            done.set_result(do(*args))
+        except OSError as error:
+            done.set_exception(error)
+        return done
+
+
 class Machine(Pipe):
     """An engine between fakes, and a disk that outlives it. It is the pipe, too."""
 
     open = True
 
-    def __init__(self, files=None, size=SIZE, traits=PLAIN, n_late=1):
+    def __init__(self, files=None, size=SIZE, traits=PLAIN, n_late=1, executor=None):
         self.files = files or FakeTextFiles(Calm())
         self.now, self.n_asked, self.commands = 0.0, 0, []
-        self._size, self._traits, self._n_late = size, traits, n_late
+        self._size, self._traits, self._n_late, self._executor = size, traits, n_late, executor
         self.start()
 
     def start(self):
@@ -47,8 +63,8 @@ class Machine(Pipe):
         limits = make_limits(prompt_cache=self._size, traits=self._traits, n_checkpoints=n_checkpoints)
         self.engine = make_engine(limits)
         self.target = FakeTarget(2, limits.n_ctx, limits.n_batch, traits=self._traits)
-        late = LateExecutor(self._n_late)
-        self.keeper = TextKeeper(self.engine, self.files, self.target, self.clock, lambda *_, **__: late)
+        late = self._executor or LateExecutor(self._n_late)
+        self.keeper = TextKeeper(self.engine, self.files, self.target, self.clock, lambda *_: late)
         self.loop = Loop(self.target, self.engine, self, clock=self.clock, keeper=self.keeper)
 
     def clock(self):
@@ -323,3 +339,158 @@ def test_with_real_files_and_threads(tmp_path):
     machine.start()
     assert machine.ask() == len(PROMPT) - 1
     assert [path.name for path in tmp_path.iterdir()] == ["texts"]
+
+
+# A full disk, and a folder that several share
+
+
+def prompt(n):
+    """One of many, which begin differently."""
+    return (4 + n, *PROMPT)
+
+
+class FullDisk(Machine):
+    """There is room for three texts on disk; each request comes some seconds after the one before."""
+
+    def __init__(self, folder, **more):
+        super().__init__(TextFiles(folder, "key", 1 << 30), executor=AtOnce(), **more)
+        self.ask(prompt(0))
+        self.settle()
+        self.files.n_most = int(3.5 * sum(path.stat().st_size for path in self.files.folder.iterdir()))
+
+    def ask(self, *arguments, **more):
+        for path in self.files.folder.glob("*.json"):
+            os.utime(path, ns=(path.stat().st_mtime_ns - 10**10,) * 2)
+        return super().ask(*arguments, **more)
+
+    def ask_in_turn(self, *numbers):
+        """How much of each prompt was cached."""
+        cached = []
+        for n in numbers:
+            cached.append(self.ask(prompt(n)))
+            self.settle()
+        return cached
+
+    def restart(self):
+        self.settle()
+        self.files = TextFiles(self.files.folder.parent.parent, "key", self.files.n_most)
+        self.start()
+
+
+def test_what_is_used_from_memory_again_and_again_stays_on_a_full_disk(tmp_path):
+    machine = FullDisk(tmp_path)
+    machine.ask_in_turn(1, 0, 2, 0, 3, 0, 4, 0)
+    machine.restart()
+    found = {tuple(text.tokens[: len(PROMPT) + 1]) for text in machine.engine.texts.texts}
+    assert found == {prompt(3), prompt(4), prompt(0)}
+
+
+def test_what_gave_way_on_disk_is_not_waited_for_and_written_again_once_it_is_used(tmp_path, caplog):
+    small = PromptCacheSize(100, 1, n_part=7, n_least_saved=10)  # two texts in memory
+    machine = FullDisk(tmp_path, size=small)
+    assert machine.ask_in_turn(1, 2, 3, 4, 5) == [0] * 5
+    assert {text.saved.name for text in machine.engine.texts.texts if text.saved} == {
+        path.stem for path in machine.files.folder.glob("*.json")
+    }
+    assert machine.ask_in_turn(0, 5) == [0, len(PROMPT)]
+    machine.restart()
+    assert machine.ask_in_turn(0) == [len(PROMPT)]
+    assert not caplog.records
+
+
+def test_more_than_the_disk_has_room_for_is_not_written_in_turns_for_ever(tmp_path):
+    machine = FullDisk(tmp_path)
+    machine.ask_in_turn(1, 2, 3, 4, 5)
+    write, machine.files.write = machine.files.write, lambda *_: _fail(AssertionError("written again"))
+    for _ in range(100):
+        machine.now += 10.0
+        machine.loop.step()
+    assert len(machine.engine.texts.texts) == 6
+    machine.files.write = write
+    machine.ask_in_turn(0)
+    machine.restart()
+    assert machine.ask_in_turn(0) == [len(PROMPT)]
+
+
+def test_what_somebody_else_has_deleted_is_not_believed_to_be_there(tmp_path, caplog):
+    machine = FullDisk(tmp_path)
+    machine.restart()
+    for path in machine.files.folder.iterdir():
+        path.unlink()
+    assert machine.ask_in_turn(0) == [0]
+    assert not caplog.records
+
+
+def test_a_lead_that_is_never_idle_learns_what_another_has_written(tmp_path):
+    machine = FullDisk(tmp_path)
+    machine.commands = [submit("runs", PROMPT, max_tokens=1500)]
+    machine.events = []
+    machine.loop.step()
+    other = Machine(TextFiles(tmp_path, "key", 1 << 30), executor=AtOnce())
+    other.ask(prompt(7))
+    other.settle()
+    while not any(text.tokens[0] == prompt(7)[0] for text in machine.engine.texts.texts):
+        assert not machine.engine.idle
+        machine.now += 1.0
+        machine.loop.step()
+
+
+def test_what_it_has_written_itself_is_no_reason_to_look_when_somebody_asks(tmp_path, monkeypatch):
+    """With thousands of texts it takes some hundredths of a second."""
+    machine = FullDisk(tmp_path)
+    monkeypatch.delattr(TextFiles, "_manifests")
+    assert machine.ask(prompt(0)) == len(PROMPT)
+
+
+def test_two_keys_with_the_same_text_have_it_both(tmp_path):
+    machine = FullDisk(tmp_path)
+    for key in ("one", "two"):
+        machine.ask(OTHER, keep_for=key)
+        machine.settle()
+    machine.restart()
+    for key in ("one", "two"):
+        assert machine.ask(OTHER, keep_for=key) == len(OTHER) - 1
+        machine.restart()
+
+
+def test_who_goes_on_from_the_text_of_another_key_leaves_it_as_it_was(tmp_path):
+    machine = FullDisk(tmp_path)
+    machine.ask(keep_for="one")
+    machine.settle()
+    machine.ask((*text_after(), 5, 6), keep_for="two")
+    machine.restart()
+    assert machine.ask(keep_for="one") == len(PROMPT) - 1
+
+
+# Threads and the interpreter's lock
+
+
+class OneThread(TextFiles):
+    priority = None
+
+    def write(self, *arguments):
+        self.priority = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        return super().write(*arguments)
+
+
+def test_what_writes_does_not_give_way_to_other_programs(tmp_path):
+    """On a busy machine it would hold the interpreter's lock for as long as it may not run."""
+    machine = Machine(OneThread(tmp_path, "key", 1 << 30))
+    machine.keeper = TextKeeper(machine.engine, machine.files, machine.target, machine.clock)
+    machine.loop._keeper = machine.keeper
+    machine.ask()
+    with machine.keeper:
+        pass
+    assert machine.files.priority == os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def test_no_thread_of_any_program_does():
+    """Only whole processes, which share no lock with others."""
+    root = Path(__file__).parents[3]
+    found = {
+        path.relative_to(root).as_posix()
+        for folder in ("lead", "back", "chat", "shared", "fleet")
+        for path in (root / folder).rglob("*.py")
+        if any(call in path.read_text() for call in ("setpriority(", "os.nice(", "sched_setscheduler("))
+    }
+    assert found == {"shared/sampling/grammar_handler.py"}

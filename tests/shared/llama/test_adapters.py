@@ -1,6 +1,7 @@
 """LoRA adapters: applied they are what merged weights are; what does not fit is refused in a sentence."""
 
 import functools
+import os
 import shutil
 
 import gguf
@@ -8,9 +9,9 @@ import numpy as np
 import pytest
 
 from shared.errors import ModelLoadError
+from shared.llama import model
 from shared.llama.memory_plan import plan_memory
 from shared.llama.model import Model
-from shared.llama.remembered import start_digest
 from shared.llama.span import Span
 from shared.settings.model_options import ModelOptions
 
@@ -106,18 +107,22 @@ def test_their_memory_counts(base, adapter):
     assert n_more == sum(a.nbytes + b.nbytes for a, b in factors(base).values())
 
 
-def test_what_is_kept_of_a_start_depends_on_file_scale_and_content(base, adapter, tmp_path):
-    def key(text):
-        return start_digest(base, options(text).model_dump_json())
+@pytest.mark.parametrize("is_adapter", [True, False])
+def test_a_file_that_is_replaced_while_it_is_loaded_is_refused(
+    base, adapter, tmp_path, monkeypatch, is_adapter
+):
+    """It could be kept for another than it is."""
+    path = shutil.copy(base, tmp_path / "model.gguf")
+    load = model.load_adapters
 
-    before = key(str(adapter))
-    other = shutil.copy(adapter, tmp_path / "other.gguf")
-    assert (
-        len({before, key(f"{adapter}:0.5"), key(str(other)), start_digest(base, options().model_dump_json())})
-        == 4
-    )
-    write_adapter(adapter, factors(base) | {"blk.3.attn_q.weight": factors(base)[TARGETS[0]]})
-    assert key(str(adapter)) != before
+    def replace(*arguments):
+        loaded = load(*arguments)
+        os.utime(adapter if is_adapter else path, (0, 0))
+        return loaded
+
+    monkeypatch.setattr(model, "load_adapters", replace)
+    with pytest.raises(ModelLoadError, match="has changed while it was loaded"):
+        Model(path, options(str(adapter)))
 
 
 def refused(base, path):

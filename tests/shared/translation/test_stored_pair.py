@@ -1,8 +1,13 @@
 """Projections on disk."""
 
+import shutil
+
+import gguf
 import numpy as np
 import pytest
 
+from shared.llama.vocabulary import Vocabulary
+from shared.models.builtin import builtin_target
 from shared.translation import stored_pair as module
 from shared.translation.stored_pair import stored_pair
 from shared.translation.vocabulary_pair import vocabulary_pair
@@ -90,6 +95,18 @@ def test_a_file_with_another_content_is_built_anew(pair, built, folder, change):
         changed = change(dict(arrays))
     path.write_bytes(module._sealed(changed))
     assert_same(stored_pair(*pair), first)
+    assert len(built) == 2
+
+
+def test_with_other_control_tokens_of_the_same_texts_it_is_built_anew(pair, built, tmp_path):
+    """As in a model that was converted again."""
+    path = shutil.copy(builtin_target(), tmp_path / "other.gguf")
+    kinds = gguf.GGUFReader(path, "r+").fields["tokenizer.ggml.token_type"]
+    kinds.parts[kinds.data[1000]][0] = gguf.TokenType.CONTROL
+    other = Vocabulary.load(path)
+    assert other.identify() == pair[0].identify()
+    for draft in (pair[0], other):
+        assert_same(stored_pair(draft, pair[1]), vocabulary_pair(draft, pair[1]))
     assert len(built) == 2
 
 

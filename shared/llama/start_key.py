@@ -1,0 +1,109 @@
+"""What tells starts apart, for whatever one start keeps for the next: `DECIDES` has a row for each input.
+
+A key is a digest of the inputs that decide what is kept: of options, files, llama.cpp's build, the CPU and
+other devices. The files are described by the process that loads them, before it does (`state_of_files`).
+"""
+
+import enum
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from shared import cpus
+from shared.errors import ModelLoadError
+from shared.llama import devices, library
+from shared.models.file_kind import parts_of
+from shared.settings.model_options import ModelOptions
+
+
+class StoredKind(enum.Flag):
+    """What is kept, each under keys of its own."""
+
+    NOTHING = 0
+    TEXTS = enum.auto()
+    """On disk and in files of slots."""
+    EXACTNESS = enum.auto()
+    STEP_TIMES = enum.auto()
+    MEMORY = enum.auto()
+    """What contexts take (`stored_outline`)."""
+    ATTENTION = enum.auto()
+    """Whether flash attention is faster (`attention_probe`)."""
+
+
+_MEASURED: Final = StoredKind.EXACTNESS | StoredKind.STEP_TIMES | StoredKind.MEMORY
+_ALL_BUT_ATTENTION: Final = _MEASURED | StoredKind.TEXTS
+_ALL: Final = _ALL_BUT_ATTENTION | StoredKind.ATTENTION
+
+DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
+    {
+        # Options of the model. Those that move layers or divide batches change what is rounded how.
+        **dict.fromkeys(("parallel", "threads", "cache_type_k", "cache_type_v", "kv_unified"), _ALL),
+        **dict.fromkeys(("swa_full", "batch_size", "ubatch_size"), _ALL_BUT_ATTENTION),
+        **dict.fromkeys(("threads_batch", "repack", "lora", "exact"), _ALL_BUT_ATTENTION),
+        **dict.fromkeys(("n_gpu_layers", "kv_offload", "device", "split_mode"), _ALL_BUT_ATTENTION),
+        **dict.fromkeys(("main_gpu", "tensor_split", "override_tensor"), _ALL_BUT_ATTENTION),
+        **dict.fromkeys(("cpu_moe", "n_cpu_moe"), _ALL_BUT_ATTENTION),
+        "ctx_size": _MEASURED,  # of texts `n_ctx_of_rope` tells what there is to tell
+        "flash_attn": _MEASURED,  # of texts `uses_flash_attention`, however it was chosen
+        "load_mode": StoredKind.EXACTNESS | StoredKind.STEP_TIMES,
+        "fit": StoredKind.EXACTNESS,  # otherwise the layers that were chosen count
+        "fit_target": StoredKind.EXACTNESS,
+        "cache_ram": StoredKind.NOTHING,  # as much as is free
+        "ctx_checkpoints": StoredKind.NOTHING,
+        "checkpoint_memory": StoredKind.NOTHING,
+        # What else a start is given, or finds.
+        "version": _ALL,  # of what is measured or written
+        "with_heads": _MEASURED,  # they have a cache of their own
+        "rpc": StoredKind.EXACTNESS | StoredKind.STEP_TIMES,  # texts are not stored then
+        "most_threads": StoredKind.STEP_TIMES,
+        "cores": StoredKind.STEP_TIMES | StoredKind.ATTENTION,
+        "batch_sizes": StoredKind.TEXTS | StoredKind.STEP_TIMES,
+        "traits": StoredKind.TEXTS,
+        "own_cells": StoredKind.TEXTS,
+        "n_part": StoredKind.TEXTS,
+        "n_ctx_of_rope": StoredKind.TEXTS,
+        "uses_flash_attention": StoredKind.TEXTS,
+    }
+)
+"""What is another if this input is. An option or fact without a row has no key: a test says so."""
+
+
+def start_key(kept: StoredKind, files: str, options: ModelOptions, **facts: Any) -> str:
+    """Of a start with these `files` and options; facts: the other inputs that decide what is `kept`, all."""
+    decisive = {name for name, kinds in DECIDES.items() if kept in kinds}
+    assert facts.keys() == decisive - ModelOptions.model_fields.keys(), f"other facts decide {kept}"
+    chosen = options.model_dump_json(include=decisive)
+    told = [f"{name} {facts[name]}" for name in sorted(facts)]
+    digest = hashlib.sha256()
+    for fact in (kept, files, chosen, *told, library.build(), cpus.kind(), *_environment()):
+        digest.update(f"{fact}\0".encode())
+    for device in devices.descriptions():
+        digest.update(f"{device}\0".encode())
+    return digest.hexdigest()[:24]
+
+
+def state_of_files(model: Path, options: ModelOptions) -> str:
+    """Which files a model and its adapters are, with their sizes and times; raises ModelLoadError."""
+    paths = [*parts_of(model), *(adapter.path for adapter in options.lora)]
+    try:
+        states = [(path.absolute(), path.stat()) for path in paths]
+    except OSError as error:
+        raise ModelLoadError(f"{error.filename} cannot be read: {error.strerror}") from None
+    return "\n".join(f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in states)
+
+
+def changed_meanwhile(model: Path) -> ModelLoadError:
+    """For files that are others after loading than they were before."""
+    return ModelLoadError(f"{model}, or an adapter, has changed while it was loaded: try again")
+
+
+def _environment() -> list[str]:
+    """What llama.cpp reads itself: LLAMA_ATTN_ROT_DISABLE, say, changes what a quantized cache holds."""
+    return sorted(
+        f"{name}={value}"
+        for name, value in os.environ.items()
+        if name.startswith(("GGML_", "LLAMA_")) and not name.startswith("LLAMA_ARG_")
+    )
