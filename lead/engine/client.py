@@ -255,7 +255,8 @@ class EngineClient:
         """End the process when there has been nothing to do for long enough."""
         while self._sleep_seconds > 0:
             now = self._clock()
-            if len(self._sequences) or self.state is not EngineState.READY:
+            is_asked = bool(len(self._sequences) or self._slot_acted or self._explanation)
+            if is_asked or self.state is not EngineState.READY:
                 self._fed_at = now
             left = self._fed_at + self._sleep_seconds - now
             if left <= 0:

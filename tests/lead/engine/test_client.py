@@ -604,6 +604,22 @@ async def test_an_engine_with_a_sequence_stays_awake(start):
     assert front.client.state is EngineState.READY
 
 
+async def test_an_engine_whose_answer_is_waited_for_stays_awake(start, monkeypatch):
+    monkeypatch.setattr(module, "_LEAST_DOZE_SECONDS", 0.0)
+    front = start("ready()\n" + LISTEN, sleep_seconds=0.00001)
+    front.n_sequences = 1
+    await front.until(is_up)
+    saving = asyncio.ensure_future(front.client.act_on_slot(ActOnSlot(action="erase", slot=0)))
+    await asyncio.sleep(0)
+    front.n_sequences = 0
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert front.client.state is EngineState.READY
+    await front.stop()
+    with pytest.raises(UnavailableError):
+        await saving
+
+
 async def test_a_sleeping_lead_ends_at_once(start):
     front = start("ready()\n" + LISTEN, sleep_seconds=0.03)
     await until_state(front, EngineState.SLEEPING)
