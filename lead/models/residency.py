@@ -117,7 +117,7 @@ class Residency:
         self.residents[model.name] = model
 
     def forget(self, name: str) -> bool:
-        """Forget a model. False: it is in memory, or is measured, waited for or used, and is not forgotten."""
+        """Forget a model. False: it is in memory, measured, waited for or used, and is not forgotten."""
         model = self.residents[name]
         is_present = model.state is not ModelState.UNLOADED
         is_measuring = model.is_measured and model.need is None
