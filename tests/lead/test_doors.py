@@ -11,6 +11,7 @@ import shutil
 from urllib.parse import unquote
 
 import pytest
+from fastapi.routing import iter_route_contexts
 
 from fleet.forwarding import passed_on
 from lead.http.middleware.keys import Role
@@ -31,12 +32,15 @@ from tests.lead.models.fakes import FakeProcess
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "WEBSOCKET")
 OF_THE_ROUTER = ("/models/load", "/models/unload", "/nowhere")
 NEAR_MISSES = ("//", "/health/", "/HEALTH", "/v1/join/", "/page", "/page/../v1/members", "/health/../props")
-PATHS = tuple(
-    dict.fromkeys(
-        path.replace("{name:path}", "a").replace("{id_slot}", "0")
-        for path in (*(path for _, path in MAY), *OF_THE_ROUTER, *NEAR_MISSES)
-    )
-)
+
+
+def filled(path):
+    """A path as a client has it."""
+    return path.replace("{name:path}", "a").replace("{id_slot}", "0")
+
+
+ROUTES = {(method, filled(path)) for method, path in MAY}
+PATHS = sorted({path for _, path in ROUTES} | {*OF_THE_ROUTER, *NEAR_MISSES})
 ASKING = {
     "model": "a",
     "name": "desk",
@@ -261,12 +265,21 @@ async def routers(tmp_path):
         await router._forwarder.close()
 
 
-REQUESTS = [*known_requests(), *random_requests()]
+RANDOM = [*random_requests()]
+REQUESTS = [*known_requests(), *RANDOM]
+TO_ROUTES = [*(request for request in REQUESTS if request[:2] in ROUTES), *RANDOM]
+"""A router passes on all others, too; a lead with one model has nothing there."""
+
+
+async def test_every_path_of_a_router_is_asked(routers):
+    """Those of a lead with one model are in test_auth.py's table."""
+    paths = {context.path for context in iter_route_contexts(routers("no keys").app.routes)}
+    assert {filled(path) for path in paths} <= {*PATHS, "/{path:path}"}
 
 
 async def check(house, caplog):
     await (check_refusals if house.keys else check_pages)(house, REQUESTS)
-    await check_answers(house, REQUESTS)
+    await check_answers(house, REQUESTS if house.is_router else TO_ROUTES)
     assert not [record for record in caplog.records if record.exc_info]
 
 
