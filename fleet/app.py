@@ -20,6 +20,7 @@ from fleet.lead_replica import LeadReplica
 from fleet.lead_router import LeadRouter
 from fleet.prefixes import blocks_of
 from fleet.settings import FleetSettings
+from shared.local_transport import target_of
 
 _BUSY = 0.75
 """The share of busy slots above which another lead is started."""
@@ -91,8 +92,7 @@ class Ingress:
             if len(body) > self._max_body_bytes:
                 message = f"the body has more than {self._max_body_bytes} bytes"
                 return _error(413, message, "invalid_request_error")
-        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        headers = passed_on(request.headers.items())
+        target, headers = target_of(request.scope), passed_on(request.headers.raw)
         content = bytes(body)
         blocks = await asyncio.to_thread(blocks_of, content)
         return await self._answer(ForwardedRequest(request.method, target, headers, content, blocks))
@@ -112,7 +112,7 @@ class Ingress:
                 return _no_lead()
             await asyncio.sleep(_RETRY_SECONDS)
         response = StreamingResponse(_rest(head, answer), head.status)
-        response.raw_headers = [(name.encode(), value.encode("latin-1")) for name, value in head.headers]
+        response.raw_headers = head.headers
         return response
 
 

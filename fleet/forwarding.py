@@ -5,30 +5,31 @@ from dataclasses import dataclass, field
 
 from fleet.prefixes import Blocks
 
-Headers = list[tuple[str, str]]
+RawHeaders = list[tuple[bytes, bytes]]
+"""As they were sent, in any encoding."""
 
 _HOP_BY_HOP = {
-    "connection",
-    "content-length",
-    "expect",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
+    b"connection",
+    b"content-length",
+    b"expect",
+    b"keep-alive",
+    b"proxy-authenticate",
+    b"proxy-authorization",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
 }
 """RFC 9110, 7.6.1, and what the next hop's client or server sets by itself. Not Host: the lead checks it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardedRequest:
-    """`target`: path and query. `blocks`: of its prompt. `failed`: replicas that could not answer it."""
+    """`target`: path and query as sent. `blocks`: of its prompt. `failed`: replicas that did not answer."""
 
     method: str
-    target: str
-    headers: Headers
+    target: bytes
+    headers: RawHeaders
     body: bytes
     blocks: Blocks = ()
     failed: frozenset[str] = field(default_factory=frozenset)
@@ -39,7 +40,7 @@ class AnswerHead:
     """Status, headers and first bytes of an answer. More bytes follow."""
 
     status: int
-    headers: Headers
+    headers: RawHeaders
     first: bytes
 
 
@@ -51,6 +52,6 @@ class LeadGoneError(Exception):
         self.replica = replica
 
 
-def passed_on(headers: Iterable[tuple[str, str]]) -> Headers:
+def passed_on(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
     """The headers that are for the other end of the way."""
     return [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]

@@ -77,7 +77,11 @@ class LeadReplica:
         """The head of the lead's answer, then its bytes; raises LeadGoneError instead of a head."""
         has_begun = False
         sent = self._http.stream(
-            request.method, request.target, headers=request.headers, content=request.body
+            request.method,
+            "/",
+            headers=request.headers,
+            content=request.body,
+            extensions={"target": request.target},
         )
         try:
             async with sent as response:
@@ -86,7 +90,7 @@ class LeadReplica:
                 chunks = response.aiter_raw()
                 first = await anext(chunks, b"")
                 has_begun = True
-                yield AnswerHead(response.status_code, passed_on(response.headers.multi_items()), first)
+                yield AnswerHead(response.status_code, passed_on(response.headers.raw), first)
                 async for chunk in chunks:
                     yield chunk
         except httpx.TransportError as error:

@@ -1,4 +1,7 @@
-"""HTTP to a process that may be killed at any moment."""
+"""HTTP to a process that may be killed at any moment, and that decides on a path as a client has sent it."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import httpx
 
@@ -16,3 +19,13 @@ class LocalTransport(httpx.AsyncHTTPTransport):
             return await super().handle_async_request(request)
         except AttributeError as error:
             raise httpx.ConnectError("the connection was closed as soon as it was made") from error
+
+
+def target_of(scope: Mapping[str, Any]) -> bytes:
+    """Path and query of an ASGI request as they were sent, for httpx's extension `target`.
+
+    A URL of httpx would have another path, without `.` and `..`; so both ends decide on the same one.
+    """
+    path: bytes = scope["raw_path"]
+    query: bytes = scope["query_string"]
+    return path + (b"?" + query if query else b"")

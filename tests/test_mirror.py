@@ -9,7 +9,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/real/test_models.py": (
         "lead/models/model_lead.py",
         "lead/models/model_process.py",
-        "lead/models/router.py",
     ),
     "tests/lead/models/test_models_program.py": (
         "lead/models/memory_need.py",

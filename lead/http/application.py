@@ -11,12 +11,8 @@ from lead.http import error_responses, page
 from lead.http.client_gone import ClientGoneError
 from lead.http.json_route import BodyReader
 from lead.http.middleware.access_log import AccessLogMiddleware
-from lead.http.middleware.auth import AuthMiddleware
-from lead.http.middleware.hosts import (
-    AllowedHostsMiddleware,
-    AllowedOrigins,
-    WebSocketOriginMiddleware,
-)
+from lead.http.middleware.auth import AuthMiddleware, public_routes
+from lead.http.middleware.hosts import AllowedHostsMiddleware, AllowedOrigins, OriginMiddleware
 from lead.http.middleware.keys import Keyring
 from lead.settings.host_names import AllowedHosts
 from lead.settings.limits import RequestLimits
@@ -37,7 +33,8 @@ def application(
 
     Without keys, hosts and origins everything is allowed to any client, as on a loopback address.
     """
-    origins = origins or AllowedOrigins()
+    origins, keys = origins or AllowedOrigins(), keys or Keyring()
+    public = public_routes(with_page=with_page)
     app = FastAPI(
         title="llama-duo",
         docs_url=None,
@@ -48,8 +45,8 @@ def application(
             Middleware(HeadMiddleware),
             *([Middleware(AllowedHostsMiddleware, hosts=hosts)] if hosts else []),
             *([origins.cors()] if origins else []),  # before auth: preflight requests carry no key
-            Middleware(WebSocketOriginMiddleware, origins=origins),
-            Middleware(AuthMiddleware, keys=keys or Keyring()),
+            Middleware(OriginMiddleware, origins=origins, has_keys=bool(keys), public=public),
+            Middleware(AuthMiddleware, keys=keys, public=public),
         ],
     )
     app.state.door = None

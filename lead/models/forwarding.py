@@ -16,7 +16,7 @@ from lead.http.error_responses import body_at
 from lead.models.model_host import ModelHost
 from lead.models.model_process import ModelProcess
 from shared.errors import DuoError, NotServingError, UnavailableError
-from shared.local_transport import LocalTransport
+from shared.local_transport import LocalTransport, target_of
 
 log = logging.getLogger("models")
 
@@ -28,21 +28,21 @@ _MOST_IDLE = 64
 """Connections to models that wait for the next request."""
 _HOP_BY_HOP = frozenset(
     {
-        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"),
-        *("te", "trailer", "transfer-encoding", "upgrade"),
+        *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection"),
+        *(b"te", b"trailer", b"transfer-encoding", b"upgrade"),
     }
 )
 """RFC 9110, section 7.6.1: they are about one connection."""
 _NOT_SENT = _HOP_BY_HOP | {
-    "host",
-    "content-length",
-    "authorization",
-    "x-api-key",
-    "x-forwarded-for",
-    "x-request-id",
-    "expect",
+    b"host",
+    b"content-length",
+    b"authorization",
+    b"x-api-key",
+    b"x-forwarded-for",
+    b"x-request-id",
+    b"expect",
 }
-_NOT_RETURNED = _HOP_BY_HOP | {"x-request-id", "server", "date"}
+_NOT_RETURNED = _HOP_BY_HOP | {b"x-request-id", b"server", b"date"}
 """The router has its own."""
 _EVENTS = {"text/event-stream": b"data: %b\n\n", "application/x-ndjson": b"%b\n"}
 """How an error is written into a stream that has begun, by type."""
@@ -128,12 +128,13 @@ class Forwarder:
         self, process: ModelProcess, request: Request, body: bytes, held: contextlib.AsyncExitStack
     ) -> "ForwardedAnswer":
         """Raises TransportError until something of a stream, or all of another answer, has arrived."""
-        path, query = request.scope["raw_path"], request.scope["query_string"]
+        own = [(name.encode(), value.encode()) for name, value in process.headers_for(request)]
         asked = self._client.build_request(
             request.method,
-            httpx.URL(process.url).copy_with(raw_path=path + (b"?" + query if query else b"")),
+            process.url,
             content=body or None,
-            headers=[*sent_headers(request.headers.items()), *process.headers_for(request)],
+            headers=[*sent_headers(request.headers.raw), *own],
+            extensions={"target": target_of(request.scope)},
         )
         response = await self._client.send(asked, stream=True)
         held.push_async_callback(response.aclose)
@@ -156,9 +157,7 @@ class ForwardedAnswer(Response):
         self.status_code = answer.status_code
         self.background = None
         self.raw_headers = [
-            (name.lower(), value)
-            for name, value in answer.headers.raw
-            if name.decode("latin-1").lower() not in _NOT_RETURNED
+            (name.lower(), value) for name, value in answer.headers.raw if name.lower() not in _NOT_RETURNED
         ]
         self.held = contextlib.AsyncExitStack()
         self._first = first
@@ -188,6 +187,6 @@ class ForwardedAnswer(Response):
         await send({"type": "http.response.body", "body": rest, "more_body": False})
 
 
-def sent_headers(given: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Those of a client that are passed on."""
+def sent_headers(given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Those of a client that are passed on, in any encoding."""
     return [(name, value) for name, value in given if name.lower() not in _NOT_SENT]

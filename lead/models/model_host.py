@@ -75,8 +75,7 @@ class ModelHost:
         """From now on these; what is loaded of others, or has changed, is unloaded and stays until then."""
         wanted = {model.name: model for model in models}
         for name in self.models.keys() - wanted.keys():
-            if self.residency.residents[name].state is ModelState.UNLOADED:
-                self.residency.remove(name)
+            if self.residency.forget(name):
                 del self.models[name]
             else:
                 self.unload(name)
@@ -88,10 +87,15 @@ class ModelHost:
                 self.residency.residents[model.name].pinned = model.pinned
                 self.residency.forget_need(model.name)
             else:
-                seconds = model.settings.sleep_idle_seconds
-                idle = seconds if seconds > 0 else self._idle_seconds
-                self.residency.add(Resident(model.name, pinned=model.pinned, idle_seconds=idle))
+                self.residency.add(
+                    Resident(model.name, pinned=model.pinned, idle_seconds=self._usual_seconds(model))
+                )
             self.models[model.name] = model
+
+    def _usual_seconds(self, model: ServedModel) -> float:
+        """After which it is unloaded when nobody uses it, as long as no request has said another time."""
+        seconds = model.settings.sleep_idle_seconds
+        return seconds if seconds > 0 else self._idle_seconds
 
     def state(self, name: str) -> Resident:
         return self.residency.residents[name]
@@ -108,8 +112,9 @@ class ModelHost:
                 self.preload(model.name)
 
     def preload(self, name: str) -> None:
-        """Have it loaded; returns at once."""
-        self._do(self._load(name))
+        """Have it loaded, for the usual time; returns at once. Does nothing if there is no such model."""
+        if model := self.models.get(name):
+            self._do(self._load(name, self._usual_seconds(model)))
 
     @contextlib.asynccontextmanager
     async def use(self, name: str, keep_seconds: float | None = None) -> AsyncIterator[ModelProcess]:
@@ -120,6 +125,8 @@ class ModelHost:
         """
         if self._is_stopping:
             raise NotServingError("the server is shutting down")
+        if name not in self.models:
+            raise UnavailableError(f"{name} is not served any more")
         if self.residency.n_waiting >= self._most_waiting:
             raise QueueFullError("too many requests wait for a model: try again in a moment")
         ticket = object()
@@ -185,7 +192,8 @@ class ModelHost:
                         self._do(self._run(name))
                     case StopModel(name):
                         log.info("%s is unloaded", name)
-                        self._do(self._processes[name].stop())
+                        if process := self._processes.get(name):  # else `_run` sees it when there is one
+                            self._do(process.stop())
         self._set_alarm()
 
     def _room(self) -> dict[str, int]:
@@ -232,14 +240,16 @@ class ModelHost:
         try:
             process = self._processes[name] = await self._take()
             try:
-                await process.load(self.models[name])
-                log.info("%s is loaded, after %.1f s", name, self._clock() - started_at)
-                self.residency.loaded(name, self._clock())
-                self.decide()
-                self.on_change()
-                self._do(self._prepare())
-                await asyncio.shield(process.ended)
-                failure = "its process has ended"
+                if self._is_loading(name):
+                    await process.load(self.models[name])
+                if self._is_loading(name):  # nobody has unloaded it meanwhile
+                    log.info("%s is loaded, after %.1f s", name, self._clock() - started_at)
+                    self.residency.loaded(name, self._clock())
+                    self.decide()
+                    self.on_change()
+                    self._do(self._prepare())
+                    await asyncio.shield(process.ended)
+                    failure = "its process has ended"
             finally:
                 if not process.ended.done():
                     await process.stop()
@@ -247,6 +257,9 @@ class ModelHost:
         except (ModelEndedError, OSError) as error:
             failure, is_final = str(error), getattr(error, "is_final", False)
         self._end(name, failure, is_final=is_final)
+
+    def _is_loading(self, name: str) -> bool:
+        return self.state(name).state is ModelState.LOADING
 
     async def _take(self) -> ModelProcess:
         """The process that is prepared, or a new one; raises OSError."""
@@ -274,9 +287,9 @@ class ModelHost:
         if was_wanted and self.models[name].pinned and not is_final:
             asyncio.get_running_loop().call_later(_RETRY_SECONDS, self.preload, name)
 
-    async def _load(self, name: str) -> None:
+    async def _load(self, name: str, keep_seconds: float) -> None:
         try:
-            async with self.use(name):
+            async with self.use(name, keep_seconds):
                 pass
         except UnavailableError as error:
             log.error("%s is not loaded: %s", name, error)  # noqa: TRY400 - a sentence for a person

@@ -116,10 +116,15 @@ class Residency:
     def add(self, model: Resident) -> None:
         self.residents[model.name] = model
 
-    def remove(self, name: str) -> None:
-        """Forget a model that is not in memory, and for which nobody waits."""
-        assert self.residents[name].state is ModelState.UNLOADED
+    def forget(self, name: str) -> bool:
+        """Forget a model. False: it is in memory, measured, waited for or used, and is not forgotten."""
+        model = self.residents[name]
+        is_present = model.state is not ModelState.UNLOADED
+        is_measuring = model.is_measured and model.need is None
+        if is_present or is_measuring or model.n_running or name in self._wanted():
+            return False
         del self.residents[name]
+        return True
 
     def ask(self, ticket: WaitingFor, name: str) -> None:
         self._waiting[ticket] = name
@@ -139,7 +144,10 @@ class Residency:
         self.residents[name].idle_seconds = seconds
 
     def unload(self, name: str) -> None:
-        """Unload it after the requests that it answers; those that wait load it again."""
+        """Unload it after the requests that it answers, at once if it is being loaded.
+
+        Those that wait load it again.
+        """
         model = self.residents[name]
         model.is_unwanted = model.state in {ModelState.LOADING, ModelState.LOADED}
 
@@ -190,10 +198,7 @@ class Residency:
 
     def deadline(self) -> float | None:
         """When the next idle model is to be unloaded, if no request comes until then."""
-        times = [
-            model.used_at + model.idle_seconds for model in self.residents.values() if _may_expire(model)
-        ]
-        return min(times, default=None)
+        return min((model.used_at + model.idle_seconds for model in self._idle()), default=None)
 
     def awake(self) -> list[Resident]:
         """The models that answer, the last used first."""
@@ -208,8 +213,8 @@ class Residency:
         assert all(name in self.residents for name in self._waiting.values())
 
     def _expire(self, now: float) -> Iterator[ModelAction]:
-        for model in self.residents.values():
-            if _may_expire(model) and now - model.used_at >= model.idle_seconds:
+        for model in self._idle():
+            if now - model.used_at >= model.idle_seconds:
                 yield self._stop(model)
 
     def _serve(self, now: float, room: RoomGauge) -> Iterator[ModelAction]:
@@ -249,10 +254,12 @@ class Residency:
             model for model in present if model.state is not ModelState.UNLOADING and not model.is_leaving
         ]
         victims: list[Resident] = []
+        waited_for = self._wanted()
         for each in sorted(staying, key=lambda model: (model.n_running > 0, model.used_at)):
             if self._fits(wanted, staying, room):
                 break
-            if each.state is ModelState.LOADED and not each.pinned:
+            is_loading_for_somebody = each.state is ModelState.LOADING and each.name in waited_for
+            if not is_loading_for_somebody and not each.pinned:
                 staying.remove(each)
                 victims.append(each)
         if self._fits(wanted, staying, room):
@@ -284,8 +291,24 @@ class Residency:
 
     def _stop_leaving(self) -> Iterator[ModelAction]:
         for model in self.residents.values():
-            if model.is_leaving and model.state is ModelState.LOADED and not model.n_running:
+            is_present = model.state in {ModelState.LOADING, ModelState.LOADED}
+            if model.is_leaving and is_present and not model.n_running:
                 yield self._stop(model)
+
+    def _idle(self) -> list[Resident]:
+        """The models that are to be unloaded after a time in which nobody asks them, nor waits for them."""
+        waited_for = self._wanted()
+        return [
+            model
+            for model in self.residents.values()
+            if model.state is ModelState.LOADED
+            and not (model.n_running or model.pinned or model.name in waited_for)
+            and math.isfinite(model.idle_seconds)
+        ]
+
+    def _wanted(self) -> set[str]:
+        """The models for which somebody waits."""
+        return set(self._waiting.values())
 
     def _stop(self, model: Resident) -> StopModel:
         model.state = ModelState.UNLOADING
@@ -299,8 +322,3 @@ class Residency:
     def _expect(self, model: Resident, *states: ModelState) -> None:
         if model.state not in states:
             raise IntegrityError(f"{model.name} is {model.state.value}, expected {states}")
-
-
-def _may_expire(model: Resident) -> bool:
-    is_idle = model.state is ModelState.LOADED and not model.n_running
-    return is_idle and not model.pinned and math.isfinite(model.idle_seconds)

@@ -1,5 +1,6 @@
 """The running router: HTTP server and the processes of its models, from start to an orderly end."""
 
+import asyncio
 import contextlib
 import logging
 import math
@@ -39,6 +40,7 @@ class Router:
         """Raises ConfigError for models, options and keys that are wrong."""
         self._settings = settings
         room = host_room(settings.served.models_memory * _MIB)
+        self._reloading = asyncio.Lock()
         self._cache_mib = room(0) // _CACHE_SHARE // _MIB
         self._host = ModelHost(
             self._find().values(),
@@ -101,9 +103,11 @@ class Router:
         hub = Hub(token.get_secret_value() if token else None, settings.source.offline)
         return served_models(settings, find_models(settings.served.models_dir, hub), self._cache_mib)
 
-    def _reload(self) -> None:
+    async def _reload(self) -> None:
         """Raises ConfigError: then all stays as it is."""
-        self._host.serve(self._find().values())
+        async with self._reloading:  # the newer list last
+            models = await asyncio.to_thread(self._find)
+            self._host.serve(models.values())
 
     def _names(self) -> str:
         names = list(self._host.models)

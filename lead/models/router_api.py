@@ -1,8 +1,9 @@
 """What the router answers itself: which models there are, and loading them; all else goes to a model."""
 
+import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from pydantic import BaseModel, Field
 
 from lead.http.error_responses import error_response, http_error
 from lead.http.json_route import BodyReader, JsonRoute
+from lead.http.middleware.auth import has_principal, without_key
 from lead.http.ollama_records import (
     FOREVER,
     LATEST,
@@ -29,7 +31,7 @@ from lead.models.forwarding import Forwarder
 from lead.models.model_host import ModelHost
 from lead.models.models_file import ServedModel
 from lead.models.residency import ModelState, Resident
-from shared.errors import ModelLoadError, NotServingError, RequestError
+from shared.errors import ConfigError, ModelLoadError, NotServingError, RequestError, UnavailableError
 from shared.models.file_kind import read_beginning, size_of
 
 router = APIRouter(route_class=JsonRoute)
@@ -49,7 +51,7 @@ class RouterServices:
     forwarder: Forwarder
     relay: BackRelay
     started_at: int
-    reload: Callable[[], None]
+    reload: Callable[[], Awaitable[None]]
 
     def find(self, name: str) -> str | None:
         """The model that a request calls `name`; None: there is none."""
@@ -108,11 +110,15 @@ async def health(request: Request) -> Response:
 async def list_models(services: Routing, reload: Annotated[str, Query(max_length=8)] = "") -> dict[str, Any]:
     """All models, and which of them are in memory; `reload` looks first which files there are now."""
     if reload not in {"", "0", "false"}:
-        services.reload()
+        try:
+            await services.reload()
+        except ConfigError as error:
+            raise UnavailableError(f"the models stay as they were: {error}") from error
+    sizes = await _sizes(services.host.models.values())
     found = services.host.models.values()
     return {
         "object": "list",
-        "data": [_record(model, services) for model in found],
+        "data": [_record(model, services, sizes) for model in found],
         "models": [{"name": model.name, "model": model.name} for model in found],
     }
 
@@ -139,9 +145,10 @@ async def unload(body: ModelByName, services: Routing) -> Response:
 @router.get("/models/{name:path}", include_in_schema=False)
 async def show_model(name: str, services: Routing) -> Response:
     """One model, by any of its names."""
+    sizes = await _sizes(services.host.models.values())
     if (found := services.find(name)) is None:
         return _unknown(name, services)
-    return JSONResponse(_record(services.host.models[found], services))
+    return JSONResponse(_record(services.host.models[found], services, sizes))
 
 
 @router.get("/api/version")
@@ -153,18 +160,23 @@ async def version() -> dict[str, Any]:
 @router.get("/api/tags")
 async def tags(services: Routing) -> dict[str, Any]:
     """All models, for clients of Ollama."""
-    return {"models": [_ollama_record(model) for model in services.host.models.values()]}
+    return {"models": list((await _ollama_records(services.host.models.values())).values())}
 
 
 @router.get("/api/ps")
 async def running(services: Routing) -> dict[str, Any]:
     """The models in memory, for clients of Ollama."""
-    return {"models": [_running_record(resident, services) for resident in services.host.residency.awake()]}
+    records = await _ollama_records(services.host.models.values())
+    awake = [resident for resident in services.host.residency.awake() if resident.name in records]
+    return {"models": [_running_record(each, services, records[each.name]) for each in awake]}
 
 
 @router.websocket("/v1/speculation")
 async def follow(socket: WebSocket) -> None:
     """Backs: see `BackRelay`."""
+    if not has_principal(socket):
+        await socket.send_denial_response(without_key())
+        return
     services: RouterServices = socket.app.state.services
     await services.relay.follow(socket)
 
@@ -176,6 +188,8 @@ everything_else = APIRouter(include_in_schema=False)
 @everything_else.api_route("/{path:path}", methods=_METHODS)
 async def forward(request: Request, services: Routing) -> Response:
     """What the model answers that the body or `?model=` names; without either the one in use."""
+    if not has_principal(request):
+        return without_key()
     bodies: BodyReader = request.app.state.bodies
     body, fields = await bodies.read(request, RoutedFields)
     fields = fields or RoutedFields()
@@ -188,11 +202,12 @@ async def forward(request: Request, services: Routing) -> Response:
     else:
         name = _unnamed(request, services)
     seconds = keep_seconds(fields.keep_alive)
-    if seconds == 0 and path in _UNLOADING and not getattr(fields, _UNLOADING[path]):
+    is_posted = request.method == "POST"
+    if seconds == 0 and is_posted and path in _UNLOADING and not getattr(fields, _UNLOADING[path]):
         services.host.unload(name)
         return JSONResponse(_unloaded(wanted or name, is_chat=path == "/api/chat"))
-    if path == "/api/show" and services.host.process(name) is None:
-        return JSONResponse(_details_of(services.host.models[name]))
+    if is_posted and path == "/api/show" and services.host.process(name) is None:
+        return JSONResponse(await asyncio.to_thread(_details_of, services.host.models[name]))
     return await services.forwarder.answer(request, name, body, seconds)
 
 
@@ -214,7 +229,19 @@ def _unknown(name: str, services: RouterServices) -> Response:
     return http_error(404, message, "not_found_error", code="model_not_found")
 
 
-def _record(model: ServedModel, services: RouterServices) -> dict[str, Any]:
+async def _sizes(models: Iterable[ServedModel]) -> dict[str, int]:
+    """Of their files, in bytes, by name; read in a thread, as all that is in files: a disk may be slow."""
+    found = list(models)
+    return await asyncio.to_thread(lambda: {model.name: _size(model) for model in found})
+
+
+async def _ollama_records(models: Iterable[ServedModel]) -> dict[str, dict[str, Any]]:
+    """For clients of Ollama, by name."""
+    found = list(models)
+    return await asyncio.to_thread(lambda: {model.name: _ollama_record(model) for model in found})
+
+
+def _record(model: ServedModel, services: RouterServices, sizes: Mapping[str, int]) -> dict[str, Any]:
     """As llama-server's router describes it; of a loaded model, with what that says of itself."""
     resident, process = services.host.state(model.name), services.host.process(model.name)
     need = services.host.needs.get(model.name)
@@ -229,7 +256,7 @@ def _record(model: ServedModel, services: RouterServices) -> dict[str, Any]:
         "status": _status(resident),
         "pinned": model.pinned,
         "needs": need.sizes if need else None,
-        "meta": process.about.record.get("meta") if process else {"size": _size(model)},
+        "meta": process.about.record.get("meta") if process else {"size": sizes.get(model.name, 0)},
     }
 
 
@@ -253,13 +280,13 @@ def _ollama_details(model: ServedModel) -> dict[str, Any]:
     )
 
 
-def _running_record(resident: Resident, services: RouterServices) -> dict[str, Any]:
-    model, process = services.host.models[resident.name], services.host.process(resident.name)
+def _running_record(resident: Resident, services: RouterServices, record: dict[str, Any]) -> dict[str, Any]:
+    process = services.host.process(resident.name)
     until = FOREVER
     if math.isfinite(resident.idle_seconds) and not resident.pinned:
         until = time_text(time.time() + resident.idle_seconds)
     meta = process.about.record.get("meta", {}) if process else {}
-    return running_record(_ollama_record(model), until, meta.get("n_ctx"))
+    return running_record(record, until, meta.get("n_ctx"))
 
 
 def _details_of(model: ServedModel) -> dict[str, Any]:

@@ -4,10 +4,15 @@ from fleet.forwarding import passed_on
 
 
 def test_headers_for_the_next_hop_are_not_passed_on():
-    headers = [("Authorization", "Bearer x"), ("TE", "a"), ("Content-Length", "1"), ("x-request-id", "7")]
+    headers = [
+        (b"Authorization", b"Bearer x"),
+        (b"TE", b"a"),
+        (b"Content-Length", b"1"),
+        (b"x-request-id", b"7"),
+    ]
     assert passed_on(headers) == [headers[0], headers[3]]
 
 
 def test_a_lead_learns_which_host_name_the_client_used():
     """It refuses those of others' web pages."""
-    assert passed_on([("Host", "page.example")]) == [("Host", "page.example")]
+    assert passed_on([(b"Host", b"page.example")]) == [(b"Host", b"page.example")]

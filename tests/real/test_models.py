@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import psutil
@@ -142,6 +144,60 @@ def test_a_model_stays_as_long_as_ollamas_clients_say(house):
     fields = question("green", stream=False, options={"num_predict": 2}, keep_alive=0)
     assert httpx.post(f"{url}/api/chat", json=fields, timeout=ENOUGH).status_code == 200
     assert "green:latest" not in {each["name"] for each in httpx.get(f"{url}/api/ps").json()["models"]}
+
+
+def test_a_model_that_is_not_to_stay_answers_all_who_ask_next(house):
+    _, url = house
+    httpx.post(f"{url}/api/chat", json=question("green", stream=False, keep_alive=0), timeout=ENOUGH)
+    with ThreadPoolExecutor(50) as pool:
+        asking = [
+            pool.submit(httpx.post, f"{url}/v1/chat/completions", json=question("green"), timeout=ENOUGH)
+            for _ in range(50)
+        ]
+    assert {each.result().status_code for each in asking} == {200}
+
+
+def test_a_model_can_be_unloaded_while_it_is_being_loaded(house):
+    _, url = house
+    with ThreadPoolExecutor(1) as pool:
+        httpx.post(f"{url}/models/unload", json={"model": "blue"})
+        asking = pool.submit(httpx.post, f"{url}/v1/chat/completions", json=question("blue"), timeout=ENOUGH)
+        until(lambda: states(url)["blue"] == "loading" or asking.done())
+        assert httpx.post(f"{url}/models/unload", json={"model": "blue"}).json() == {"success": True}
+        assert asking.result().status_code == 200
+
+
+def until(condition):
+    deadline = time.monotonic() + ENOUGH
+    while not condition():
+        assert time.monotonic() < deadline, "it has not happened"
+        time.sleep(0.01)
+
+
+def test_without_a_key_no_model_is_touched(folder, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("client x right\n")
+    with router(folder, "--keys-file", str(keys)) as (program, url):
+        with httpx.Client(base_url=url, timeout=ENOUGH) as client:
+            statuses = {
+                client.request(
+                    method, path, params={"model": "blue"}, json={"model": "blue", "keep_alive": 0}
+                ).status_code
+                for method in ("HEAD", "GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+                for path in (
+                    "/health",
+                    "/v1/health",
+                    "/",
+                    "/page/page.js",
+                    "/v1/join",
+                    "/props",
+                    "/models/load",
+                )
+            }
+            records = client.get("/v1/models", headers={"x-api-key": "right"}).json()["data"]
+        assert statuses == {200, 400, 401}
+        assert {record["status"]["value"] for record in records} == {"unloaded"}
+        assert "Traceback" not in program.log
 
 
 def test_a_back_follows_the_model_that_is_awake(folder):

@@ -223,6 +223,15 @@ def test_a_client_that_asks_for_no_compression_gets_none(fleet):
     connection.close()
 
 
+@pytest.mark.parametrize(("path", "status"), [("/v1/models", 200), ("/x/../v1/models", 404)])
+def test_headers_and_path_come_to_a_lead_as_they_were_sent(fleet, path, status):
+    url = httpx.URL(fleet)
+    connection = http.client.HTTPConnection(url.host, url.port, timeout=TIMEOUT_S)
+    connection.request("GET", path, headers={"X-Title": "café".encode()})
+    assert connection.getresponse().status == status
+    connection.close()
+
+
 def test_a_fleet_with_a_lead_is_healthy(fleet):
     assert get(fleet, "/health") == get(fleet, "/v1/health") == {"status": "ok"}
 

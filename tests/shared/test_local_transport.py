@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from shared.local_transport import LocalTransport
+from shared.local_transport import LocalTransport, target_of
 
 
 async def test_a_socket_that_is_closed_before_anybody_looks_at_it_is_a_transport_error(monkeypatch):
@@ -15,3 +15,8 @@ async def test_a_socket_that_is_closed_before_anybody_looks_at_it_is_a_transport
     async with httpx.AsyncClient(transport=LocalTransport()) as client:
         with pytest.raises(httpx.ConnectError, match="closed as soon as"):
             await client.get("http://127.0.0.1/")
+
+
+def test_a_path_is_sent_as_it_came():
+    assert target_of({"raw_path": b"/x/../%2e/y", "query_string": b""}) == b"/x/../%2e/y"
+    assert target_of({"raw_path": b"//", "query_string": b"model=%ff"}) == b"//?model=%ff"

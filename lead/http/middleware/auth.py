@@ -1,11 +1,12 @@
-"""Authentication and authorization: which role may use which method and path."""
+"""Authentication and authorization: who may use which method and path."""
 
 from collections.abc import Mapping
 
 from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lead.http.error_responses import http_error
+from lead.http.error_responses import ErrorResponse, http_error
 from lead.http.middleware.keys import Keyring, Role
 from lead.http.page import FILES
 from lead.members.door import came_by_door
@@ -13,11 +14,15 @@ from lead.members.door import came_by_door
 WEBSOCKET = "WEBSOCKET"
 """The method of a WebSocket handshake in the table below."""
 
-PUBLIC = frozenset({"/health", "/v1/health", *FILES})
-"""Needs no key: load balancers have none, and a browser has none before the page has asked for it."""
+Route = tuple[str, str]
+"""Method and path; GET stands for HEAD, too."""
 
-_JOIN = "/v1/join"
-"""Needs a code, and no key."""
+HEALTH = ("/health", "/v1/health")
+
+_ROUTES_WITHOUT_KEY = frozenset({*(("GET", path) for path in HEALTH), ("POST", "/v1/join")})
+"""Load balancers have no key, and who joins has a code instead."""
+_ROUTES_OF_THE_PAGE = frozenset(("GET", path) for path in FILES)
+"""A browser has no key before the page has asked for it."""
 
 _DEFAULT_ROLES = frozenset({Role.CLIENT})
 _ROLES: Mapping[tuple[str, str], frozenset[Role]] = {
@@ -43,25 +48,20 @@ class AuthMiddleware:
     principal in `request.state.principal`.
     """
 
-    def __init__(self, app: ASGIApp, keys: Keyring) -> None:
+    def __init__(self, app: ASGIApp, keys: Keyring, public: frozenset[Route]) -> None:
+        """public: see `public_routes`."""
         self._app = app
         self._keys = keys
+        self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or scope["path"] in PUBLIC or scope["path"] == _JOIN:
+        if scope["type"] == "lifespan" or route_of(scope) in self._public:
             await self._app(scope, receive, send)
             return
         known = scope["app"].state.door.members if came_by_door(scope) else self._keys
         principal = known.identify(presented_key(Headers(scope=scope)))
         if principal is None:
-            refusal = http_error(
-                401,
-                "Invalid API Key: send one as `Authorization: Bearer KEY` or `x-api-key: KEY`",
-                "authentication_error",
-                code="invalid_api_key",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
-            await refusal(scope, receive, send)
+            await without_key()(scope, receive, send)
             return
         scope.setdefault("state", {})["principal"] = principal
         allowed = allowed_roles(scope)
@@ -73,11 +73,42 @@ class AuthMiddleware:
         await self._app(scope, receive, send)
 
 
+def public_routes(*, with_page: bool) -> frozenset[Route]:
+    """The one list of what is answered without a key; with_page: whether the web UI is served.
+
+    These requests have no principal. Whoever passes requests on to another process refuses those without one
+    (`without_key`), too.
+    """
+    return _ROUTES_WITHOUT_KEY | (_ROUTES_OF_THE_PAGE if with_page else frozenset())
+
+
+def route_of(scope: Scope) -> Route:
+    if scope["type"] == "websocket":
+        return WEBSOCKET, scope["path"]
+    return ("GET" if scope["method"] == "HEAD" else scope["method"]), scope["path"]
+
+
+def has_principal(connection: HTTPConnection) -> bool:
+    """Whether a key has shown who sends a request, or none is needed by anybody."""
+    return getattr(connection.state, "principal", None) is not None
+
+
+def without_key() -> ErrorResponse:
+    """The answer to a request that has no right key, and needs one."""
+    return http_error(
+        401,
+        "Invalid API Key: send one as `Authorization: Bearer KEY` or `x-api-key: KEY`",
+        "authentication_error",
+        code="invalid_api_key",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
 def allowed_roles(scope: Scope) -> frozenset[Role]:
-    method = WEBSOCKET if scope["type"] == "websocket" else str(scope["method"])
-    if method == "POST" and scope["path"].startswith("/slots/"):  # of others, and into files
+    method, path = route = route_of(scope)
+    if method == "POST" and path.startswith("/slots/"):  # of others, and into files
         return frozenset({Role.ADMIN})
-    return _ROLES.get((method, scope["path"]), _DEFAULT_ROLES) | {Role.ADMIN}
+    return _ROLES.get(route, _DEFAULT_ROLES) | {Role.ADMIN}
 
 
 def presented_key(headers: Headers) -> str | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.http.error_responses import error_response
+from lead.http.middleware.auth import HEALTH
 from shared import descriptors
 from shared.errors import UnavailableError
 
@@ -25,7 +26,6 @@ _N_OVER = 16
 """How many connections beyond the limit are told that there are too many."""
 _COUNT_SECONDS = 0.1
 """Time between two counts of the open files, each of which takes milliseconds if there are thousands."""
-_HEALTH = {"/health", "/v1/health"}
 
 
 class Room(enum.Enum):
@@ -104,7 +104,7 @@ def only_health(app: ASGIApp) -> ASGIApp:
     """What a connection beyond the limit gets: 503 for everything but `/health`, which `app` answers."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] in _HEALTH:
+        if scope["path"] in HEALTH and scope.get("method") in {"GET", "HEAD"}:
             await app(scope, receive, send)
             return
         refusal = error_response(UnavailableError("too many connections: try again in a moment"))

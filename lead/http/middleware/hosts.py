@@ -12,6 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.http.error_responses import http_error
+from lead.http.middleware.auth import Route, route_of
 from lead.members.door import came_by_door
 from lead.settings.host_names import AllowedHosts
 
@@ -66,18 +67,54 @@ class AllowedOrigins:
         )
 
 
-class WebSocketOriginMiddleware:
-    """Answers 403 to WebSockets of other origins: CORS does not cover them. Backs send no origin."""
+class OriginMiddleware:
+    """Answers 403 to requests of web pages of other origins, unless these are allowed.
 
-    def __init__(self, app: ASGIApp, origins: AllowedOrigins) -> None:
+    CORS keeps pages from reading answers, not from sending what needs no permission: any GET, as for an
+    image, or a POST without a body. That is refused unless a key is needed anyway, or nothing is. CORS does
+    not cover WebSockets at all; backs send no origin.
+    """
+
+    def __init__(
+        self, app: ASGIApp, origins: AllowedOrigins, *, has_keys: bool, public: frozenset[Route]
+    ) -> None:
         self._app = app
         self._origins = origins
+        self._has_keys = has_keys
+        self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
+        if self._is_foreign(scope):
             origin = Headers(scope=scope).get("origin")
-            if origin is not None and not self._origins.allow(origin):
-                message = f"pages of {origin!r} are not allowed to connect: see --cors-origins"
-                await http_error(403, message, "permission_error")(scope, receive, send)
-                return
+            pages = f"pages of {origin!r}" if origin else "pages of other origins"
+            message = f"{pages} are not allowed to use this server: see --cors-origins"
+            await http_error(403, message, "permission_error")(scope, receive, send)
+            return
         await self._app(scope, receive, send)
+
+    def _is_foreign(self, scope: Scope) -> bool:
+        if scope["type"] == "lifespan":
+            return False
+        headers = Headers(scope=scope)
+        origin = headers.get("origin")
+        if self._origins.allow(origin or ""):
+            return False
+        if scope["type"] == "websocket":
+            return origin is not None
+        needs_key = self._has_keys or came_by_door(scope)
+        return not needs_key and route_of(scope) not in self._public and _is_of_another_origin(headers)
+
+
+def _is_of_another_origin(headers: Headers) -> bool:
+    """Whether a browser sends it for a page of another origin, as far as its headers say.
+
+    As Go's http.CrossOriginProtection: without Sec-Fetch-Site, which is sent over HTTPS and on loopback only,
+    Origin has to be the server's own name and port. Other programs send neither.
+    """
+    if (site := headers.get("sec-fetch-site")) is not None:
+        return site not in {"same-origin", "none"}
+    origin = headers.get("origin")
+    if origin is None:
+        return False
+    authority = origin.partition("://")[2]
+    return not authority or authority.lower() != headers.get("host", "").lower()

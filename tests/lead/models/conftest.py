@@ -75,7 +75,11 @@ async def routed():
             app = application((router_api.router, router_api.everything_else), keys=keys or Keyring())
             forwarder = Forwarder(house.host)
             stack.push_async_callback(forwarder.close)
-            app.state.services = RouterServices(house.host, forwarder, relay, 0, lambda: reloads.append(1))
+
+            async def reload():
+                reloads.append(1)
+
+            app.state.services = RouterServices(house.host, forwarder, relay, 0, reload)
             port, _ = await stack.enter_async_context(app_served(app))
             client = await stack.enter_async_context(
                 httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30)

@@ -29,7 +29,11 @@ class FakeProcess:
 
     async def load(self, model):
         self.name = model.name
-        await self.may_load.wait()
+        waiting = asyncio.ensure_future(self.may_load.wait())
+        await asyncio.wait([waiting, self.ended], return_when=asyncio.FIRST_COMPLETED)
+        if self.ended.done():
+            waiting.cancel()
+            raise ModelEndedError("it has been stopped")
         if self.failure:
             self.ended.set_result(1)
             raise self.failure
@@ -45,8 +49,8 @@ class FakeProcess:
             self.ended.set_result(-9)
 
     async def stop(self):
+        await self._serving.aclose()
         if not self.ended.done():
-            await self._serving.aclose()
             self.ended.set_result(0)
 
     def own_bytes(self):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from urllib.parse import unquote
 
 import httpx
 import pytest
@@ -13,8 +14,8 @@ from tests.lead.models.fakes import FakeProcess, until
 
 
 def test_headers_about_the_connection_and_the_key_are_not_passed_on():
-    given = [("Connection", "close"), ("Authorization", "x"), ("X-Forwarded-For", "me"), ("Accept", "y")]
-    assert sent_headers(given) == [("Accept", "y")]
+    given = [(b"Connection", b"close"), (b"Authorization", b"x"), (b"X-Forwarded-For", b"me")]
+    assert sent_headers([*given, (b"Accept", b"y")]) == [(b"Accept", b"y")]
 
 
 async def test_a_request_and_its_answer_pass_unchanged(routed):
@@ -29,6 +30,22 @@ async def test_a_request_and_its_answer_pass_unchanged(routed):
     assert (told["path"], told["query"], told["method"]) == ("/v1/x/y", "q=1", "POST")
     assert told["body"] == '{"model": "a" }'
     assert told["headers"]["x-mine"] == "1"
+
+
+async def test_a_header_passes_in_any_encoding(routed):
+    house = await routed()
+    names = {"utf-8": "café".encode(), "latin-1": "café".encode("latin-1")}
+    headers = {f"x-{encoding}".encode(): value for encoding, value in names.items()}
+    told = (await house.client.post("/x", json={"model": "a"}, headers=headers)).json()["headers"]
+    assert {encoding: told[f"x-{encoding}"].encode("latin-1") for encoding in names} == names
+
+
+@pytest.mark.parametrize("path", ["/x/../v1/speculation", "/./props", "//props", "/x/%2e%2e/props"])
+async def test_a_path_passes_as_it_was_sent(routed, path):
+    """So that a model does not answer at another path than the one that a key was shown for."""
+    house = await routed()
+    answer = await house.client.get("/", extensions={"target": f"{path}?model=a".encode()})
+    assert answer.json()["path"] == unquote(path)
 
 
 async def test_the_model_is_told_who_asks(routed):

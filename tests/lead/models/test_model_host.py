@@ -1,12 +1,16 @@
 """The processes of models, with fakes: started when they are needed, waited for, ended."""
 
 import asyncio
+import math
+import random
 
 import pytest
 
 from lead.models.residency import ModelState
 from shared.errors import ConfigError, NotServingError, QueueFullError, UnavailableError
 from tests.lead.models.fakes import FakeProcess, House, failing, running_house, served, until
+
+LOADING = ModelState.LOADING
 
 
 async def use(house, name, **options):
@@ -123,6 +127,112 @@ async def test_it_is_unloaded_after_the_time_that_a_request_gave_it():
         process = await use(house, "a", keep_seconds=0.0)
         await until(process.ended.done)
         await until(lambda: house.host.state("a").state is ModelState.UNLOADED)
+
+
+async def test_one_that_is_not_to_stay_at_all_answers_whoever_asks_next():
+    async with running_house() as house:
+        await use(house, "a", keep_seconds=0.0)
+        for _ in range(50):
+            await asyncio.gather(*(use(house, name) for name in "aba"))
+
+
+async def test_one_that_a_person_loads_stays_although_a_request_has_said_otherwise():
+    async with running_house() as house:
+        before = await use(house, "a", keep_seconds=0.0)
+        await before.ended
+        house.host.preload("a")
+        await until(lambda: house.host.process("a") and not house.host.state("a").n_running)
+        assert house.host.state("a").idle_seconds == math.inf
+
+
+@pytest.mark.parametrize("has_process", [False, True])
+async def test_one_that_loads_for_ever_can_be_unloaded(has_process):
+    async with running_house() as house:
+        make, house.make = house.make, lambda: endless(make())
+        may_spawn = asyncio.Event()
+        spawn = house.host._spawn
+
+        async def spawn_when_told():
+            await may_spawn.wait()
+            return await spawn()
+
+        house.host._spawn = spawn_when_told
+        if has_process:
+            may_spawn.set()
+        waiting = asyncio.ensure_future(use(house, "a"))
+        await until(lambda: house.processes if has_process else house.host.state("a").state is LOADING)
+        house.make = make
+        house.host.unload("a")
+        may_spawn.set()
+        assert await waiting is house.processes[-1]
+        assert all(process.ended.done() for process in house.processes[:-1])
+
+
+def endless(process):
+    process.may_load.clear()
+    return process
+
+
+async def test_one_that_loads_for_ever_does_not_keep_others_from_being_loaded():
+    async with running_house() as house:
+        make, house.make = house.make, lambda: endless(make())
+        leaving = asyncio.ensure_future(use(house, "a"))
+        await until(lambda: house.processes)
+        house.make = make
+        leaving.cancel()
+        assert await use(house, "b") is house["b"]
+
+
+class Commands:
+    """Whatever clients and persons ask of a router, at any time."""
+
+    def __init__(self, house, rng):
+        self.house, self.rng = house, rng
+        self.answered = 0
+
+    async def give(self):
+        host, name = self.house.host, self.rng.choice("abc")
+        for _ in range(self.rng.randrange(40)):
+            await asyncio.sleep(0)
+        match self.rng.randrange(8):
+            case 0:
+                host.unload(name)
+            case 1:
+                host.preload(name)
+            case 2:
+                host.serve(served(each, aliases=self.rng.choice([(), ("x",)])) for each in "abc")
+            case 3 if process := host.process(name):
+                await process.die()
+            case _:
+                seconds = self.rng.choice([None, 0.0, 0.0, 300.0])
+                async with asyncio.timeout(60), host.use(name, seconds):
+                    await asyncio.sleep(0)
+        self.answered += 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_every_command_is_answered_in_any_order_with_models_that_are_not_to_stay(seed):
+    async with running_house("abc", room=2, most_waiting=200) as house:
+        commands = Commands(house, random.Random(seed))
+        await asyncio.gather(*(commands.give() for _ in range(200)))
+        assert commands.answered == 200
+        house.host.residency.check_integrity()
+
+
+async def test_a_model_that_is_to_be_served_no_more_answers_who_waits_and_then_nobody():
+    async with running_house() as house:
+        async with house.host.use("a"):
+            waiting = asyncio.ensure_future(use(house, "b"))
+            await until(lambda: house.host.residency.n_waiting)
+            house.host.serve([])
+        process = await waiting
+        house.host.serve([])
+        await process.ended
+        await until(lambda: house.host.state("b").state is ModelState.UNLOADED)
+        house.host.serve([])
+        with pytest.raises(UnavailableError, match="not served any more"):
+            await use(house, "b")
+        house.host.preload("b")
 
 
 async def test_too_many_who_wait_are_refused():

@@ -244,6 +244,66 @@ def test_a_request_may_say_how_long_it_stays():
     assert house.release("a") == []
 
 
+def test_one_that_is_not_to_stay_at_all_answers_first_who_waits_for_it():
+    house = House()
+    house.residency.keep("a", 0.0)
+    for ticket in range(50):
+        assert house.ask(ticket, "a") == [StartModel("a")]
+        assert house.load("a") == []
+        assert house.release("a") == [StopModel("a")]
+        house.end("a")
+    assert house.admitted == list(range(50))
+
+
+def test_one_that_nobody_waits_for_any_more_is_not_kept_if_it_is_not_to_stay():
+    house = House()
+    house.residency.keep("a", 0.0)
+    house.ask(1, "a")
+    house.residency.withdraw(1)
+    assert house.load("a") == [StopModel("a")]
+
+
+def test_a_person_unloads_a_model_while_it_is_being_loaded_and_who_waits_has_it_loaded_again():
+    house = House()
+    house.ask(1, "a")
+    house.residency.unload("a")
+    assert house.step() == [StopModel("a")]
+    assert house.end("a", "killed") == [StartModel("a")]
+    house.load("a")
+    assert (house.admitted, house.refused) == ([1], {})
+
+
+def test_one_that_is_being_loaded_for_nobody_goes_for_the_next():
+    house = House(room=1)
+    house.ask(1, "a")
+    house.residency.withdraw(1)
+    assert house.ask(2, "b") == [StopModel("a")]
+    assert house.end("a") == [StartModel("b")]
+
+
+def test_a_model_is_forgotten_unless_somebody_needs_it():
+    house = House("ab", room=1)
+    house.ask(1, "a")
+    house.ask(2, "b")
+    assert not house.residency.forget("a")
+    assert not house.residency.forget("b")
+    house.residency.withdraw(2)
+    assert house.residency.forget("b")
+    house.load("a")
+    house.end("a", "killed")
+    assert not house.residency.forget("a")
+    house.residency.release("a", house.now)
+    assert house.residency.forget("a")
+
+
+def test_a_model_that_is_being_measured_is_not_forgotten():
+    house = House("")
+    house.residency.add(Resident("a"))
+    house.ask(1, "a")
+    house.residency.withdraw(1)
+    assert not house.residency.forget("a")
+
+
 def test_a_person_unloads_a_model_after_its_answers():
     house = House()
     house.ask(1, "a")
@@ -303,6 +363,20 @@ class RandomHouse(House):
         self.waiting[ticket] = name = self.rng.choice("abcd")
         self.note(self.ask(ticket, name))
 
+    def command(self):
+        """What a person or a client wants of a model."""
+        name = self.rng.choice("abcd")
+        match self.rng.randrange(3):
+            case 0:
+                self.residency.keep(name, self.rng.choice([0.0, 5.0, math.inf]))
+            case 1:
+                self.residency.unload(name)
+            case _ if self.waiting:
+                ticket = self.rng.choice(list(self.waiting))
+                del self.waiting[ticket]
+                self.residency.withdraw(ticket)
+        self.note(self.step())
+
     def happen(self, *events):
         """One of these, if it can."""
         event = self.rng.choice(events)
@@ -314,7 +388,9 @@ class RandomHouse(House):
 
     def note(self, actions):
         self.starting += [each.name for each in actions if isinstance(each, StartModel)]
-        self.stopping += [each.name for each in actions if isinstance(each, StopModel)]
+        stopping = [each.name for each in actions if isinstance(each, StopModel)]
+        self.starting = [name for name in self.starting if name not in stopping]
+        self.stopping += stopping
         self.running += [self.waiting.pop(ticket) for ticket in self.admitted]
         self.admitted.clear()
         models = self.residency.residents.values()
@@ -324,13 +400,15 @@ class RandomHouse(House):
 
 
 def test_every_request_is_served_and_the_room_is_never_exceeded():
-    """Any order of requests, answers, ends and deaths."""
+    """Any order of requests, answers, ends and deaths, and of commands that keep or unload a model."""
     for seed in range(20):
-        house = RandomHouse(random.Random(seed))
+        house, n_commands = RandomHouse(random.Random(seed)), 200 * (seed % 2)
         for number in range(300):
             house.request(number)
             for _ in range(house.rng.randrange(4)):
                 house.happen("load", "end", "release", "death")
+            if number < n_commands:
+                house.command()
         for _ in range(5000):
             house.happen("load", "end", "release")
         assert (house.waiting, house.running, house.refused) == ({}, [], {}), f"seed {seed}"

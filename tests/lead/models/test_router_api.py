@@ -1,11 +1,15 @@
 """What the router answers itself, and to which model it passes the rest."""
 
 import asyncio
+import dataclasses
 
 import pytest
+from fastapi import Request
 
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
+from lead.models import router_api
 from lead.models.residency import ModelState
+from shared.errors import ConfigError
 from tests.lead.models.fakes import FakeProcess, failing, served, until
 
 NAMED = [served("a", aliases=("gpt-4",)), served("b model")]
@@ -122,6 +126,32 @@ async def test_the_list_is_read_anew_when_asked(routed):
     await house.client.get("/models?reload=1")
     await house.client.get("/models?reload=0")
     assert house.reloads == [1]
+
+
+async def test_a_list_that_cannot_be_read_leaves_all_as_it_was(routed):
+    house = await routed()
+
+    async def fail():
+        raise ConfigError("models.toml: [b] is none of the models")
+
+    house.app.state.services = dataclasses.replace(house.services, reload=fail)
+    answer = await house.client.get("/models?reload=1")
+    assert (answer.status_code, "models.toml" in answer.json()["error"]["message"]) == (503, True)
+    assert set(await records(house)) == {"a", "b"}
+
+
+async def test_what_has_no_principal_is_not_passed_on(routed):
+    """Whatever has let it in: its body is not read, and no model is touched."""
+    house = await routed()
+
+    async def receive():
+        raise AssertionError
+
+    for path in ("/v1/completions", "/health", "/"):
+        scope = {"type": "http", "method": "POST", "path": path, "query_string": b"model=a", "headers": []}
+        answer = await router_api.forward(Request(scope | {"app": house.app}, receive), house.services)
+        assert answer.status_code == 401
+    assert not house.house.processes
 
 
 async def test_health_says_ok_until_the_end(routed):

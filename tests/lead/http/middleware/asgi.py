@@ -1,8 +1,11 @@
 """Asking an application for a route without a network, a client library or a body."""
 
 
-async def asgi_request(app, method, path, headers=()):
-    """(status, headers, body) of the answer; of a WebSocket 101 if it is accepted, 404 if it is not there."""
+async def asgi_request(app, method, path, headers=(), *, query=b"", content=b"", state=()):
+    """(status, headers, body) of the answer; of a WebSocket 101 if it is accepted, 404 if it is not there.
+
+    state: that of the request, as its listener sets it.
+    """
     is_websocket = method == "WEBSOCKET"
     prefix = "websocket." if is_websocket else ""
     given = {"host": "lead", **dict(headers)}
@@ -14,16 +17,16 @@ async def asgi_request(app, method, path, headers=()):
         "scheme": "ws" if is_websocket else "http",
         "path": path,
         "raw_path": path.encode(),
-        "query_string": b"",
+        "query_string": query,
         "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
         "extensions": {"websocket.http.response": {}},
         "subprotocols": [],
-        "state": {},
+        "state": dict(state),
     }
     incoming = (
         [{"type": "websocket.connect"}]
         if is_websocket
-        else [{"type": "http.request", "body": b"", "more_body": False}]
+        else [{"type": "http.request", "body": content, "more_body": False}]
     )
     sent = []
 

@@ -11,6 +11,7 @@ from websockets.exceptions import InvalidMessage
 from lead.http.middleware import connections as module
 from lead.http.middleware.connections import ConnectionLimit, Room
 from lead.settings.limits import RequestLimits
+from tests.lead.http.middleware.asgi import asgi_request
 from tests.lead.serving import HANDSHAKE, app_served, hello
 
 OTHER_FILES = module._N_FREE + module._N_OVER
@@ -165,6 +166,13 @@ async def sending(port, text):
 async def asked(port, method="GET", path="/health"):
     async with httpx.AsyncClient(trust_env=False) as client:
         return await client.request(method, f"http://127.0.0.1:{port}{path}")
+
+
+async def test_beyond_the_limit_only_health_is_answered(lead):
+    app = module.only_health(lead.app)
+    for method, status in {"GET": 200, "HEAD": 200, "POST": 503, "WEBSOCKET": 503}.items():
+        assert (await asgi_request(app, method, "/health"))[0] == status
+    assert (await asgi_request(app, "GET", "/props"))[0] == 503
 
 
 IDLE = [

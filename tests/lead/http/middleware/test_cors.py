@@ -60,6 +60,48 @@ async def test_only_pages_of_allowed_origins_can_open_a_websocket(lead, origins,
     assert (await asgi_request(app(lead, *origins), "WEBSOCKET", "/v1/speculation", headers))[0] == status
 
 
+IMAGE = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
+ITSELF = {"origin": "http://LEAD:5555", "host": "lead:5555"}
+REFUSED = [
+    IMAGE,
+    {"sec-fetch-site": "same-site"},
+    {"origin": PAGE},
+    {"origin": "null"},
+    ITSELF | {"host": "x"},
+]
+ANSWERED = [{}, {"sec-fetch-site": "none"}, {"sec-fetch-site": "same-origin", "origin": PAGE}, ITSELF]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/props"), ("POST", "/slots/0"), ("DELETE", "/v1/members")]
+)
+async def test_without_keys_a_page_of_another_origin_can_send_nothing(lead, method, path):
+    open_app = create_app(lead.app.state.services)
+    for headers in REFUSED:
+        assert (await asgi_request(open_app, method, path, headers))[0] == 403
+    for headers in ANSWERED:
+        assert (await asgi_request(open_app, method, path, headers))[0] != 403
+
+
+@pytest.mark.parametrize("path", ["/health", "/"])
+async def test_what_is_public_is_public_for_pages_too(lead, path):
+    assert (await asgi_request(create_app(lead.app.state.services), "GET", path, IMAGE))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("origins", "status"), [([PAGE], 200), (["*"], 200), (["https://other.example"], 403)]
+)
+async def test_without_keys_a_page_of_an_allowed_origin_can_ask(lead, origins, status):
+    open_app = create_app(lead.app.state.services, origins=AllowedOrigins(origins))
+    headers = {"origin": PAGE, "sec-fetch-site": "cross-site"}
+    assert (await asgi_request(open_app, "GET", "/props", headers))[0] == status
+
+
+async def test_an_allowed_page_is_not_taken_for_another_that_names_no_origin(lead):
+    open_app = create_app(lead.app.state.services, origins=AllowedOrigins([PAGE, "localhost"]))
+    assert (await asgi_request(open_app, "GET", "/props", IMAGE))[0] == 403
+
+
 def test_allowed_origins_are_a_setting():
     given = LeadSettings.from_command_line(["--cors-origins", f"{PAGE},http://localhost:3000"])
     assert given.security.cors_origins == (PAGE, "http://localhost:3000")
