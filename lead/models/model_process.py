@@ -20,7 +20,9 @@ from lead.http.middleware.keys import ANYONE
 from lead.models.models_file import ServedModel
 from lead.server.routed import vouch
 from shared.errors import DuoError
+from shared.lifeline import lifeline
 from shared.local_transport import LocalTransport
+from shared.python_child import child_command, child_environment
 
 log = logging.getLogger("models")
 
@@ -69,11 +71,12 @@ class ModelProcess:
         """
         with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "lead.models.model_lead"),
+                *child_command("lead.models.model_lead"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                pass_fds=[listener.fileno()],
+                pass_fds=[listener.fileno(), lifeline()],
+                env=child_environment(),
                 # Ctrl-C reaches the whole process group; the router decides when its models end.
                 start_new_session=True,
             )
