@@ -58,6 +58,7 @@ class ModelProcess:
         self._order = order
         self._secret: str = order["secret"]
         self._last_line = ""
+        self._is_loading = False
         self._relaying: asyncio.Future[None] | None = None
         self.about = AboutModel()
         self.url = f"http://127.0.0.1:{port}"
@@ -101,7 +102,9 @@ class ModelProcess:
         self._relaying = asyncio.ensure_future(self._relay_log(model))
         asking = asyncio.ensure_future(self._begin(model))
         try:
+            self._is_loading = True
             await asyncio.wait({asking, self.ended}, return_when=asyncio.FIRST_COMPLETED)
+            self._is_loading = False
             if asking.done():
                 with contextlib.suppress(httpx.HTTPError, OSError, ValueError, LookupError):
                     self.about = asking.result()
@@ -116,9 +119,12 @@ class ModelProcess:
             await asyncio.gather(asking, return_exceptions=True)
 
     async def stop(self) -> None:
-        """End it, by force if it takes too long."""
+        """End it, by force if it takes too long, or has not loaded its model yet."""
         with contextlib.suppress(ProcessLookupError):
-            self._process.terminate()
+            if self._is_loading:  # nobody waits for an answer, and its children end with it
+                self._process.kill()
+            else:
+                self._process.terminate()
             try:
                 async with asyncio.timeout(_STOP_SECONDS):
                     await asyncio.shield(self.ended)
