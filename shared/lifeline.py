@@ -10,7 +10,6 @@ import functools
 import os
 import select
 import signal
-import sys
 import threading
 
 _F_SETSIG = 10
@@ -32,29 +31,29 @@ def end_with(descriptor: int) -> None:
     The pipe is empty, and nothing is ever written to it.
     """
     _inherited[:] = [descriptor]
-    if sys.platform == "linux":
+    try:
         _have_kernel_end_with(descriptor)
-    else:
+    except (ImportError, AttributeError, OSError):  # not on Linux
         threading.Thread(target=_wait_for, args=(descriptor,), name="lifeline", daemon=True).start()
 
 
 def end_with_the_same() -> None:
     """In a process that was forked: end with what the one that has forked it ends with, if that is known."""
-    for descriptor in _inherited:
-        if sys.platform == "linux":  # of those that share an open pipe, one process gets the signal
-            end_with(os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_NONBLOCK))
-        else:
-            end_with(descriptor)
+    for descriptor in _inherited[:]:
+        end_with(descriptor)
 
 
 def _have_kernel_end_with(descriptor: int) -> None:
+    """Raises OSError, or something else if this system's kernel does no such thing."""
     import fcntl  # noqa: PLC0415 - not on Windows
 
-    fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(descriptor, _F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | fcntl.FASYNC)
+    # A pipe that has been opened once has one owner, who gets the signal, however many processes share it.
+    own = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(own, _F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | fcntl.FASYNC)
     poll = select.poll()
-    poll.register(descriptor, 0)
+    poll.register(own, 0)
     if poll.poll(0):  # it has been closed before
         os._exit(1)
 

@@ -10,14 +10,14 @@ from shared.errors import DuoError
 from shared.fork_server import fork
 from shared.sandbox import WorkerLimits
 
-_Result = TypeVar("_Result")
+_Found = TypeVar("_Found")
 
 
 class LimitError(DuoError):
     """A call has taken too much."""
 
 
-def call_limited(work: Callable[[], _Result], seconds: float, n_bytes: int) -> _Result:
+def call_limited(work: Callable[[], _Found], seconds: float, n_bytes: int) -> _Found:
     """What `work` returns, or the DuoError that it raises; both can be pickled.
 
     Raises LimitError if it takes more CPU time, more memory, or crashes.

@@ -20,9 +20,10 @@ def start():
     environment = child_environment() | {"PYTHONPATH": sys.argv[1]}
     subprocess.Popen(child_command("child"), pass_fds=[lifeline()], env=environment)
 
-thread = threading.Thread(target=start)
-thread.start()
-thread.join()
+for _ in range(2):
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
 sys.stdin.read()
 """
 CHILD = """
@@ -65,7 +66,7 @@ def wait_for_end(pid, seconds):
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts a parent whose child does what it is told; returns the parent and whoever has said its id."""
+    """Starts a parent whose two children do what they are told; the parent, and whoever has said its id."""
     pids = []
 
     def start(body, n):
@@ -73,7 +74,7 @@ def start(tmp_path):
         parent = subprocess.Popen(
             [sys.executable, "-c", PARENT, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        pids.extend(int(parent.stdout.readline()) for _ in range(n))
+        pids.extend(int(parent.stdout.readline()) for _ in range(2 * n))
         return parent, pids[:]
 
     yield start
