@@ -10,14 +10,14 @@ from shared.errors import DuoError
 from shared.fork_server import fork
 from shared.sandbox import WorkerLimits
 
-_Found = TypeVar("_Found")
+_Returned = TypeVar("_Returned")
 
 
 class LimitError(DuoError):
     """A call has taken too much."""
 
 
-def call_limited(work: Callable[[], _Found], seconds: float, n_bytes: int) -> _Found:
+def call_limited(work: Callable[[], _Returned], seconds: float, n_bytes: int) -> _Returned:
     """What `work` returns, or the DuoError that it raises; both can be pickled.
 
     Raises LimitError if it takes more CPU time, more memory, or crashes.

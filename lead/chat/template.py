@@ -31,7 +31,7 @@ from shared.sandbox import MEGABYTE, WorkerLimits
 TEMPLATE_SECONDS, TEMPLATE_BYTES = 2.0, 96 * MEGABYTE
 """CPU time and memory for finding out what a template supports; most take a twentieth of a second."""
 
-_Found = tuple[TemplateCapabilities, TemplateCapabilities]
+_BothCapabilities = tuple[TemplateCapabilities, TemplateCapabilities]
 
 
 class ChatTemplate:
@@ -43,7 +43,7 @@ class ChatTemplate:
         bos: str,
         eos: str,
         tool_use: str | None = None,
-        known: _Found | None = None,
+        known: _BothCapabilities | None = None,
     ) -> None:
         """`source` is Jinja, the name of a template of llama.cpp's, or None for ChatML.
 
@@ -69,11 +69,11 @@ class ChatTemplate:
             return cls(source, bos, eos, tool_use, known)
 
     @property
-    def known(self) -> _Found:
+    def known(self) -> _BothCapabilities:
         """What the template without tools supports, and that with tools."""
         return self.capabilities, self._tool_capabilities
 
-    def _detect(self) -> _Found:
+    def _detect(self) -> _BothCapabilities:
         plain = detect_capabilities(self._plain, self._tokens)
         uses_other = self._tool_use is not self._plain
         return plain, detect_capabilities(self._tool_use, self._tokens) if uses_other else plain
