@@ -2,12 +2,11 @@
 
 import logging
 import sys
-import threading
 
 from back.settings import BackSettings
 from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError
-from shared.exits import exit_with_stdin, print_text
+from shared.exits import print_text
 from shared.logs import configure_logging
 
 log = logging.getLogger("back")
@@ -30,8 +29,6 @@ def main() -> None:
 
         print_text(list_devices())
         return
-    if settings.exit_with_stdin:
-        threading.Thread(target=exit_with_stdin, name="stdin", daemon=True).start()
     try:
         settings = settings.joined()
         if to_doctor or settings.check:

@@ -153,9 +153,6 @@ class BackSettings(FileSettings):
         None, description="CPU cores to run on, as in 0-7,16; a lead on this machine should use other cores"
     )
     compute: BackComputeOptions = BackComputeOptions()
-    exit_with_stdin: CliSuppress[bool] = Field(
-        False, description="end when standard input does: a lead's own back must not outlive it"
-    )
     log_level: LogLevel = Field("info", description="log level; debug includes llama.cpp's messages")
     log_json: bool = Field(False, description="log one JSON object per line")
 

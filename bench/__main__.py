@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from shared.errors import ConfigError
 from shared.exits import INTERRUPTED, QuietInterrupts
 from shared.logs import configure_logging
+from shared.search_paths import leave_working_directory
 
 PARTS = {
     "speed": "tokens/s by policy, depth, draft cost and round trip; llama-server for comparison",
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     Status 2 and the list of them if none is named, 1 if it cannot be run, 130 after Ctrl-C.
     """
+    leave_working_directory()
     part, *rest = list(sys.argv[1:] if arguments is None else arguments) or [""]
     if part not in PARTS:
         sys.exit(_usage(part))

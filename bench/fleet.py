@@ -15,6 +15,7 @@ from bench.routers import haproxy, smg_python, start_haproxy, start_smg
 from shared import cpus
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_target
+from shared.python_child import python_command
 
 _NOWHERE = "127.0.0.1:1"
 """Nothing listens there: HAProxy then chooses the leads by itself."""
@@ -40,15 +41,7 @@ def main(arguments: Sequence[str]) -> None:
     with running() as fleet:
         way = next(way for way in _WAYS if way in fleet.ways)
         _say(fleet, way)
-        chat = [
-            sys.executable,
-            "-m",
-            "chat",
-            "--lead",
-            fleet.ways[way],
-            "--api-key-file",
-            str(fleet.key_file),
-        ]
+        chat = python_command("chat", "--lead", fleet.ways[way], "--api-key-file", str(fleet.key_file))
         if sys.stdin.isatty() and sys.stdout.isatty():
             run_in_foreground(chat)
         else:

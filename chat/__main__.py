@@ -1,17 +1,10 @@
-"""The way into the program `chat`, which is not imported before Ctrl-C is safe."""
+"""The way into the program `chat`."""
 
-from shared.exits import QuietInterrupts
-from shared.home_folder import ensure_home
-from shared.imports import import_program
-from shared.standard_streams import open_closed_streams
+from shared import way_in
 
 
 def main() -> None:
-    open_closed_streams()
-    ensure_home()
-    with QuietInterrupts():
-        program = import_program("chat.program")
-    program.main()
+    way_in.run("chat.program", is_interrupted=True)
 
 
 if __name__ == "__main__":

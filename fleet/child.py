@@ -1,17 +1,10 @@
-"""A lead, a back or an RPC worker as a child of an actor: `python -m fleet.child PROGRAM …`.
+"""A lead, a back or an RPC worker as a child of an actor, whose end it does not outlive."""
 
-The child ends when its standard input does: a replica that is killed cannot stop its lead, but its end of
-the pipe closes whatever happens to it.
-"""
-
-import contextlib
-import runpy
 import socket
 import subprocess
-import sys
-import threading
 
-from shared.exits import exit_with_stdin
+from shared.lifeline import lifeline
+from shared.python_child import child_command, child_environment
 
 
 class ChildError(Exception):
@@ -22,8 +15,13 @@ class ChildProcess:
     """`python -m PROGRAM ARGUMENTS`; ends with this process. Its log goes to the actor's."""
 
     def __init__(self, program: str, *arguments: str) -> None:
-        self._command = [sys.executable, "-m", "fleet.child", program, *arguments]
-        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        self._process = subprocess.Popen(
+            child_command(program, *arguments),
+            pass_fds=[lifeline()],
+            env=child_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
 
     @property
     def is_alive(self) -> bool:
@@ -41,9 +39,6 @@ class ChildProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if self._process.stdin:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
 
 
 def free_port(host: str) -> int:
@@ -51,13 +46,3 @@ def free_port(host: str) -> int:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def main() -> None:
-    threading.Thread(target=exit_with_stdin, name="stdin", daemon=True).start()
-    del sys.argv[0]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,11 +1,8 @@
-"""Entry points of `lead` and `lead-llama-server`: the rest is imported once Ctrl-C exits quietly."""
+"""Entry points of `lead` and `lead-llama-server`."""
 
 import sys
 
-from shared.exits import QuietInterrupts
-from shared.home_folder import ensure_home
-from shared.imports import run_program
-from shared.standard_streams import keep_from_children, open_closed_streams
+from shared import way_in
 
 
 def main() -> None:
@@ -17,13 +14,9 @@ def main_as_llama_server() -> None:
 
 
 def _run(program: str) -> None:
-    open_closed_streams()
-    ensure_home()
-    with QuietInterrupts():
-        if sys.platform == "win32":
-            sys.exit("lead needs Linux or macOS: on Windows, WSL 2")
-        keep_from_children()
-        run_program(program)
+    if sys.platform == "win32":
+        sys.exit("lead needs Linux or macOS: on Windows, WSL 2")
+    way_in.run(program)
 
 
 if __name__ == "__main__":

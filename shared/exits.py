@@ -96,13 +96,6 @@ def discard_stdout() -> None:
     os.close(nowhere)
 
 
-def exit_with_stdin() -> None:
-    """Exit when stdin closes; at once, since the program that started this one is gone."""
-    while os.read(sys.stdin.fileno(), 1 << 10):
-        pass
-    os._exit(0)
-
-
 def say(text: str) -> None:
     """Write a line of progress to stderr, as `print_text`. If that cannot be done, the work goes on."""
     with suppress(OSError):

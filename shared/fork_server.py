@@ -24,6 +24,7 @@ from multiprocessing.connection import Connection
 
 from shared.errors import ModelLoadError
 from shared.exits import end_with_parent_only
+from shared.lifeline import end_with_the_same
 from shared.sandbox import KILL, MEGABYTE, STATUS, Program, TaskHandler, WorkerLimits
 
 _STACK_BYTES = 128 * MEGABYTE
@@ -238,6 +239,7 @@ def fork(work: Callable[[], None], unwanted: Iterable[int] = ()) -> int:
     try:
         for descriptor in unwanted:
             os.close(descriptor)
+        end_with_the_same()
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it would have clients' texts in it
         work()

@@ -25,6 +25,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from shared.lifeline import lifeline
+from shared.python_child import child_command, child_environment
+
 if sys.platform != "win32":
     import resource
 
@@ -160,10 +163,10 @@ class Sandbox:
             pickle.dump(self._program, program)
             program.seek(0)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "shared.fork_server", self._name, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                child_command("shared.fork_server", self._name, str(theirs.fileno())),
+                pass_fds=[theirs.fileno(), lifeline()],
                 stdin=program,
-                env=without_secrets(os.environ) | _ENVIRONMENT,
+                env=without_secrets(child_environment()) | _ENVIRONMENT,
             )
 
     def open(self, kind: bytes) -> Task:

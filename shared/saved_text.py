@@ -3,7 +3,7 @@
 import hashlib
 from typing import Literal, Self
 
-from pydantic import BaseModel
+from pydantic import BaseModel, NonNegativeInt
 
 from shared.cache_edits import Snapshot
 
@@ -19,10 +19,10 @@ class SavedPart(BaseModel, frozen=True):
     """A file of `size` bytes that holds a `Snapshot`. digest: of its content, in hexadecimal."""
 
     kind: Literal["state", "text"]
-    start: int
-    end: int
+    start: NonNegativeInt
+    end: NonNegativeInt
     file: str
-    size: int
+    size: NonNegativeInt
     digest: str
 
     @classmethod

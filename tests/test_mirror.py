@@ -6,6 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("lead", "back", "chat", "fleet", "shared")
 COVERED_BY: dict[str, tuple[str, ...]] = {
+    "tests/test_ways_in.py": ("shared/way_in.py",),
     "tests/real/test_models.py": (
         "lead/models/model_lead.py",
         "lead/models/model_process.py",

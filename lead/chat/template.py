@@ -6,7 +6,7 @@ as text of ordinary messages, as llama-server does it.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from lead.chat.jinja import (
     TemplateCapabilities,
@@ -24,25 +24,59 @@ from lead.chat.output_format import (
 )
 from lead.chat.request_parts import ChatMessage, TemplateInput, ToolCallParam
 from shared.errors import ConfigError, RequestError
+from shared.limited_call import LimitError, call_limited
 from shared.llama.vocabulary import Vocabulary
+from shared.sandbox import MEGABYTE, WorkerLimits
+
+TEMPLATE_SECONDS, TEMPLATE_BYTES = 2.0, 96 * MEGABYTE
+"""CPU time and memory for finding out what a template supports; most take a twentieth of a second."""
+
+_BothCapabilities = tuple[TemplateCapabilities, TemplateCapabilities]
 
 
 class ChatTemplate:
     """Renders conversations as prompts, and knows how the model writes its answers."""
 
-    def __init__(self, source: str | None, bos: str, eos: str, tool_use: str | None = None) -> None:
+    def __init__(
+        self,
+        source: str | None,
+        bos: str,
+        eos: str,
+        tool_use: str | None = None,
+        known: _BothCapabilities | None = None,
+    ) -> None:
         """`source` is Jinja, the name of a template of llama.cpp's, or None for ChatML.
 
         `bos` and `eos` are the texts of those tokens; `tool_use` is a second template for conversations
-        with tools. Raises ConfigError for an invalid template.
+        with tools. `known`: what the templates support, else they are run to find out. Raises ConfigError for
+        an invalid template.
         """
         self._plain = load_template(source)
         self._tool_use = load_template(tool_use) if tool_use else self._plain
         self._tokens = {"bos_token": bos, "eos_token": eos}
-        self.capabilities = detect_capabilities(self._plain, self._tokens)
-        self._tool_capabilities = (
-            detect_capabilities(self._tool_use, self._tokens) if tool_use else self.capabilities
-        )
+        self.capabilities, self._tool_capabilities = known or self._detect()
+
+    @classmethod
+    def of_stranger(
+        cls, source: str | None, bos: str, eos: str, tool_use: str | None, seconds: float = TEMPLATE_SECONDS
+    ) -> Self:
+        """The same; raises ConfigError, too, if it takes much to compile or to run."""
+        try:
+            known = call_limited(lambda: cls(source, bos, eos, tool_use).known, seconds, TEMPLATE_BYTES)
+        except LimitError as error:
+            raise ConfigError(f"the chat template cannot be used: for a few words {error}") from error
+        with WorkerLimits().memory(TEMPLATE_BYTES):  # what has failed there fails here
+            return cls(source, bos, eos, tool_use, known)
+
+    @property
+    def known(self) -> _BothCapabilities:
+        """What the template without tools supports, and that with tools."""
+        return self.capabilities, self._tool_capabilities
+
+    def _detect(self) -> _BothCapabilities:
+        plain = detect_capabilities(self._plain, self._tokens)
+        uses_other = self._tool_use is not self._plain
+        return plain, detect_capabilities(self._tool_use, self._tokens) if uses_other else plain
 
     @property
     def source(self) -> str:
@@ -179,10 +213,10 @@ def model_template(vocabulary: Vocabulary, chosen: str | None) -> tuple[ChatTemp
     """
     bos, eos = vocabulary.bos_text, vocabulary.eos_text
     if chosen is not None:
-        return ChatTemplate(chosen, bos, eos), None
+        return ChatTemplate.of_stranger(chosen, bos, eos, None), None
     info = vocabulary.info
     try:
         own = info.chat_template or info.tool_template
-        return ChatTemplate(own, bos, eos, info.tool_template), None
+        return ChatTemplate.of_stranger(own, bos, eos, info.tool_template), None
     except ConfigError as error:
         return ChatTemplate(None, bos, eos), str(error)

@@ -3,15 +3,15 @@
 import asyncio
 import contextlib
 import logging
-import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Self
 
 from lead.engine.commands import Command
 from lead.engine.events import Event, decode_event, encode_line
+from shared.lifeline import lifeline
+from shared.python_child import child_command, child_environment
 from shared.sandbox import without_secrets
 
 log = logging.getLogger("lead")
@@ -78,14 +78,13 @@ class EngineProcess:
         """
         ours, theirs = socket.socketpair()
         with theirs:
-            arguments = ["-m", "lead.engine", str(theirs.fileno()), str(grammars), *log_options]
+            command = child_command("lead.engine", str(theirs.fileno()), str(grammars), *log_options)
             try:
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    *arguments,
-                    pass_fds=[theirs.fileno(), grammars],
+                    *command,
+                    pass_fds=[theirs.fileno(), grammars, lifeline()],
                     stdin=asyncio.subprocess.DEVNULL,
-                    env=without_secrets(os.environ),
+                    env=without_secrets(child_environment()),
                 )
             except BaseException:
                 ours.close()

@@ -77,7 +77,10 @@ def _read_manifest(file: BinaryIO, path: Path, key: str) -> SavedText:
     manifest = file.readline(_MOST_LINE_BYTES).rstrip(b"\n")
     if _digest(manifest) != digest:
         raise _damaged(path)
-    saved = SavedText.model_validate_json(manifest)
+    try:
+        saved = SavedText.model_validate_json(manifest)
+    except ValueError as error:
+        raise _damaged(path) from error
     if file.tell() + sum(part.size for part in saved.parts) != path.stat().st_size:
         raise _damaged(path)
     return saved

@@ -15,7 +15,9 @@ from pydantic import BaseModel
 
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError
+from shared.lifeline import lifeline
 from shared.models.file_kind import size_of
+from shared.python_child import child_command, child_environment
 
 PROCESS_BYTES = 300 << 20
 """What the processes of one lead take besides the model, with a vocabulary of 50,000 tokens."""
@@ -39,10 +41,12 @@ async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> Memo
     in_use: what models that might go take on each device. Raises ConfigError with the reason.
     """
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "lead.models.memory_need"),
+        *child_command("lead.models.memory_need"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        pass_fds=[lifeline()],
+        env=child_environment(),
     )
     question = json.dumps({"options": options, "in_use": in_use}).encode()
     try:

@@ -1,18 +1,15 @@
 """The process of one model: a lead whose options, address and key come from the router that has started it.
 
-They come on standard input, as JSON in one line: others on this machine see neither there. It ends when that
-is closed, as the router does when it dies.
+They come on standard input, as JSON in one line: others on this machine see neither there.
 """
 
 import json
 import socket
 import sys
-import threading
 
 from lead.cli import run
 from lead.server.routed import RoutedBy
 from lead.settings.lead_settings import LeadSettings
-from shared.exits import exit_with_stdin
 from shared.logs import configure_logging
 from shared.standard_streams import keep_from_children
 
@@ -31,7 +28,6 @@ def main() -> None:
     order = json.loads(line)
     settings = LeadSettings.from_options(**order["options"])
     configure_logging(settings.log_level, as_json=settings.log_json)
-    threading.Thread(target=exit_with_stdin, name="stdin", daemon=True).start()
     run(settings, RoutedBy(socket.socket(fileno=order["listener"]), order["secret"]))
 
 

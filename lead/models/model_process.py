@@ -8,7 +8,6 @@ import re
 import secrets
 import socket
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -21,7 +20,9 @@ from lead.models.models_file import ServedModel
 from lead.server.routed import vouch
 from shared.errors import DuoError
 from shared.exits import say
+from shared.lifeline import lifeline
 from shared.local_transport import LocalTransport
+from shared.python_child import child_command, child_environment
 from shared.terminal import one_line, sanitize
 
 log = logging.getLogger("models")
@@ -58,6 +59,7 @@ class ModelProcess:
         self._order = order
         self._secret: str = order["secret"]
         self._last_line = ""
+        self._is_loading = False
         self._relaying: asyncio.Future[None] | None = None
         self.about = AboutModel()
         self.url = f"http://127.0.0.1:{port}"
@@ -71,11 +73,12 @@ class ModelProcess:
         """
         with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "lead.models.model_lead"),
+                *child_command("lead.models.model_lead"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                pass_fds=[listener.fileno()],
+                pass_fds=[listener.fileno(), lifeline()],
+                env=child_environment(),
                 # Ctrl-C reaches the whole process group; the router decides when its models end.
                 start_new_session=True,
             )
@@ -100,7 +103,9 @@ class ModelProcess:
         self._relaying = asyncio.ensure_future(self._relay_log(model))
         asking = asyncio.ensure_future(self._begin(model))
         try:
+            self._is_loading = True
             await asyncio.wait({asking, self.ended}, return_when=asyncio.FIRST_COMPLETED)
+            self._is_loading = False
             if asking.done():
                 with contextlib.suppress(httpx.HTTPError, OSError, ValueError, LookupError):
                     self.about = asking.result()
@@ -115,9 +120,12 @@ class ModelProcess:
             await asyncio.gather(asking, return_exceptions=True)
 
     async def stop(self) -> None:
-        """End it, by force if it takes too long."""
+        """End it, by force if it takes too long, or has not loaded its model yet."""
         with contextlib.suppress(ProcessLookupError):
-            self._process.terminate()
+            if self._is_loading:  # nobody waits for an answer, and its children end with it
+                self._process.kill()
+            else:
+                self._process.terminate()
             try:
                 async with asyncio.timeout(_STOP_SECONDS):
                     await asyncio.shield(self.ended)

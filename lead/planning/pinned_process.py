@@ -4,13 +4,13 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 from shared import cpus
 from shared.errors import ConfigError
+from shared.lifeline import end_with
 
 
 @contextlib.contextmanager
@@ -39,15 +39,9 @@ def pinned_process(cores: frozenset[int] | None) -> Iterator[ProcessPoolExecutor
 def _settle(cores: frozenset[int] | None) -> int:
     """The first call in the process; returns its id."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both; this one ends with the other
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    parent = multiprocessing.parent_process()
+    assert parent
+    end_with(parent.sentinel)  # loading and measuring may take minutes, and models all of the memory
     if cores is not None:
         cpus.pin(cores)
     return os.getpid()
-
-
-def _end_with_parent() -> None:
-    """In the middle of a call, too: loading and measuring may take minutes, and models all of the memory."""
-    parent = multiprocessing.parent_process()
-    assert parent
-    parent.join()
-    os._exit(1)

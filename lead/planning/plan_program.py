@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lead.chat.request_parts import ChatMessage, TemplateInput
-from lead.chat.template import model_template
+from lead.chat.template import TEMPLATE_BYTES, TEMPLATE_SECONDS, model_template
 from lead.diagnostics.check import exit_with_report
 from lead.engine.commands import DRAFT_MODEL, Load
 from lead.engine.draft_loading import heads_file
@@ -18,6 +18,7 @@ from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.errors import RequestError
 from shared.exits import exiting_in_words, print_text, say
+from shared.limited_call import LimitError, call_limited
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
 from shared.sampling.parameters import SamplingParameters
@@ -134,10 +135,10 @@ def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> 
     if chosen_template is None and vocabulary.info.chat_template is None:
         return list(_BEGINNINGS)
     template, _ = model_template(vocabulary, chosen_template)
+    asked = [TemplateInput([ChatMessage(role="user", content=question)]) for question in QUESTIONS]
     try:
-        asked = ([ChatMessage(role="user", content=question)] for question in QUESTIONS)
-        return [template.render(TemplateInput(messages)) for messages in asked]
-    except RequestError:
+        return call_limited(lambda: list(map(template.render, asked)), TEMPLATE_SECONDS, TEMPLATE_BYTES)
+    except (RequestError, LimitError):
         return list(_BEGINNINGS)
 
 

@@ -8,13 +8,14 @@ import asyncio
 import contextlib
 import logging
 import random
-import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 from lead.settings.lead_settings import LeadSettings
+from shared.lifeline import lifeline
 from shared.pace import jittered_delays
+from shared.python_child import child_command
 from shared.sandbox import NO_GPU, without_secrets
 
 log = logging.getLogger("lead")
@@ -43,12 +44,7 @@ class LocalBack:
         stop_seconds: float = _STOP_SECONDS,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`rng` jitters the delays between restarts; `environment`: None for the lead's own.
-
-        The child's standard input is a pipe to which nothing is written. It ends when the lead does, for
-        whatever reason, and then the child exits. Unlike prctl(PR_SET_PDEATHSIG), this works on every system
-        and does not depend on the thread that started the child.
-        """
+        """`rng` jitters the delays between restarts; `environment`: None for the lead's own."""
         self._command = command
         self._rng = rng
         self._clock = clock
@@ -94,7 +90,8 @@ class LocalBack:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 env=self._environment,
-                stdin=asyncio.subprocess.PIPE,
+                pass_fds=[lifeline()],
+                stdin=asyncio.subprocess.DEVNULL,
                 # It prints nothing there; the lead's standard output is for generated text.
                 stdout=asyncio.subprocess.DEVNULL,
                 # Ctrl-C reaches the whole process group; the lead decides when its back ends.
@@ -128,8 +125,7 @@ def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
     """
     back, certificate = settings.own_back, settings.security.ssl_cert_file
     return [
-        *(sys.executable, "-m", "back", "--exit-with-stdin"),
-        *("--lead", local_url(host, port, tls=settings.security.https)),
+        *child_command("back", "--lead", local_url(host, port, tls=settings.security.https)),
         *("--name", NAME),
         *("--model", str(back.source(settings.source).model)),
         *("--threads", str(back.n_threads)),

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import faulthandler
 import logging
-import os
 import random
 import secrets
 import sys
@@ -40,6 +39,7 @@ from lead.tokenizer.tokenizer_program import TokenizerProgram
 from shared.discovery import Scheme
 from shared.errors import ConfigError
 from shared.free_memory import free_memory
+from shared.python_child import child_environment
 from shared.tls import check_certificate
 
 if TYPE_CHECKING:  # a lead of its own needs none of it
@@ -150,7 +150,7 @@ class Lead:
                 back_command(self._settings, address.host, address.port),
                 random.Random(),  # noqa: S311 - jitter
                 environment=back_environment(
-                    os.environ,
+                    child_environment(),
                     self._local_key,
                     self._shares.back,
                     needs_gpu=self._settings.own_back.back_gpu_layers != 0,

@@ -115,22 +115,26 @@ class _Cursor:
     def skip(self, kind: int) -> None:
         """A value that is not a string."""
         if kind != _ARRAY:
-            self.at += _SIZES[kind]
+            self.take(_SIZES[kind])
             return
         kind, n = self.number(_KIND), self.number(_LENGTH)
         if kind == _STRING:
             for _ in range(n):
                 self.text()
         else:
-            self.at += n * _SIZES[kind]
+            self.take(n * _SIZES[kind])
 
     def text(self) -> str:
-        end = self.number(_LENGTH) + self.at
+        return self.take(self.number(_LENGTH)).decode("utf-8", "replace")
+
+    def take(self, n: int) -> bytes:
+        """The next n bytes, which the file says there are; n may be anything."""
+        end = self.at + n
         if end > len(self.data):
             raise struct.error("cut off")
-        text = self.data[self.at : end].decode("utf-8", "replace")
+        found = self.data[self.at : end]
         self.at = end
-        return text
+        return found
 
 
 def _parse(data: bytes) -> dict[str, str]:

@@ -18,6 +18,7 @@ from pydantic_settings import CliPositionalArg, CliToggleFlag
 from shared.cached_files import written_whole
 from shared.errors import ConfigError
 from shared.exits import print_text, say
+from shared.python_child import python_command
 from shared.service.systemd_unit import GPU_GROUPS, ServiceFacts, SystemdService
 from shared.settings.base import ProgramSettings
 from shared.settings.options import OptionGroup
@@ -274,7 +275,7 @@ def _write(path: Path, content: bytes | None) -> None:
 
 def _program(name: str) -> list[str]:
     script = Path(sys.executable).with_name(name)
-    return [str(script)] if script.exists() else [sys.executable, "-P", "-m", name]
+    return [str(script)] if script.exists() else python_command(name)
 
 
 def _is_path(annotation: object) -> bool:

@@ -38,4 +38,4 @@ def test_the_tables_name_the_variable_of_every_setting_with_an_option(program):
     tables = settings_tables(program)
     prefix = program.prefix
     missing = {name for name in program.options() if f"`{prefix}{name.upper()}`" not in tables}
-    assert missing <= {"pinned_certificate_file", "exit_with_stdin"}  # those are not for people
+    assert missing <= {"pinned_certificate_file"}  # that is not for people

@@ -42,7 +42,7 @@ def _child_of(lead: Program, module: bytes) -> int:
     pid = lead.process.pid
     children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     names = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
-    (found,) = (child for child, name in names.items() if b"\0-m\0" + module + b"\0" in name)
+    (found,) = (child for child, name in names.items() if module in name.split(b"\0"))
     return found
 
 

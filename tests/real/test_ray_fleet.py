@@ -91,7 +91,7 @@ def children(program):
     found = {}
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []
-        if command[1:4] == ["-m", "fleet.child", program]:
+        if command[2:4] == ["-m", "shared.python_child"] and command[5] == program:
             option = "--port" if program == "lead" else "--name"
             found[command[command.index(option) + 1]] = process
     return found

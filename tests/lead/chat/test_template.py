@@ -1,3 +1,6 @@
+import re
+import resource
+
 import pytest
 
 from lead.chat import jinja
@@ -204,3 +207,47 @@ def test_the_prompt_ends_with_the_answer_that_the_client_began(source, last, end
 
 def test_without_a_generation_prompt_no_answer_begins():
     assert render(TURNS, open_answer=False) == "[user]Hello"
+
+
+MANY = "{% for i in range(99999) %}"
+END = "{% endfor %}"
+LOOP = MANY * 3 + END * 3 + "{{ messages[0].content }}"
+HOSTILE = {
+    "loops": LOOP,
+    "computes": "{{ 10 ** (10 ** 8) }}{{ messages[0].content }}",
+    "allocates": '{% set x = "a" * 1200000000 %}{{ messages[0].content }}',
+    "allocates in a loop": "{% set n = namespace(x='ab') %}" + MANY + "{% set n.x = n.x + n.x %}" + END,
+    "writes": MANY * 2 + "{{ 'long' * 999 }}" + END * 2,
+    "nests": "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+    "nests blocks": "{% if 1 %}" * 3000 + "{% endif %}" * 3000,
+    "recurses": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}{{ messages[0].content }}",
+}
+
+
+def refusal(source):
+    """Why a template of a stranger is not used; empty if it is."""
+    try:
+        ChatTemplate.of_stranger(source, "", "", None, 0.3)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
+def test_a_template_of_a_stranger_takes_neither_this_process_nor_its_memory(source):
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    assert re.fullmatch("(the chat template .{10,150})?", refusal(source))
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    assert after.ru_utime - before.ru_utime < 60
+    assert after.ru_maxrss - before.ru_maxrss < 200 << 10
+
+
+def test_one_that_takes_too_long_is_refused_in_a_sentence():
+    assert refusal(LOOP) == (
+        "the chat template cannot be used: for a few words it takes more than 0.3 s of CPU time"
+    )
+
+
+def test_what_a_template_supports_is_found_out_elsewhere_and_is_the_same():
+    source = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}"
+    assert ChatTemplate.of_stranger(source, "", "", None, 60.0).known == ChatTemplate(source, "", "").known

@@ -40,7 +40,7 @@ SCRIPT = """#!{python}
 import os, signal, socket, sys
 from pathlib import Path
 
-pipe = socket.socket(fileno=int(sys.argv[3]))
+pipe = socket.socket(fileno=int(sys.argv[6]))
 commands = pipe.makefile()
 notes = Path({notes!r})
 load = commands.readline()

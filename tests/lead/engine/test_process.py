@@ -17,7 +17,7 @@ ALIVE = '{"type": "alive"}'
 
 @pytest.fixture
 def start(tmp_path, monkeypatch):
-    """Starts `body`, a shell script in which descriptor $3 is the pipe."""
+    """Starts `body`, a shell script in which descriptor $6 is the pipe."""
     path = tmp_path / "engine"
     monkeypatch.setattr(sys, "executable", str(path))
 
@@ -36,13 +36,13 @@ def wait_for_death(process):
 
 
 async def test_events_end_with_the_process(start):
-    process = await start(f"echo '{ALIVE}' >&$3; echo '{ALIVE}' >&$3")
+    process = await start(f"echo '{ALIVE}' >&$6; echo '{ALIVE}' >&$6")
     assert [event async for event in process.events()] == [Alive(), Alive()]
     assert await process.reap() == "status 0"
 
 
 async def test_an_event_that_was_cut_in_its_middle_is_none(start):
-    process = await start(f"echo '{ALIVE}' >&$3; printf '{ALIVE}' >&$3; kill -9 $$")
+    process = await start(f"echo '{ALIVE}' >&$6; printf '{ALIVE}' >&$6; kill -9 $$")
     assert [event async for event in process.events()] == [Alive()]
     assert await process.reap() == "signal SIGKILL"
 
@@ -50,7 +50,7 @@ async def test_an_event_that_was_cut_in_its_middle_is_none(start):
 async def test_an_event_may_have_any_length(start, tmp_path):
     event = Explained(report={"text": "x" * (4 << 20)})
     (tmp_path / "event").write_bytes(encode_line(event))
-    process = await start(f"cat {tmp_path}/event >&$3; echo '{ALIVE}' >&$3")
+    process = await start(f"cat {tmp_path}/event >&$6; echo '{ALIVE}' >&$6")
     assert [event async for event in process.events()] == [event, Alive()]
     await process.reap()
 
@@ -65,7 +65,7 @@ async def test_it_knows_no_keys(start, tmp_path, monkeypatch):
 
 async def test_a_process_that_does_not_end_is_killed(start, monkeypatch):
     monkeypatch.setattr(module, "_STOP_SECONDS", 0.05)
-    process = await start(f"trap '' TERM PIPE; echo '{ALIVE}' >&$3; kill -STOP $$")
+    process = await start(f"trap '' TERM PIPE; echo '{ALIVE}' >&$6; kill -STOP $$")
     async for _ in process.events():
         break
     assert await process.reap() == "signal SIGKILL"
@@ -73,7 +73,7 @@ async def test_a_process_that_does_not_end_is_killed(start, monkeypatch):
 
 @pytest.mark.both_loops
 async def test_commands_to_a_process_that_was_killed_are_dropped(start):
-    process = await start(f"echo '{ALIVE}' >&$3; kill -STOP $$", most_silence=0.05)
+    process = await start(f"echo '{ALIVE}' >&$6; kill -STOP $$", most_silence=0.05)
     async for _ in process.events():
         pass
     process.send(Explain())

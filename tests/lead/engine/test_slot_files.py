@@ -1,11 +1,13 @@
 """The files of saved slots: nothing is believed that was not written so by a start like this one."""
 
+import json
+
 import pytest
 
 from lead.engine import slot_files
 from lead.engine.slot_files import SlotFileError
 from shared.cache_edits import Snapshot
-from shared.saved_text import SavedText
+from shared.saved_text import SavedText, text_hash
 
 KEY = "0123456789abcdef01234567"
 TEXT = SavedText(name="", owner="", tokens=list(range(10)), n_prefill=3, parts=())
@@ -73,3 +75,16 @@ def test_what_cannot_be_opened_or_written_is_said(tmp_path):
         slot_files.read_manifest(tmp_path, KEY)
     with pytest.raises(SlotFileError, match="cannot write a"):
         slot_files.write(tmp_path / "nowhere" / "a", KEY, TEXT, PIECES)
+
+
+@pytest.mark.parametrize("sizes", [(207 + 2**62, -(2**62)), (-1, 208)])
+def test_sizes_that_only_add_up_to_the_files_are_damage(path, sizes):
+    magic, _, manifest, rest = path.read_bytes().split(b"\n", 3)
+    changed = json.loads(manifest)
+    for part, size in zip(changed["parts"], sizes, strict=True):
+        part["size"] = size
+    manifest = json.dumps(changed).encode()
+    digest = text_hash(manifest).hexdigest().encode()
+    path.write_bytes(b"\n".join([magic, digest, manifest, rest]))
+    with pytest.raises(SlotFileError, match="damaged"):
+        slot_files.read_manifest(path, KEY)

@@ -24,7 +24,7 @@ def up():
         fifo.write(f"{{os.getpid()}}\\n")
 {body}
 """
-WAIT_FOR_END = "up(); sys.stdin.read()"
+WAIT_FOR_END = "up(); time.sleep(600)"
 
 
 class Unjittered(random.Random):
@@ -213,8 +213,8 @@ def settings(*arguments):
 def options(*arguments, host="127.0.0.1"):
     """The options of the back's command line, by name."""
     command = back_command(settings(*arguments), host, 5555)
-    assert command[:4] == [sys.executable, "-m", "back", "--exit-with-stdin"]
-    return dict(zip(command[4::2], command[5::2], strict=True))
+    assert command[5] == "back"
+    return dict(zip(command[6::2], command[7::2], strict=True))
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_its_settings_are_handed_on_and_are_settings_of_a_back():
     assert (given["--threads"], given["--n-gpu-layers"], given["--cpus"]) == ("3", "9", "6-7")
     code = "import sys; from back.settings import BackSettings; BackSettings.from_command_line()"
     command = back_command(settings("--back", "builtin", "--back-cpus", "0"), "::", 1)
-    subprocess.run([sys.executable, "-c", code, *command[3:]], check=True)
+    subprocess.run([sys.executable, "-c", code, *command[6:]], check=True)
 
 
 def test_its_environment_has_its_own_key_and_no_other_key_or_option_of_the_lead():

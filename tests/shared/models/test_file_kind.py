@@ -92,7 +92,13 @@ def test_what_is_no_gguf_is_left_to_others(tmp_path, data):
 NUMBERS = st.sampled_from([0, 1, 8, 9, 12, 13, 2**31, 2**62, 2**64 - 1])
 
 
-@given(st.lists(st.one_of(st.binary(max_size=9), NUMBERS.map(lambda n: struct.pack("<Q", n)))))
+LENGTHS = NUMBERS.map(lambda n: struct.pack("<Q", n))
+KINDS_OF_VALUES = st.integers(0, 13).map(lambda kind: struct.pack("<I", kind))
+KEYS = st.just(struct.pack("<Q", 1) + b"a")
+ARRAYS = st.tuples(KEYS, st.just(struct.pack("<I", 9)), KINDS_OF_VALUES, LENGTHS).map(b"".join)
+
+
+@given(st.lists(st.one_of(st.binary(max_size=9), LENGTHS, KEYS, KINDS_OF_VALUES, ARRAYS)))
 def test_no_beginning_is_too_much(tmp_path_factory, parts):
     path = tmp_path_factory.mktemp("any") / "model.gguf"
     path.write_bytes(struct.pack("<4sIQQ", b"GGUF", 3, 0, 2**64 - 1) + b"".join(parts))

@@ -1,0 +1,63 @@
+"""A process ends with the one that has started it, whatever it is executing then: native code, a template's
+endless loop, or nothing, because it is stopped.
+
+It inherits one end of a pipe, its lifeline. Only its parent has the other end, and never writes to it. On
+Linux the kernel kills the process when that end is closed. PR_SET_PDEATHSIG would end it with the thread that
+has started it, and a worker with the fork server that has forked it.
+"""
+
+import functools
+import os
+import select
+import signal
+import threading
+
+_F_SETSIG = 10
+"""Of Linux's fcntl: which signal says that something has happened on a descriptor."""
+
+_inherited: list[int] = []
+
+
+@functools.cache
+def lifeline() -> int:
+    """The descriptor for children; its other end closes when this process ends, and not before."""
+    reading, _ = os.pipe()
+    return reading
+
+
+def end_with(descriptor: int) -> None:
+    """End this process, in the middle of whatever it does, once the other end of a pipe is closed.
+
+    The pipe is empty, and nothing is ever written to it.
+    """
+    _inherited[:] = [descriptor]
+    try:
+        _have_kernel_end_with(descriptor)
+    except (ImportError, AttributeError, OSError):  # not on Linux
+        threading.Thread(target=_wait_for, args=(descriptor,), name="lifeline", daemon=True).start()
+
+
+def end_with_the_same() -> None:
+    """In a process that was forked: end with what the one that has forked it ends with, if that is known."""
+    for descriptor in _inherited[:]:
+        end_with(descriptor)
+
+
+def _have_kernel_end_with(descriptor: int) -> None:
+    """Raises OSError, or something else if this system's kernel does no such thing."""
+    import fcntl  # noqa: PLC0415 - not on Windows
+
+    # A pipe that has been opened once has one owner, who gets the signal, however many processes share it.
+    own = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(own, _F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | fcntl.FASYNC)
+    poll = select.poll()
+    poll.register(own, 0)
+    if poll.poll(0):  # it has been closed before
+        os._exit(1)
+
+
+def _wait_for(descriptor: int) -> None:
+    os.read(descriptor, 1)
+    os._exit(1)

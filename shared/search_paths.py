@@ -1,0 +1,53 @@
+"""Where programs, modules and libraries are looked for: never in the working directory.
+
+That may be a downloaded folder, with a `queue.py` in it. An empty entry in a list of folders means it, too,
+as in `PYTHONPATH=$PYTHONPATH:/opt/tools` where that variable was not set. Imports nothing that Python has not
+imported before, because it is used before all else.
+"""
+
+import os
+import sys
+from _collections_abc import Mapping
+
+_LISTS = ["PYTHONPATH"]
+if sys.platform != "win32":  # where entries may be quoted
+    _LISTS += ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"]
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib imports much
+"""The folder that these packages are imported from."""
+
+
+def without_working_directory(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables for a program that is not to look there: lists of folders keep their absolute entries."""
+    kept = dict(environment) | {"PYTHONSAFEPATH": "1"}
+    for name in _LISTS:
+        if name in kept:
+            kept[name] = os.pathsep.join(filter(os.path.isabs, kept[name].split(os.pathsep)))
+            if not kept[name]:
+                del kept[name]
+    return kept
+
+
+def leave_working_directory() -> None:
+    """From now on neither this process nor its children import from there, or find programs there.
+
+    What Python has imported before this, it may have found there. A checkout that is not installed, which can
+    be found nowhere else, stays.
+    """
+    try:
+        here = os.getcwd()  # noqa: PTH109 - as above
+    except OSError:
+        return  # it is gone: nothing can be in it
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    absolute = list(filter(os.path.isabs, given))
+    unwanted = {os.path.normpath(f"{here}{os.sep}{each}") for each in given if each not in absolute}
+    if not sys.flags.safe_path and sys.path[:1] in ([""], [here]):  # `python -m`
+        unwanted.add(sys.path[0])
+    if _ROOT in unwanted:
+        unwanted.remove(_ROOT)
+        absolute.append(_ROOT)
+        os.environ["PYTHONPATH"] = os.pathsep.join(absolute)
+    sys.path[:] = [each for each in sys.path if each in absolute or each not in unwanted]
+    environment = without_working_directory(os.environ)
+    for name in set(os.environ) - set(environment):
+        del os.environ[name]
+    os.environ.update(environment)

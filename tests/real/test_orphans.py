@@ -1,0 +1,102 @@
+"""Whatever the processes of a program execute, none is left when it has been killed.
+
+Here they are stopped: a process that can do nothing at all, not even notice that something has closed.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bench.processes import Program, start_back, start_lead
+from shared.models.builtin import builtin_draft
+from tests.real.client import ask, stream
+from tests.real.processes import BACK, LEAD
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the kernel ends them on Linux only"),
+]
+
+SECONDS = 5.0
+GRAMMAR = 'root ::= "a"+'
+
+
+def below(process):
+    """All of its processes, which are stopped: none can start another one any more."""
+    found = {}
+    while new := [each for each in process.children(recursive=True) if each.pid not in found]:
+        for each in new:
+            with contextlib.suppress(ProcessLookupError):
+                found[each.pid] = each
+                os.kill(each.pid, signal.SIGSTOP)
+    return found
+
+
+def left_after(program):
+    """The command lines of what is left some time after a program was killed, and of all that it had."""
+    found = below(psutil.Process(program.process.pid))
+    names = {pid: " ".join(each.cmdline()) for pid, each in found.items()}
+    descriptors = {pid: os.pidfd_open(pid) for pid in found}
+    program.signal(signal.SIGKILL)
+    program.process.wait()
+    until = time.monotonic() + SECONDS
+    left = []
+    for pid, descriptor in descriptors.items():
+        ended, _, _ = select.select([descriptor], [], [], max(0.0, until - time.monotonic()))
+        if not ended and "multiprocessing.resource_tracker" not in names[pid]:  # Python's own only reads
+            left.append(names[pid])
+        if not ended:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        os.close(descriptor)
+    return left, list(names.values())
+
+
+def holds(names, *modules):
+    return all(any(module in name for name in names) for module in modules)
+
+
+def test_a_lead_leaves_no_engine_no_workers_and_no_back(target):
+    lead, url = start_lead("--model", str(target), *LEAD, "--back", "builtin")
+    with lead:
+        lead.wait_for(r"back local .*joined")
+        with stream(url, grammar=GRAMMAR, max_tokens=2000) as answer:
+            answer.until(lambda reply: reply.text)
+            left, names = left_after(lead)
+    assert left == []
+    assert holds(names, "lead.engine", "python_child", " back --lead")
+    assert sum("shared.fork_server" in name for name in names) > 3  # two, and what they have forked
+
+
+def test_a_back_leaves_nothing(served):
+    _, url = served
+    with start_back(url, "--model", str(builtin_draft()), *BACK) as back:
+        assert ask(url, grammar=GRAMMAR, max_tokens=8).text
+        left, names = left_after(back)
+    assert left == []
+    assert holds(names, "shared.fork_server")
+
+
+def test_a_router_leaves_no_model_and_nothing_of_one(tiny_model):
+    model = tiny_model("llama")
+    options = ("--port", "0", "--models-dir", str(model.parent), "--threads", "1", "--ctx-size", "256")
+    with Program("lead", *options) as router:
+        url = router.wait_for(r"listening on (http://\S+), with").group(1)
+        assert ask(url, model=model.stem, max_tokens=2).done
+        left, names = left_after(router)
+    assert left == []
+    assert holds(names, "lead.models.model_lead", "lead.engine", "shared.fork_server")
+
+
+def test_measuring_leaves_nothing(tiny_model):
+    model = str(tiny_model("llama"))
+    with Program("lead", "plan", "--model", model, "--draft-model", model, "--threads", "1") as plan:
+        plan.wait_for("measuring the model")
+        left, names = left_after(plan)
+    assert left == []
+    assert holds(names, "multiprocessing.spawn")

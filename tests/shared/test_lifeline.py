@@ -1,0 +1,113 @@
+"""A process ends with its parent, whatever it is executing."""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+
+import pytest
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends them on Linux only")
+
+PARENT = """
+import subprocess, sys, threading
+from shared.lifeline import lifeline
+from shared.python_child import child_command, child_environment
+
+def start():
+    environment = child_environment() | {"PYTHONPATH": sys.argv[1]}
+    subprocess.Popen(child_command("child"), pass_fds=[lifeline()], env=environment)
+
+for _ in range(2):
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+sys.stdin.read()
+"""
+CHILD = """
+import os, signal
+from shared.fork_server import fork
+
+def say():
+    os.write(1, b"%d\\n" % os.getpid())
+
+def loop():
+    say()
+    while True:
+        pass
+
+"""
+COMPUTE = "fork(loop)\nloop()"
+IN_NATIVE_CODE = "say()\nsum(range(10**15))"
+STOPPED = "say()\nos.kill(os.getpid(), signal.SIGSTOP)"
+"""As a debugger or a terminal does it."""
+ORPHAN = """
+def fork_and_end():
+    fork(loop)
+
+fork(fork_and_end)
+os.wait()
+loop()
+"""
+
+
+def wait_for_end(pid, seconds):
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], seconds)[0])
+    finally:
+        os.close(descriptor)
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts a parent whose two children do what they are told; the parent, and whoever has said its id."""
+    pids = []
+
+    def start(body, n):
+        (tmp_path / "child.py").write_text(CHILD + body)
+        parent = subprocess.Popen(
+            [sys.executable, "-c", PARENT, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        pids.extend(int(parent.stdout.readline()) for _ in range(2 * n))
+        return parent, pids[:]
+
+    yield start
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@linux
+@pytest.mark.parametrize(
+    ("body", "n"),
+    [(COMPUTE, 2), (IN_NATIVE_CODE, 1), (STOPPED, 1), (ORPHAN, 2)],
+    ids=["loops", "native", "stopped", "orphan"],
+)
+def test_who_was_started_and_forked_ends_within_five_seconds_of_sigkill(start, body, n):
+    parent, pids = start(body, n)
+    parent.kill()
+    parent.communicate()
+    assert all(wait_for_end(pid, 5.0) for pid in pids)
+
+
+@linux
+def test_a_child_goes_on_when_the_thread_that_started_it_has_ended(start):
+    parent, pids = start(COMPUTE, 2)
+    assert not any(wait_for_end(pid, 0.0) for pid in pids)
+    parent.communicate()
+    assert all(wait_for_end(pid, 5.0) for pid in pids)
+
+
+def test_a_process_whose_parent_is_gone_already_ends_at_once():
+    reading, writing = os.pipe()
+    os.close(writing)
+    code = f"from shared.lifeline import end_with; end_with({reading}); import time; time.sleep(600)"
+    done = subprocess.run([sys.executable, "-c", code], pass_fds=[reading], check=False, timeout=120)
+    os.close(reading)
+    assert done.returncode == 1

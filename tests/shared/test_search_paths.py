@@ -1,0 +1,80 @@
+"""The working directory is no place to import from."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shared import search_paths
+from shared.search_paths import without_working_directory
+
+SHOW = "import sys, os; from shared.search_paths import leave_working_directory as leave; leave()"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("", None),
+        (".", None),
+        (":", None),
+        ("lib:../other:", None),
+        ("/opt/a", "/opt/a"),
+        (":/opt/a:.:/opt/b", "/opt/a:/opt/b"),
+    ],
+)
+@pytest.mark.parametrize("name", ["PYTHONPATH", "PATH", "LD_LIBRARY_PATH"])
+def test_lists_of_folders_keep_their_absolute_entries(name, given, kept):
+    assert without_working_directory({name: given, "HOME": "."}).get(name) == kept
+
+
+def test_other_variables_stay():
+    assert without_working_directory({"HOME": "."}) == {"HOME": ".", "PYTHONSAFEPATH": "1"}
+
+
+def after_leaving(folder, *command, then, **environment):
+    """What `then` prints, in a process that was started in `folder` and left it."""
+    (folder / "program.py").write_text(f"{SHOW}\n{then}\n")
+    done = subprocess.run(
+        [sys.executable, *(command or ("-m", "program"))],
+        cwd=folder,
+        env=os.environ | environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("path", ["", ".", ":", "lib:."])
+def test_nothing_is_found_there_any_more(tmp_path, path):
+    (tmp_path / "lib").mkdir()
+    for name in ("queue", "lib/json"):
+        (tmp_path / f"{name}.py").write_text("print('executed')")
+    assert after_leaving(tmp_path, then="import queue, json", PYTHONPATH=path) == ""
+
+
+def test_an_absolute_entry_is_searched_even_if_it_is_the_working_directory(tmp_path):
+    (tmp_path / "mine.py").write_text("print('mine')")
+    path = os.pathsep.join([str(tmp_path), ""])
+    assert after_leaving(tmp_path, then="import mine; print(os.environ['PYTHONPATH'])", PYTHONPATH=path) == (
+        f"mine\n{tmp_path}"
+    )
+
+
+def test_a_checkout_that_is_not_installed_is_found_by_its_children(tmp_path):
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "__init__.py").touch()
+    (tmp_path / "shared" / "search_paths.py").write_text(Path(search_paths.__file__).read_text())
+    assert after_leaving(tmp_path, then="print(os.environ['PYTHONPATH'], sys.path[0])", PYTHONPATH="") == (
+        f"{tmp_path} {tmp_path}"
+    )
+
+
+def test_a_folder_that_is_gone_does_no_harm(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = f"import os; os.rmdir({str(gone)!r}); {SHOW}; print('left')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=gone, check=True, capture_output=True, text=True)
+    assert done.stdout == "left\n"
