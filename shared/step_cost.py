@@ -85,7 +85,9 @@ class StepCost:
         self._compared_at: dict[int, int] = {}
         self._last_seen: dict[int, int] = {}
         self._n_learned = 0
-        self._recent: deque[tuple[int, float]] = deque(maxlen=max(constants.enclosing_window, constants.pace_window))
+        self._recent: deque[tuple[int, float]] = deque(
+            maxlen=max(constants.enclosing_window, constants.pace_window)
+        )
 
     def learn_next(self, n_tokens: int, seconds: float) -> None:
         """The engine's next step, of `n_tokens`, took `seconds`.
