@@ -69,6 +69,8 @@ _USELESS = DraftSkill(0.02)
 _LOCAL_RTT_MS = 0.2
 _CONTENTION = Contention(lead=1.2, back=2.0)
 """An assumption; `lead plan` measures it."""
+_STEP_S = 0.5
+"""T(1) in `--hours`: slow enough for many hours to be simulated in minutes."""
 _BESIDE_INLINE = ((0.8, 0.003), (0.8, 0.1), (0.6, 0.03), (0.6, 0.3))
 _BESIDE_BACKS = ((0.8, 0.03), (0.8, 0.3), (0.6, 0.03), (0.6, 0.1))
 """Acceptance and cost."""
@@ -393,7 +395,7 @@ def _unequal(run: _Run) -> Rows:
 
 def _hours(options: argparse.Namespace) -> Rows:
     """T(n) must be learned, and cost no tokens."""
-    outcomes = many_hours(3600 * options.hours, range(options.seeds), options.jobs or None)
+    outcomes = many_hours(3600 * options.hours, _STEP_S, range(options.seeds), options.jobs or None)
     return [
         {
             "seed": each.seed,

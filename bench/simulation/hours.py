@@ -8,7 +8,7 @@ import functools
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -28,7 +28,6 @@ _TABLES = tuple(
     replace(each, points=(*each.points, (64, 4 * each.seconds(8)))) for each in (FLAT, BIG_CPU, Q8_0)
 )
 """Wide steps are not free, which the tables do not say."""
-_T1_S = 0.2
 _N_TEXT = 384
 _GROWTH = 0.3
 """How much longer a step takes at the end of all texts."""
@@ -46,16 +45,20 @@ _SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24)
 _N_SETTLED = 200
 
 
-_GOOD = BackSpec(0.1 * _T1_S, 0.003, DraftSkill(0.8), n_branches=0)
-"""Side branches change nothing here, and are most of the work of a simulated back."""
-_BACKS = {
-    "good": _GOOD,
-    "quick": replace(_GOOD, step_s=0.03 * _T1_S, skill=DraftSkill(0.6, 1)),
-    "far": replace(_GOOD, rtt_s=0.05),
-    "slow": replace(_GOOD, step_s=2.0 * _T1_S, skill=DraftSkill(0.8, 2)),
-    "sure and wrong": replace(_GOOD, skill=DraftSkill(0.8, 3, honest=False)),
-    "silent": replace(_GOOD, silent_from=0.0),
-}
+def _back_specs(step_s: float) -> dict[str, BackSpec]:
+    """By name. Side branches would change nothing, and are most of the work of a simulated back."""
+    good = BackSpec(0.1 * step_s, 0.003, DraftSkill(0.8), n_branches=0)
+    return {
+        "good": good,
+        "quick": replace(good, step_s=0.03 * step_s, skill=DraftSkill(0.6, 1)),
+        "far": replace(good, rtt_s=0.05),
+        "slow": replace(good, step_s=2.0 * step_s, skill=DraftSkill(0.8, 2)),
+        "sure and wrong": replace(good, skill=DraftSkill(0.8, 3, honest=False)),
+        "silent": replace(good, silent_from=0.0),
+    }
+
+
+_BACKS = tuple(_back_specs(1.0))
 
 
 class Phase(NamedTuple):
@@ -77,7 +80,7 @@ class Phase(NamedTuple):
 def schedule(seconds: float, seed: int) -> list[Phase]:
     """So many seconds of phases. A phase begins with a jump, or goes on at the speed of the one before."""
     rng = random.Random(seed)  # noqa: S311 - a reproducible schedule
-    names, phases, start, slow = list(_BACKS), list[Phase](), 0.0, 1.0
+    names, phases, start, slow = _BACKS, list[Phase](), 0.0, 1.0
     while start < seconds:
         is_idle = bool(phases) and rng.random() < _IDLE_SHARE
         length = min(rng.uniform(*(_IDLE_S if is_idle else _PHASES_S)), seconds - start)
@@ -96,9 +99,11 @@ class _Machine:
 
     settling = ()
 
-    def __init__(self, clock: VirtualClock, table: StepTable, seed: int) -> None:
+    def __init__(self, clock: VirtualClock, table: StepTable, step_s: float, seed: int) -> None:
+        """step_s: what T(1) is at its quickest; the others are as in the table, relative to it."""
         self._clock = clock
         self._table = table
+        self._unit = step_s / table.seconds(1)
         self._rng = random.Random(seed)  # noqa: S311 - reproducible interruptions
         self._phase = Phase(0, 1, 1, 1, 0, (), 0)
         self._suspended_s = 0.0
@@ -115,7 +120,7 @@ class _Machine:
         passed = min(1.0, (self._clock.now - phase.start) / phase.seconds)
         slow = phase.slow_at_first + passed * (phase.slow_at_last - phase.slow_at_first)
         length = self.lengths.total() / max(1, len(self.lengths))
-        return slow * (1 + _GROWTH * length / _N_TEXT) * _T1_S / self._table.seconds(1)
+        return slow * (1 + _GROWTH * length / _N_TEXT) * self._unit
 
     def true_seconds(self, n: int) -> float:
         return self.factor * self._table.seconds(n)
@@ -186,12 +191,14 @@ class _Hours:
 
     seconds: float
     seed: int
+    step_s: float
     is_told: bool
     clock: VirtualClock = field(default_factory=VirtualClock)
     texts: dict[int, Text] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._machine = _Machine(self.clock, _TABLES[self.seed % len(_TABLES)], self.seed)
+        self._machine = _Machine(self.clock, _TABLES[self.seed % len(_TABLES)], self.step_s, self.seed)
+        self._specs = _back_specs(self.step_s)
         self.cost = _Told(self._machine) if self.is_told else _Watched(self._machine)
         self.lead = SimulatedLead(
             self.clock,
@@ -225,7 +232,7 @@ class _Hours:
 
     def _connect(self, name: str) -> Link[DrafterMessage]:
         """A back that knows nothing yet; what an earlier one of that name still sends is dropped."""
-        spec = _BACKS[name]
+        spec = self._specs[name]
         link: Link[DrafterMessage]
 
         def arrive(draft: Draft) -> None:
@@ -280,16 +287,18 @@ class HoursOutcome:
     errors: Errors
 
 
-def hours(seconds: float, seed: int) -> HoursOutcome:
-    """So many seconds of virtual time."""
-    learning = _Hours(seconds, seed, is_told=False)
+def hours(seconds: float, step_s: float, seed: int) -> HoursOutcome:
+    """So many seconds of virtual time; a step of one token takes step_s or longer."""
+    learning = _Hours(seconds, seed, step_s, is_told=False)
     assert isinstance(learning.cost, _Watched)
     n_tokens = learning.run()
-    told = _Hours(seconds, seed, is_told=True).run()
+    told = _Hours(seconds, seed, step_s, is_told=True).run()
     return HoursOutcome(seed, n_tokens, n_tokens / told, learning.cost.errors)
 
 
-def many_hours(seconds: float, seeds: Iterable[int], n_jobs: int | None = None) -> Sequence[HoursOutcome]:
+def many_hours(
+    seconds: float, step_s: float, seeds: Iterable[int], n_jobs: int | None = None
+) -> Iterator[HoursOutcome]:
     """With each seed; in `n_jobs` processes, by default one for each core."""
     with ProcessPoolExecutor(n_jobs) as pool:
-        return list(pool.map(functools.partial(hours, seconds), seeds))
+        yield from pool.map(functools.partial(hours, seconds, step_s), seeds)

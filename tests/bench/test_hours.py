@@ -7,7 +7,7 @@ from bench.simulation.hours import hours, schedule
 
 @pytest.fixture(scope="module")
 def outcome():
-    return hours(20 * 60, seed=SEED)
+    return hours(20 * 60, 0.2, SEED)
 
 
 SEED = 9
