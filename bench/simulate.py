@@ -83,14 +83,7 @@ def main(arguments: Sequence[str]) -> None:
     n_tokens = options.n_tokens or (_N_QUICK if options.quick else _N_TOKENS)
     run = _Run(n_tokens, options.jobs, changed(options.constant))
     flat: Rows = []
-    parts = (
-        [
-            ("hours", _hours(options)),
-        ]
-        if options.hours
-        else _parts(options, run)
-    )
-    for name, rows in parts:
+    for name, rows in [("hours", _hours(options))] if options.hours else _parts(options, run):
         _show(name, rows)
         flat += [{"part": name, **row} for row in rows]
     report.finish("simulate", flat, options, tokens_per_run=n_tokens)

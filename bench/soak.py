@@ -6,7 +6,7 @@ of the machine, and go. Backs are stopped, as if their machine slept, killed and
 a second lead, which never drafts, is asked what the first one was; once the first one sleeps meanwhile.
 
 The exit status is 1 if an answer was changed, lost, or left without an end, if anything died or was left
-behind, if memory, descriptors or processes grew after 20 minutes, or if T(n) cannot be.
+behind, if memory, descriptors or processes grew after 20 minutes, or if T(n) is implausible.
 """
 
 import argparse

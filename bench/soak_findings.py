@@ -80,7 +80,7 @@ class Findings:
 
 
 def nonsense(samples: Sequence[Sample]) -> Iterator[str]:
-    """The first T(n) that cannot be."""
+    """The first T(n) that is implausible."""
     for sample in samples:
         costs = {n: each for n, each in sample.step_ms.items() if int(n) <= _MOST_STEP_TOKENS}
         least, most = (choose(costs, key=costs.__getitem__, default="") for choose in (min, max))

@@ -44,7 +44,7 @@ def end_with_the_same() -> None:
 
 
 def _have_kernel_end_with(descriptor: int) -> None:
-    """Raises OSError, or something else if this system's kernel does no such thing."""
+    """Raises ImportError, AttributeError or OSError where the kernel cannot."""
     import fcntl  # noqa: PLC0415 - not on Windows
 
     # A pipe that has been opened once has one owner, who gets the signal, however many processes share it.

@@ -1,4 +1,4 @@
-"""A call in a forked process, for what a file from somebody else decides about: it may never end."""
+"""A call in a forked process, for work that depends on a stranger's file: it may never end."""
 
 import os
 import pickle
@@ -20,7 +20,7 @@ class LimitError(DuoError):
 def call_limited(work: Callable[[], _Returned], seconds: float, n_bytes: int) -> _Returned:
     """What `work` returns, or the DuoError that it raises; both can be pickled.
 
-    Raises LimitError if it takes more CPU time, more memory, or crashes.
+    Raises LimitError if it takes more CPU time or memory than that, or crashes.
     """
     reading, writing = os.pipe()
 

@@ -55,7 +55,7 @@ NO_PROMPT_CACHE = PromptCacheSize()
 
 
 class PromptCache:
-    """The text that was used least recently gives way. Of an owner none is the whole beginning of another."""
+    """The text that was used least recently gives way. No text is the beginning of another of its owner's."""
 
     def __init__(self, size: PromptCacheSize, keys: Iterator[int]) -> None:
         """keys: for snapshots, in common with checkpoints of slots."""
@@ -312,7 +312,7 @@ class PromptCache:
         return edits
 
     def _stored(self, tokens: list[int], owner: str | None) -> StoredText | None:
-        """A text of `owner` that is that, or goes on from it; if nobody owns it, any in host memory."""
+        """A text of `owner` that is `tokens`, or goes on from them; without owner, any in host memory."""
         for at in range(self._find(tokens), len(self._sorted)):
             text = self._sorted[at]
             if text.tokens[: len(tokens)] != tokens:

@@ -1,4 +1,4 @@
-"""The command lines of Python processes; every child of ours has one of these.
+"""The command lines of Python processes that we start.
 
 None imports anything from the working directory. `python -m shared.python_child FD MODULE …` ends with the
 process that has started it (`shared.lifeline`).

@@ -20,11 +20,11 @@ N_UNSTEADY = 2
 """Steps of a size on a GPU that take longer than further ones: llama.cpp builds a graph, then CUDA records
 it. An H200 took 4.2 and 6.0 ms for them, then 3.1."""
 _LEAST_KNOWN = 0.5
-"""As so many comparisons all of long ago count: the next one shows more than they."""
+"""A ratio counts as known from this many comparisons if all are of long ago: the next one tells more."""
 _DEEPEST_DIP, _HIGHEST_STEP = math.log(1.5), math.log(2)
-"""So much less or more per token than its neighbours the first step of a size may seem to take, at most."""
+"""How far below or above what its neighbours suggest the first step of a size is believed to be."""
 _MOST_SURPRISE = math.log(4)
-"""A step counts as so much longer than the last ones, at most: the machine may have slept meanwhile."""
+"""A step counts as so much longer or shorter than expected, at most: the machine may have slept meanwhile."""
 _MOST_EXCESS = 3.0
 """How much longer such a step may count for, relative to a steady one: any step may be interrupted."""
 
@@ -45,9 +45,10 @@ class StepCostConstants:
     """Two steps of one n that are at most so far apart tell how long the steps between them should take:
     rare sizes are compared, too, against slow changes of the machine."""
     max_known: float = 10.0
-    """As so many comparisons a ratio counts that had more: smooth against quick to follow."""
+    """A ratio counts as known from at most this many comparisons: smooth against quick to follow."""
     forgotten_after: float = 12.0
-    """Steps after which the last comparisons count one less: rare sizes follow quickly, too."""
+    """For each so many steps without one it counts as known from one comparison less: rare sizes follow
+    quickly, too."""
     max_ratio_error: float = 0.3
     """The largest error, as a logarithm, that one comparison may show: robust to outliers against quick."""
     change_share: float = 0.5
@@ -212,9 +213,9 @@ class StepCost:
             self._compare(n, size, mean - each, 1 / len(enclosed))
 
     def _compare(self, n: int, other: int, difference: float, weight: float) -> None:
-        """By so much T(n) is longer than T(other). The less known one is corrected more.
+        """difference: the logarithm of T(n) / T(other), as measured. The less known one is corrected more.
 
-        How much each is corrected does not depend on time: their sum would change with it.
+        The share of each does not depend on the age of comparisons: the sum of all ratios would drift.
         """
         ratios, known, most = self._ratios, self._n_compared, self._constants.max_known
         n_least = min(self._lately(n), self._lately(other)) + weight
@@ -228,7 +229,7 @@ class StepCost:
         ratios[other] -= error * (1 - share)
 
     def _lately(self, n: int) -> float:
-        """How many comparisons its ratio is known from; those of long ago count little."""
+        """How many comparisons its ratio is known from, of which those of long ago count little."""
         known, n_steps = self._n_compared[n], self._n_learned - self._compared_at[n]
         return min(known, max(_LEAST_KNOWN, known - n_steps / self._constants.forgotten_after))
 

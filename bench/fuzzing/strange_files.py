@@ -15,24 +15,8 @@ _COUNTS_AT = 8
 """Of tensors, then of values; the magic and the version come before."""
 _TEMPLATE = b"tokenizer.chat_template"
 
-_NUMBERS = (
-    0,
-    1,
-    7,
-    8,
-    9,
-    12,
-    13,
-    255,
-    2**16,
-    2**31 - 1,
-    2**31,
-    2**32 - 1,
-    2**62,
-    2**63 - 1,
-    2**63,
-    2**64 - 1,
-)
+_SMALL = (0, 1, 7, 8, 9, 12, 13, 255)
+_NUMBERS = (*_SMALL, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 """What types, counts, lengths and offsets are near to."""
 _MANY = "{% for i in range(99999) %}"
 _END = "{% endfor %}"
@@ -118,12 +102,12 @@ def _value(header: Header, at: int, kind: int) -> int:
     return at
 
 
-def strings(text: bytes) -> bytes:
+def _string(text: bytes) -> bytes:
     return _U64.pack(len(text)) + text
 
 
 class StrangeFiles:
-    """Each call makes another file of a good one."""
+    """Made from a good one; each step of the iteration, which does not end, is another one."""
 
     def __init__(self, rng: random.Random, good: bytes) -> None:
         self._rng = rng
@@ -142,13 +126,12 @@ class StrangeFiles:
         )
 
     def __iter__(self) -> Iterator[bytes]:
-        """Without end."""
         while True:
             yield self._rng.choice(self._ways)()
 
     def with_template(self, template: str) -> bytes:
         """The good file with a chat template in the place of its own."""
-        value = strings(_TEMPLATE) + _U32.pack(_STRING) + strings(template.encode())
+        value = _string(_TEMPLATE) + _U32.pack(_STRING) + _string(template.encode())
         kept = [
             self._header.data[began:end]
             for (began, key), (end, _) in zip(self._header.values, self._header.values[1:], strict=False)
@@ -170,7 +153,7 @@ class StrangeFiles:
 
     def _with_first(self, value: bytes) -> bytes:
         values = self._header.data[self._header.values[0][0] : self._header.values[-1][0]]
-        return self._assembled([strings(b"general.x") + value, values], self._n_values() + 1)
+        return self._assembled([_string(b"general.x") + value, values], self._n_values() + 1)
 
     def _assembled(self, values: list[bytes], n: int | None = None) -> bytes:
         """With these values; the tensors' data begin at the next multiple of 32 as before."""

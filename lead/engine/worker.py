@@ -55,7 +55,7 @@ _MAX_STEP_SECONDS = 0.3
 _NGRAM_BITS = 14
 """A quarter of a megabyte per request, running or waiting; repetitions further back are forgotten."""
 _VERSION = 1
-"""Raise this when texts on disk would be understood otherwise, or T(n) is another."""
+"""Raise this when texts on disk would be understood otherwise, or step times mean something else."""
 _MAX_AGE = 86_400.0
 """Seconds. T(n) is measured anew each day: what was found on a busy machine does not stay."""
 

@@ -68,7 +68,7 @@ DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
         "uses_flash_attention": StoredKind.TEXTS,
     }
 )
-"""What is another if this input is. An option or fact without a row has no key: a test says so."""
+"""What has another key if this input is another. A test fails for an option that has no row."""
 
 
 def start_key(kept: StoredKind, files: str, options: ModelOptions, **facts: Any) -> str:

@@ -51,13 +51,6 @@ def test_a_lead_that_was_away_has_no_claim_to_the_time_since():
     assert serve(shares, [1, 1]) == pytest.approx([0.5, 0.5], abs=0.02)
 
 
-def test_a_step_in_which_the_machine_slept_keeps_no_lead_waiting_for_as_long():
-    shares = LeadShares(2)
-    shares.choose([0])
-    shares.charge({0: 1}, 3 * 3600.0)
-    assert serve(shares, [1, 1], 20_000)[0] > 0.3
-
-
 def test_a_lead_whose_drafts_are_mostly_wrong_gets_less_but_never_nothing():
     shares = LeadShares(2)
     shares.learn(0, 80, 20)

@@ -21,8 +21,8 @@ def given(monkeypatch):
 
 def test_a_service_knows_the_lead_that_was_joined_and_not_the_code(given, monkeypatch):
     lead = JoinedLead("https://10.0.0.1:5556", SecretStr("its-key"), Path("/data/certificate.pem"))
-    monkeypatch.setattr(JoinedLead, "find", lambda _role, _name, code: lead if code == "duo1x" else None)
-    main(["install", "--model", "small.gguf", "--join", "duo1x"])
+    monkeypatch.setattr(JoinedLead, "find", lambda _role, _name, code: lead if code == "duo2bx" else None)
+    main(["install", "--model", "small.gguf", "--join", "duo2bx"])
     (options,) = given
     assert "join" not in options
     assert (options["lead"], options["key"]) == (lead.url, "its-key")
@@ -36,7 +36,7 @@ def test_a_code_that_does_not_work_is_a_sentence(given, monkeypatch):
 
     monkeypatch.setattr(JoinedLead, "find", find)
     with pytest.raises(SystemExit, match="back service: the code was used before"):
-        main(["install", "--join", "duo1x"])
+        main(["install", "--join", "duo2bx"])
     assert given == []
 
 

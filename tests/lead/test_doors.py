@@ -55,6 +55,8 @@ ASKING = {
 }
 UNLOADING = {"model": "a", "keep_alive": 0}
 FOREIGN = ({"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"}, {"origin": "null"})
+OF_OLLAMA = ("pull", "push", "create", "copy", "delete", "embed", "embeddings")
+NOT_SUPPORTED = {*REASONS, "/slots", "/metrics", *(f"/api/{name}" for name in OF_OLLAMA)}
 QUERIES = (b"", b"model=a", b"model=a&action=erase&reload=1&name=desk")
 
 
@@ -148,16 +150,7 @@ async def check_answers(house, requests):
 def may_fail(request, *, is_router):
     """As docs/compatibility.md and docs/security.md say: 503 without a model, or for one code too many."""
     _, path, query, content = request
-    lacks_feature = {
-        "/slots",
-        "/metrics",
-        "/api/pull",
-        "/api/push",
-        "/api/create",
-        "/api/copy",
-        "/api/delete",
-    }
-    if path in {*REASONS, *lacks_feature, "/api/embed", "/api/embeddings"} or path.startswith("/slots/"):
+    if path in NOT_SUPPORTED or path.startswith("/slots/"):
         return {503} if is_router else {501}
     is_unnamed = is_router and not (query or content)
     return {503} if path == "/v1/join" or is_unnamed else set()
@@ -210,13 +203,11 @@ def plain(request, lead, tmp_path):
 
 
 def behind_fleet(app):
-    """As requests come to the leads of a fleet, which check them."""
+    """As requests come to the leads of a fleet, which check them; the next hop sets the length itself."""
 
     async def ingress(scope, receive, send):
-        given = [
-            header for header in scope["headers"] if header[0] == b"content-length"
-        ]  # the next hop's own
-        await app(scope | {"headers": passed_on(scope["headers"]) + given}, receive, send)
+        length = [header for header in scope["headers"] if header[0] == b"content-length"]
+        await app(scope | {"headers": passed_on(scope["headers"]) + length}, receive, send)
 
     return ingress
 

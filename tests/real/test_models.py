@@ -177,24 +177,14 @@ def until(condition):
 def test_without_a_key_no_model_is_touched(folder, tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("client x right\n")
-    with router(folder, "--keys-file", str(keys)) as (program, url):
-        with httpx.Client(base_url=url, timeout=ENOUGH) as client:
-            statuses = {
-                client.request(
-                    method, path, params={"model": "blue"}, json={"model": "blue", "keep_alive": 0}
-                ).status_code
-                for method in ("HEAD", "GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-                for path in (
-                    "/health",
-                    "/v1/health",
-                    "/",
-                    "/page/page.js",
-                    "/v1/join",
-                    "/props",
-                    "/models/load",
-                )
-            }
-            records = client.get("/v1/models", headers={"x-api-key": "right"}).json()["data"]
+    asked = {"params": {"model": "blue"}, "json": {"model": "blue", "keep_alive": 0}}
+    with router(folder, "--keys-file", str(keys)) as (program, url), httpx.Client(base_url=url) as client:
+        statuses = {
+            client.request(method, path, **asked, timeout=ENOUGH).status_code
+            for method in ("HEAD", "GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+            for path in ("/health", "/v1/health", "/", "/page/page.js", "/v1/join", "/props", "/models/load")
+        }
+        records = client.get("/v1/models", headers={"x-api-key": "right"}).json()["data"]
         assert statuses == {200, 400, 401}
         assert {record["status"]["value"] for record in records} == {"unloaded"}
         assert "Traceback" not in program.log

@@ -70,10 +70,8 @@ def test_a_damaged_file_costs_one_line_and_no_token(lead, tmp_path):
     manifests(tmp_path, 2)
     engine = engine_of(first)
     kill(first)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(
-            engine, signal.SIGKILL
-        )  # it might notice the damage before it notices that its front has ended
+    with contextlib.suppress(ProcessLookupError):  # it might look at the damage before it ends
+        os.kill(engine, signal.SIGKILL)
     for path in (manifest, *set(tmp_path.rglob("*.kv")) - set(tmp_path.rglob(f"{manifest.stem}*"))):
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 4

@@ -89,7 +89,7 @@ def route_of(scope: Scope) -> Route:
 
 
 def has_principal(connection: HTTPConnection) -> bool:
-    """Whether a key has shown who sends a request, or none is needed by anybody."""
+    """Whether it is known who sends a request: by a key, or because nobody needs one."""
     return getattr(connection.state, "principal", None) is not None
 
 

@@ -71,8 +71,8 @@ class OriginMiddleware:
     """Answers 403 to requests of web pages of other origins, unless these are allowed.
 
     CORS keeps pages from reading answers, not from sending what needs no permission: any GET, as for an
-    image, or a POST without a body. That is refused unless a key is needed anyway, or nothing is. CORS does
-    not cover WebSockets at all; backs send no origin.
+    image, or a POST without a body. That is refused where no key protects what is asked for. CORS does not
+    cover WebSockets at all; backs send no origin.
     """
 
     def __init__(
