@@ -43,7 +43,7 @@ _LOOPS_PER_CORE = 2
 """Beside them a program with one thread gets a third of a core."""
 _SLEEPS_AFTER = 0.7
 """The share of the time after which the lead is left alone until it sleeps: T(n) has drifted far by then."""
-_LONG_TEXT = 1400
+_LONG_TEXT = 1100
 """Tokens of a prompt that is the last one of its conversation: of `_N_CTX`, and an answer follows."""
 _CHARACTERS = 2.5
 """Of a token."""
