@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import contextlib
 import itertools
+import math
 import os
 import random
 import sys
@@ -191,10 +192,10 @@ class Soak:
     async def _live_through(self, phase: Phase) -> None:
         self._phase = phase
         end = self._clock() + phase.seconds
-        busy = f"import time\nend = time.monotonic() + {phase.seconds}\nwhile time.monotonic() < end: pass"
+        busy = f"ulimit -t {math.ceil(phase.seconds)}; while :; do :; done"
         with contextlib.ExitStack() as stack:
             for _ in range(phase.n_loops):
-                stack.enter_context(Program("loop", "-c", busy, command=(sys.executable,)))
+                stack.enter_context(Program("loop", "-c", busy, command=("sh",)))
             if phase.kind == "pause":
                 await self._compare(end)
             await asyncio.sleep(max(0.0, end - self._clock()))
