@@ -1,6 +1,6 @@
 """The files of texts that clients save (`--slot-save-path`), one file for one text.
 
-What computes it (`remembered.start_digest`), a digest of the manifest, and the manifest (a `SavedText`), a
+What computes it (`start_key`), a digest of the manifest, and the manifest (a `SavedText`), a
 line each; then its parts. Nothing is believed that does not have its digest.
 """
 

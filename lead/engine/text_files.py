@@ -1,6 +1,6 @@
 """The files of texts on disk: written, read and checked, and deleted when they are too many.
 
-In `FOLDER/texts/KEY/`, a KEY for each way to compute them (`remembered.start_digest`), each text has a
+In `FOLDER/texts/KEY/`, a KEY for each way to compute them (`start_key`), each text has a
 manifest (NAME.json: a digest, then a `SavedText`) and a file for each part. A part is written once, under a
 name that is used once, before the manifest that names it; so whoever dies, or shares the folder, leaves whole
 texts. Nothing is believed that does not have its digest.
