@@ -53,5 +53,8 @@ class LeadGoneError(Exception):
 
 
 def passed_on(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
-    """The headers that are for the other end of the way."""
-    return [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
+    """The headers that are for the other end of the way.
+
+    Serve's proxy leaves white space at the end of a value, with which h11 sends nothing on.
+    """
+    return [(name, value.strip()) for name, value in headers if name.lower() not in _HOP_BY_HOP]

@@ -47,8 +47,9 @@ class Invitation:
         """Raises ConfigError."""
         code = "".join(code.split())
         prefix, digits = code[:_PREFIX_LENGTH], code[_PREFIX_LENGTH:]
-        role, content = _ROLES.get(prefix), _content(prefix, digits)
-        if role is None or content is None:
+        role = _ROLES.get(prefix)
+        content = role and _content(prefix, digits)
+        if not role or not content:
             raise ConfigError(
                 "this is not a whole code of `lead invite`: it begins with duo2, and is copied to its end"
             )

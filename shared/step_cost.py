@@ -19,7 +19,7 @@ _GUESSED_SLOPE = 0.1
 N_UNSTEADY = 2
 """Steps of a size on a GPU that take longer than further ones: llama.cpp builds a graph, then CUDA records
 it. An H200 took 4.2 and 6.0 ms for them, then 3.1."""
-_LEAST_KNOWN = 0.5
+_LEAST_KNOWN = 1.0
 """A ratio counts as known from this many comparisons if all are of long ago: the next one tells more."""
 _DEEPEST_DIP, _HIGHEST_STEP = math.log(1.5), math.log(2)
 """How far below or above what its neighbours suggest the first step of a size is believed to be."""
@@ -208,6 +208,8 @@ class StepCost:
             enclosed.append((size, each))
         else:
             return
+        if abs(log_seconds - each) > self._constants.max_ratio_error:
+            return  # the machine has changed meanwhile, or one of both was interrupted
         mean = (log_seconds + each) / 2
         for size, each in enclosed:
             self._compare(n, size, mean - each, 1 / len(enclosed))

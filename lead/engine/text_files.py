@@ -89,8 +89,8 @@ class TextFiles:
             return FolderNews([], set())
         if 0 <= time.time() - changed_at / 1e9 < _TICK_SECONDS:
             time.sleep(_TICK_SECONDS)
-        self._changed_at = changed_at
         known, found = set(self._seen), self._manifests()
+        self._changed_at = changed_at
         gone = known - found.keys()
         for name in gone:
             self._seen.pop(name, None)

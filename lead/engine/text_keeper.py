@@ -157,8 +157,11 @@ class TextKeeper:
         for saved in news.texts:
             self._engine.texts.adopt(saved)
             self._names.add(saved.name)
-        self._left_out.update(self._engine.texts.lose(news.gone))
-        self._names -= news.gone
+        gone = news.gone
+        if self._saving and self._saving.text.saved:  # the job says what became of that one
+            gone = gone - {self._saving.text.saved.name}
+        self._left_out.update(self._engine.texts.lose(gone))
+        self._names -= gone
 
     def _start_reading(self) -> None:
         for text in self._engine.texts.pop_wanted():

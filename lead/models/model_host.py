@@ -222,13 +222,19 @@ class ModelHost:
             for place, n_bytes in self.needs[other].sizes.items():
                 if place != CPU:
                     in_use[place] = in_use.get(place, 0) + n_bytes
+        model = self.models[name]
         try:
-            self.needs[name] = need = await self._measure_need(self.models[name].options, in_use)
+            need: MemoryNeed | ConfigError = await self._measure_need(model.options, in_use)
         except ConfigError as error:
-            log.error("%s cannot be loaded: %s", name, error)  # noqa: TRY400 - a sentence for a person
-            for refused in self.residency.cannot_measure(name, str(error)):
+            need = error
+        if self.models.get(name) is not model:
+            pass  # it is another one by now, which is measured when somebody asks, or is served no more
+        elif isinstance(need, ConfigError):
+            log.error("%s cannot be loaded: %s", name, need)
+            for refused in self.residency.cannot_measure(name, str(need)):
                 self._refuse(refused.ticket, refused.reason)
         else:
+            self.needs[name] = need
             self._devices |= need.free
             self.residency.measured(name, need.sizes)
         self.decide()

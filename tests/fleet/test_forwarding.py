@@ -16,3 +16,8 @@ def test_headers_for_the_next_hop_are_not_passed_on():
 def test_a_lead_learns_which_host_name_the_client_used():
     """It refuses those of others' web pages."""
     assert passed_on([(b"Host", b"page.example")]) == [(b"Host", b"page.example")]
+
+
+def test_white_space_at_the_ends_of_a_value_is_not_passed_on():
+    """It cannot be sent: each lead in turn would seem to be gone."""
+    assert passed_on([(b"x-mine", b"a b \t")]) == [(b"x-mine", b"a b")]

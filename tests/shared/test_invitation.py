@@ -38,6 +38,13 @@ def test_a_code_with_a_wrong_or_missing_character_is_refused(data):
         Invitation.parse(code[:at] + other + code[at + 1 :])
 
 
+@pytest.mark.parametrize("prefix", ["\udcff" * 5, "duo1b", ""])
+def test_a_code_begins_as_codes_do(prefix):
+    """Bytes that are not UTF-8 are lone surrogates in arguments."""
+    with pytest.raises(ConfigError, match="not a whole code"):
+        Invitation.parse(prefix + INVITATION.code()[5:])
+
+
 @given(st.text(max_size=200))
 def test_no_other_text_is_a_code(text):
     with pytest.raises(ConfigError, match="not a whole code"):

@@ -228,7 +228,7 @@ HOURS = {
     "a busy neighbour, drafts while it is not": (in_turns(2, 250, MANY, [1]), 60_000, 0.1),
     "a busy neighbour, drafts all the time": (in_turns(1.3, 1000, MANY, MANY), 60_000, 0.1),
     "a busy neighbour, longer drafts": (in_turns(2, 250, [4], FEW), 700_000, 0.1),
-    "a busy neighbour, shorter drafts": (in_turns(3, 250, FEW, [4]), 60_000, 0.3),
+    "a busy neighbour, shorter drafts": (in_turns(3, 250, FEW, [4]), 60_000, 0.2),
     "no size in common": (in_turns(3, 300, [4], [5, 6]), 60_000, 0.03),
     "no size in common, wide ones": (in_turns(3, 3000, [1, 2], [6, 7, 8]), 60_000, 0.03),
     "texts that grow": (growing(0.5, 250, [4], [4, 5, 6]), 60_000, 0.03),

@@ -15,7 +15,7 @@ WEBSOCKET = "WEBSOCKET"
 """The method of a WebSocket handshake in the table below."""
 
 Route = tuple[str, str]
-"""Method and path; GET stands for HEAD, too."""
+"""Method and path; GET stands for HEAD, too (`HeadMiddleware`)."""
 
 HEALTH = ("/health", "/v1/health")
 
@@ -83,9 +83,7 @@ def public_routes(*, with_page: bool) -> frozenset[Route]:
 
 
 def route_of(scope: Scope) -> Route:
-    if scope["type"] == "websocket":
-        return WEBSOCKET, scope["path"]
-    return ("GET" if scope["method"] == "HEAD" else scope["method"]), scope["path"]
+    return (WEBSOCKET if scope["type"] == "websocket" else scope["method"]), scope["path"]
 
 
 def has_principal(connection: HTTPConnection) -> bool:

@@ -110,6 +110,16 @@ def test_what_leaves_the_folder_the_same_date_is_seen_nevertheless(files, tmp_pa
     assert len(late) == 1
 
 
+def test_a_look_that_fails_loses_nothing(files, tmp_path, monkeypatch):
+    saved = written(files)
+    again = TextFiles(tmp_path, KEY, 1 << 30)
+    with monkeypatch.context() as patch:
+        patch.delattr(TextFiles, "_manifests")
+        with pytest.raises(AttributeError):
+            again.look()
+    assert again.look().texts == [saved]
+
+
 def test_while_a_text_is_written_it_is_no_news(files):
     """Whoever looks does so in another thread."""
     news = []

@@ -14,6 +14,7 @@ from lead.engine.events import Committed, Finished, Started
 from lead.engine.loop import Loop
 from lead.engine.pipe import Pipe
 from lead.engine.text_files import DamagedTextError, TextFiles
+from lead.engine.text_keeper import _WRITING_SECONDS as WRITING_SECONDS
 from lead.engine.text_keeper import TextKeeper
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCacheSize
@@ -271,6 +272,21 @@ def test_a_text_whose_beginning_another_lead_has_deleted_is_written_as_a_whole()
     machine.settle()
     (text,) = machine.files.texts.values()
     assert set(machine.files.parts) == {part.file for part in text.parts}
+
+
+def test_a_text_whose_beginning_goes_while_it_is_written_is_written_as_a_whole(caplog):
+    machine = Machine(n_late=20)
+    machine.ask()
+    machine.settle()
+    machine.ask((*text_after(), 5, 6))
+    while machine.keeper.wait(machine.now) != WRITING_SECONDS:
+        machine.loop.step()
+    machine.files.parts.clear()
+    machine.files.texts.clear()
+    machine.ask(OTHER)
+    machine.settle()
+    assert len(machine.files.texts) == 2
+    assert not caplog.records
 
 
 def test_a_text_that_is_too_large_for_the_disk_is_left_out():

@@ -276,6 +276,30 @@ async def test_a_model_with_other_options_is_measured_and_loaded_anew():
         assert len(house.measured) == 2
 
 
+@pytest.mark.parametrize("n_measured", [1, 2])
+async def test_what_is_measured_of_a_model_that_has_changed_meanwhile_does_not_count(n_measured, caplog):
+    async with running_house("a") as house:
+        measure, may_go_on = house.host._measure_need, asyncio.Event()
+
+        async def measure_late(*arguments):
+            need = await measure(*arguments)
+            await may_go_on.wait()
+            return need
+
+        house.host._measure_need = measure_late
+        waiting = asyncio.ensure_future(use(house, "a"))
+        await until(lambda: house.measured)
+        house.host.serve([served("a", aliases=("x",))])
+        if n_measured == 1:  # nobody waits for it any more, and it is removed
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            house.host.serve([])
+        may_go_on.set()
+        await asyncio.wait([waiting])
+    assert len(house.measured) == n_measured
+    assert not caplog.records
+
+
 async def test_a_process_is_prepared_for_the_next_model():
     house = House(room=2)
     house.host._prepares = True
