@@ -69,7 +69,7 @@ _USELESS = DraftSkill(0.02)
 _LOCAL_RTT_MS = 0.2
 _CONTENTION = Contention(lead=1.2, back=2.0)
 """An assumption; `lead plan` measures it."""
-_STEP_S = 0.5
+_STEP_S = 1.0
 """T(1) in `--hours`: slow enough for many hours to be simulated in minutes."""
 _BESIDE_INLINE = ((0.8, 0.003), (0.8, 0.1), (0.6, 0.03), (0.6, 0.3))
 _BESIDE_BACKS = ((0.8, 0.03), (0.8, 0.3), (0.6, 0.03), (0.6, 0.1))
@@ -397,6 +397,7 @@ def _hours(options: argparse.Namespace) -> Rows:
             "ever": round(each.errors.ever, 2),
             "measured": round(each.errors.measured, 2),
             "others": round(each.errors.others, 2),
+            "judged": each.errors.n_judged,
         }
         for each in outcomes
     ]

@@ -7,7 +7,7 @@ compared with the true one. The tokens of all hours are compared with those of a
 import functools
 import math
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -39,8 +39,8 @@ _IDLE_S, _SUSPENDED_S = (30.0, 1200.0), (10.0, 600.0)
 _N_HICCUPS = 100
 """One step in so many is interrupted, and takes longer by a factor up to `_HICCUP`."""
 _HICCUP = 5.0
-_JUMP = 1.2
-"""T(n) that changes by this factor from one step to the next has changed at once."""
+_JUMP, _N_JUMP = 1.2, 10
+"""T(n) that changes by this factor within so many steps has jumped."""
 _SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24)
 _N_SETTLED = 200
 
@@ -147,12 +147,13 @@ class Errors:
     """The largest factors by which T(n) was wrong.
 
     `ever`: at any moment. `measured` and `others`: from 200 steps on after the speed last jumped, for sizes
-    that were measured in these steps, and for all others.
+    that were measured in these steps, and for all others: of `n_judged` steps.
     """
 
     ever: float = 1.0
     measured: float = 1.0
     others: float = 1.0
+    n_judged: int = 0
 
 
 class _Watched(StepCost):
@@ -161,20 +162,21 @@ class _Watched(StepCost):
     def __init__(self, machine: _Machine) -> None:
         super().__init__()
         self._machine = machine
-        self._factor = machine.factor
+        self._factors = deque[float](maxlen=_N_JUMP)
         self._since_jump: Counter[int] = Counter()
         self.errors = Errors()
 
     def learn(self, n_tokens: int, seconds: float) -> None:
         super().learn(n_tokens, seconds)
         factor, errors = self._machine.factor, self.errors
-        if not 1 / _JUMP < factor / self._factor < _JUMP:
+        self._factors.append(factor)
+        if max(self._factors) > _JUMP * min(self._factors):
             self._since_jump.clear()
-        self._factor = factor
         self._since_jump[n_tokens] += 1
         wrong = {n: self._wrong_by(n) for n in _SIZES}
         errors.ever = max(errors.ever, *wrong.values())
         if self._since_jump.total() > _N_SETTLED:
+            errors.n_judged += 1
             measured = [each for n, each in wrong.items() if n in self._since_jump]
             others = [each for n, each in wrong.items() if n not in self._since_jump]
             errors.measured = max([errors.measured, *measured])
