@@ -249,7 +249,8 @@ class StepCost:
         low, high = known[min(right, len(known) - 1) - 1], known[min(right, len(known) - 1)]
         lower, higher = self._measured(low), self._measured(high)
         if n > high:
-            return higher + max(higher - lower, 0.0) / (high - low) * (n - high)
+            slope = max(higher - lower, 0.0) / (high - low)
+            return higher + min(slope, higher / high) * (n - high)  # no longer per token than known
         return (lower * (high - n) + higher * (n - low)) / (high - low)
 
     def _bucket_of(self, n_tokens: int) -> int:

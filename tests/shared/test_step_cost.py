@@ -40,6 +40,10 @@ def test_beyond_the_widest_known_the_cost_is_extrapolated_but_never_falls():
     assert learned({1: 1.0, 3: 2.16, 4: 1.51}).seconds(9) == pytest.approx(T1 * 1.51)
 
 
+def test_beyond_the_widest_known_a_token_costs_no_more_than_those_of_the_widest():
+    assert learned({1: 1.0, 16: 2.0, 17: 3.4}).seconds(34) == pytest.approx(2 * T1 * 3.4)
+
+
 def test_fewer_tokens_than_ever_seen_cost_no_more_than_the_fewest_seen():
     assert learned({3: 1.0, 5: 2.0}).seconds(1) == pytest.approx(T1)
 
