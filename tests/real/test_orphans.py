@@ -4,7 +4,9 @@ Here they are stopped: a process that can do nothing at all, not even notice tha
 """
 
 import contextlib
+import fcntl
 import os
+import re
 import select
 import signal
 import time
@@ -27,15 +29,40 @@ SECONDS = 5.0
 GRAMMAR = 'root ::= "a"+'
 
 
+def n_signalled(process):
+    """Of how many of its descriptors the kernel tells with a signal that something has happened on them."""
+    flags = re.compile(r"^flags:\s+(\d+)", re.MULTILINE)
+    found = [flags.search(each.read_text()) for each in Path(f"/proc/{process.pid}/fdinfo").iterdir()]
+    return sum(bool(each and int(each.group(1), 8) & fcntl.FASYNC) for each in found)
+
+
+def has_begun(process):
+    """Whether it does more by now than load Python: one that does not will notice by itself."""
+    parent = process.parent()
+    inherited = n_signalled(parent) if parent and parent.cmdline() == process.cmdline() else 0
+    return "multiprocessing.resource_tracker" in " ".join(process.cmdline()) or n_signalled(process) > inherited
+
+
+def stop(process):
+    """Stop it, once it has begun."""
+    until = time.monotonic() + 10 * SECONDS
+    os.kill(process.pid, signal.SIGSTOP)
+    while not has_begun(process):
+        assert time.monotonic() < until, process.cmdline()
+        os.kill(process.pid, signal.SIGCONT)
+        os.sched_yield()
+        os.kill(process.pid, signal.SIGSTOP)
+
+
 def below(process):
     """All of its processes, which are stopped: none can start another one any more."""
     found = {}
     while new := [each for each in process.children(recursive=True) if each.pid not in found]:
         for each in new:
-            with contextlib.suppress(ProcessLookupError):
-                found[each.pid] = each
-                os.kill(each.pid, signal.SIGSTOP)
-    return found
+            found[each.pid] = each
+            with contextlib.suppress(OSError, psutil.NoSuchProcess):  # it has ended meanwhile
+                stop(each)
+    return {pid: each for pid, each in found.items() if each.is_running() and each.status() != "zombie"}
 
 
 def left_after(program):
