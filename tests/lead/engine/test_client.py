@@ -18,9 +18,10 @@ import pytest
 from lead.engine import client as module
 from lead.engine import process
 from lead.engine.client import EngineClient
-from lead.engine.commands import ActOnSlot, Cancel, Explain, Load, SetBacks, SetPolicy, Submit
+from lead.engine.commands import ActOnSlot, Cancel, Explain, SetBacks, SetPolicy, Submit
 from lead.engine.engine_state import EngineState
 from lead.engine.events import Finished, encode_line
+from lead.engine.load import Load
 from lead.generation.sequences import LiveSequence
 from shared.descriptors import n_open
 from shared.errors import (
