@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 from lead.backs.registry import Backs
 from lead.engine.commands import ActOnSlot, Cancel, Command, Explain, PolicyName, SetBacks, SetPolicy, Submit
-from lead.engine.engine_state import MOVES, EngineState
 from lead.engine.events import (
     Alive,
     Committed,
@@ -24,9 +23,10 @@ from lead.engine.events import (
 )
 from lead.engine.exactness import promise
 from lead.engine.load import Load
-from lead.engine.process import EngineProcess
-from lead.engine.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
+from lead.generation.engine_process import EngineProcess
+from lead.generation.engine_state import MOVES, EngineState
 from lead.generation.front_vocabulary import KnownPieces
+from lead.generation.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
 from lead.generation.sequences import Broadcast, LiveSequence, Sequences
 from shared.descriptors import SpareDescriptors
 from shared.errors import EngineError, ModelLoadError, QueueFullError, RequestError, UnavailableError
