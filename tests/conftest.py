@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, settings
 
 from bench.real_models import GEMMA3, SMOLLM2, real_model
 from bench.tiny_models import TinyModel, with_heads, write_tiny_model
+from shared.convert.grow import Shape, grow
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
-from shared.models.grow import Shape, grow
 from shared.sandbox import NO_GPU
 
 # What a GPU computes differs in bits and is timed otherwise. `make gpu-test` is for GPUs.

@@ -11,18 +11,18 @@ from typing import Literal, get_args, get_origin
 import shtab
 from argparse_manpage.manpage import Manpage
 
-from back.service import BackServiceSettings
+from back.service.back_service import BackServiceSettings
 from back.settings import BackSettings
 from chat.settings import ChatSettings
 from lead.benchmark.bench_settings import BenchSettings
-from lead.cache_program import CacheSettings
-from lead.convert import ConvertSettings
+from lead.convert.convert_program import ConvertSettings
+from lead.disk_cache.cache_program import CacheSettings
 from lead.generate.generate_settings import GenerateSettings
-from lead.invite import InviteSettings
-from lead.models.models_program import ModelsSettings
+from lead.pairing.invite import InviteSettings
 from lead.planning.plan_settings import PlanSettings
-from lead.rpc_worker import RpcWorkerSettings
-from lead.service import LeadServiceSettings
+from lead.router.models_program import ModelsSettings
+from lead.rpc.rpc_worker import RpcWorkerSettings
+from lead.service.lead_service import LeadServiceSettings
 from lead.settings.lead_settings import LeadSettings
 from shared.settings.base import ProgramSettings
 

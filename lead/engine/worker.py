@@ -7,6 +7,9 @@ import sys
 import time
 from collections.abc import Callable
 
+from lead.disk_cache.slot_actions import SlotActions
+from lead.disk_cache.text_files import TextFiles
+from lead.disk_cache.text_keeper import TextKeeper
 from lead.engine.calibration import Recalibration, StepTimer, StepTimes, recalibrate
 from lead.engine.commands import DRAFT_MODEL, MTP, NGRAM, PREDICTION, SUFFIX, Submit
 from lead.engine.draft_loading import (
@@ -16,35 +19,34 @@ from lead.engine.draft_loading import (
     wants_heads,
 )
 from lead.engine.drafters.draft_source import LookupDrafter
-from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter, SuffixDrafter
-from lead.engine.drafters.seen_texts import SeenTexts
+from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness, LoadFailed, Ready
-from lead.engine.exact_model import choose_attention, limits_of, load_target
 from lead.engine.heartbeat import Computing, Heartbeat
 from lead.engine.load import Load
 from lead.engine.loop import Chore, Loop
 from lead.engine.new_pieces import NewPieces
 from lead.engine.pipe import EnginePipe, low_numbered
-from lead.engine.rpc_workers import wait_for_workers
 from lead.engine.slot import TrialPlace
-from lead.engine.slot_actions import SlotActions
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.target_threads import TargetThreads
-from lead.engine.text_files import TextFiles
-from lead.engine.text_keeper import TextKeeper
+from lead.exact.exact_model import choose_attention, limits_of, load_target
+from lead.rpc.rpc_workers import wait_for_workers
+from lead.suffix.seen_texts import SeenTexts
+from lead.suffix.suffix_drafter import SuffixDrafter
 from shared import cpus
 from shared.cached_files import CacheFolder
 from shared.errors import ModelLoadError
-from shared.llama import library, rpc_backend
+from shared.llama import library
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
 from shared.llama.model import Model
 from shared.llama.remembered import Remembered
 from shared.llama.start_key import StoredKind, start_key
 from shared.logs import configure_logging
-from shared.rpc_probe import WorkerAwayError
+from shared.rpc import rpc_backend
+from shared.rpc.rpc_probe import WorkerAwayError
 from shared.sampling.factory import make_sampler
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.sampling.sampler import Sampler

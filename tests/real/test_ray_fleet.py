@@ -19,8 +19,8 @@ import pytest
 from bench.processes import free_port
 from fleet.settings import FleetSettings
 from lead.settings.limits import RequestLimits
+from shared.convert.grow import Shape, grow
 from shared.models.builtin import builtin_target
-from shared.models.grow import Shape, grow
 from tests.real.client import TIMEOUT_S, chat, connect, get, post, stream, text_of
 
 pytestmark = [
