@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from platformdirs import user_data_path
 
 from lead.pairing.door import Door
-from lead.server.site import Companion, Site
 from lead.server.listening import listen
+from lead.server.site import Companion, Site
 from shared.errors import ConfigError
 from shared.pairing.discovery import announced
 
