@@ -1,4 +1,4 @@
-"""Links in pages lead to files and headings, and the paths that docs/structure.md names to files."""
+"""Links in pages lead to files and headings, and what pages for developers name is in the code."""
 
 import re
 from pathlib import Path
@@ -73,3 +73,35 @@ def test_every_file_in_the_map_is_in_its_folder():
         for name in re.findall(r"`([\w.]+)`", last):
             file = name if "." in name else f"{name}.py"
             assert any(f"{folder}/{file}" in FILES for folder in folders), name
+
+
+# Pages about one idea each, and that of failures
+
+DESIGN = sorted((ROOT / "docs" / "design").glob("*.md"))
+DEFINITION = re.compile(r"^\s*(?:(?:async )?(?:class|def) (\w+)|(?:self\.)?(\w+)(?:: .+)? = )", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def defined():
+    """The names of all files, classes and functions, and what is assigned to."""
+    names = {file.rpartition("/")[2] for file in FILES}
+    for file in FILES:
+        if file.endswith(".py"):
+            found = DEFINITION.findall((ROOT / file).read_text("utf-8"))
+            names.update(first or second for first, second in found)
+    return names
+
+
+@pytest.mark.parametrize("page", [*DESIGN, ROOT / "docs" / "failures.md"], ids=lambda page: page.name)
+def test_the_code_has_what_the_page_names(page, defined):
+    quoted = re.findall(r"`([^`\n]+)`", FENCE.sub("", page.read_text("utf-8")))
+    files = [name for name in quoted if name.endswith(".py")]
+    dotted = [name for name in quoted if re.fullmatch(r"[A-Z]\w*[a-z]\w*(\.\w+)*", name)]
+    assert {*files, *(part for name in dotted for part in name.split("."))} <= defined
+
+
+@pytest.mark.parametrize("page", DESIGN, ids=lambda page: page.name)
+def test_an_idea_takes_less_than_8_kb_and_is_drawn(page):
+    text = page.read_text("utf-8")
+    assert len(text.encode()) <= 8 << 10
+    assert FENCE.search(text)
