@@ -40,7 +40,9 @@ def has_begun(process):
     """Whether it does more by now than load Python: one that does not will notice by itself."""
     parent = process.parent()
     inherited = n_signalled(parent) if parent and parent.cmdline() == process.cmdline() else 0
-    return "multiprocessing.resource_tracker" in " ".join(process.cmdline()) or n_signalled(process) > inherited
+    return (
+        "multiprocessing.resource_tracker" in " ".join(process.cmdline()) or n_signalled(process) > inherited
+    )
 
 
 def stop(process):
