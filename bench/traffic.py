@@ -130,7 +130,11 @@ class TrafficRun:
             files = TextFiles(traffic.disk, "traffic", _MOST_ON_DISK)
             self._keeper = _KeeperOfTraffic(self._engine, files, self._target, self._clients.clock)
         self._loop = Loop(
-            self._target, self._engine, self._clients, clock=self._clients.clock, keeper=self._keeper
+            self._target,
+            self._engine,
+            self._clients,
+            clock=self._clients.clock,
+            chores=[self._keeper] if self._keeper else [],
         )
 
     def restart(self) -> None:
@@ -216,14 +220,14 @@ class TrafficRun:
 class _KeeperOfTraffic(TextKeeper):
     """It tells a `CheckedModel` what it has read."""
 
-    def exchange(self, now: float) -> bool:
+    def turn(self, now: float, *, idle: bool) -> float:
         coming = [text for text in self._engine.texts.texts if text.place is TextPlace.COMING]
-        is_reading = super().exchange(now)
+        wait = super().turn(now, idle=idle)
         assert isinstance(self._memory, CheckedModel)
         for text in coming:
             if text.place is TextPlace.MEMORY:
                 self._memory.has_read(text)
-        return is_reading
+        return wait
 
 
 class _MostlyRight(TextSampler):

@@ -368,8 +368,8 @@ class RestlessFront(FakeFront):
 class HastyKeeper(TextKeeper):
     """It looks at each step, and writes what slots hold as soon as nothing runs."""
 
-    def exchange(self, now):
-        return super().exchange(1000 * now)
+    def turn(self, now, *, idle):
+        return super().turn(1000 * now, idle=idle)
 
     def wait(self, now):
         wait = super().wait(1000 * now)
@@ -465,8 +465,10 @@ class RandomRun:
             self._engine,
             self.front,
             clock=self.front.clock,
-            recalibration=Recalibration(self._measure, self.front.now - 3.0),
-            keeper=self.keeper,
+            chores=[
+                Recalibration(self._measure, self.front.now - 3.0, self._engine.find_place),
+                *([self.keeper] if self.keeper else ()),
+            ],
         )
 
     def _measure(self, place: TrialPlace) -> bool:

@@ -36,7 +36,10 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/engine/drafters/test_model_drafter.py": ("lead/engine/drafters/draft_source.py",),
     "tests/lead/engine/speculation/test_manager.py": ("lead/engine/speculation/speculation_stats.py",),
     "tests/lead/http/test_sse.py": ("lead/http/client_gone.py",),
-    "tests/lead/engine/test_client.py": ("lead/engine/engine_state.py", "lead/engine/worker.py"),
+    "tests/lead/generation/test_engine_client.py": (
+        "lead/generation/engine_state.py",
+        "lead/engine/worker.py",
+    ),
     "tests/lead/engine/test_commands.py": ("lead/engine/events.py",),
     "tests/lead/engine/test_exact_model.py": ("lead/engine/engine_limits.py",),
     "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),
@@ -51,7 +54,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/benchmark/test_questions.py": ("lead/benchmark/builtin_questions.py",),
     "tests/lead/planning/test_plan_program.py": ("lead/planning/timing.py",),
     "tests/lead/simulation/test_cell.py": ("lead/simulation/simulated_lead.py",),
-    "tests/lead/server/test_server.py": ("lead/server/services.py",),
+    "tests/lead/server/test_server.py": ("lead/http/services.py",),
     "tests/lead/tokenizer/test_job_handler.py": (
         "lead/tokenizer/tokenizer_program.py",
         "lead/tokenizer/workers.py",

@@ -23,8 +23,8 @@ from lead.engine.commands import Submit
 from lead.engine.events import Committed, DraftsDropped, Event, Explained
 from lead.generation.front_vocabulary import FrontVocabulary, KnownPieces
 from lead.generation.sequences import LiveSequence, Sequences
+from lead.http.services import Services
 from lead.server.app import create_app
-from lead.server.services import Services
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.preparation import Preparation

@@ -19,11 +19,11 @@ from lead.engine.commands import (
 from lead.engine.drafters.lookup import NgramDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.engine_state import EngineState
 from lead.engine.events import Event, Ready, decode_event, encode_line
 from lead.engine.loop import Loop
 from lead.engine.pipe import Pipe
 from lead.engine.speculation.manager import SpeculationManager
+from lead.generation.engine_state import EngineState
 from lead.generation.sequences import LiveSequence, Sequences
 from shared.protocol import Draft
 from shared.sampling.sampler import Sampler

@@ -4,8 +4,8 @@ import contextlib
 import sys
 from pathlib import Path
 
-from lead.engine.commands import Load
 from lead.engine.draft_loading import place_draft_model, wants_heads
+from lead.engine.load import Load
 from lead.models.catalog import find_models
 from lead.models.models_file import served_models
 from lead.server.listening import listen

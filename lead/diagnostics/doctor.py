@@ -3,9 +3,9 @@
 import importlib.metadata
 from collections.abc import Iterator
 
-from lead.http.middleware.keys import Role
 from lead.server.local_back import local_url
 from lead.settings.host_names import is_loopback
+from lead.settings.keys import Role
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import SecurityOptions
 from shared import cpus

@@ -1,5 +1,6 @@
 """T(n) measured: before the first request, again while idle, by `lead plan`; and kept for the next start."""
 
+import contextlib
 import math
 import random
 import time
@@ -13,6 +14,7 @@ from pydantic import BaseModel
 from lead.engine.slot import TrialPlace
 from lead.engine.target import Target
 from shared.cache_edits import apply_edits
+from shared.errors import KvCacheFullError
 from shared.llama.span import Span
 from shared.step_cost import N_UNSTEADY, StepCost
 
@@ -160,12 +162,18 @@ class Recalibration:
     A wrong T(n) of sizes that seem too slow to be used is corrected only by chance later.
     """
 
-    def __init__(self, measure: Callable[[TrialPlace], bool], now: float) -> None:
+    def __init__(
+        self,
+        measure: Callable[[TrialPlace], bool],
+        now: float,
+        find_place: Callable[[int], TrialPlace | None],
+    ) -> None:
         """measure: returns as soon as a command arrives, and whether it has learned something.
 
-        now: when the engine is ready, in seconds.
+        now: when the engine is ready, in seconds. find_place: see `Engine.find_place`.
         """
         self._measure = measure
+        self._find_place = find_place
         self._due = deque(now + seconds for seconds in _AFTER_SECONDS)
         self._n_retries = 0
 
@@ -173,13 +181,19 @@ class Recalibration:
         """Seconds until it is due; None: never again."""
         return max(0.0, self._due[0] - now) if self._due else None
 
-    def run(self, now: float, find_place: Callable[[int], TrialPlace | None]) -> None:
+    def turn(self, now: float, *, idle: bool) -> float:
+        if idle:
+            with contextlib.suppress(KvCacheFullError):  # the cache is as before
+                self._run(now)
+        return 0.0
+
+    def _run(self, now: float) -> None:
         """Measure if it is due and the widest step has a place; times that were missed count once."""
         is_due = False
         while self._due and now >= self._due[0]:
             self._due.popleft()
             is_due = True
-        if is_due and (place := find_place(max(BATCH_SIZES))) and not self._measure(place):
+        if is_due and (place := self._find_place(max(BATCH_SIZES))) and not self._measure(place):
             again_at = now + _RETRY_SECONDS * 2**self._n_retries
             if self._n_retries < _MOST_RETRIES and (not self._due or again_at < self._due[0]):
                 self._n_retries += 1

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared.settings.model_options import MAX_CTX
-
-MAX_TOKENS = MAX_CTX
+MAX_TOKENS = 1 << 24
 """The longest text, with its prompt: a client may wait for one without end. Backs follow no longer one."""
 
 

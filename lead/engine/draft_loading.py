@@ -11,9 +11,10 @@ from statistics import median
 import numpy as np
 
 from lead.engine.calibration import StepTimer
-from lead.engine.commands import DRAFT_MODEL, Load, LoadDraft
+from lead.engine.commands import DRAFT_MODEL
 from lead.engine.drafters.model_drafter import ModelDrafter, ThreadChoice
 from lead.engine.drafters.mtp_drafter import MtpDrafter
+from lead.engine.load import Load, LoadDraft
 from shared.drafting.drafter_options import N_FURTHER_STATES
 from shared.errors import ModelLoadError
 from shared.llama import devices

@@ -7,9 +7,9 @@ kept, so that the next start takes no longer than without (`shared.llama.remembe
 
 import logging
 
-from lead.engine.commands import Load
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness
+from lead.engine.load import Load
 from shared.cached_files import CacheFolder
 from shared.errors import ModelLoadError
 from shared.llama.attention_probe import choose_flash_attention

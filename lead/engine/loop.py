@@ -1,19 +1,16 @@
 """Drives the engine: commands from the front, steps of the model, events to the front."""
 
-import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol
 
-from lead.engine.calibration import Recalibration
 from lead.engine.commands import ActOnSlot, Cancel, Command, SetBacks
 from lead.engine.engine import Engine
 from lead.engine.events import Event, Failed, Finished, Started
 from lead.engine.pipe import Pipe
 from lead.engine.scheduler import Action, StepPlan
-from lead.engine.slot_actions import SlotActions
 from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.target import Target
 from shared.cache_edits import apply_edits
@@ -55,15 +52,11 @@ class ProgressWatch:
         return self._seconds >= MOST_SECONDS
 
 
-class Keeper(Protocol):
-    """The seam to the disk (`lead.engine.text_keeper.TextKeeper`)."""
+class Chore(Protocol):
+    """Work beside the steps: texts go to disk and back, slots are saved, T(n) is measured again."""
 
-    @property
-    def wait_for_texts(self) -> float:
-        """Seconds after which to look again, if a text is being read; else 0."""
-
-    def exchange(self, now: float) -> bool:
-        """Between two steps: read and write what is due; returns whether a text is being read."""
+    def turn(self, now: float, *, idle: bool) -> float:
+        """Between two steps do what is due; 0, or if sequences wait for it, seconds until the next look."""
 
     def wait(self, now: float) -> float | None:
         """Seconds until there is something to do while the engine is idle; None: never."""
@@ -137,27 +130,21 @@ class Loop:
         pipe: Pipe,
         clock: Callable[[], float] = time.monotonic,
         *,
-        recalibration: Recalibration | None = None,
-        forget_old: Callable[[], float | None] = lambda: None,
+        chores: Sequence[Chore] = (),
         on_backs: Callable[[SetBacks], None] = lambda _: None,
-        keeper: Keeper | None = None,
-        slot_actions: SlotActions | None = None,
+        on_slot: Callable[[ActOnSlot], None] | None = None,
     ) -> None:
-        """`clock` gives seconds; it must be the one that drafts were stamped with, and `recalibration`'s.
+        """`clock` gives seconds; it must be the one that drafts were stamped with, and that of `chores`.
 
-        forget_old: is called at least when it says so, with the seconds until then. on_backs: is told which
-        backs are connected. keeper: brings texts to disk and back. slot_actions: saves and restores what
-        slots hold; None: that is never asked for.
+        on_backs: is told which backs are connected. on_slot: saves and restores what slots hold.
         """
         self._target = target
         self._engine = engine
         self._pipe = pipe
         self._clock = clock
-        self._recalibration = recalibration
-        self._forget_old = forget_old
+        self._chores = chores
         self._on_backs = on_backs
-        self._keeper = keeper
-        self._slot_actions = slot_actions
+        self._on_slot = on_slot
         self._wait = 0.0
         self._early: list[Command] = []  # that arrived during the last step
         self._unchecked = False
@@ -178,7 +165,9 @@ class Loop:
         now = self._clock()
         if self._progress.has_stalled(now):  # also one that spins, although it gives signs of life
             self._fail(f"for {MOST_SECONDS:g} s nothing was decoded, admitted or ended")
-        self._exchange_texts(now)
+        awaited = [seconds for chore in self._chores if (seconds := chore.turn(now, idle=self._engine.idle))]
+        if awaited:
+            self._progress.made()
         action = self._engine.next(now)
         # With a prompt in it the front has to know whose step this is, should the process die of it.
         can_send_later = isinstance(action, StepPlan) and not action.n_prompt
@@ -190,25 +179,13 @@ class Loop:
         if not overlaps or self._engine.idle:
             self._send(at_once=self._engine.idle)
         if isinstance(action, Wait):
-            self._wait = action.seconds
-            if self._keeper and not action.seconds:  # nothing runs: what waits may wait for a text
-                self._wait = self._keeper.wait_for_texts
+            self._wait = action.seconds or min(awaited, default=0.0)  # nothing runs: it may wait for a chore
         elif action is None:
             self._progress.made()
-            if self._recalibration:
-                with contextlib.suppress(KvCacheFullError):  # the cache is as before
-                    self._recalibration.run(now, self._engine.find_place)
-
-    def _exchange_texts(self, now: float) -> None:
-        if self._keeper and self._keeper.exchange(now):
-            self._progress.made()
-        if self._slot_actions and (acted := self._slot_actions.exchange()):
-            self._pipe.send(acted)
 
     def _take_commands(self) -> None:
         """Those that have arrived; waits for some if there is nothing to do, or if the engine said so."""
-        until_old = self._forget_old()
-        wait = self._idle_wait(self._clock(), until_old) if self._engine.idle else self._wait
+        wait = self._idle_wait(self._clock()) if self._engine.idle else self._wait
         self._wait = 0.0
         early, self._early = self._early, []
         commands = early + self._pipe.drain(0.0 if early else wait)
@@ -217,8 +194,8 @@ class Loop:
             if isinstance(command, Cancel):
                 self._pipe.hold(self._pop_events())  # what has happened to it is dropped, too
             if isinstance(command, ActOnSlot):
-                assert self._slot_actions
-                self._slot_actions.begin(command)
+                assert self._on_slot
+                self._on_slot(command)
                 continue
             self._engine.apply(command, now)
             self._pipe.on_applied(command)
@@ -250,13 +227,9 @@ class Loop:
                     self._progress.made()
         return events
 
-    def _idle_wait(self, now: float, until_old: float | None) -> float | None:
+    def _idle_wait(self, now: float) -> float | None:
         """Seconds until there is something to do without a command; None: never."""
-        waits = [until_old, self._check_when_idle(now), self._keeper.wait(now) if self._keeper else None]
-        if self._slot_actions:
-            waits.append(self._slot_actions.wait)
-        if self._recalibration:
-            waits.append(self._recalibration.wait(now))
+        waits = [self._check_when_idle(now), *(chore.wait(now) for chore in self._chores)]
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _check_when_idle(self, now: float) -> float | None:

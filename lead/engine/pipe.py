@@ -158,6 +158,14 @@ class EnginePipe(Pipe):
         except (BrokenPipeError, ConnectionResetError):
             self.open = False
 
+    def read_line(self) -> bytes:
+        """The first line, which is no command yet; waits for it. Empty: the front is gone."""
+        while self.open and b"\n" not in self._buffer:
+            select.select([self._socket], [], [])
+            self._read_available()
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return bytes(line) if self.open else b""
+
     @property
     def readable(self) -> bool:
         """Whether a command is waiting, or the front is gone."""

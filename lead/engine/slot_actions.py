@@ -34,40 +34,46 @@ class SlotActions:
         engine: Engine,
         memory: TextMemory | None,
         key: str,
+        *,
+        send: Callable[[SlotActed], None],
         clock: Callable[[], float] = time.monotonic,
         executor: Callable[..., Executor] = ThreadPoolExecutor,
     ) -> None:
-        """`memory`: None if texts cannot be stored. key: tells starts apart that compute other texts."""
+        """`memory`: None if texts cannot be stored. key: tells starts apart that compute other texts.
+
+        send: is told what came of each action.
+        """
         self._engine, self._memory, self._key, self._clock = engine, memory, key, clock
+        self._send = send
         self._thread = executor(1, "saves slots")
         self._doing: _Doing[SlotActed] | None = None
 
     def begin(self, command: ActOnSlot) -> None:
-        """`exchange` will say what came of it."""
+        """`send` will be told what came of it."""
         assert self._doing is None, "the front asks for one action at a time"
         self._doing = self._act(command)
 
-    @property
-    def wait(self) -> float | None:
-        """Seconds until there is something to do while the engine is idle; None: never."""
+    def wait(self, now: float) -> float | None:  # noqa: ARG002 - it is always due
         return _LOOK_SECONDS if self._doing else None
 
-    def exchange(self) -> SlotActed | None:
-        """Between two steps: go on; what came of it, once it is done."""
-        if self._doing is None:
-            return None
+    def turn(self, now: float, *, idle: bool) -> float:  # noqa: ARG002 - it goes on in any case
+        if self._doing and (acted := self._go_on(self._doing)):
+            self._doing = None
+            self._send(acted)
+        return 0.0
+
+    def _go_on(self, doing: _Doing[SlotActed]) -> SlotActed | None:
+        """What came of it, once it is done."""
         try:
-            next(self._doing)
+            next(doing)
         except StopIteration as done:
             acted: SlotActed = done.value
+            return acted
         except (RequestError, slot_files.SlotFileError) as error:
-            acted = SlotActed(reason=str(error))
+            return SlotActed(reason=str(error))
         except UnavailableError as error:
-            acted = SlotActed(reason=str(error), may_recover=True)
-        else:
-            return None
-        self._doing = None
-        return acted
+            return SlotActed(reason=str(error), may_recover=True)
+        return None
 
     def _act(self, command: ActOnSlot) -> _Doing[SlotActed]:
         if command.action == "erase":

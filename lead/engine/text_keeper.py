@@ -102,33 +102,29 @@ class TextKeeper:
         self._writer.shutdown()
         self._reader.shutdown()
 
-    @property
-    def wait_for_texts(self) -> float:
-        return _READING_SECONDS if self._reading else 0.0
-
-    def exchange(self, now: float) -> bool:
+    def turn(self, now: float, *, idle: bool) -> float:
         self._finish_reading()
         self._start_reading()
         self._finish_saving(now)
         self._finish_looking()
-        if not self._engine.idle:
+        if not idle:
             if self._was_idle and not self._looking:  # nobody has looked meanwhile; and nothing else runs
                 with contextlib.suppress(OSError):
                     self._take_in(self._files.look())
             self._idle_since, self._is_settled = None, False
         elif self._idle_since is None:
             self._idle_since = now
-        self._was_idle = self._engine.idle
+        self._was_idle = idle
         if now >= self._look_at and not self._saving:
             self._look_at = now + _LOOK_SECONDS
             self._mark_used()
             self._delete_dropped()
-            if not self._start_saving(now) and not self._engine.idle:
+            if not self._start_saving(now) and not idle:
                 self._start_looking()
         if not self._is_settled and self._idle_since is not None and not self._settles_in(now):
             self._is_settled = self._engine.store_texts()
             self._has_more, self._look_at = True, now  # in the next step, when they are stored
-        return bool(self._reading)
+        return _READING_SECONDS if self._reading else 0.0
 
     def wait(self, now: float) -> float | None:
         if self._reading:

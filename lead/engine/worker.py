@@ -5,9 +5,10 @@ import logging
 import socket
 import sys
 import time
+from collections.abc import Callable
 
 from lead.engine.calibration import Recalibration, StepTimer, StepTimes, recalibrate
-from lead.engine.commands import DRAFT_MODEL, MTP, NGRAM, PREDICTION, SUFFIX, Load, Submit
+from lead.engine.commands import DRAFT_MODEL, MTP, NGRAM, PREDICTION, SUFFIX, Submit
 from lead.engine.draft_loading import (
     InlineSource,
     load_inline_sources,
@@ -22,7 +23,8 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness, LoadFailed, Ready
 from lead.engine.exact_model import choose_attention, limits_of, load_target
 from lead.engine.heartbeat import Computing, Heartbeat
-from lead.engine.loop import Loop
+from lead.engine.load import Load
+from lead.engine.loop import Chore, Loop
 from lead.engine.new_pieces import NewPieces
 from lead.engine.pipe import EnginePipe, low_numbered
 from lead.engine.rpc_workers import wait_for_workers
@@ -65,11 +67,10 @@ def main() -> None:
     descriptor, grammars, level = sys.argv[1:4]
     configure_logging(level, as_json="json" in sys.argv[4:])  # type: ignore[arg-type]  # the front passes on its own valid level
     pipe = EnginePipe(low_numbered(int(descriptor)))
-    commands = pipe.drain(None)
-    if not commands:
+    line = pipe.read_line()
+    if not line:
         return
-    load, *early = commands
-    assert isinstance(load, Load) and not early, "the front sends Load, then waits for Ready"  # noqa: PT018 - one claim
+    load = Load.model_validate_json(line)
     heartbeat = Heartbeat(load.heartbeat_seconds, pipe.send) if load.heartbeat_seconds else None
     if heartbeat:
         heartbeat.start()
@@ -145,27 +146,28 @@ def _serve(
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
     keeper = _keeper(engine, model, load)
-    slot_actions = SlotActions(engine, model if model.prompt_cache.n_bytes else None, text_key(model, load))
+    slot_actions = SlotActions(
+        engine, model if model.prompt_cache.n_bytes else None, text_key(model, load), send=pipe.send
+    )
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
     pipe.send(ready)
-    recalibration = None
+    chores: list[Chore | None] = [keeper, slot_actions, seen]
     if limits.traits.can_speculate and load.calibrate:
         stored = Remembered(CacheFolder.STEP_TIMES, StepTimes, step_times_key(model, load))
         if not _has_recalled(stored, speculation.cost, threads, timer):
             timer.calibrate(speculation.cost, lambda: pipe.readable)
-            recalibration = _recalibration(model, speculation.cost, threads, pipe, stored)
+            measure = _measuring(model, speculation.cost, threads, pipe, stored)
+            chores.append(Recalibration(measure, time.monotonic(), engine.find_place))
     pipe.pieces = NewPieces(vocabulary)
     with keeper or contextlib.nullcontext():
         Loop(
             model,
             engine,
             pipe,
-            recalibration=recalibration,
-            forget_old=seen.forget_old if seen else lambda: None,
+            chores=[chore for chore in chores if chore],
             on_backs=lambda backs: threads.share(with_backs=backs.share_cores),
-            keeper=keeper,
-            slot_actions=slot_actions,
+            on_slot=slot_actions.begin,
         ).run()
 
 
@@ -237,9 +239,11 @@ def _has_recalled(
     return False
 
 
-def _recalibration(
+def _measuring(
     model: Model, cost: StepCost, threads: TargetThreads, pipe: EnginePipe, stored: Remembered[StepTimes]
-) -> Recalibration:
+) -> Callable[[TrialPlace], bool]:
+    """What a `Recalibration` does."""
+
     def time_steps(place: TrialPlace) -> bool:
         return recalibrate(
             model, cost, model.n_vocab, lambda: pipe.readable, place=place, max_step_seconds=_MAX_STEP_SECONDS
@@ -256,7 +260,7 @@ def _recalibration(
             stored.keep(StepTimes(n_threads=threads.used, seconds=cost.table()))
         return has_learned
 
-    return Recalibration(measure, time.monotonic())
+    return measure
 
 
 def _ready(

@@ -16,8 +16,8 @@ from lead.generation.assembler import TextToken
 from lead.http.answers import AnswerEnd, answer_updates
 from lead.http.generation_request import GenerationRequest, generation_request
 from lead.http.schema import GenerationFields
+from lead.http.services import Services
 from lead.server.server import Lead
-from lead.server.services import Services
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import Jobs, Prompt
 from shared import cpus

@@ -13,7 +13,7 @@ from lead.generation.assembler import Assembler, TextToken
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Broadcast, LiveSequence
 from lead.http.generation_request import GenerationRequest
-from lead.server.services import Services
+from lead.http.services import Services
 
 EndReason = Literal["stop", "length", "tool_calls"]
 """OpenAI's."""

@@ -13,8 +13,8 @@ from lead.http.json_route import BodyReader
 from lead.http.middleware.access_log import AccessLogMiddleware
 from lead.http.middleware.auth import AuthMiddleware, public_routes
 from lead.http.middleware.hosts import AllowedHostsMiddleware, AllowedOrigins, OriginMiddleware
-from lead.http.middleware.keys import Keyring
 from lead.settings.host_names import AllowedHosts
+from lead.settings.keys import Keyring
 from lead.settings.limits import RequestLimits
 
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log: the response is not read

@@ -15,9 +15,9 @@ from lead.engine.commands import Submit
 from lead.http.client_gone import unless_gone
 from lead.http.error_responses import first_invalid
 from lead.http.json_route import client_of
-from lead.http.middleware.keys import ANYONE, Principal
 from lead.http.schema import GenerationFields, sampling_parameters
-from lead.server.services import Services
+from lead.http.services import Services
+from lead.settings.keys import ANYONE, Principal
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import FieldTexts, Gap, Jobs, PreparedRequest, Prompt, write_conversation
 from shared.errors import ContextExceededError, RequestError

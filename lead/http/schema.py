@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, AtMost, NullIsDefault
 from lead.generation.front_vocabulary import FrontVocabulary
-from lead.server.services import Services
+from lead.http.services import Services
 from lead.settings.limits import RequestLimits
 from lead.settings.sampling_defaults import SamplingDefaults, by_letters, by_names
 from lead.tokenizer.jobs import FieldTexts, PreparedRequest

@@ -16,7 +16,7 @@ from lead.http.answers import AnswerUpdate, WholeAnswer, answer_updates, whole_a
 from lead.http.client_gone import ClientGoneError, cancel, unless_gone
 from lead.http.error_responses import error_body
 from lead.http.generation_request import GenerationRequest
-from lead.server.services import Services
+from lead.http.services import Services
 from shared.errors import DuoError
 
 log = logging.getLogger("lead")

@@ -21,10 +21,9 @@ from platformdirs import user_data_path
 from pydantic import TypeAdapter, ValidationError
 from starlette.types import Scope
 
-from lead.http.middleware.keys import Role
 from lead.members.certificate import server_context
 from lead.members.members import INVITATION_SECONDS, JoinedMachine, Members
-from lead.server.listening import listen
+from lead.settings.keys import Role
 from shared.cached_files import write_private
 from shared.discovery import announced_door, own_addresses
 from shared.errors import ConfigError
@@ -77,7 +76,7 @@ class Door:
         folder: Path,
         port: int,
         *,
-        listen: Callable[[str, int], socket.socket] = listen,
+        listen: Callable[[str, int], socket.socket],
         own_addresses: Callable[[], Sequence[str]] = own_addresses,
         announce: Callable[[int, str], AbstractContextManager[None]] = announced_door,
     ) -> None:
@@ -211,11 +210,11 @@ class Door:
             raise ConfigError(f"cannot write down who is a member: {error}") from error
 
 
-def door_of(port: int, server: DoorServer) -> Door | None:
+def door_of(port: int, server: DoorServer, listen: Callable[[str, int], socket.socket]) -> Door | None:
     """The door of the lead at `port`, at the port after that; None if it cannot be read who is a member."""
     folder = user_data_path("llama-duo") / f"lead-{port}"
     try:
-        door = Door(folder, port + 1 if port < _LAST_PORT else port - 1)
+        door = Door(folder, port + 1 if port < _LAST_PORT else port - 1, listen=listen)
     except ConfigError as error:
         log.error("%s: nobody can be invited", error)  # noqa: TRY400 - a sentence for a person
         return None

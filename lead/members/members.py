@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from lead.backs.join_limits import JoinLimits
-from lead.http.middleware.keys import Principal, Role
+from lead.settings.keys import Principal, Role
 from shared.errors import DuoError, UnavailableError
 from shared.invitation import SECRET_BYTES
 

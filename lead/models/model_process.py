@@ -15,9 +15,9 @@ import httpx
 import psutil
 from starlette.requests import HTTPConnection
 
-from lead.http.middleware.keys import ANYONE
 from lead.models.models_file import ServedModel
 from lead.server.routed import vouch
+from lead.settings.keys import ANYONE
 from shared.errors import DuoError
 from shared.exits import say
 from shared.lifeline import lifeline

@@ -19,7 +19,7 @@ from lead.models.model_host import ModelHost
 from lead.models.models_file import ServedModel, served_models
 from lead.models.router_api import RouterServices
 from lead.server.draining import DrainingServer
-from lead.server.listening import announcing, open_address
+from lead.server.listening import announcing, listen, open_address
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import EXPOSED
 from shared.discovery import Scheme
@@ -80,7 +80,7 @@ class Router:
         if not settings.security.may_listen_on(address.host):
             address.listener.close()
             raise ConfigError(f"the lead would listen on {address.host}: {EXPOSED}")
-        self.app.state.door = door = door_of(address.port, self._server)
+        self.app.state.door = door = door_of(address.port, self._server, listen)
         shown = f"[{address.host}]" if ":" in address.host else address.host
         scheme: Scheme = "https" if settings.security.https else "http"
         log.info("listening on %s://%s:%d, with %s", scheme, shown, address.port, self._names())

@@ -6,8 +6,9 @@ from pathlib import Path
 from lead.chat.request_parts import ChatMessage, TemplateInput
 from lead.chat.template import TEMPLATE_BYTES, TEMPLATE_SECONDS, model_template
 from lead.diagnostics.check import exit_with_report
-from lead.engine.commands import DRAFT_MODEL, Load
+from lead.engine.commands import DRAFT_MODEL
 from lead.engine.draft_loading import heads_file
+from lead.engine.load import Load
 from lead.planning.arrangements import KINDS, arrangements, forecast
 from lead.planning.measurements import CoreSplit, EngineTimes, PairTimes, SplitTimes, with_common_steps
 from lead.planning.pinned_process import pinned_process

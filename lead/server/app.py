@@ -4,7 +4,6 @@ from fastapi import FastAPI
 
 from lead.http.application import application
 from lead.http.middleware.hosts import AllowedOrigins
-from lead.http.middleware.keys import Keyring
 from lead.http.routes import (
     chat,
     completions,
@@ -16,8 +15,9 @@ from lead.http.routes import (
     speculation,
     tokens,
 )
-from lead.server.services import Services
+from lead.http.services import Services
 from lead.settings.host_names import AllowedHosts
+from lead.settings.keys import Keyring
 from lead.settings.limits import RequestLimits
 
 _MODULES = (chat, completions, tokens, models, monitoring, saved_slots, speculation, invitations, ollama_api)

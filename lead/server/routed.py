@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lead.http.middleware.keys import Key, Keyring, Principal, Role
+from lead.settings.keys import Key, Keyring, Principal, Role
 
 _SEPARATOR = "."
 

@@ -16,20 +16,20 @@ from fastapi import FastAPI
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
-from lead.engine.client import EngineClient
+from lead.generation.engine_client import EngineClient
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
 from lead.http.middleware.hosts import AllowedOrigins
-from lead.http.middleware.keys import Key, Principal, Role
+from lead.http.services import Services
 from lead.members.door import Door, door_of
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from lead.server.draining import DrainingServer
-from lead.server.listening import Address, announcing, hand_over, meeting_point, open_address
+from lead.server.listening import Address, announcing, hand_over, listen, meeting_point, open_address
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
-from lead.server.services import Services
 from lead.settings.cache_shares import cache_shares
+from lead.settings.keys import Key, Principal, Role
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import EXPOSED
 from lead.tokenizer.fair_queue import Client
@@ -144,7 +144,7 @@ class Lead:
 
     async def _serve(self, address: Address) -> None:
         # A lead with a router has none: that has one.
-        self._app.state.door = door = None if self._routed else door_of(address.port, self._server)
+        self._app.state.door = door = None if self._routed else door_of(address.port, self._server, listen)
         if self._settings.own_back.is_wanted:
             self._local_back = LocalBack(
                 back_command(self._settings, address.host, address.port),

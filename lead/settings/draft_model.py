@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from lead.engine.commands import MtpMode
+from lead.engine.load import MtpMode
 from shared.models.builtin import builtin_draft
 from shared.models.file_kind import is_eagle_file
 from shared.settings.llama_server_options import AUTO_LAYERS, GpuLayers, ThreadCount

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from lead.engine.commands import DiskCacheOptions, EngineOptions, Load, LoadDraft
+from lead.engine.load import DiskCacheOptions, EngineOptions, Load, LoadDraft
 from lead.generation.answer_stats import SpecDecodeDetail
 from lead.settings.conversation import ConversationOptions
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions

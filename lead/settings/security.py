@@ -6,8 +6,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from lead.http.middleware.keys import HOW_TO_MAKE_ONE, Key, Keyring, Role, named_keys, role_keys
 from lead.settings.host_names import AllowedHosts, is_loopback, machine_names
+from lead.settings.keys import HOW_TO_MAKE_ONE, Key, Keyring, Role, named_keys, role_keys
 from shared.settings.options import AsWritten, CommaList, OptionError, OptionGroup
 
 KeyList = Annotated[list[SecretStr], AsWritten]

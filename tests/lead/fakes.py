@@ -7,13 +7,13 @@ import functools
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.template import ChatTemplate
-from lead.engine.engine_state import EngineState
 from lead.engine.events import Committed, Finished, Ready, SlotActed, Started
+from lead.generation.engine_state import EngineState
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Sequences
 from lead.http.json_route import BodyReader
+from lead.http.services import Services
 from lead.server.app import create_app
-from lead.server.services import Services
 from lead.settings.conversation import ConversationOptions
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.limits import RequestLimits

@@ -14,13 +14,13 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from fleet.forwarding import passed_on
-from lead.http.middleware.keys import Role
 from lead.http.page import FILES
 from lead.http.routes.models import REASONS
 from lead.members.door import BY_DOOR, Door
 from lead.models.memory_need import MemoryNeed
 from lead.models.router import Router
 from lead.server.app import create_app
+from lead.settings.keys import Role
 from lead.settings.lead_settings import LeadSettings
 from shared.models.builtin import builtin_draft
 from tests.lead.http.middleware.asgi import asgi_request

@@ -95,6 +95,16 @@ class SeenTexts(Sequence[int]):
         while len(self._blocks) > len(self._ring) // _BLOCK:
             self._blocks.pop(next(iter(self._blocks)))
 
+    def turn(self, _now: float, *, idle: bool) -> float:
+        """As a `lead.engine.loop.Chore`: texts are forgotten at their age, whatever else is done."""
+        del idle
+        self.forget_old()
+        return 0.0
+
+    def wait(self, _now: float) -> float | None:
+        """Until the next one is."""
+        return self.forget_old()
+
     def forget_old(self) -> float | None:
         """Erase texts that have reached their age; returns the seconds until the next has, if any."""
         oldest = self._clock() - self._max_age

@@ -7,9 +7,9 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.http.error_responses import ErrorResponse, http_error
-from lead.http.middleware.keys import Keyring, Role
 from lead.http.page import FILES
 from lead.members.door import came_by_door
+from lead.settings.keys import Keyring, Role
 
 WEBSOCKET = "WEBSOCKET"
 """The method of a WebSocket handshake in the table below."""

@@ -10,8 +10,8 @@ from lead.generation.answer_stats import AnswerStats
 from lead.http.answers import AnswerEnd, AnswerUpdate, WholeAnswer
 from lead.http.error_responses import error_body
 from lead.http.generation_request import GenerationRequest
+from lead.http.services import Services
 from lead.http.sse import JsonObject, Renderer, SseEvent
-from lead.server.services import Services
 
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 

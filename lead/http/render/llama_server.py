@@ -18,8 +18,8 @@ from lead.http.render.answer_parts import (
     token_ids,
     token_probabilities,
 )
+from lead.http.services import Services
 from lead.http.sse import JsonObject, Renderer, SseEvent
-from lead.server.services import Services
 
 _STOP_TYPES = {"length": "limit", "stop": "eos"}
 _MISSING = object()

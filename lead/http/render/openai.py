@@ -27,8 +27,8 @@ from lead.http.render.answer_parts import (
     token_ids,
 )
 from lead.http.schema import GenerationFields
+from lead.http.services import Services
 from lead.http.sse import JsonObject, Renderer, SseEvent
-from lead.server.services import Services
 
 Body = JsonObject
 """The content of a choice, next to its index and finish_reason."""

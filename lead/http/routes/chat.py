@@ -15,8 +15,8 @@ from lead.http.json_route import JsonRoute, convert
 from lead.http.render.anthropic import AnthropicRenderer
 from lead.http.render.openai import ChatRenderer
 from lead.http.render.responses import ResponsesRenderer
+from lead.http.services import Services, get_ready_services, get_services
 from lead.http.sse import respond
-from lead.server.services import Services, get_ready_services, get_services
 
 router = APIRouter(route_class=JsonRoute)
 

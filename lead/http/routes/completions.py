@@ -12,8 +12,8 @@ from lead.http.json_route import JsonRoute
 from lead.http.render.llama_server import LlamaServerRenderer
 from lead.http.render.openai import CompletionRenderer
 from lead.http.schema import GenerationFields
+from lead.http.services import Services, get_ready_services
 from lead.http.sse import respond
-from lead.server.services import Services, get_ready_services
 from lead.tokenizer.jobs import Gap, Prompt
 from shared.errors import RequestError
 from shared.logs import LogLevel

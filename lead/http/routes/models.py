@@ -6,11 +6,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from lead.engine.engine_state import EngineState
 from lead.engine.exactness import promise
+from lead.generation.engine_state import EngineState
 from lead.http.error_responses import error_response, http_error
 from lead.http.render.answer_parts import public_settings
-from lead.server.services import Services, get_ready_services, get_services
+from lead.http.services import Services, get_ready_services, get_services
 from shared.errors import NotServingError, UnsupportedError
 from shared.sampling.parameters import SamplingParameters
 

@@ -10,10 +10,10 @@ from fastapi.responses import Response
 
 from lead.engine.events import Ready
 from lead.generation.sequences import LiveSequence, Sequences
-from lead.http.middleware.keys import Role
 from lead.http.render.answer_parts import public_settings
+from lead.http.services import Services, get_ready_services, get_services
 from lead.metrics.exporter import CONTENT_TYPE
-from lead.server.services import Services, get_ready_services, get_services
+from lead.settings.keys import Role
 from shared.errors import UnavailableError, UnsupportedError
 
 router = APIRouter()

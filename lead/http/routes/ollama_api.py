@@ -7,7 +7,7 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 
 from lead.chat.ollama_request import OllamaChatRequest, OllamaGenerateRequest, OllamaModelRequest
-from lead.engine.engine_state import EngineState
+from lead.generation.engine_state import EngineState
 from lead.http.generation_request import as_chat, read_chat_request, read_text_request, validated
 from lead.http.json_route import JsonRoute, convert
 from lead.http.ollama_records import (
@@ -21,8 +21,8 @@ from lead.http.ollama_records import (
 )
 from lead.http.render.ollama import OllamaRenderer
 from lead.http.routes.completions import CompletionRequest
+from lead.http.services import Services, get_ready_services, get_services
 from lead.http.sse import respond
-from lead.server.services import Services, get_ready_services, get_services
 from shared.errors import UnsupportedError
 
 router = APIRouter(route_class=JsonRoute, prefix="/api")

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Depends, Request
 from lead.chat.fields import NullIsDefault
 from lead.engine.commands import ActOnSlot
 from lead.http.json_route import JsonRoute
-from lead.http.middleware.keys import ANYONE, Principal
-from lead.server.services import Services, get_ready_services
+from lead.http.services import Services, get_ready_services
+from lead.settings.keys import ANYONE, Principal
 from shared.errors import RequestError, UnsupportedError
 
 router = APIRouter(route_class=JsonRoute)

@@ -19,7 +19,7 @@ from lead.engine.exactness import promise
 from lead.engine.speculation.constants import MAX_DEPTH
 from lead.http.client_gone import unless_gone
 from lead.http.json_route import JsonRoute
-from lead.server.services import Services, get_ready_services, get_services
+from lead.http.services import Services, get_ready_services, get_services
 from lead.settings.host_names import is_loopback
 from shared import cpus
 from shared.errors import ProtocolError, UnavailableError, VocabularyError

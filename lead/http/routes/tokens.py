@@ -10,7 +10,7 @@ from lead.chat.fields import MAX_PROMPT_ELEMENTS, AtMost, NullIsDefault
 from lead.chat.request import ConversationFields
 from lead.http.generation_request import check_tools, prepare
 from lead.http.json_route import JsonRoute
-from lead.server.services import Services, get_services
+from lead.http.services import Services, get_services
 from lead.tokenizer.jobs import Jobs, write_conversation
 
 router = APIRouter(route_class=JsonRoute)

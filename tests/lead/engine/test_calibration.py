@@ -8,7 +8,7 @@ from shared.cache_edits import Trim
 from shared.errors import KvCacheFullError
 from shared.llama.span import Span
 from shared.step_cost import StepCost
-from tests.fakes import N_VOCAB, FakeTarget
+from tests.fakes import N_VOCAB, FakeTarget, make_engine, make_limits
 from tests.lead.engine.test_loop import run, submit
 
 
@@ -185,60 +185,61 @@ def anywhere(_):
     return TrialPlace()
 
 
-def recalibration(now=0.0):
+def recalibration(now=0.0, find_place=anywhere):
     measured = Measured()
-    return Recalibration(measured, now), measured
+    return Recalibration(measured, now, find_place), measured
 
 
 def test_nothing_is_measured_before_it_is_due():
     again, measured = recalibration(now=5.0)
-    again.run(7.9, anywhere)
+    again.turn(7.9, idle=True)
     assert (again.wait(7.9), measured.n) == (8.0 - 7.9, 0)
 
 
 def test_each_time_it_is_due_it_is_measured_once():
     again, measured = recalibration()
     for now in (3.0, 3.1, 10.0, 10.1):
-        again.run(now, anywhere)
+        again.turn(now, idle=True)
     assert (again.wait(10.1), measured.n) == (30.0 - 10.1, 2)
 
 
 def test_times_that_were_missed_count_once():
     again, measured = recalibration()
     for _ in range(9):
-        again.run(1000.0, anywhere)
+        again.turn(1000.0, idle=True)
     assert (again.wait(1000.0), measured.n) == (None, 1)
 
 
 def test_without_a_place_nothing_is_measured():
-    again, measured = recalibration()
-    again.run(3.0, lambda _: None)
+    again, measured = recalibration(find_place=lambda _: None)
+    again.turn(3.0, idle=True)
     assert (again.wait(3.0), measured.n) == (7.0, 0)
 
 
 def test_an_attempt_that_failed_is_repeated_soon_and_then_less_and_less_often():
     measured = Measured(learns=False)
-    again = Recalibration(measured, 0.0)
+    again = Recalibration(measured, 0.0, anywhere)
     waits = []
     now = 0.0
     while (wait := again.wait(now)) is not None:
         waits.append(wait)
         now += wait
-        again.run(now, anywhere)
+        again.turn(now, idle=True)
     assert waits == [3.0, 3.0, 4.0, 6.0, 12.0, 2.0, 24.0, 48.0]
     assert measured.n == len(waits)
 
 
 def test_an_idle_engine_waits_no_longer_than_until_then():
     again, measured = recalibration()
-    pipe, _ = run([], [], [], recalibration=again)
+    pipe, _ = run([], [], [], chores=[again])
     assert pipe.waits == [3.0, 7.0, 20.0]
     assert measured.n == 3
 
 
 def test_after_a_request_steps_are_timed_again():
-    again, measured = recalibration()
-    _, target = run([submit(max_tokens=1)], *([[]] * 6), recalibration=again)
+    engine = make_engine(make_limits())
+    again, measured = recalibration(find_place=engine.find_place)
+    _, target = run([submit(max_tokens=1)], *([[]] * 6), engine=engine, chores=[again])
     assert measured.n > 0
     assert measured.place.n_cached == len(target.slots[measured.place.slot])
 
@@ -247,7 +248,7 @@ def test_a_cache_that_is_full_after_all_is_no_failure():
     def measure(_):
         raise KvCacheFullError("no cells")
 
-    pipe, _ = run([], [], recalibration=Recalibration(measure, 0.0))
+    pipe, _ = run([], [], chores=[Recalibration(measure, 0.0, anywhere)])
     assert pipe.waits == [3.0, 7.0]
 
 

@@ -1,11 +1,9 @@
 """What goes over the pipe: each command and each event is one line and is decoded to what was encoded."""
 
-from pathlib import Path
-
 import pytest
 from pydantic import ValidationError
 
-from lead.engine.commands import Cancel, Explain, Load, SetBacks, SetPolicy, Submit, decode_command
+from lead.engine.commands import Cancel, Explain, SetBacks, SetPolicy, Submit, decode_command
 from lead.engine.events import (
     Committed,
     DraftsDropped,
@@ -19,11 +17,9 @@ from lead.engine.events import (
 )
 from shared.protocol import Draft, Tune
 from shared.sampling.parameters import SamplingParameters
-from shared.settings.model_options import ModelOptions
 
 SAMPLING = SamplingParameters(seed=(1 << 63) - 1, temperature=0.1 + 0.2, logit_bias={7: -1e9, 8: 0.1})
 COMMANDS = [
-    Load(model=Path("m.gguf"), options=ModelOptions(threads=2), depth=3),
     Submit(sequence="s", tokens=[1, 2], sampling=SAMPLING, max_tokens=None),
     Cancel(sequence="s\nt\r\u2028"),
     Draft(sequence="s", source="back", base=3, tokens=[4, 5]),

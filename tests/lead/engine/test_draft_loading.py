@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from lead.engine import draft_loading as module
-from lead.engine.commands import Load, LoadDraft
 from lead.engine.draft_loading import (
     InlineModel,
     InlineMtp,
@@ -19,6 +18,7 @@ from lead.engine.draft_loading import (
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed
+from lead.engine.load import Load, LoadDraft
 from lead.engine.loop import Loop
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager

@@ -6,9 +6,9 @@ from dataclasses import fields
 import pytest
 
 from lead.engine import exact_model
-from lead.engine.commands import Load
 from lead.engine.events import Exactness
 from lead.engine.exact_model import limits_of, load_target
+from lead.engine.load import Load
 from shared.errors import ModelLoadError
 from shared.llama import remembered
 from shared.llama.batch_invariance import InvariantSizes

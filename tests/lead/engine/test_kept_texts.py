@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bench.tiny_models import TinyModel, write_tiny_model
-from lead.engine.commands import Load
+from lead.engine.load import Load
 from lead.engine.worker import text_key
 from shared.cache_edits import Snapshot
 from shared.llama.model import Model

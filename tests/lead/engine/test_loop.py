@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from lead.engine.commands import Cancel, Explain, Load, SetBacks, SetPolicy
+from lead.engine.commands import Cancel, Explain, SetBacks, SetPolicy
 from lead.engine.events import Committed, DraftsDropped, Explained, Finished, Started
 from lead.engine.loop import Loop, ProgressWatch
 from lead.engine.pipe import Pipe
@@ -16,7 +16,6 @@ from shared.cache_edits import moved_texts
 from shared.errors import DecodeFatalError, IntegrityError, KvCacheFullError, WindowLostError
 from shared.prompt_cache import PromptCacheSize
 from shared.protocol import Draft, Tune
-from shared.settings.model_options import ModelOptions
 from tests.fakes import (
     FakeFront,
     FakeTarget,
@@ -60,22 +59,36 @@ class ScriptedPipe(Pipe):
         return self.now
 
 
-def run(*batches, target=None, policy="fixed", **more):
+def run(*batches, target=None, policy="fixed", engine=None, **more):
     pipe, target = ScriptedPipe(*batches), target or FakeTarget(LIMITS.n_slots)
-    Loop(target, make_engine(LIMITS, policy=policy), pipe, clock=pipe.clock, **more).run()
+    engine = engine or make_engine(LIMITS, policy=policy)
+    Loop(target, engine, pipe, clock=pipe.clock, **more).run()
     return pipe, target
 
 
-def test_texts_that_reach_their_age_are_forgotten_without_a_request():
-    due = iter([7.0, None])
-    pipe, _ = run([], [], forget_old=lambda: next(due))
-    assert pipe.waits == [7.0, None]
+class Noted:
+    """A chore that is due after these times."""
+
+    def __init__(self, *due):
+        self.due, self.turns = list(due), []
+
+    def turn(self, _now, *, idle):
+        self.turns.append(idle)
+        return 0.0
+
+    def wait(self, _now):
+        return self.due.pop(0)
+
+
+def test_chores_are_done_without_a_request():
+    pipe, _ = run([], [], chores=[Noted(7.0, None), Noted(9.0, 8.0)])
+    assert pipe.waits == [7.0, 8.0]
 
 
 def test_they_are_while_others_are_served():
-    calls = []
-    run([submit(tokens=LONG, max_tokens=9)], [], [], forget_old=lambda: calls.append(1))
-    assert len(calls) == 3
+    chore = Noted(None)
+    run([submit(tokens=LONG, max_tokens=9)], [], [], chores=[chore])
+    assert chore.turns == [False] * 3
 
 
 def test_who_is_connected_is_passed_on():
@@ -366,12 +379,6 @@ def test_stale_drafts_are_reported():
     drafts = [Draft(sequence=name, source="a", base=77, tokens=[1]) for name in ("s", "ended")]
     pipe, _ = run([submit(tokens=LONG, max_tokens=9)], drafts)
     assert pipe.sent[-1] == DraftsDropped(source="a", n_stale=2)
-
-
-def test_a_running_engine_cannot_load_another_model():
-    load = Load(model="m", options=ModelOptions(), depth=0)
-    with pytest.raises(AssertionError, match="not a command"):
-        run([load])
 
 
 class Full(FakeTarget):

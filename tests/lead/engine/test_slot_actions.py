@@ -40,8 +40,12 @@ class SlotMachine(Machine):
         self.target = FakeTarget(2, limits.n_ctx, limits.n_batch, traits=self._traits)
         late = LateExecutor(self._n_late)
         memory = self.target if self._size.n_bytes else None
-        actions = SlotActions(self.engine, memory, self._key, self.clock, lambda *_: late)
-        self.loop = Loop(self.target, self.engine, self, clock=self.clock, slot_actions=actions)
+        actions = SlotActions(
+            self.engine, memory, self._key, send=self.send, clock=self.clock, executor=lambda *_: late
+        )
+        self.loop = Loop(
+            self.target, self.engine, self, clock=self.clock, chores=[actions], on_slot=actions.begin
+        )
 
     def act(self, action, slot=0, keep_for="me", path=None):
         self.commands.append(ActOnSlot(action=action, slot=slot, path=path or self._path, keep_for=keep_for))

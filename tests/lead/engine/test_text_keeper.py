@@ -66,7 +66,7 @@ class Machine(Pipe):
         self.target = FakeTarget(2, limits.n_ctx, limits.n_batch, traits=self._traits)
         late = self._executor or LateExecutor(self._n_late)
         self.keeper = TextKeeper(self.engine, self.files, self.target, self.clock, lambda *_: late)
-        self.loop = Loop(self.target, self.engine, self, clock=self.clock, keeper=self.keeper)
+        self.loop = Loop(self.target, self.engine, self, clock=self.clock, chores=[self.keeper])
 
     def clock(self):
         self.now += 0.001

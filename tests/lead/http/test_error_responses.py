@@ -3,12 +3,12 @@ import json
 
 import pytest
 
-from lead.engine.engine_state import EngineState
+from lead.generation.engine_state import EngineState
 from lead.http.error_responses import error_response
 from lead.http.middleware.connections import only_health
-from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.server.app import create_app
 from lead.settings.host_names import AllowedHosts
+from lead.settings.keys import Key, Keyring, Principal, Role
 from shared.errors import NotServingError, QueueFullError, UnavailableError
 from tests.lead.http.middleware.asgi import asgi_request
 

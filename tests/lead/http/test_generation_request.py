@@ -6,9 +6,9 @@ from array import array
 import pytest
 
 from lead.http.generation_request import generation_request
-from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.schema import GenerationFields
 from lead.server.app import create_app
+from lead.settings.keys import Key, Keyring, Principal, Role
 from lead.settings.security import SecurityOptions
 from lead.tokenizer.jobs import PreparedRequest
 from shared.errors import ContextExceededError

@@ -5,8 +5,8 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from lead.http.json_route import JsonRoute, parse_json
-from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.server.app import create_app
+from lead.settings.keys import Key, Keyring, Principal, Role
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.fair_queue import Client
 from shared.errors import RequestError

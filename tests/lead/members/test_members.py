@@ -2,8 +2,8 @@
 
 import pytest
 
-from lead.http.middleware.keys import Role
 from lead.members.members import INVITATION_SECONDS, Members, NotInvitedError
+from lead.settings.keys import Role
 from shared.errors import UnavailableError
 
 

@@ -8,11 +8,11 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from lead.http.application import application
-from lead.http.middleware.keys import Keyring
 from lead.models import router_api
 from lead.models.back_relay import BackRelay
 from lead.models.forwarding import Forwarder
 from lead.models.router_api import RouterServices
+from lead.settings.keys import Keyring
 from tests.lead.models.fakes import FakeProcess, running_house
 from tests.lead.serving import app_served
 

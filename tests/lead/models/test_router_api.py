@@ -6,9 +6,9 @@ import dataclasses
 import pytest
 from fastapi import Request
 
-from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.models import router_api
 from lead.models.residency import ModelState
+from lead.settings.keys import Key, Keyring, Principal, Role
 from shared.errors import ConfigError
 from tests.lead.models.fakes import FakeProcess, failing, served, until
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 import pytest
 
 from lead.cli import main
-from lead.engine.commands import Load, LoadDraft
+from lead.engine.load import Load, LoadDraft
 from lead.planning import plan_program
 from lead.planning.measurements import EngineTimes
 from lead.planning.plan_program import core_splits, remarks, sample_texts

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.server.app import create_app
+from lead.settings.keys import Key, Keyring, Principal, Role
 from tests.lead.http.event_streams import client_of
 from tests.lead.http.middleware.asgi import asgi_request
 

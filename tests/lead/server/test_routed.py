@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from lead.http.middleware.keys import ANYONE, Key, Principal, Role
 from lead.server.routed import RoutedBy, vouch
+from lead.settings.keys import ANYONE, Key, Principal, Role
 
 SENDER = Principal(Role.CLIENT, "anna", 3, "ab12")
 

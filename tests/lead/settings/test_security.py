@@ -1,6 +1,6 @@
 import pytest
 
-from lead.http.middleware.keys import ANYONE
+from lead.settings.keys import ANYONE
 from lead.settings.lead_settings import LeadSettings
 
 

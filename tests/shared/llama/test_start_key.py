@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from lead.engine.commands import BY_WAY_OF, Load
+from lead.engine.load import BY_WAY_OF, Load
 from shared.errors import ModelLoadError
 from shared.llama import start_key as module
 from shared.llama.start_key import DECIDES, StoredKind, start_key, state_of_files

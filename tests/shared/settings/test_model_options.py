@@ -1,8 +1,8 @@
 import pytest
 from pydantic import ValidationError
 
-from lead.engine.commands import Load, decode_command
 from lead.engine.events import encode_line
+from lead.engine.load import Load
 from lead.settings.lead_settings import LeadSettings
 from shared.settings.model_options import ModelOptions
 
@@ -35,7 +35,7 @@ def test_an_unknown_cache_type_is_an_error_that_lists_the_known_ones(capsys):
 def test_the_options_reach_the_process_that_loads_the_model():
     given = settings("-ctk", "q8_0", "-ub", "64", "-tb", "3", "-nkvo", "-b", "99", "-t", "5")
     load = Load(model="a", options=given.model_options, depth=0)
-    assert decode_command(encode_line(load)) == load
+    assert Load.model_validate_json(encode_line(load)) == load
     got = load.options
     assert (got.cache_type_k, got.ubatch_size, got.threads_batch, got.kv_offload) == ("q8_0", 64, 3, False)
     assert (got.batch_size, got.threads) == (99, 5)

@@ -9,10 +9,10 @@ from starlette.datastructures import Headers
 from starlette.routing import WebSocketRoute
 
 from lead.http.middleware.auth import presented_key
-from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.page import FILES
 from lead.http.routes import models
 from lead.server.app import create_app
+from lead.settings.keys import Key, Keyring, Principal, Role
 from tests.lead.http.middleware.asgi import asgi_request
 
 KEYS = {role: f"the-{role.value}-key" for role in Role}

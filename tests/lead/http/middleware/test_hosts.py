@@ -1,8 +1,8 @@
 import pytest
 
-from lead.http.middleware.keys import Keyring
 from lead.server.app import create_app
 from lead.settings.host_names import AllowedHosts, machine_names
+from lead.settings.keys import Keyring
 from lead.settings.lead_settings import LeadSettings
 from tests.lead.http.middleware.asgi import asgi_request
 from tests.lead.http.middleware.test_auth import KEYS, MAY, bearer, keyring

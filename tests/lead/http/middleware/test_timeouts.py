@@ -9,9 +9,9 @@ import pytest
 from websockets.asyncio.client import connect
 
 from lead.http.middleware import timeouts as module
-from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.middleware.timeouts import HttpProtocol, WriteTimeout
 from lead.server.app import create_app
+from lead.settings.keys import Key, Keyring, Principal, Role
 from lead.settings.limits import RequestLimits
 from tests.fakes import submit
 from tests.lead.serving import HANDSHAKE, app_served, hello

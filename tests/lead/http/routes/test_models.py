@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
-from lead.engine.engine_state import EngineState
 from lead.engine.events import Exactness
 from lead.engine.exactness import promise
+from lead.generation.engine_state import EngineState
 from shared.llama import library
 
 

@@ -4,9 +4,9 @@ import dataclasses
 import pytest
 
 from lead.engine.events import Committed, Started
-from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
+from lead.settings.keys import Key, Keyring, Principal, Role
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import submit
 from tests.lead.http.event_streams import client_of

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from lead.chat.template import ChatTemplate
-from lead.engine.engine_state import EngineState
+from lead.generation.engine_state import EngineState
 from tests.lead.http.routes.test_chat_tools import CALL, HERMES, THINKS
 
 pytestmark = pytest.mark.usefixtures("room")

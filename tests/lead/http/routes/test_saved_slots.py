@@ -3,7 +3,7 @@
 import pytest
 
 from lead.engine.events import SlotActed
-from lead.http.middleware.keys import ANYONE
+from lead.settings.keys import ANYONE
 from shared.errors import RequestError, UnavailableError
 
 

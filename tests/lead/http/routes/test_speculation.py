@@ -11,12 +11,12 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from lead.backs import join_limits, vocabulary_offer
-from lead.engine.engine_state import EngineState
 from lead.engine.events import Committed, Started
 from lead.engine.exactness import promise
-from lead.http.middleware.keys import Key, Keyring, Principal, Role
+from lead.generation.engine_state import EngineState
 from lead.http.routes import speculation
 from lead.server.app import create_app
+from lead.settings.keys import Key, Keyring, Principal, Role
 from shared.errors import UnavailableError
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import Close, Draft, Extend, Open, Refused, VocabularyId, Welcome, parse_lead_message

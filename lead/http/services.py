@@ -7,7 +7,7 @@ from fastapi import Request
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
-from lead.engine.client import EngineClient
+from lead.generation.engine_client import EngineClient
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Sequences
 from lead.metrics.exporter import MetricsExporter

@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from lead.engine.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, STABLE_SECONDS, Restarts
+from lead.generation.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, STABLE_SECONDS, Restarts
 
 
 class Supervisor:

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from lead.engine import process as module
 from lead.engine.commands import Explain
 from lead.engine.events import Alive, Explained, encode_line
-from lead.engine.process import EngineProcess, Watchdog
+from lead.generation import engine_process as module
+from lead.generation.engine_process import EngineProcess, Watchdog
 
 ALIVE = '{"type": "alive"}'
 

@@ -9,18 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
 from lead.backs.registry import Backs
-from lead.engine.commands import (
-    ActOnSlot,
-    Cancel,
-    Command,
-    Explain,
-    Load,
-    PolicyName,
-    SetBacks,
-    SetPolicy,
-    Submit,
-)
-from lead.engine.engine_state import MOVES, EngineState
+from lead.engine.commands import ActOnSlot, Cancel, Command, Explain, PolicyName, SetBacks, SetPolicy, Submit
 from lead.engine.events import (
     Alive,
     Committed,
@@ -33,9 +22,11 @@ from lead.engine.events import (
     SlotActed,
 )
 from lead.engine.exactness import promise
-from lead.engine.process import EngineProcess
-from lead.engine.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
+from lead.engine.load import Load
+from lead.generation.engine_process import EngineProcess
+from lead.generation.engine_state import MOVES, EngineState
 from lead.generation.front_vocabulary import KnownPieces
+from lead.generation.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
 from lead.generation.sequences import Broadcast, LiveSequence, Sequences
 from shared.descriptors import SpareDescriptors
 from shared.errors import EngineError, ModelLoadError, QueueFullError, RequestError, UnavailableError
@@ -394,7 +385,7 @@ class EngineClient:
             for draft in held.values():
                 self.post_draft(draft)
 
-    def _send(self, command: Command) -> None:
+    def _send(self, command: Command | Load) -> None:
         if self._process:
             self._process.send(command)
 

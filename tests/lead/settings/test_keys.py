@@ -2,8 +2,8 @@ import hmac
 
 import pytest
 
-from lead.http.middleware import keys as module
-from lead.http.middleware.keys import ANYONE, Key, Keyring, Principal, Role, named_keys, role_keys
+from lead.settings import keys as module
+from lead.settings.keys import ANYONE, Key, Keyring, Principal, Role, named_keys, role_keys
 from shared.errors import ConfigError
 
 ALICE = Principal(Role.CLIENT, "alice")

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from lead.engine import client as module
-from lead.engine import process
-from lead.engine.client import EngineClient
-from lead.engine.commands import ActOnSlot, Cancel, Explain, Load, SetBacks, SetPolicy, Submit
-from lead.engine.engine_state import EngineState
+from lead.engine.commands import ActOnSlot, Cancel, Explain, SetBacks, SetPolicy, Submit
 from lead.engine.events import Finished, encode_line
+from lead.engine.load import Load
+from lead.generation import engine_client as module
+from lead.generation import engine_process as process
+from lead.generation.engine_client import EngineClient
+from lead.generation.engine_state import EngineState
 from lead.generation.sequences import LiveSequence
 from shared.descriptors import n_open
 from shared.errors import (
@@ -158,7 +159,7 @@ async def start(tmp_path, monkeypatch):
     path = tmp_path / "engine"
     python = sys.executable
     monkeypatch.setattr(sys, "executable", str(path))
-    monkeypatch.setattr("lead.engine.restarts._FIRST_DELAY", 0.001)
+    monkeypatch.setattr("lead.generation.restarts._FIRST_DELAY", 0.001)
     fronts = []
 
     def start(body, timeout=0.0, **options):
@@ -268,7 +269,7 @@ async def test_engines_that_die_before_any_is_ready_end_the_start_with_the_reaso
 
 
 async def test_engines_that_die_idle_one_after_the_other_end_the_lead(start, monkeypatch):
-    monkeypatch.setattr("lead.engine.restarts.MOST_IDLE_DEATHS", 3)
+    monkeypatch.setattr("lead.generation.restarts.MOST_IDLE_DEATHS", 3)
     front = start("ready()\n")
     front.was_busy = False
     with pytest.raises(EngineError, match="with nothing to do"):

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from lead.engine.commands import Command
 from lead.engine.events import Event, decode_event, encode_line
+from lead.engine.load import Load
 from shared.lifeline import lifeline
 from shared.python_child import child_command, child_environment
 from shared.sandbox import without_secrets
@@ -100,7 +101,7 @@ class EngineProcess:
         """The size of the commands that the pipe has not taken yet."""
         return self._writer.transport.get_write_buffer_size()
 
-    def send(self, command: Command) -> None:
+    def send(self, command: Command | Load) -> None:
         """Does nothing if the process has ended."""
         if not self._writer.is_closing():  # uvloop's transports raise RuntimeError then
             self._writer.write(encode_line(command))
