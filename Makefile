@@ -71,11 +71,12 @@ $(READY): pyproject.toml constraints.txt
 		echo "A C and a C++ compiler are needed (on Debian: apt install build-essential), or a wheel of"; \
 		echo "llama-cpp-python in $(WHEELS), which \`make wheels\` makes without them."; exit 1; \
 	fi
-	$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
+	$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench,completions]"
 	@$(BIN)/python -m bench.smoke || { \
 		[ -z "$(REBUILD)" ] || { echo "llama-cpp-python with $(CMAKE_ARGS) does not run here: see above."; exit 1; }; \
 		echo "The llama-cpp-python that was found does not run here: compiling it."; \
 		$(INSTALL_LLAMA) && $(BIN)/python -m bench.smoke; }
+	@$(BIN)/python -m docs.generate.command_lines $(VENV)/share
 	@$(if $(REBUILD),echo '$(strip $(CMAKE_ARGS))' > $(BUILT_WITH))
 	@touch $(READY)
 
@@ -167,6 +168,7 @@ release:
 
 docs: $(READY)
 	@$(BIN)/python -m docs.generate
+	@$(BIN)/python -m docs.generate.command_lines $(VENV)/share
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

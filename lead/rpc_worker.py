@@ -18,7 +18,6 @@ from lead.settings.host_names import is_loopback
 from shared import cpus
 from shared.errors import ConfigError
 from shared.exits import exiting_in_words
-from shared.llama import devices, rpc_backend
 from shared.logs import configure_logging
 from shared.settings.base import ProgramSettings
 from shared.settings.model_options import MAX_THREADS
@@ -98,6 +97,8 @@ def main(arguments: Sequence[str]) -> None:
 
 def serve(settings: RpcWorkerSettings) -> None:
     """Returns only by raising ConfigError."""
+    from shared.llama import devices, rpc_backend  # noqa: PLC0415 - the options are read without llama.cpp, too
+
     rpc_backend.require()
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))
