@@ -124,20 +124,23 @@ $(CLIENTS): tests/clients/requirements.txt | $(READY)
 fleet: $(READY) $(ROUTER)
 	@$(BIN)/python -m bench fleet
 
+# Byte code is written even where the environment forbids it, as in many containers: the tests start some hundred
+# Python programs. One thread of OpenBLAS each: its threads spin while they wait, on cores that other tests need.
+# Nothing that they have started outlives them.
+TESTED := env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.reaper
+
 # Three at a time: most tests that start processes wait more than they compute. Whole files, so that each starts
-# what its tests share once; tests/conftest.py puts the longest first. Byte code is written even where
-# the environment forbids it, as in many containers: the tests start some hundred Python programs.
-# One thread of OpenBLAS each: its threads spin while they wait, on cores that other tests need.
+# what its tests share once; tests/conftest.py puts the longest first.
 test: $(READY)
-	env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(TESTED) $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # On one and on two GPUs, which Mesa's Vulkan driver makes of the CPU. 13 minutes of CPU time on one; the
 # first run 10 minutes more: it compiles shaders, which Mesa keeps in the home directory.
 gpu-test: $(GPU)
 	@for devices in 0 0,0; do \
 		echo "--- GGML_VK_VISIBLE_DEVICES=$$devices"; \
-		env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 GPU_TESTS=yes GGML_VK_VISIBLE_DEVICES=$$devices \
-			$(VENV)/gpu/bin/python -m pytest -m gpu $(ARGS) || exit 1; \
+		GPU_TESTS=yes GGML_VK_VISIBLE_DEVICES=$$devices \
+			$(TESTED) $(VENV)/gpu/bin/python -m pytest -m gpu $(ARGS) || exit 1; \
 	done
 
 $(GPU): constraints.txt | $(READY)

@@ -21,6 +21,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.models.grow import Shape, grow
 from shared.sandbox import NO_GPU
+from tests.selection import selection
 
 # What a GPU computes differs in bits and is timed otherwise. `make gpu-test` is for GPUs.
 if "GPU_TESTS" not in os.environ:
@@ -59,8 +60,12 @@ def data_home(tmp_path_factory):
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
 
 
-def pytest_configure():
-    """A shell that starts `make test &` lets it ignore Ctrl-C, and all that it starts: tests send Ctrl-C."""
+def pytest_configure(config):
+    """What `-m` selects, without what runs only where it is asked for by name.
+
+    A shell that starts `make test &` lets it ignore Ctrl-C, and all that it starts: tests send Ctrl-C.
+    """
+    config.option.markexpr = selection(config.option.markexpr)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
