@@ -1,8 +1,9 @@
-# Ten verbs, each of which sets up what it needs by itself:
+# Verbs, each of which sets up what it needs by itself:
 #   make demo    compare a lead alone with lead and back, then chat; MODEL=smollm2 for a pair that talks about anything
 #   make test    all quick tests; ARGS="tests/chat -k terminal" for some of them, ARGS="-m models" for more models
 #   make gpu-test  what only a GPU shows, on a GPU in software
 #   make check   format, lint, types
+#   make quick   make check and the tests that most changes break, in a minute on two cores
 #   make bench   measure speed and more: each part for two minutes; ARGS="speed --repeats 5" for one of them
 #   make fleet   two leads with backs behind a router, and a chat through it
 #   make docs    regenerate what is derived from the code: parts of the documentation, completions, man pages
@@ -56,7 +57,7 @@ endif
 INSTALL_LLAMA := $(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
 	--force-reinstall -c constraints.txt llama-cpp-python
 
-.PHONY: setup demo fleet router ray clients test gpu-test check bench docs wheels release clean
+.PHONY: setup demo fleet router ray clients test quick gpu-test check bench docs wheels release clean
 
 setup: $(READY)
 
@@ -133,6 +134,17 @@ TESTED := env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 $(BIN)/python -m
 # what its tests share once; tests/conftest.py puts the longest first.
 test: $(READY)
 	$(TESTED) $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# Who may import whom; what a change of a route, a setting or a name forgets; engine, planner and drafter.
+QUICK := $(wildcard tests/test_wall.py) $(addprefix tests/,test_imports.py test_mirror.py test_names.py test_said.py \
+	test_ways_in.py docs lead/test_doors.py lead/http/middleware/test_auth.py lead/http/routes/test_monitoring.py \
+	lead/http/test_description.py test_proof_tokens.py test_proof_distribution.py lead/engine shared/drafting)
+# In these a minute goes into real models.
+SLOW := $(addprefix --ignore-glob=*/,test_right_logits.py test_exact_model.py test_draft_loading.py test_command_lines.py)
+
+quick: check
+	RANDOM_COMMANDS=36 $(TESTED) $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --short-proofs \
+		$(SLOW) $(QUICK) $(ARGS)
 
 # On one and on two GPUs, which Mesa's Vulkan driver makes of the CPU. 13 minutes of CPU time on one; the
 # first run 10 minutes more: it compiles shaders, which Mesa keeps in the home directory.

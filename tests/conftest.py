@@ -21,7 +21,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.models.grow import Shape, grow
 from shared.sandbox import NO_GPU
-from tests.selection import selection
+from tests.selection import is_proof, selection, shortened
 
 # What a GPU computes differs in bits and is timed otherwise. `make gpu-test` is for GPUs.
 if "GPU_TESTS" not in os.environ:
@@ -70,11 +70,16 @@ def pytest_configure(config):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--short-proofs", action="store_true", help="only some cases of each proof")
+
+
+def pytest_collection_modifyitems(config, items):
     """Files that take long come first, so that workers which share out whole files end at the same time."""
-    items.sort(
-        key=lambda item: not (item.get_closest_marker("real") or item.path.name.startswith("test_proof"))
-    )
+    if config.option.short_proofs:
+        items[:], left_out = shortened(items)
+        config.hook.pytest_deselected(items=left_out)
+    items.sort(key=lambda item: not (item.get_closest_marker("real") or is_proof(item)))
 
 
 def pytest_asyncio_loop_factories(item):
