@@ -97,6 +97,7 @@ def test_the_core_uses_no_clock_no_event_loop_and_no_native_code():
         ("chat.program, chat.prompt", {"numpy", "llama_cpp"}),
         ("lead.cli", {"fastapi", "numpy", "llama_cpp", "gguf"}),
         ("lead.server.server", {"numpy", "jinja2", "llama_cpp", "llguidance", "gguf"}),
+        ("docs.generate.command_lines", {"llama_cpp"}),
         ("lead.engine.worker", {"fastapi", "asyncio", "pydantic_settings", "llama_cpp.llama", "gguf"}),
         ("lead.tokenizer.job_handler", {"fastapi", "asyncio", "pydantic_settings", "llama_cpp.llama"}),
     ],

@@ -6,7 +6,6 @@ from pathlib import Path
 from back.settings import BackSettings
 from chat.settings import ChatSettings
 from docs.generate.blocks import Blocks, fenced, fill
-from docs.generate.command_lines import command_line_files
 from docs.generate.protocol import message_schema, noise_examples
 from docs.generate.rule_of_thumb import speed_ups, tokens_per_step
 from docs.generate.settings_tables import settings_tables
@@ -35,5 +34,4 @@ def files() -> dict[Path, str]:
     return {
         **{page: fill(page.read_text("utf-8"), BLOCKS) for page in pages},
         DOCS / "protocol.schema.json": message_schema(),
-        **command_line_files(ROOT / "share"),
     }

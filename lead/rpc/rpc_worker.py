@@ -18,9 +18,7 @@ from lead.settings.host_names import is_loopback
 from shared import cpus
 from shared.errors import ConfigError
 from shared.exits import exiting_in_words
-from shared.llama import devices
 from shared.logs import configure_logging
-from shared.rpc import rpc_backend
 from shared.settings.base import ProgramSettings
 from shared.settings.model_options import MAX_THREADS
 from shared.settings.options import CommaList, CpuList, OptionError
@@ -99,6 +97,9 @@ def main(arguments: Sequence[str]) -> None:
 
 def serve(settings: RpcWorkerSettings) -> None:
     """Returns only by raising ConfigError."""
+    from shared.llama import devices  # noqa: PLC0415 - the options are read without llama.cpp, too
+    from shared.rpc import rpc_backend  # noqa: PLC0415 - as above
+
     rpc_backend.require()
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))
