@@ -20,7 +20,7 @@ from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.template import ChatTemplate
 from lead.engine.commands import Submit
-from lead.engine.events import Committed, DraftsDropped, Event, Explained
+from lead.engine.events import Committed, DraftsDropped, Event
 from lead.generation.front_vocabulary import FrontVocabulary, KnownPieces
 from lead.generation.sequences import LiveSequence, Sequences
 from lead.http.services import Services
@@ -186,8 +186,6 @@ class LeadFuzzer:
                 self._backs.count_stale(event.source, event.n_stale)
             case Tune():
                 self._backs.tune(event)
-            case Explained():
-                pass
             case _:
                 self._sequences.apply(event, self._clock())  # type: ignore[arg-type]  # the others are of sequences
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.commands import Cancel, Command, Explain, SetBacks, SetPolicy, Submit
+from lead.engine.commands import Cancel, Command, SetBacks, SetPolicy, Submit
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.events import Event, Explained, Failed, Finished, FinishReason, PromptProgress
+from lead.engine.events import Event, Failed, Finished, FinishReason, PromptProgress
 from lead.engine.scheduler import Action, PlanEntry, Scheduler, StepPlan
 from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import Slot, TrialPlace
@@ -96,9 +96,6 @@ class Engine:
                 self.speculation.connect(command.names, self._slots.sequences.values())
             case SetPolicy():
                 self.speculation.set_policy(command.policy, command.depth)
-            case Explain():
-                report = self.speculation.describe() | {"n_windows_lost": self._n_windows_lost}
-                self._events.append(Explained(report=report))
             case _:
                 raise AssertionError(f"not a command for a running engine: {command}")
 
@@ -206,6 +203,10 @@ class Engine:
     def find_place(self, n_tokens: int) -> TrialPlace | None:
         """Where steps of up to `n_tokens` can be timed while nothing is running."""
         return self._slots.find_place(n_tokens, self._limits.n_ctx_sequence)
+
+    def explain(self) -> dict[str, Any]:
+        """What the planner has learned and done."""
+        return self.speculation.describe() | {"n_windows_lost": self._n_windows_lost}
 
     def describe(self) -> dict[str, Any]:
         """Its records, without any text: for the log of a failed check."""

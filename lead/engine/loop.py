@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol
 
-from lead.engine.commands import ActOnSlot, Cancel, Command, SetBacks
+from lead.engine.commands import Ask, Cancel, Command, SetBacks
 from lead.engine.engine import Engine
 from lead.engine.events import Event, Failed, Finished, Started
 from lead.engine.pipe import Pipe
@@ -132,11 +132,11 @@ class Loop:
         *,
         chores: Sequence[Chore] = (),
         on_backs: Callable[[SetBacks], None] = lambda _: None,
-        on_slot: Callable[[ActOnSlot], None] | None = None,
+        on_ask: Callable[[Ask], None] | None = None,
     ) -> None:
         """`clock` gives seconds; it must be the one that drafts were stamped with, and that of `chores`.
 
-        on_backs: is told which backs are connected. on_slot: saves and restores what slots hold.
+        on_backs: is told which backs are connected. on_ask: begins what one of `chores` goes on with.
         """
         self._target = target
         self._engine = engine
@@ -144,7 +144,7 @@ class Loop:
         self._clock = clock
         self._chores = chores
         self._on_backs = on_backs
-        self._on_slot = on_slot
+        self._on_ask = on_ask
         self._wait = 0.0
         self._early: list[Command] = []  # that arrived during the last step
         self._unchecked = False
@@ -193,9 +193,9 @@ class Loop:
         for command in commands:
             if isinstance(command, Cancel):
                 self._pipe.hold(self._pop_events())  # what has happened to it is dropped, too
-            if isinstance(command, ActOnSlot):
-                assert self._on_slot
-                self._on_slot(command)
+            if isinstance(command, Ask):
+                assert self._on_ask
+                self._on_ask(command)
                 continue
             self._engine.apply(command, now)
             self._pipe.on_applied(command)

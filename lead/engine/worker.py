@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from lead.engine.act_on_slot import ActOnSlot
 from lead.engine.calibration import Recalibration, StepTimer, StepTimes, recalibrate
 from lead.engine.commands import DRAFT_MODEL, MTP, NGRAM, PREDICTION, SUFFIX, Submit
 from lead.engine.draft_loading import (
@@ -22,12 +23,14 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness, LoadFailed, Ready
 from lead.engine.exact_model import choose_attention, limits_of, load_target
+from lead.engine.explain import Explain, Explained
 from lead.engine.heartbeat import Computing, Heartbeat
 from lead.engine.load import Load
 from lead.engine.loop import Chore, Loop
 from lead.engine.new_pieces import NewPieces
 from lead.engine.pipe import EnginePipe, low_numbered
 from lead.engine.rpc_workers import wait_for_workers
+from lead.engine.side_jobs import SideJobs
 from lead.engine.slot import TrialPlace
 from lead.engine.slot_actions import SlotActions
 from lead.engine.speculation.batching import batching_for
@@ -146,13 +149,11 @@ def _serve(
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
     keeper = _keeper(engine, model, load)
-    slot_actions = SlotActions(
-        engine, model if model.prompt_cache.n_bytes else None, text_key(model, load), send=pipe.send
-    )
+    side_jobs = _side_jobs(engine, model, load, pipe)
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
     pipe.send(ready)
-    chores: list[Chore | None] = [keeper, slot_actions, seen]
+    chores: list[Chore | None] = [keeper, side_jobs, seen]
     if limits.traits.can_speculate and load.calibrate:
         stored = Remembered(CacheFolder.STEP_TIMES, StepTimes, step_times_key(model, load))
         if not _has_recalled(stored, speculation.cost, threads, timer):
@@ -167,8 +168,17 @@ def _serve(
             pipe,
             chores=[chore for chore in chores if chore],
             on_backs=lambda backs: threads.share(with_backs=backs.share_cores),
-            on_slot=slot_actions.begin,
+            on_ask=side_jobs.begin,
         ).run()
+
+
+def _side_jobs(engine: Engine, model: Model, load: Load, pipe: EnginePipe) -> SideJobs:
+    """What answers each question of the front."""
+    slot_actions = SlotActions(engine, model if model.prompt_cache.n_bytes else None, text_key(model, load))
+    jobs = SideJobs(pipe.send)
+    jobs.register(Explain, lambda _: Explained(report=engine.explain()))
+    jobs.register(ActOnSlot, slot_actions.act)
+    return jobs
 
 
 def _keeper(engine: Engine, model: Model, load: Load) -> TextKeeper | None:

@@ -7,7 +7,9 @@ import functools
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.template import ChatTemplate
-from lead.engine.events import Committed, Finished, Ready, SlotActed, Started
+from lead.engine.act_on_slot import ActOnSlot, SlotActed
+from lead.engine.events import Committed, Finished, Ready, Started
+from lead.engine.explain import Explain, Explained
 from lead.generation.engine_state import EngineState
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Sequences
@@ -55,7 +57,8 @@ class ScriptedEngine:
         self.steps = []
         self.reason = "stop"
         self.submitted = []
-        self.slot_command, self.acted = None, SlotActed()
+        self.asked = []
+        self.replies = {Explain: Explained(report={"policy": "adaptive"}), ActOnSlot: SlotActed()}
         self.cancelled = []
         self.posted = []
         self.connected = []
@@ -111,15 +114,13 @@ class ScriptedEngine:
     def set_policy(self, policy, depth):
         self.policy = (policy, depth)
 
-    async def act_on_slot(self, command):
-        """`acted` says what comes of it."""
-        self.slot_command = command
-        if isinstance(self.acted, Exception):
-            raise self.acted
-        return self.acted
-
-    async def explain(self):
-        return {"policy": "adaptive"}
+    async def ask(self, question):
+        """`replies` says what comes of each type."""
+        self.asked.append(question)
+        reply = self.replies[type(question)]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     async def _answer(self, request):
         await self._released.wait()

@@ -118,7 +118,7 @@ async def metrics(services: Annotated[Services, Depends(get_services)]) -> Respo
     report = None
     try:
         async with asyncio.timeout(_ENGINE_TIMEOUT):
-            report = await services.engine.explain()
+            report = await services.explain()
     except TimeoutError:
         pass
     ready = services.engine.ready

@@ -4,9 +4,11 @@ import dataclasses
 import pytest
 
 from lead.engine.events import Committed, Started
+from lead.engine.explain import Explain
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from lead.settings.keys import Key, Keyring, Principal, Role
+from shared.errors import UnavailableError
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import submit
 from tests.lead.http.event_streams import client_of
@@ -152,9 +154,7 @@ async def test_prometheus_can_read_them(watched, client):
     assert "llamacpp:tokens_predicted_total 1.0" in lines
 
 
-async def test_an_engine_that_does_not_answer_is_no_error(watched, client, monkeypatch):
-    async def nothing():
-        raise TimeoutError
-
-    monkeypatch.setattr(watched.engine, "explain", nothing)
+@pytest.mark.parametrize("error", [TimeoutError(), UnavailableError("the engine has ended")])
+async def test_an_engine_that_does_not_answer_is_no_error(watched, client, error):
+    watched.engine.replies[Explain] = error
     assert (await client.get("/metrics")).status_code == 200

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from lead.backs import join_limits, vocabulary_offer
 from lead.engine.events import Committed, Started
 from lead.engine.exactness import promise
+from lead.engine.explain import Explain
 from lead.generation.engine_state import EngineState
 from lead.http.routes import speculation
 from lead.server.app import create_app
@@ -409,11 +410,8 @@ async def test_the_list_says_why_the_planner_decides_as_it_does(client):
     assert (await client.get(URL)).json()["planner"] == {"policy": "adaptive"}
 
 
-async def test_without_an_engine_the_list_is_still_there(lead, client, monkeypatch):
-    async def explain():
-        return None
-
-    monkeypatch.setattr(lead.engine, "explain", explain)
+async def test_without_an_engine_the_list_is_still_there(lead, client):
+    lead.engine.replies[Explain] = UnavailableError("the engine has ended")
     body = (await client.get(URL)).json()
     assert (body["backs"], body["planner"]) == ([], None)
 
