@@ -82,7 +82,7 @@ class SlotActions:
         return text, pieces
 
     def _restore(self, command: ActOnSlot, memory: TextMemory) -> Doing[SlotActed]:
-        slots, texts = self._engine.slots, self._engine.texts
+        slots, texts = self._engine.slots, self._engine.slots.texts
         saved = yield from self._in_thread(slot_files.read_manifest, command.path, self._key)
         saved = saved.model_copy(update={"owner": command.keep_for})
         text = slots.expect_text(command.slot, saved)

@@ -33,7 +33,7 @@ class SlotManager:
     """
 
     def __init__(self, limits: EngineLimits) -> None:
-        self._n_ctx = limits.n_ctx
+        self._n_ctx, self._n_ctx_sequence = limits.n_ctx, limits.n_ctx_sequence
         self._traits = limits.traits
         self._n_checkpoints = limits.n_checkpoints
         self._stores_idle = not limits.own_cells and limits.prompt_cache.n_bytes > 0
@@ -211,11 +211,11 @@ class SlotManager:
             pass
         return n_free
 
-    def find_place(self, n_tokens: int, n_most: int) -> TrialPlace | None:
-        """Where `n_tokens` can be decoded and removed again; None: nowhere. n_most: tokens of a slot."""
+    def find_place(self, n_tokens: int) -> TrialPlace | None:
+        """Where steps of up to `n_tokens` can be timed while nothing is running; None: nowhere."""
         for slot in self._idle():
             n_cached = len(slot.cache)
-            fits = n_tokens <= min(self.n_free, n_most - n_cached)
+            fits = n_tokens <= min(self.n_free, self._n_ctx_sequence - n_cached)
             if fits and (self._traits.can_trim or not n_cached):
                 return TrialPlace(slot.index, n_cached, self.pop_edits())
         return None

@@ -159,8 +159,7 @@ def _serve(
         if not _has_recalled(stored, speculation.cost, threads, timer):
             timer.calibrate(speculation.cost, lambda: pipe.readable)
             measure = _measuring(model, speculation.cost, threads, pipe, stored)
-            chores.append(Recalibration(measure, time.monotonic(), engine.find_place))
-    pipe.pieces = NewPieces(vocabulary)
+            chores.append(Recalibration(measure, time.monotonic(), engine.slots.find_place))
     with keeper or contextlib.nullcontext():
         Loop(
             model,
@@ -169,6 +168,7 @@ def _serve(
             chores=[chore for chore in chores if chore],
             on_backs=lambda backs: threads.share(with_backs=backs.share_cores),
             on_ask=side_jobs.begin,
+            before=NewPieces(vocabulary).of,
         ).run()
 
 

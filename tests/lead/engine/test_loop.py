@@ -9,7 +9,6 @@ import pytest
 from lead.engine.commands import Ask, Cancel, SetBacks, SetPolicy
 from lead.engine.events import Committed, DraftsDropped, Finished, Started
 from lead.engine.loop import Loop, ProgressWatch
-from lead.engine.pipe import Pipe
 from lead.engine.speculation.manager import DraftRound
 from lead.engine.speculation.policy import SYNC_PATIENCE_S, DraftOrder, Wait
 from shared.cache_edits import moved_texts
@@ -33,11 +32,10 @@ LONG = (0, 2)
 TEXT, _ = plain_run(submit(tokens=LONG), 100)
 
 
-class ScriptedPipe(Pipe):
+class ScriptedPipe:
     """Hands out one batch of commands per step, then is closed. A wait takes all its time."""
 
     def __init__(self, *batches):
-        super().__init__()
         self._batches = list(batches)
         self.waits = []
         self.sent = []
@@ -357,7 +355,7 @@ def test_a_check_that_is_not_due_yet_follows_without_a_command():
 def test_wrong_records_end_the_engine_and_are_logged(caplog):
     pipe = ScriptedPipe([submit(max_tokens=1)], [], [])
     engine = make_engine(LIMITS)
-    engine._slots._release = lambda _slot: None  # it forgets to forget
+    engine.slots._release = lambda _slot: None  # it forgets to forget
     with pytest.raises(IntegrityError, match="has ended"):
         Loop(FakeTarget(2), engine, pipe, clock=pipe.clock).run()
     assert "'sequence': 's', 'n_tokens': 3, 'n_context': 3, 'drafts': []" in caplog.text
@@ -474,8 +472,10 @@ class StuckEngine:
 
     pop_edits = pop_events
 
-    def describe(self):
-        return {"waiting": ["s"]}
+    class slots:  # noqa: N801 - an attribute
+        @staticmethod
+        def describe():
+            return {"waiting": ["s"]}
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.5])

@@ -8,7 +8,6 @@ from lead.engine.act_on_slot import ActOnSlot, SlotActed
 from lead.engine.commands import Ask
 from lead.engine.events import Answer, Committed
 from lead.engine.loop import Loop
-from lead.engine.pipe import Pipe
 from lead.engine.side_jobs import SideJobs
 from lead.engine.slot_actions import SlotActions
 from shared.llama.memory_traits import PLAIN, MemoryTraits
@@ -35,7 +34,6 @@ class SlotMachine(Machine):
         super().__init__(**memory)
 
     def start(self):
-        Pipe.__init__(self)
         n_checkpoints = 0 if self._traits.can_trim else 3
         limits = make_limits(prompt_cache=self._size, traits=self._traits, n_checkpoints=n_checkpoints)
         self.engine = make_engine(limits)
@@ -126,9 +124,9 @@ def test_a_text_that_moved_away_is_erased_there(tmp_path):
     machine = SlotMachine(tmp_path)
     machine.ask()
     machine.act("save")  # by way of host memory
-    assert machine.engine.texts.texts
+    assert machine.engine.slots.texts.texts
     machine.act("erase")
-    assert not machine.engine.texts.texts
+    assert not machine.engine.slots.texts.texts
     assert machine.ask() == 0
 
 
@@ -181,9 +179,9 @@ def test_a_damaged_part_changes_nothing(tmp_path):
     content = bytearray((tmp_path / "a").read_bytes())
     content[-3] ^= 1
     (tmp_path / "a").write_bytes(content)
-    n_texts = len(machine.engine.texts.texts)
+    n_texts = len(machine.engine.slots.texts.texts)
     assert "damaged" in machine.refuse("restore", slot=1).reason
-    assert len(machine.engine.texts.texts) == n_texts
+    assert len(machine.engine.slots.texts.texts) == n_texts
     assert machine.ask() == len(PROMPT) - 1
 
 
