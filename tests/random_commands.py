@@ -416,7 +416,7 @@ class RandomRun:
 
     def check(self) -> None:
         self._engine.check_integrity()
-        if not self._engine.slots._table._edits:  # as after a full cache, until the next plan
+        if not self._engine.slots.table._edits:  # as after a full cache, until the next plan
             self._check_slots()
             self._check_stored()
 
@@ -487,7 +487,7 @@ class RandomRun:
 
     def _check_stored(self):
         """What is stored is what the records say, and nothing else is."""
-        slots, texts = self._engine.slots._slots, self._engine.slots._table.texts.texts
+        slots, texts = self._engine.slots._slots, self._engine.slots.table.texts.texts
         held = [
             *((text.tokens, text.snapshots) for text in texts if text.place is TextPlace.MEMORY),
             *((self.target.slots[slot.index], slot.cache.checkpoints.values()) for slot in slots),

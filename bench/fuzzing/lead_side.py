@@ -123,6 +123,7 @@ class LeadFuzzer:
             post_draft=self._engine.post_draft,
             on_change=self._engine.connect,
             clock=self._clock,
+            limits=RequestLimits(),
         )
         self._engine.deliver = self._deliver
         engine: Any = self._engine  # in place of an EngineClient

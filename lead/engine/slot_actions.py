@@ -12,6 +12,7 @@ from typing import TypeVar
 from lead.engine import slot_files
 from lead.engine.act_on_slot import ActOnSlot, SlotActed
 from lead.engine.engine import Engine
+from lead.engine.idle_slots import IdleSlots
 from lead.engine.side_jobs import Doing
 from lead.engine.text_keeper import TextMemory
 from shared.cache_edits import Snapshot, apply_edits
@@ -32,7 +33,8 @@ class SlotActions:
         executor: Callable[..., Executor] = ThreadPoolExecutor,
     ) -> None:
         """`memory`: None if texts cannot be stored. key: tells starts apart that compute other texts."""
-        self._engine, self._memory, self._key = engine, memory, key
+        self._slots, self._memory, self._key = IdleSlots(engine.slots), memory, key
+        self._texts = engine.slots.texts
         self._thread = executor(1, "saves slots")
         self._is_busy = False
 
@@ -48,7 +50,7 @@ class SlotActions:
 
     def _act(self, command: ActOnSlot) -> Doing[SlotActed]:
         if command.action == "erase":
-            return SlotActed(n_tokens=self._engine.slots.erase(command.slot))
+            return SlotActed(n_tokens=self._slots.erase(command.slot))
         if self._memory is None:
             raise RequestError("this model keeps no texts in host memory, by way of which they are saved")
         do = self._save if command.action == "save" else self._restore
@@ -70,7 +72,7 @@ class SlotActions:
         self, slot: int, memory: TextMemory
     ) -> tuple[StoredText, list[tuple[Snapshot, memoryview]]] | None:
         """What a slot holds, in host memory; None: not all of it is there yet."""
-        if (text := self._engine.slots.stored_text(slot)) is None:
+        if (text := self._slots.stored_text(slot)) is None:
             return None
         pieces: list[tuple[Snapshot, memoryview]] = []
         for snapshot in text.snapshots:
@@ -82,10 +84,9 @@ class SlotActions:
         return text, pieces
 
     def _restore(self, command: ActOnSlot, memory: TextMemory) -> Doing[SlotActed]:
-        slots, texts = self._engine.slots, self._engine.slots.texts
         saved = yield from self._in_thread(slot_files.read_manifest, command.path, self._key)
         saved = saved.model_copy(update={"owner": command.keep_for})
-        text = slots.expect_text(command.slot, saved)
+        text = self._slots.expect_text(command.slot, saved)
         keys = [snapshot.key for snapshot in text.snapshots]
         views = [memory.reserve(key, part.size) for key, part in zip(keys, saved.parts, strict=True)]
         is_right = False
@@ -95,8 +96,8 @@ class SlotActions:
         finally:
             for key in keys:
                 memory.take_back(key)
-            apply_edits(texts.arrived(text, is_right=is_right), memory)
-        while not slots.give_text(command.slot, text):
+            apply_edits(self._texts.arrived(text, is_right=is_right), memory)
+        while not self._slots.give_text(command.slot, text):
             yield
         return SlotActed(n_tokens=len(saved.tokens), n_bytes=n_bytes)
 

@@ -160,6 +160,7 @@ class ScriptedLead:
             post_draft=self.engine.post_draft,
             on_change=self.engine.connect,
             clock=lambda: self.now,
+            limits=RequestLimits(),
         )
         self.template = ChatTemplate(vocabulary.info.chat_template, "", "<|im_end|>")
         tokenizer = InProcessTokenizer(vocabulary, self.template)

@@ -203,7 +203,7 @@ def test_a_text_too_long_for_the_context_is_refused(tmp_path):
     machine.ask()
     machine.act("save")
     machine.forget_all()
-    machine.engine.slots._n_ctx = 10
+    machine.engine.slots.n_ctx = 10
     assert "the context has 10" in machine.refuse("restore").reason
 
 
