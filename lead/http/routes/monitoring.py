@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from lead.engine.events import Ready
+from lead.generation.occupancy import Occupancy
 from lead.generation.sequences import LiveSequence, Sequences
 from lead.http.render.answer_parts import public_settings
 from lead.http.services import Services, get_ready_services, get_services
@@ -83,7 +84,7 @@ async def loads(
 ) -> dict[str, Any]:
     """How busy this lead is, as one data-parallel rank; no text, and nothing of single clients."""
     assert services.engine.ready
-    load = services.sequences.occupancy(services.engine.ready)
+    load = Occupancy.of(services.sequences, services.engine.ready)
     return {
         "timestamp": datetime.now(UTC).isoformat(),
         "version": importlib.metadata.version("llama-duo"),
@@ -122,7 +123,7 @@ async def metrics(services: Annotated[Services, Depends(get_services)]) -> Respo
     except TimeoutError:
         pass
     ready = services.engine.ready
-    occupancy = services.sequences.occupancy(ready) if ready else None
+    occupancy = Occupancy.of(services.sequences, ready) if ready else None
     response = Response(services.metrics.export(report, occupancy), media_type=CONTENT_TYPE)
     # Spelled like llama-server's; `headers` would write it in lower case.
     response.raw_headers.append((b"Process-Start-Time-Unix", str(services.started_at).encode()))
