@@ -113,15 +113,48 @@ def _serve(
     *,
     fork_server: socket.socket,
 ) -> None:
-    vocabulary = model.vocabulary
     limits = limits_of(model, n_prompt_checkpoints(model.traits, load.options), model.prompt_cache)
+    seen = _seen_texts(load)
+    engine = _make_engine(model, limits, inline, load, seen, fork_server=fork_server)
+    threads = _threads(model, exactness, load)
+    ready = _ready(limits, model, exactness, inline, threads.used)
+    _log_what_is_loaded(model, load, ready)
+    keeper = _keeper(engine, model, load)
+    side_jobs = _side_jobs(engine, model, load, pipe)
+    timer = StepTimer.of_target(model, model.n_vocab)
+    timer.warm_up()
+    pipe.send(ready)
+    chores: list[Chore | None] = [keeper, side_jobs, seen]
+    if limits.traits.can_speculate and load.calibrate:
+        chores.append(_calibrate(engine, model, load, threads, timer, pipe=pipe))
+    with keeper or contextlib.nullcontext():
+        Loop(
+            model,
+            engine,
+            pipe,
+            chores=[chore for chore in chores if chore],
+            on_backs=lambda backs: threads.share(with_backs=backs.share_cores),
+            on_ask=side_jobs.begin,
+            before=NewPieces(model.vocabulary).of,
+        ).run()
+
+
+def _make_engine(
+    model: Model,
+    limits: EngineLimits,
+    inline: InlineSource | None,
+    load: Load,
+    seen: SeenTexts | None,
+    *,
+    fork_server: socket.socket,
+) -> Engine:
+    vocabulary = model.vocabulary
     budget = TimeBudget()
     grammars = GrammarServer(load.model, budget, fork_server)
 
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens, follow=grammars.follow)
 
-    seen = _seen_texts(load)
     speculation = SpeculationManager(
         load.policy,
         load.depth,
@@ -135,9 +168,10 @@ def _serve(
         cost = speculation.inline.cost
         inline.calibrate(cost)
         log.info("%s", inline.describe(cost.seconds(1)))
-    engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, budget)
-    threads = _threads(model, exactness, load)
-    ready = _ready(limits, model, exactness, inline, threads.used)
+    return Engine(limits, speculation, sampler_for, vocabulary.end_tokens, budget)
+
+
+def _log_what_is_loaded(model: Model, load: Load, ready: Ready) -> None:
     log.info("devices: %s", ready.devices)
     for adapter in load.options.lora:
         log.info("adapter: %s, scale %g", adapter.path, adapter.scale)
@@ -148,28 +182,6 @@ def _serve(
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
-    keeper = _keeper(engine, model, load)
-    side_jobs = _side_jobs(engine, model, load, pipe)
-    timer = StepTimer.of_target(model, model.n_vocab)
-    timer.warm_up()
-    pipe.send(ready)
-    chores: list[Chore | None] = [keeper, side_jobs, seen]
-    if limits.traits.can_speculate and load.calibrate:
-        stored = Remembered(CacheFolder.STEP_TIMES, StepTimes, step_times_key(model, load))
-        if not _has_recalled(stored, speculation.cost, threads, timer):
-            timer.calibrate(speculation.cost, lambda: pipe.readable)
-            measure = _measuring(model, speculation.cost, threads, pipe, stored)
-            chores.append(Recalibration(measure, time.monotonic(), engine.slots.find_place))
-    with keeper or contextlib.nullcontext():
-        Loop(
-            model,
-            engine,
-            pipe,
-            chores=[chore for chore in chores if chore],
-            on_backs=lambda backs: threads.share(with_backs=backs.share_cores),
-            on_ask=side_jobs.begin,
-            before=NewPieces(vocabulary).of,
-        ).run()
 
 
 def _side_jobs(engine: Engine, model: Model, load: Load, pipe: EnginePipe) -> SideJobs:
@@ -233,6 +245,19 @@ def _threads(model: Model, exactness: Exactness, load: Load) -> TargetThreads:
     return TargetThreads(
         model.use_threads, n, n if exactness.is_on or model.is_offloaded else load.most_threads
     )
+
+
+def _calibrate(
+    engine: Engine, model: Model, load: Load, threads: TargetThreads, timer: StepTimer, *, pipe: EnginePipe
+) -> Recalibration | None:
+    """Have T(n) learned until a command arrives; returns who measures it again, unless it was known."""
+    cost = engine.speculation.cost
+    stored = Remembered(CacheFolder.STEP_TIMES, StepTimes, step_times_key(model, load))
+    if _has_recalled(stored, cost, threads, timer):
+        return None
+    timer.calibrate(cost, lambda: pipe.readable)
+    measure = _measuring(model, cost, threads, pipe, stored)
+    return Recalibration(measure, time.monotonic(), engine.slots.find_place)
 
 
 def _has_recalled(

@@ -75,12 +75,9 @@ class EngineClient:
         `clock` returns seconds; times of events are measured with it.
         """
         self._load = load.model_copy(update={"heartbeat_seconds": timeout / _BEATS})
-        self._sequences = sequences
-        self._share_grammars = share_grammars
-        self._max_queue = max_queue
-        self._timeout = timeout
-        self._sleep_seconds = sleep_seconds
-        self._on_sleep = on_sleep
+        self._sequences, self._share_grammars = sequences, share_grammars
+        self._max_queue, self._timeout = max_queue, timeout
+        self._sleep_seconds, self._on_sleep = sleep_seconds, on_sleep
         self._fed_at = clock()
         self._wanted = asyncio.Event()
         self._restarts = Restarts(random.Random(), clock)  # noqa: S311 - jitter is no secret
