@@ -21,6 +21,7 @@ from lead.settings.lead_settings import LeadSettings
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import Jobs, decode, encode
 from lead.tokenizer.preparation import Preparation
+from shared.errors import RequestError
 
 N_CTX = 128
 
@@ -115,9 +116,9 @@ class ScriptedEngine:
         self.policy = (policy, depth)
 
     async def ask(self, question):
-        """`replies` says what comes of each type."""
+        """`replies` says what comes of each type; others are refused."""
         self.asked.append(question)
-        reply = self.replies[type(question)]
+        reply = self.replies.get(type(question), RequestError("no reply to this is scripted"))
         if isinstance(reply, Exception):
             raise reply
         return reply
