@@ -20,7 +20,7 @@ from shared.pairing.discovery import FoundLead, choose, find_leads, usable
 from shared.pairing.joined_lead import JOIN_HELP, JoinedLead
 from shared.protocol import MAX_DRAFT_TOKENS
 from shared.settings.base import FileSettings
-from shared.settings.llama_server_options import LLAMA_SERVER, SlotCount, ThreadCount
+from shared.settings.llama_server_options import LLAMA_SERVER
 from shared.settings.model_options import (
     DEFAULT_CTX,
     MAX_CTX,
@@ -30,7 +30,7 @@ from shared.settings.model_options import (
     ModelOptions,
 )
 from shared.settings.model_source import ModelSource
-from shared.settings.options import CommaList, CpuList
+from shared.settings.options import CommaList, CpuList, SlotCount, ThreadCount
 from shared.settings.server_url import server_url
 from shared.tls import pinning, trusting
 

@@ -18,7 +18,6 @@ from lead.engine.commands import (
     Submit,
 )
 from lead.engine.events import Committed, Event, Failed, Finished, Started
-from lead.engine.pipe import Pipe
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
 
@@ -53,7 +52,7 @@ class Habits:
     n_keep: int | None
 
 
-class RandomClients(Pipe):
+class RandomClients:
     """A pipe, and its clock. Raises AssertionError if a request is forgotten.
 
     What it asks for is the same for the same `rng` and the same events.
@@ -62,7 +61,6 @@ class RandomClients(Pipe):
     open = True
 
     def __init__(self, habits: Habits, rng: random.Random) -> None:
-        super().__init__()
         self._habits = habits
         self._random = rng
         self.scripts: list[list[int]] = []

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lead.engine.commands import Command
 from lead.engine.events import Committed, Event, encode_line
-from lead.engine.pipe import EnginePipe, Pipe
+from lead.engine.pipe import EnginePipe
 from lead.engine.target import Logits, Target
 from shared.llama.span import Span
 from shared.protocol import Draft
@@ -140,14 +140,13 @@ class ScriptedDevice(ReplayTarget):
         return wait
 
 
-class ReplayFront(Pipe):
+class ReplayFront:
     """The engine's own pipe, and at its other end a front that posts a draft after every step.
 
     Of the drafted tokens a share of `accuracy` is right; with None there are no drafts.
     """
 
     def __init__(self, truth: Sequence[int], accuracy: float | None, shares: Shares) -> None:
-        super().__init__()
         ours, theirs = socket.socketpair()
         self._engine, self._front = ours, theirs
         self._pipe = EnginePipe(ours)

@@ -24,7 +24,6 @@ from lead.engine.draft_loading import InlineMtp
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Event, Finished, encode_line
 from lead.engine.loop import Loop
-from lead.engine.pipe import Pipe
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.exact.exact_model import limits_of
@@ -85,14 +84,13 @@ class Stopwatch:
             self._since = self._clock()
 
 
-class TimedEngine(Pipe):
+class TimedEngine:
     """Writes one text after the other. Several may take turns with one model."""
 
     open = True
 
     def __init__(self, model: Model, heads: MtpHeads | None, parts: DraftingParts, n_most: int = 16) -> None:
         """`heads` of the model are needed if they are to draft, up to `n_most` tokens."""
-        super().__init__()
         self._model, self._heads = model, heads if parts.heads else None
         self._skill = parts.heads
         self._watch = Stopwatch()

@@ -23,7 +23,6 @@ from lead.engine.drafters.lookup import NgramDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.loop import Loop
-from lead.engine.pipe import Pipe
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.exact.exact_model import limits_of, put_into_force
@@ -114,7 +113,6 @@ class TrafficRun:
 
     def _start(self) -> None:
         traffic, limits = self._traffic, self._limits()
-        Pipe.__init__(self._clients)  # nothing is held of another engine
         speculation = SpeculationManager(
             "fixed",
             DEPTH,
@@ -221,7 +219,7 @@ class _KeeperOfTraffic(TextKeeper):
     """It tells a `CheckedModel` what it has read."""
 
     def turn(self, now: float, *, idle: bool) -> float:
-        coming = [text for text in self._engine.texts.texts if text.place is TextPlace.COMING]
+        coming = [text for text in self._engine.slots.texts.texts if text.place is TextPlace.COMING]
         wait = super().turn(now, idle=idle)
         assert isinstance(self._memory, CheckedModel)
         for text in coming:

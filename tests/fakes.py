@@ -24,7 +24,6 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, DraftsDropped, Finished, Started
 from lead.engine.loop import Loop
-from lead.engine.pipe import Pipe
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.drafts import Drafts as SequenceDrafts
@@ -985,11 +984,10 @@ class LateFuture(Future):
         return super().exception(timeout)
 
 
-class FakeFront(Pipe):
+class FakeFront:
     """A pipe with a script: {step: commands}. Keeps what the engine says and raises if it makes no sense."""
 
     def __init__(self, script: dict[int, list], drafter=None, n_most_steps=3000):
-        super().__init__()
         self._script = {step: list(commands) for step, commands in script.items()}
         self._drafter = drafter or Silent()
         self._n_most_steps = n_most_steps

@@ -15,7 +15,6 @@ from lead.engine.commands import Cancel, SetBacks, SetPolicy, Submit
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Failed, PromptProgress, Started
 from lead.engine.loop import Loop
-from lead.engine.pipe import Pipe
 from lead.engine.slot import TrialPlace
 from lead.suffix.seen_texts import SeenTexts
 from lead.suffix.suffix_drafter import SuffixDrafter
@@ -259,7 +258,6 @@ class RestlessFront(FakeFront):
 
     def come_back(self):
         """The engine has died: what runs is submitted again, with what it has generated."""
-        Pipe.__init__(self)
         again = [SetBacks(names=self._rng.sample(BACKS, self._rng.randint(0, 3)))]
         for sequence, text in self.running.items():
             request = self.requests[sequence]
@@ -418,7 +416,7 @@ class RandomRun:
 
     def check(self) -> None:
         self._engine.check_integrity()
-        if not self._engine._slots._table._edits:  # as after a full cache, until the next plan
+        if not self._engine.slots.table._edits:  # as after a full cache, until the next plan
             self._check_slots()
             self._check_stored()
 
@@ -466,7 +464,7 @@ class RandomRun:
             self.front,
             clock=self.front.clock,
             chores=[
-                Recalibration(self._measure, self.front.now - 3.0, self._engine.find_place),
+                Recalibration(self._measure, self.front.now - 3.0, self._engine.slots.find_place),
                 *([self.keeper] if self.keeper else ()),
             ],
         )
@@ -483,13 +481,13 @@ class RandomRun:
 
     def _check_slots(self):
         """The model holds what the records say, cell by cell."""
-        for slot, held in zip(self._engine._slots._slots, self.target.slots, strict=True):
+        for slot, held in zip(self._engine.slots._slots, self.target.slots, strict=True):
             assert len(held) == slot.cache.n_physical, f"slot {slot.index} holds {len(held)} tokens"
             assert held[: len(slot.cache)] == slot.cache.tokens, f"slot {slot.index} holds another text"
 
     def _check_stored(self):
         """What is stored is what the records say, and nothing else is."""
-        slots, texts = self._engine._slots._slots, self._engine._slots._table.texts.texts
+        slots, texts = self._engine.slots._slots, self._engine.slots.table.texts.texts
         held = [
             *((text.tokens, text.snapshots) for text in texts if text.place is TextPlace.MEMORY),
             *((self.target.slots[slot.index], slot.cache.checkpoints.values()) for slot in slots),

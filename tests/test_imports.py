@@ -19,6 +19,7 @@ CORE = [
     "shared/sampling/sampler.py",
 ]
 """What decides about tokens; it may import only what obeys the same rule."""
+FORBIDDEN_IN_LOOP = {"argparse", "asyncio", "os", "pathlib", "socket", "tempfile", "llama_cpp"}
 FORBIDDEN_IN_CORE = {"asyncio", "time", "random", "socket", "threading", "llama_cpp", "secrets"}
 
 
@@ -72,9 +73,9 @@ def sources_imported(path):
     return {file for file in files if file.is_file()}
 
 
-def core():
-    """The files that `CORE` lists, and all that they import, directly or not."""
-    found, waiting = set(), {path for pattern in CORE for path in ROOT.glob(pattern)}
+def reached_from(*patterns):
+    """The files of these names, and all that they import, directly or not."""
+    found, waiting = set(), {path for pattern in patterns for path in ROOT.glob(pattern)}
     while waiting:
         path = waiting.pop()
         found.add(path)
@@ -87,8 +88,14 @@ def test_each_part_of_the_core_is_where_this_file_says():
 
 
 def test_the_core_uses_no_clock_no_event_loop_and_no_native_code():
-    for path in core():
+    for path in reached_from(*CORE):
         assert not {name.split(".")[0] for name in imported(path)} & FORBIDDEN_IN_CORE, path
+
+
+def test_the_engine_s_loop_reaches_no_settings_no_files_and_no_native_code():
+    for path in reached_from("lead/engine/loop.py"):
+        assert path.parent.name != "settings", path
+        assert not {name.split(".")[0] for name in imported(path)} & FORBIDDEN_IN_LOOP, path
 
 
 @pytest.mark.parametrize(
@@ -98,7 +105,17 @@ def test_the_core_uses_no_clock_no_event_loop_and_no_native_code():
         ("lead.cli", {"fastapi", "numpy", "llama_cpp", "gguf"}),
         ("lead.server.server", {"numpy", "jinja2", "llama_cpp", "llguidance", "gguf"}),
         ("docs.generate.command_lines", {"llama_cpp"}),
-        ("lead.engine.worker", {"fastapi", "asyncio", "pydantic_settings", "llama_cpp.llama", "gguf"}),
+        (
+            "lead.engine.worker",
+            {
+                "fastapi",
+                "asyncio",
+                "pydantic_settings",
+                "llama_cpp.llama",
+                "gguf",
+                "shared.settings.command_line",
+            },
+        ),
         ("lead.tokenizer.job_handler", {"fastapi", "asyncio", "pydantic_settings", "llama_cpp.llama"}),
     ],
 )

@@ -47,6 +47,8 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/lead/engine/test_commands.py": ("lead/engine/events.py",),
     "tests/lead/exact/test_exact_model.py": ("lead/engine/engine_limits.py",),
+    "tests/lead/disk_cache/test_slot_actions.py": ("lead/engine/idle_slots.py",),
+    "tests/lead/engine/test_side_jobs.py": ("lead/engine/question.py",),
     "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),
     "tests/lead/grammar/test_json_schema.py": ("lead/grammar/references.py",),
     "tests/lead/http/routes/test_chat.py": ("lead/http/render/openai.py",),

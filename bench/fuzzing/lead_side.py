@@ -19,7 +19,7 @@ from lead.backs import draft_limits, join_limits
 from lead.backs.registry import Backs
 from lead.chat.template import ChatTemplate
 from lead.engine.commands import Submit
-from lead.engine.events import Committed, DraftsDropped, Event, Explained
+from lead.engine.events import Committed, DraftsDropped, Event
 from lead.generation.front_vocabulary import FrontVocabulary, KnownPieces
 from lead.generation.sequences import LiveSequence, Sequences
 from lead.http.services import Services
@@ -122,6 +122,7 @@ class LeadFuzzer:
             post_draft=self._engine.post_draft,
             on_change=self._engine.connect,
             clock=self._clock,
+            limits=RequestLimits(),
         )
         self._engine.deliver = self._deliver
         engine: Any = self._engine  # in place of an EngineClient
@@ -184,8 +185,6 @@ class LeadFuzzer:
                 self._backs.count_stale(event.source, event.n_stale)
             case Tune():
                 self._backs.tune(event)
-            case Explained():
-                pass
             case _:
                 self._sequences.apply(event, self._clock())  # type: ignore[arg-type]  # the others are of sequences
 

@@ -21,7 +21,6 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Event, Ready, decode_event, encode_line
 from lead.engine.loop import Loop
-from lead.engine.pipe import Pipe
 from lead.engine.speculation.manager import SpeculationManager
 from lead.generation.engine_state import EngineState
 from lead.generation.sequences import LiveSequence, Sequences
@@ -41,11 +40,10 @@ class ManualClock:
         return self.now
 
 
-class LocalEngine(Pipe):
+class LocalEngine:
     """A loop that is stepped by hand; events go through `deliver`."""
 
     def __init__(self, n_vocab: int, clock: ManualClock, sequences: Sequences) -> None:
-        super().__init__()
         self.rows = Rows(n_vocab, seed=0)
         self.state = EngineState.READY
         self.ready: Ready | None = Ready(n_ctx=N_CTX, n_ctx_sequence=N_CTX, n_slots=N_SLOTS, speculates=True)

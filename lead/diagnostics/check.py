@@ -88,7 +88,7 @@ def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
         with_heads=has_heads(load.model) and wants_heads(load),
         taken=load.taken,
     )
-    if plan and (checkpoints := describe_checkpoints(plan.traits, load.options)):
+    if plan and (checkpoints := describe_checkpoints(plan.context.traits, load.options)):
         report.add("checkpoints", checkpoints)
     if plan and plan.prompt_cache.n_bytes and not load.rpc:
         report.add("prompt cache", describe_prompt_cache(plan.prompt_cache))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 
 from lead.chat.fields import NullIsDefault
-from lead.engine.commands import ActOnSlot
+from lead.disk_cache.act_on_slot import ActOnSlot
 from lead.http.json_route import JsonRoute
 from lead.http.services import Services, get_ready_services
 from lead.settings.keys import ANYONE, Principal
@@ -46,15 +46,15 @@ async def act_on_slot(
     match action:
         case "save":
             path = _path(folder, body.filename)
-            acted = await services.engine.act_on_slot(ActOnSlot(action=action, slot=slot, path=path))
+            acted = await services.engine.ask(ActOnSlot(action=action, slot=slot, path=path))
             counts = {"n_saved": acted.n_tokens, "n_written": acted.n_bytes}
         case "restore":
             path = _path(folder, body.filename)
             command = ActOnSlot(action=action, slot=slot, path=path, keep_for=_keep_for(request, services))
-            acted = await services.engine.act_on_slot(command)
+            acted = await services.engine.ask(command)
             counts = {"n_restored": acted.n_tokens, "n_read": acted.n_bytes}
         case "erase":
-            acted = await services.engine.act_on_slot(ActOnSlot(action=action, slot=slot))
+            acted = await services.engine.ask(ActOnSlot(action=action, slot=slot))
             return {"id_slot": slot, "n_erased": acted.n_tokens}
         case _:
             raise RequestError("Invalid action", "action")

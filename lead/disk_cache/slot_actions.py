@@ -5,27 +5,22 @@ thread writes or reads the file. A slot whose text was restored stands for a tex
 on from it has it loaded.
 """
 
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeVar
 
 from lead.disk_cache import slot_files
+from lead.disk_cache.act_on_slot import ActOnSlot, SlotActed
 from lead.disk_cache.text_keeper import TextMemory
-from lead.engine.commands import ActOnSlot
 from lead.engine.engine import Engine
-from lead.engine.events import SlotActed
+from lead.engine.idle_slots import IdleSlots
+from lead.engine.side_jobs import Doing
 from shared.cache_edits import Snapshot, apply_edits
 from shared.errors import RequestError, UnavailableError
 from shared.saved_text import SavedText
 from shared.slot_cache import StoredText
 
 T = TypeVar("T")
-
-_LOOK_SECONDS = 0.002
-"""How often there is a look whether an action can go on, while the engine is idle."""
-_Doing = Generator[None, None, T]
-"""What is done in several steps: it goes on after the next one."""
 
 
 class SlotActions:
@@ -35,55 +30,33 @@ class SlotActions:
         memory: TextMemory | None,
         key: str,
         *,
-        send: Callable[[SlotActed], None],
-        clock: Callable[[], float] = time.monotonic,
         executor: Callable[..., Executor] = ThreadPoolExecutor,
     ) -> None:
-        """`memory`: None if texts cannot be stored. key: tells starts apart that compute other texts.
-
-        send: is told what came of each action.
-        """
-        self._engine, self._memory, self._key, self._clock = engine, memory, key, clock
-        self._send = send
+        """`memory`: None if texts cannot be stored. key: tells starts apart that compute other texts."""
+        self._slots, self._memory, self._key = IdleSlots(engine.slots), memory, key
+        self._texts = engine.slots.texts
         self._thread = executor(1, "saves slots")
-        self._doing: _Doing[SlotActed] | None = None
+        self._is_busy = False
 
-    def begin(self, command: ActOnSlot) -> None:
-        """`send` will be told what came of it."""
-        assert self._doing is None, "the front asks for one action at a time"
-        self._doing = self._act(command)
-
-    def wait(self, now: float) -> float | None:  # noqa: ARG002 - it is always due
-        return _LOOK_SECONDS if self._doing else None
-
-    def turn(self, now: float, *, idle: bool) -> float:  # noqa: ARG002 - it goes on in any case
-        if self._doing and (acted := self._go_on(self._doing)):
-            self._doing = None
-            self._send(acted)
-        return 0.0
-
-    def _go_on(self, doing: _Doing[SlotActed]) -> SlotActed | None:
-        """What came of it, once it is done."""
+    def act(self, command: ActOnSlot) -> Doing[SlotActed]:
+        """The job of `SideJobs`; one slot at a time."""
+        if self._is_busy:
+            raise UnavailableError("another slot is being saved or restored: try again in a moment")
+        self._is_busy = True
         try:
-            next(doing)
-        except StopIteration as done:
-            acted: SlotActed = done.value
-            return acted
-        except (RequestError, slot_files.SlotFileError) as error:
-            return SlotActed(reason=str(error))
-        except UnavailableError as error:
-            return SlotActed(reason=str(error), may_recover=True)
-        return None
+            return (yield from self._act(command))
+        finally:
+            self._is_busy = False
 
-    def _act(self, command: ActOnSlot) -> _Doing[SlotActed]:
+    def _act(self, command: ActOnSlot) -> Doing[SlotActed]:
         if command.action == "erase":
-            return SlotActed(n_tokens=self._engine.slots.erase(command.slot))
+            return SlotActed(n_tokens=self._slots.erase(command.slot))
         if self._memory is None:
             raise RequestError("this model keeps no texts in host memory, by way of which they are saved")
         do = self._save if command.action == "save" else self._restore
         return (yield from do(command, self._memory))
 
-    def _save(self, command: ActOnSlot, memory: TextMemory) -> _Doing[SlotActed]:
+    def _save(self, command: ActOnSlot, memory: TextMemory) -> Doing[SlotActed]:
         while (lent := self._lend(command.slot, memory)) is None:
             yield
         text, pieces = lent
@@ -99,7 +72,7 @@ class SlotActions:
         self, slot: int, memory: TextMemory
     ) -> tuple[StoredText, list[tuple[Snapshot, memoryview]]] | None:
         """What a slot holds, in host memory; None: not all of it is there yet."""
-        if (text := self._engine.slots.stored_text(slot)) is None:
+        if (text := self._slots.stored_text(slot)) is None:
             return None
         pieces: list[tuple[Snapshot, memoryview]] = []
         for snapshot in text.snapshots:
@@ -110,11 +83,10 @@ class SlotActions:
             pieces.append((snapshot, view))
         return text, pieces
 
-    def _restore(self, command: ActOnSlot, memory: TextMemory) -> _Doing[SlotActed]:
-        slots, texts = self._engine.slots, self._engine.texts
+    def _restore(self, command: ActOnSlot, memory: TextMemory) -> Doing[SlotActed]:
         saved = yield from self._in_thread(slot_files.read_manifest, command.path, self._key)
         saved = saved.model_copy(update={"owner": command.keep_for})
-        text = slots.expect_text(command.slot, saved)
+        text = self._slots.expect_text(command.slot, saved)
         keys = [snapshot.key for snapshot in text.snapshots]
         views = [memory.reserve(key, part.size) for key, part in zip(keys, saved.parts, strict=True)]
         is_right = False
@@ -124,12 +96,12 @@ class SlotActions:
         finally:
             for key in keys:
                 memory.take_back(key)
-            apply_edits(texts.arrived(text, is_right=is_right), memory)
-        while not slots.give_text(command.slot, text):
+            apply_edits(self._texts.arrived(text, is_right=is_right), memory)
+        while not self._slots.give_text(command.slot, text):
             yield
         return SlotActed(n_tokens=len(saved.tokens), n_bytes=n_bytes)
 
-    def _in_thread(self, do: Callable[..., T], *arguments: object) -> _Doing[T]:
+    def _in_thread(self, do: Callable[..., T], *arguments: object) -> Doing[T]:
         done = self._thread.submit(do, *arguments)
         while not done.done():
             yield

@@ -12,13 +12,14 @@ from typing import BinaryIO
 
 from shared.cache_edits import Snapshot
 from shared.cached_files import written_whole
+from shared.errors import RequestError
 from shared.saved_text import SavedPart, SavedText, text_hash
 
 _MAGIC = "llama-duo slot 1"
 _MOST_LINE_BYTES = 1 << 30
 
 
-class SlotFileError(Exception):
+class SlotFileError(RequestError):
     """Why a file cannot be written or used, in words for who asked."""
 
 

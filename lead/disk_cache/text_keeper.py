@@ -122,7 +122,7 @@ class TextKeeper:
             if not self._start_saving(now) and not idle:
                 self._start_looking()
         if not self._is_settled and self._idle_since is not None and not self._settles_in(now):
-            self._is_settled = self._engine.store_texts()
+            self._is_settled = self._engine.slots.store_all()
             self._has_more, self._look_at = True, now  # in the next step, when they are stored
         return _READING_SECONDS if self._reading else 0.0
 
@@ -151,16 +151,16 @@ class TextKeeper:
 
     def _take_in(self, news: FolderNews) -> None:
         for saved in news.texts:
-            self._engine.texts.adopt(saved)
+            self._engine.slots.texts.adopt(saved)
             self._names.add(saved.name)
         gone = news.gone
         if self._saving and self._saving.text.saved:  # the job says what became of that one
             gone = gone - {self._saving.text.saved.name}
-        self._left_out.update(self._engine.texts.lose(gone))
+        self._left_out.update(self._engine.slots.texts.lose(gone))
         self._names -= gone
 
     def _start_reading(self) -> None:
-        for text in self._engine.texts.pop_wanted():
+        for text in self._engine.slots.texts.pop_wanted():
             assert text.saved
             keys = [snapshot.key for snapshot in text.snapshots]
             views = [
@@ -181,13 +181,13 @@ class TextKeeper:
             error = job.done.exception()
             if error:
                 log.warning("a text on disk is lost, and will be read anew: %s", error)
-            apply_edits(self._engine.texts.arrived(job.text, is_right=error is None), self._memory)
+            apply_edits(self._engine.slots.texts.arrived(job.text, is_right=error is None), self._memory)
 
     # To disk
 
     def _start_saving(self, now: float) -> bool:
         """Returns whether something is being written now."""
-        text = self._engine.texts.unsaved(but=self._left_out)
+        text = self._engine.slots.texts.unsaved(but=self._left_out)
         self._has_more = text is not None
         if text is None or now < self._retry_at:
             return False
@@ -229,11 +229,11 @@ class TextKeeper:
         self._take_back(job.lent)
         error = job.done.exception()
         if error is None:
-            self._engine.texts.mark_saved(job.text, job.done.result())
+            self._engine.slots.texts.mark_saved(job.text, job.done.result())
             self._start_looking()  # others may have given way
             self._has_failed, self._look_at = False, now  # there may be more
         elif isinstance(error, FileNotFoundError) and job.text.saved:  # another lead deleted its beginning
-            self._engine.texts.mark_saved(job.text, None)
+            self._engine.slots.texts.mark_saved(job.text, None)
         else:
             self._retry_at = now + _RETRY_SECONDS
             if not self._has_failed:
@@ -242,24 +242,24 @@ class TextKeeper:
 
     def _mark_used(self) -> None:
         """What was used, also from host memory, is the last to give way on disk."""
-        for text in self._engine.texts.pop_used():
+        for text in self._engine.slots.texts.pop_used():
             self._left_out.discard(text)
             if text.saved:
                 self._writer.submit(self._files.touch, text.saved.name)
 
     def _delete_dropped(self) -> None:
         """Files of texts that the engine knows no more."""
-        kept = {text.saved.name for text in self._engine.texts.texts if text.saved}
+        kept = {text.saved.name for text in self._engine.slots.texts.texts if text.saved}
         for name in self._names - kept:
             self._writer.submit(self._files.delete, name)
         self._names &= kept
-        self._left_out.intersection_update(self._engine.texts.texts)
+        self._left_out.intersection_update(self._engine.slots.texts.texts)
 
     def _save_all(self, until: float) -> None:
         """As much as can be written until then."""
         is_stored = not self._engine.idle
         while not is_stored and self._clock() < until:
-            is_stored = self._engine.store_texts()
+            is_stored = self._engine.slots.store_all()
             self._engine.next(self._clock())
             apply_edits(self._engine.pop_edits(), self._memory)
         while (left := until - self._clock()) > 0:

@@ -170,7 +170,7 @@ class Recalibration:
     ) -> None:
         """measure: returns as soon as a command arrives, and whether it has learned something.
 
-        now: when the engine is ready, in seconds. find_place: see `Engine.find_place`.
+        now: when the engine is ready, in seconds. find_place: see `SlotManager`.
         """
         self._measure = measure
         self._find_place = find_place

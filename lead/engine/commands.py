@@ -4,8 +4,7 @@ Both ends are ours, so what arrives is trusted; drafts of backs have been checke
 `lead.engine.events`.
 """
 
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
@@ -78,29 +77,16 @@ class SetPolicy(BaseModel, frozen=True):
     depth: int
 
 
-SlotAction = Literal["save", "restore", "erase"]
+class Ask(BaseModel, frozen=True):
+    """A `lead.engine.question.EngineQuestion`, by the name of its type; `Answer` has the same number."""
+
+    type: Literal["ask"] = "ask"
+    number: int
+    question: str
+    fields: dict[str, Any] = {}
 
 
-class ActOnSlot(BaseModel, frozen=True):
-    """Save what a slot holds as the file `path`, restore it from there, or erase it; `SlotActed` answers.
-
-    keep_for: as in `Submit`, for what is restored. There is one at a time.
-    """
-
-    type: Literal["act_on_slot"] = "act_on_slot"
-    action: SlotAction
-    slot: int
-    path: Path = Path()
-    keep_for: str | None = None
-
-
-class Explain(BaseModel, frozen=True):
-    """Send an `Explained`."""
-
-    type: Literal["explain"] = "explain"
-
-
-_AnyCommand = Submit | Cancel | Draft | SetBacks | SetPolicy | ActOnSlot | Explain
+_AnyCommand = Submit | Cancel | Draft | SetBacks | SetPolicy | Ask
 Command = Annotated[_AnyCommand, Field(discriminator="type")]
 
 _commands: TypeAdapter[_AnyCommand] = TypeAdapter(Command)

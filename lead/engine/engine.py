@@ -17,19 +17,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.commands import Cancel, Command, Explain, SetBacks, SetPolicy, Submit
+from lead.engine.commands import Cancel, Command, SetBacks, SetPolicy, Submit
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.events import Event, Explained, Failed, Finished, FinishReason, PromptProgress
+from lead.engine.events import Event, Failed, Finished, FinishReason, PromptProgress
 from lead.engine.scheduler import Action, PlanEntry, Scheduler, StepPlan
 from lead.engine.sequence import EngineSequence, Verification
-from lead.engine.slot import Slot, TrialPlace
+from lead.engine.slot import Slot
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.manager import DraftRound, SpeculationManager
 from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.speculation.speculation_stats import StepReport
 from shared.cache_edits import CacheEdit
 from shared.errors import KvCacheFullError, WindowLostError
-from shared.prompt_cache import PromptCache
 from shared.protocol import Draft
 from shared.sampling.constrained import GrammarBudget
 from shared.sampling.sampler import Sampler
@@ -69,9 +68,10 @@ class Engine:
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
         self._budget = budget or GrammarBudget()
-        self._slots = SlotManager(limits)
-        self._scheduler = Scheduler(limits, self._slots, speculation)
-        self._events: list[Event | Verification] = []
+        self.slots = SlotManager(limits)
+        self._scheduler = Scheduler(limits, self.slots, speculation)
+        self._events: list[Event] = []
+        self._uncounted: list[Verification] = []  # what was committed after these, and is no event yet
         self._edits: list[CacheEdit] = []
         self._last_step: Callable[[], StepReport] | None = None  # if nothing was learned from it yet
         self._waiting_since: float | None = None
@@ -80,7 +80,7 @@ class Engine:
     @property
     def idle(self) -> bool:
         """Nothing to do until a command arrives."""
-        return self._slots.idle
+        return self.slots.idle
 
     def apply(self, command: Command, now: float) -> None:
         """Raises AssertionError for a command that is not for a running engine."""
@@ -88,17 +88,14 @@ class Engine:
             case Submit():
                 self._submit(command, now)
             case Cancel():  # one that is unknown has ended already
-                if sequence := self._slots.sequences.get(command.sequence):
+                if sequence := self.slots.sequences.get(command.sequence):
                     self._end(sequence)
             case Draft():
-                self.speculation.post_draft(self._slots.sequences.get(command.sequence), command)
+                self.speculation.post_draft(self.slots.sequences.get(command.sequence), command)
             case SetBacks():
-                self.speculation.connect(command.names, self._slots.sequences.values())
+                self.speculation.connect(command.names, self.slots.sequences.values())
             case SetPolicy():
                 self.speculation.set_policy(command.policy, command.depth)
-            case Explain():
-                report = self.speculation.describe() | {"n_windows_lost": self._n_windows_lost}
-                self._events.append(Explained(report=report))
             case _:
                 raise AssertionError(f"not a command for a running engine: {command}")
 
@@ -107,18 +104,18 @@ class Engine:
         if self._waiting_since is not None:
             self.speculation.on_wait(now - self._waiting_since)
             self._waiting_since = None
-        running = self._slots.running()
+        running = self.slots.running()
         if waiting := [slot for slot in running if slot.is_waiting]:
             is_alone = len(waiting) == len(running)
             self._verify_waiting(waiting, _ALONE_GRAMMAR_SECONDS if is_alone else 0.0, now)
-        self._slots.shift_contexts()
+        self.slots.shift_contexts()
         self._admit()
-        self._slots.make_room_for_one_token_each()
+        self.slots.make_room_for_one_token_each()
         action = None if self.idle else self._scheduler.plan(now)
-        self._edits += self._slots.pop_edits()
+        self._edits += self.slots.pop_edits()
         if isinstance(action, StepPlan):
             drafting = (entry.slot_state for entry in action.entries if entry.draft)
-            self._edits += self._slots.save_before_drafts(drafting)
+            self._edits += self.slots.save_before_drafts(drafting)
         elif isinstance(action, Wait) and action.seconds > 0:
             self._waiting_since = now
         return action
@@ -158,7 +155,7 @@ class Engine:
         self._n_windows_lost += len(error.slots)
         level = logging.WARNING if self._n_windows_lost == len(error.slots) else logging.DEBUG
         log.log(level, "%s: their texts are read again (lost so far: %d)", error, self._n_windows_lost)
-        self._slots.empty(error.slots)
+        self.slots.empty(error.slots)
 
     def draft(self, order: DraftOrder) -> DraftRound:
         """One round of the drafter in the engine; `drafted` has to follow."""
@@ -173,11 +170,8 @@ class Engine:
 
         What speculation learns from a step is learned here, so that a step on a device need not wait for it.
         """
-        count = self.speculation.count
-        events: list[Event] = [
-            count(each) if isinstance(each, Verification) else each for each in self._events
-        ]
-        self._events.clear()
+        self._count_committed()
+        events, self._events = self._events, []
         if report := self._last_step:
             self._last_step = None
             self.speculation.on_step(report())
@@ -189,33 +183,24 @@ class Engine:
         edits, self._edits = self._edits, []
         return edits
 
-    @property
-    def texts(self) -> PromptCache:
-        """What is in host memory and on disk."""
-        return self._slots.texts
-
-    @property
-    def slots(self) -> SlotManager:
-        """What each slot holds, for who saves and restores it."""
-        return self._slots
-
-    def store_texts(self) -> bool:
-        """Store some of what slots hold, which keep it, while nothing runs; returns whether that was all."""
-        return self._slots.store_all()
-
-    def find_place(self, n_tokens: int) -> TrialPlace | None:
-        """Where steps of up to `n_tokens` can be timed while nothing is running."""
-        return self._slots.find_place(n_tokens, self._limits.n_ctx_sequence)
-
-    def describe(self) -> dict[str, Any]:
-        """Its records, without any text: for the log of a failed check."""
-        return self._slots.describe()
+    def explain(self) -> dict[str, Any]:
+        """What the planner has learned and done."""
+        return self.speculation.describe() | {"n_windows_lost": self._n_windows_lost}
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless the records of slots and of drafts are sound."""
-        self._slots.check_integrity()
-        for sequence in self._slots.sequences.values():
+        self.slots.check_integrity()
+        for sequence in self.slots.sequences.values():
             sequence.drafts.check_integrity()
+
+    def _report(self, event: Event) -> None:
+        """After what was committed before it."""
+        self._count_committed()
+        self._events.append(event)
+
+    def _count_committed(self) -> None:
+        self._events += [self.speculation.count(each) for each in self._uncounted]
+        self._uncounted.clear()
 
     # How a sequence begins
 
@@ -227,11 +212,11 @@ class Engine:
         n_ctx = self._limits.n_ctx_sequence
         sequence = EngineSequence(request, n_ctx, self._make_sampler, self._checkpoints(request))
         if sequence.n_generated and (reason := self._finish_reason(sequence)):
-            self._events.append(Finished(sequence=sequence.id, reason=reason))
+            self._report(Finished(sequence=sequence.id, reason=reason))
             return
         assert 0 < len(sequence.context) < n_ctx
         self.speculation.open(sequence, now)
-        self._slots.add(sequence)
+        self.slots.add(sequence)
 
     def _checkpoints(self, request: Submit) -> tuple[int, ...]:
         """Where the prompt is stored: where the client's last message begins, and before the answer begins.
@@ -252,9 +237,9 @@ class Engine:
 
         If progress was requested, the cached tokens are reported before anything is decoded.
         """
-        for started in self._slots.admit(only_if_idle=self._scheduler.is_minimal):
-            self._events.append(started)
-            sequence = self._slots.sequences[started.sequence]
+        for started in self.slots.admit(only_if_idle=self._scheduler.is_minimal):
+            self._report(started)
+            sequence = self.slots.sequences[started.sequence]
             with contextlib.suppress(Exception):  # an error shows with the first choice
                 assert sequence.sampler
             if not started.again:
@@ -268,7 +253,7 @@ class Engine:
         """Returns how many tokens it committed."""
         slot, sequence = entry.slot_state, entry.slot_state.sequence
         assert sequence
-        self._slots.add_decoded(slot, entry.tokens, has_draft=bool(entry.draft), can_roll_back=can_roll_back)
+        self.slots.add_decoded(slot, entry.tokens, has_draft=bool(entry.draft), can_roll_back=can_roll_back)
         if sequence.n_generated == 0:
             self._report_progress(sequence, len(slot.cache))
         if len(rows) == 0:  # a prompt chunk that does not reach the end
@@ -299,20 +284,20 @@ class Engine:
         if outcome is None:
             return 0
         if isinstance(outcome, Failed):  # the others go on
-            self._events.append(outcome)
-            self._slots.discard_draft(slot)
+            self._report(outcome)
+            self.slots.discard_draft(slot)
             self._end(sequence)
             return 0
-        self._slots.commit(slot, outcome.tokens)
+        self.slots.commit(slot, outcome.tokens)
         self.speculation.on_commit(outcome, now)
-        self._events.append(outcome)
+        self._uncounted.append(outcome)
         if reason := self._finish_reason(sequence):
             self._finish(sequence, reason)
         return len(outcome.tokens)
 
     def _report_progress(self, sequence: EngineSequence, n_cached: int) -> None:
         if sequence.request.progress:
-            self._events.append(
+            self._report(
                 PromptProgress(
                     sequence=sequence.id,
                     n_processed=min(n_cached, sequence.n_prompt),
@@ -330,13 +315,13 @@ class Engine:
         The next step decodes one token of each running sequence. If that is not enough either, idle slots are
         emptied, then the youngest sequence is preempted; the last one left ends.
         """
-        self._slots.lose(lost)
+        self.slots.lose(lost)
         was_minimal, self._scheduler.is_minimal = self._scheduler.is_minimal, True
-        if self._slots.evict_idle() or not was_minimal:
+        if self.slots.evict_idle() or not was_minimal:
             return
-        running = self._slots.running()
+        running = self.slots.running()
         if len(running) > 1:
-            self._slots.preempt(running[-1])
+            self.slots.preempt(running[-1])
             return
         for slot in running:
             assert slot.sequence
@@ -348,9 +333,9 @@ class Engine:
         return "length" if sequence.is_complete else None
 
     def _finish(self, sequence: EngineSequence, reason: FinishReason) -> None:
-        self._events.append(Finished(sequence=sequence.id, reason=reason))
+        self._report(Finished(sequence=sequence.id, reason=reason))
         self._end(sequence)
 
     def _end(self, sequence: EngineSequence) -> None:
-        self._slots.remove(sequence)
+        self.slots.remove(sequence)
         self.speculation.close(sequence)

@@ -161,22 +161,15 @@ class DraftsDropped(BaseModel, frozen=True):
     n_stale: int
 
 
-class Explained(BaseModel, frozen=True):
-    """What the planner has learned and done, as JSON for people and dashboards."""
+class Answer(BaseModel, frozen=True):
+    """To the `Ask` of this number: a reply, or the reason why there is none, and nothing has changed.
 
-    type: Literal["explained"] = "explained"
-    report: dict[str, Any]
-
-
-class SlotActed(BaseModel, frozen=True):
-    """An `ActOnSlot` is done, with so many tokens, and a file of so many bytes.
-
-    reason: why it is not, and nothing has changed. may_recover: the same may succeed later.
+    may_recover: the same may succeed later.
     """
 
-    type: Literal["slot_acted"] = "slot_acted"
-    n_tokens: int = 0
-    n_bytes: int = 0
+    type: Literal["answer"] = "answer"
+    number: int
+    reply: dict[str, Any] = {}
     reason: str = ""
     may_recover: bool = False
 
@@ -185,7 +178,7 @@ SequenceEvent = Started | PromptProgress | Committed | Finished | Failed
 """Events about one sequence."""
 BackEvent = DraftsDropped | Tune
 """Events about backs, and what all of them are to hear."""
-_AnyEvent = Ready | Alive | LoadFailed | Pieces | Explained | SlotActed | SequenceEvent | BackEvent
+_AnyEvent = Ready | Alive | LoadFailed | Pieces | Answer | SequenceEvent | BackEvent
 Event = Annotated[_AnyEvent, Field(discriminator="type")]
 
 _events: TypeAdapter[_AnyEvent] = TypeAdapter(Event)

@@ -3,13 +3,13 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn, Protocol
 
-from lead.engine.commands import ActOnSlot, Cancel, Command, SetBacks
+from lead.engine.commands import Ask, Cancel, Command, SetBacks
 from lead.engine.engine import Engine
+from lead.engine.event_buffer import EventBuffer
 from lead.engine.events import Event, Failed, Finished, Started
-from lead.engine.pipe import Pipe
 from lead.engine.scheduler import Action, StepPlan
 from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.target import Target
@@ -50,6 +50,21 @@ class ProgressWatch:
         self._seconds += min(now - self._now, _MOST_SECONDS_COUNTED)
         self._now = now
         return self._seconds >= MOST_SECONDS
+
+
+class Pipe(Protocol):
+    """How commands and events pass. `open` turns False when the front is gone."""
+
+    open: bool
+
+    def send(self, *events: Event) -> None:
+        """Hand events to the front, together: it wakes up once."""
+
+    def drain(self, wait: float | None) -> list[Command]:
+        """All commands that have arrived; if none has, wait for one (or for the front's end).
+
+        `wait` is the most seconds to do so; None: for ever.
+        """
 
 
 class Chore(Protocol):
@@ -132,19 +147,22 @@ class Loop:
         *,
         chores: Sequence[Chore] = (),
         on_backs: Callable[[SetBacks], None] = lambda _: None,
-        on_slot: Callable[[ActOnSlot], None] | None = None,
+        on_ask: Callable[[Ask], None] | None = None,
+        before: Callable[[Sequence[Event]], Iterable[Event]] = lambda _: (),
     ) -> None:
         """`clock` gives seconds; it must be the one that drafts were stamped with, and that of `chores`.
 
-        on_backs: is told which backs are connected. on_slot: saves and restores what slots hold.
+        on_backs: is told which backs are connected. on_ask: begins what one of `chores` goes on with.
+        before: what has to be sent before some events.
         """
         self._target = target
         self._engine = engine
         self._pipe = pipe
+        self._buffer = EventBuffer(pipe.send, before)
         self._clock = clock
         self._chores = chores
         self._on_backs = on_backs
-        self._on_slot = on_slot
+        self._on_ask = on_ask
         self._wait = 0.0
         self._early: list[Command] = []  # that arrived during the last step
         self._unchecked = False
@@ -192,13 +210,13 @@ class Loop:
         now = self._clock()
         for command in commands:
             if isinstance(command, Cancel):
-                self._pipe.hold(self._pop_events())  # what has happened to it is dropped, too
-            if isinstance(command, ActOnSlot):
-                assert self._on_slot
-                self._on_slot(command)
+                self._buffer.hold(self._pop_events())  # what has happened to it is dropped, too
+            if isinstance(command, Ask):
+                assert self._on_ask
+                self._on_ask(command)
                 continue
             self._engine.apply(command, now)
-            self._pipe.on_applied(command)
+            self._buffer.on_applied(command)
             self._unchecked = True
             if isinstance(command, SetBacks):
                 self._on_backs(command)
@@ -217,7 +235,7 @@ class Loop:
                 self._early.append(command)
 
     def _send(self, *, at_once: bool = False) -> None:
-        self._pipe.pass_on(self._pop_events(), self._clock(), at_once=at_once)
+        self._buffer.pass_on(self._pop_events(), self._clock(), at_once=at_once)
 
     def _pop_events(self) -> list[Event]:
         events = self._engine.pop_events()
@@ -246,5 +264,5 @@ class Loop:
         return None
 
     def _fail(self, reason: str) -> NoReturn:
-        log.critical("%s: %s", reason, self._engine.describe())
+        log.critical("%s: %s", reason, self._engine.slots.describe())
         raise IntegrityError(reason)

@@ -13,7 +13,6 @@ from lead.engine.slot import Slot, TrialPlace
 from shared.cache_edits import CacheEdit, Snapshot
 from shared.errors import RequestError, UnavailableError
 from shared.prompt_cache import PromptCache
-from shared.saved_text import SavedText
 from shared.slot_cache import Loading, SlotCache, StoredText, TextPlace
 from shared.slot_table import SlotTable
 
@@ -33,14 +32,14 @@ class SlotManager:
     """
 
     def __init__(self, limits: EngineLimits) -> None:
-        self._n_ctx = limits.n_ctx
+        self.n_ctx, self._n_ctx_sequence = limits.n_ctx, limits.n_ctx_sequence
         self._traits = limits.traits
         self._n_checkpoints = limits.n_checkpoints
         self._stores_idle = not limits.own_cells and limits.prompt_cache.n_bytes > 0
-        self._table = SlotTable(limits.n_slots, limits.traits, limits.prompt_cache)
+        self.table = SlotTable(limits.n_slots, limits.traits, limits.prompt_cache)
         self._price = MovePrice(limits.prompt_cache, limits.step_bytes)
-        self._slots = [Slot(cache) for cache in self._table.caches]
-        self._prefixes = Prefixes(self._slots, self._table.texts, limits)
+        self._slots = [Slot(cache) for cache in self.table.caches]
+        self._prefixes = Prefixes(self._slots, self.table.texts, limits)
         self.sequences: dict[str, EngineSequence] = {}
         """All that have not ended, by id, in the order in which those that wait start."""
         self._running: list[Slot] = []
@@ -55,17 +54,17 @@ class SlotManager:
     @property
     def texts(self) -> PromptCache:
         """What is in host memory and on disk."""
-        return self._table.texts
+        return self.table.texts
 
     @property
     def n_free(self) -> int:
         """Cells that hold nothing valid, and that nothing which is being loaded will take."""
-        return self._n_ctx - self._table.n_cells
+        return self.n_ctx - self.table.n_cells
 
     @property
     def has_moved(self) -> bool:
         """See `SlotTable.has_moved`."""
-        return self._table.has_moved
+        return self.table.has_moved
 
     def running(self) -> list[Slot]:
         """Slots with a sequence, in the order in which those started."""
@@ -85,12 +84,12 @@ class SlotManager:
     def admit(self, *, only_if_idle: bool) -> list[Started]:
         """Give free slots to the sequences that wait; with `only_if_idle` only if none runs."""
         started = []
-        self._table.begin_step(alone=all(slot.cache.loading for slot in self._running))
+        self.table.begin_step(alone=all(slot.cache.loading for slot in self._running))
         while self._any_waits and (idle := self._idle()) and (sequence := self._next(idle)):
             self._keep_for(sequence)
             if not self._fits(sequence, only_if_idle) or self._prefixes.is_prefix_being_decoded(sequence):
                 break
-            self._table.finish_loads()
+            self.table.finish_loads()
             slot = _best_slot(idle, sequence)
             n_common = max(self._prefixes.useful(each, sequence) for each in self._slots)
             n_reused = self._reuse(slot, sequence)
@@ -189,7 +188,7 @@ class SlotManager:
         """
         for slot in self._idle():
             if len(slot.cache):
-                n_left = self._store_before_loss(slot.cache)
+                n_left = self.store_before_loss(slot.cache)
                 if n_left and waits:
                     return False
                 self._move_out(slot, is_stored=n_left == 0)
@@ -211,18 +210,18 @@ class SlotManager:
             pass
         return n_free
 
-    def find_place(self, n_tokens: int, n_most: int) -> TrialPlace | None:
-        """Where `n_tokens` can be decoded and removed again; None: nowhere. n_most: tokens of a slot."""
+    def find_place(self, n_tokens: int) -> TrialPlace | None:
+        """Where steps of up to `n_tokens` can be timed while nothing is running; None: nowhere."""
         for slot in self._idle():
             n_cached = len(slot.cache)
-            fits = n_tokens <= min(self.n_free, n_most - n_cached)
+            fits = n_tokens <= min(self.n_free, self._n_ctx_sequence - n_cached)
             if fits and (self._traits.can_trim or not n_cached):
                 return TrialPlace(slot.index, n_cached, self.pop_edits())
         return None
 
     def pop_edits(self) -> list[CacheEdit]:
         """What makes every native cache hold what is valid in it; to be applied before anything else."""
-        return self._table.pop_edits()
+        return self.table.pop_edits()
 
     def save_before_drafts(self, slots: Iterable[Slot]) -> list[CacheEdit]:
         """Edits with which rejected drafts of `slots` can be taken back; after those of `pop_edits`."""
@@ -284,7 +283,7 @@ class SlotManager:
         held = [len(slot.sequence.context) + 1 for slot in self._running if slot.sequence]
         if not held:
             return True
-        return not only_if_idle and sum(held) + len(sequence.context) + 1 <= self._n_ctx
+        return not only_if_idle and sum(held) + len(sequence.context) + 1 <= self.n_ctx
 
     def _keep_for(self, sequence: EngineSequence) -> None:
         """Where prompts that are being decoded depart from `sequence`, which waits, they get checkpoints."""
@@ -304,10 +303,10 @@ class SlotManager:
         None: not yet; it is read from disk, or what would be lost is stored, over several steps.
         """
         n_running = sum(slot.cache.n_cells for slot in self._running)
-        n, _, source = self._prefixes.best(slot, sequence, self._n_ctx - n_running)
+        n, _, source = self._prefixes.best(slot, sequence, self.n_ctx - n_running)
         if isinstance(source, StoredText) and source.place is not TextPlace.MEMORY:
             if source.place is TextPlace.DISK:
-                self._table.fetch(source)
+                self.table.fetch(source)
             return None
         if isinstance(source, StoredText):
             slot.cache.loading = Loading(source, n)  # so that it does not give way, and has its cells
@@ -315,27 +314,27 @@ class SlotManager:
             slot.cache.loading = None
             return None
         if isinstance(source, StoredText):
-            self._table.load(slot.cache, source, n)
+            self.table.load(slot.cache, source, n)
         elif source is slot.cache:
             return len(source)  # fewer, if what can be rolled back was stored before
         else:
-            self._table.copy(source, slot.cache, n)
+            self.table.copy(source, slot.cache, n)
         return n
 
     def _make_way(self, slot: Slot, n_keep: int) -> bool:
         """Cut the text of an idle slot, and free cells; False: not yet, texts are being stored before."""
-        if 2 * n_keep < len(slot.cache) and self._store_before_loss(slot.cache, n_keep):
+        if 2 * n_keep < len(slot.cache) and self.store_before_loss(slot.cache, n_keep):
             return False
         if n_keep:
             slot.cache.keep(n_keep)
         else:
-            self._table.empty(slot.cache)
+            self.table.empty(slot.cache)
         return not slot.cache.loading or self.free_up_to(0) >= 0
 
-    def _store_before_loss(self, cache: SlotCache, n_keep: int = 0) -> int | None:
+    def store_before_loss(self, cache: SlotCache, n_keep: int = 0) -> int | None:
         """`SlotTable.store`, unless the text is read again more quickly."""
         if self._price.pays(len(cache)):
-            return self._table.store(cache, n_keep)
+            return self.table.store(cache, n_keep)
         self._price.forget()
         return None
 
@@ -343,11 +342,11 @@ class SlotManager:
         """Empty idle slots while others run, before a step: attention reads all cells of the pool."""
         if not self._stores_idle or not self._running:
             return
-        self._table.limit_moves()
+        self.table.limit_moves()
         for slot in self._idle():
             slot.n_steps_idle += 1
             is_due = slot.n_steps_idle > self._price.idle_steps and self._price.pays(len(slot.cache))
-            if is_due and self._table.store(slot.cache) == 0:
+            if is_due and self.table.store(slot.cache) == 0:
                 self._move_out(slot, is_stored=True)
 
     def _move_out(self, slot: Slot, *, is_stored: bool) -> None:
@@ -356,71 +355,12 @@ class SlotManager:
 
     def store_all(self) -> bool:
         """Store some of what idle slots hold, which keep it, to be written to disk; whether that was all."""
-        self._table.begin_step()
-        left = [self._table.store(slot.cache) for slot in self._idle() if slot.cache.owner is not None]
+        self.table.begin_step()
+        left = [self.table.store(slot.cache) for slot in self._idle() if slot.cache.owner is not None]
         return not any(left)
 
-    # What clients do to idle slots (`POST /slots/N`)
-
-    def stored_text(self, index: int) -> StoredText | None:
-        """What a slot held last, in host memory; None: not yet, ask again after the next step.
-
-        Raises RequestError, UnavailableError.
-        """
-        slot = self._idle_slot(index)
-        tokens = slot.cache.tokens or slot.moved
-        if not tokens:
-            raise RequestError(f"slot {index} holds no text", "id_slot")
-        if slot.cache.owner is None:
-            raise RequestError(f"slot {index} holds a private text, which is never written", "id_slot")
-        if slot.cache.tokens:
-            if not self._table.can_store(slot.cache):
-                return None
-            n_left = self._table.store(slot.cache, n_least=1)
-            if n_left is None:
-                raise RequestError("there is no room for its text in host memory (--cache-ram)", "id_slot")
-            if n_left:
-                return None
-        text = self.texts.holding(tokens, slot.cache.owner)
-        if text is None or (text.place is TextPlace.DISK and not self.texts.may_fetch(text)):
-            raise RequestError("its text has given way to others in host memory (--cache-ram)", "id_slot")
-        if text.place is TextPlace.DISK:
-            self._table.fetch(text)
-        return text if text.place is TextPlace.MEMORY else None
-
-    def expect_text(self, index: int, saved: SavedText) -> StoredText:
-        """A text that a slot is to hold, and the caller reads; raises RequestError, UnavailableError."""
-        self._idle_slot(index)
-        if len(saved.tokens) > self._n_ctx:
-            raise RequestError(f"its text has {len(saved.tokens)} tokens; the context has {self._n_ctx}")
-        if (text := self._table.expect(saved)) is None:
-            raise RequestError("there is no room for its text in host memory (--cache-ram)")
-        return text
-
-    def give_text(self, index: int, text: StoredText) -> bool:
-        """From now on a slot stands for `text`, in host memory; False: not yet, its own is stored before.
-
-        Raises UnavailableError.
-        """
-        slot = self._idle_slot(index)
-        if self._store_before_loss(slot.cache):
-            return False
-        slot.cache.keep(0)
-        slot.moved, slot.cache.owner = list(text.tokens), text.owner
-        return True
-
-    def erase(self, index: int) -> int:
-        """Forget what a slot held last; how many tokens that were. Raises RequestError, UnavailableError."""
-        slot = self._idle_slot(index)
-        tokens = list(slot.cache.tokens or slot.moved)
-        text = self.texts.holding(tokens, slot.cache.owner) if tokens else None
-        if text and text.tokens == tokens:
-            self._table.drop(text)
-        slot.moved = []
-        slot.cache.keep(0)
-        return len(tokens)
-
-    def _idle_slot(self, index: int) -> Slot:
+    def idle_slot(self, index: int) -> Slot:
+        """Raises RequestError, UnavailableError."""
         if not 0 <= index < len(self._slots):
             raise RequestError("Invalid slot ID", "id_slot")
         if self._slots[index].sequence:
@@ -430,7 +370,7 @@ class SlotManager:
     def learn_moves(self, texts: Sequence[Snapshot], seconds: float, step_seconds: float) -> None:
         """They were stored or loaded in so many seconds; a step of one token takes `step_seconds`."""
         self._price.learn(texts, seconds, step_seconds)
-        self._table.n_step = self._price.n_step
+        self.table.n_step = self._price.n_step
 
     def learn_reading(self, token_seconds: float | None) -> None:
         """A token of a prompt is read in so many seconds."""
@@ -440,7 +380,7 @@ class SlotManager:
         """Make a checkpoint; if there are too many, the second one goes: the first is a system prompt."""
         if self._n_checkpoints == 0:
             return
-        self._table.checkpoint(cache)
+        self.table.checkpoint(cache)
         while len(cache.checkpoints) > self._n_checkpoints:
             lengths = sorted(cache.checkpoints)
             cache.drop(lengths[min(1, len(lengths) - 1)])

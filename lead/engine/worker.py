@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from lead.disk_cache.act_on_slot import ActOnSlot
 from lead.disk_cache.slot_actions import SlotActions
 from lead.disk_cache.text_files import TextFiles
 from lead.disk_cache.text_keeper import TextKeeper
@@ -23,11 +24,13 @@ from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness, LoadFailed, Ready
+from lead.engine.explain import Explain, Explained
 from lead.engine.heartbeat import Computing, Heartbeat
 from lead.engine.load import Load
 from lead.engine.loop import Chore, Loop
 from lead.engine.new_pieces import NewPieces
 from lead.engine.pipe import EnginePipe, low_numbered
+from lead.engine.side_jobs import SideJobs
 from lead.engine.slot import TrialPlace
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
@@ -112,15 +115,48 @@ def _serve(
     *,
     fork_server: socket.socket,
 ) -> None:
-    vocabulary = model.vocabulary
     limits = limits_of(model, n_prompt_checkpoints(model.traits, load.options), model.prompt_cache)
+    seen = _seen_texts(load)
+    engine = _make_engine(model, limits, inline, load, seen, fork_server=fork_server)
+    threads = _threads(model, exactness, load)
+    ready = _ready(limits, model, exactness, inline, threads.used)
+    _log_what_is_loaded(model, load, ready)
+    keeper = _keeper(engine, model, load)
+    side_jobs = _side_jobs(engine, model, load, pipe)
+    timer = StepTimer.of_target(model, model.n_vocab)
+    timer.warm_up()
+    pipe.send(ready)
+    chores: list[Chore | None] = [keeper, side_jobs, seen]
+    if limits.traits.can_speculate and load.calibrate:
+        chores.append(_calibrate(engine, model, load, threads, timer, pipe=pipe))
+    with keeper or contextlib.nullcontext():
+        Loop(
+            model,
+            engine,
+            pipe,
+            chores=[chore for chore in chores if chore],
+            on_backs=lambda backs: threads.share(with_backs=backs.share_cores),
+            on_ask=side_jobs.begin,
+            before=NewPieces(model.vocabulary).of,
+        ).run()
+
+
+def _make_engine(
+    model: Model,
+    limits: EngineLimits,
+    inline: InlineSource | None,
+    load: Load,
+    seen: SeenTexts | None,
+    *,
+    fork_server: socket.socket,
+) -> Engine:
+    vocabulary = model.vocabulary
     budget = TimeBudget()
     grammars = GrammarServer(load.model, budget, fork_server)
 
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens, follow=grammars.follow)
 
-    seen = _seen_texts(load)
     speculation = SpeculationManager(
         load.policy,
         load.depth,
@@ -134,9 +170,10 @@ def _serve(
         cost = speculation.inline.cost
         inline.calibrate(cost)
         log.info("%s", inline.describe(cost.seconds(1)))
-    engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, budget)
-    threads = _threads(model, exactness, load)
-    ready = _ready(limits, model, exactness, inline, threads.used)
+    return Engine(limits, speculation, sampler_for, vocabulary.end_tokens, budget)
+
+
+def _log_what_is_loaded(model: Model, load: Load, ready: Ready) -> None:
     log.info("devices: %s", ready.devices)
     for adapter in load.options.lora:
         log.info("adapter: %s, scale %g", adapter.path, adapter.scale)
@@ -147,30 +184,15 @@ def _serve(
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
-    keeper = _keeper(engine, model, load)
-    slot_actions = SlotActions(
-        engine, model if model.prompt_cache.n_bytes else None, text_key(model, load), send=pipe.send
-    )
-    timer = StepTimer.of_target(model, model.n_vocab)
-    timer.warm_up()
-    pipe.send(ready)
-    chores: list[Chore | None] = [keeper, slot_actions, seen]
-    if limits.traits.can_speculate and load.calibrate:
-        stored = Remembered(CacheFolder.STEP_TIMES, StepTimes, step_times_key(model, load))
-        if not _has_recalled(stored, speculation.cost, threads, timer):
-            timer.calibrate(speculation.cost, lambda: pipe.readable)
-            measure = _measuring(model, speculation.cost, threads, pipe, stored)
-            chores.append(Recalibration(measure, time.monotonic(), engine.find_place))
-    pipe.pieces = NewPieces(vocabulary)
-    with keeper or contextlib.nullcontext():
-        Loop(
-            model,
-            engine,
-            pipe,
-            chores=[chore for chore in chores if chore],
-            on_backs=lambda backs: threads.share(with_backs=backs.share_cores),
-            on_slot=slot_actions.begin,
-        ).run()
+
+
+def _side_jobs(engine: Engine, model: Model, load: Load, pipe: EnginePipe) -> SideJobs:
+    """What answers each question of the front."""
+    slot_actions = SlotActions(engine, model if model.prompt_cache.n_bytes else None, text_key(model, load))
+    jobs = SideJobs(pipe.send)
+    jobs.register(Explain, lambda _: Explained(report=engine.explain()))
+    jobs.register(ActOnSlot, slot_actions.act)
+    return jobs
 
 
 def _keeper(engine: Engine, model: Model, load: Load) -> TextKeeper | None:
@@ -225,6 +247,19 @@ def _threads(model: Model, exactness: Exactness, load: Load) -> TargetThreads:
     return TargetThreads(
         model.use_threads, n, n if exactness.is_on or model.is_offloaded else load.most_threads
     )
+
+
+def _calibrate(
+    engine: Engine, model: Model, load: Load, threads: TargetThreads, timer: StepTimer, *, pipe: EnginePipe
+) -> Recalibration | None:
+    """Have T(n) learned until a command arrives; returns who measures it again, unless it was known."""
+    cost = engine.speculation.cost
+    stored = Remembered(CacheFolder.STEP_TIMES, StepTimes, step_times_key(model, load))
+    if _has_recalled(stored, cost, threads, timer):
+        return None
+    timer.calibrate(cost, lambda: pipe.readable)
+    measure = _measuring(model, cost, threads, pipe, stored)
+    return Recalibration(measure, time.monotonic(), engine.slots.find_place)
 
 
 def _has_recalled(

@@ -6,25 +6,26 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
-from lead.engine.commands import ActOnSlot, Cancel, Command, Explain, PolicyName, SetBacks, SetPolicy, Submit
+from lead.engine.commands import Cancel, Command, PolicyName, SetBacks, SetPolicy, Submit
 from lead.engine.events import (
     Alive,
+    Answer,
     Committed,
     DraftsDropped,
     Event,
-    Explained,
     LoadFailed,
     Pieces,
     Ready,
-    SlotActed,
 )
 from lead.engine.load import Load
+from lead.engine.question import EngineQuestion, R
 from lead.generation.engine_process import EngineProcess
 from lead.generation.engine_state import MOVES, EngineState
 from lead.generation.exactness import promise
 from lead.generation.front_vocabulary import KnownPieces
+from lead.generation.open_questions import OpenQuestions
 from lead.generation.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
 from lead.generation.sequences import Broadcast, LiveSequence, Sequences
 from shared.descriptors import SpareDescriptors
@@ -38,7 +39,7 @@ _MOST_UNSENT_BYTES = 1 << 16
 """While the engine has more than this to read, drafts are withheld, and only the newest are sent later."""
 _BEATS = 10
 """How often the engine gives a sign of life within --engine-timeout."""
-_EXPLAIN_SECONDS = 10.0
+_LOOK_SECONDS = 10.0
 """The engine replies between two steps; with a long prompt on a slow machine a step may take this long."""
 _LEAST_DOZE_SECONDS = 0.01
 """Between two looks at whether there is still nothing to do."""
@@ -81,12 +82,9 @@ class EngineClient:
         `clock` returns seconds; times of events are measured with it.
         """
         self._load = load.model_copy(update={"heartbeat_seconds": timeout / _BEATS})
-        self._sequences = sequences
-        self._share_grammars = share_grammars
-        self._max_queue = max_queue
-        self._timeout = timeout
-        self._sleep_seconds = sleep_seconds
-        self._on_sleep = on_sleep
+        self._sequences, self._share_grammars = sequences, share_grammars
+        self._max_queue, self._timeout = max_queue, timeout
+        self._sleep_seconds, self._on_sleep = sleep_seconds, on_sleep
         self._fed_at = clock()
         self._wanted = asyncio.Event()
         self._restarts = Restarts(random.Random(), clock)  # noqa: S311 - jitter is no secret
@@ -95,8 +93,7 @@ class EngineClient:
         self._process: EngineProcess | None = None
         self._holds_drafts = False
         self._connected = SetBacks(names=[])
-        self._explanation: asyncio.Future[dict[str, Any] | None] | None = None
-        self._slot_acted: asyncio.Future[SlotActed] | None = None
+        self._questions = OpenQuestions(self._send)
         self._spare = SpareDescriptors(_N_SPARE)
         self._stopping = asyncio.Event()
         self._moved = asyncio.Event()  # replaced each time that the state changes
@@ -189,33 +186,35 @@ class EngineClient:
         if self.state is EngineState.READY:
             self._send(SetPolicy(policy=policy, depth=depth))
 
-    async def explain(self) -> dict[str, Any] | None:
-        """What the planner has learned and done; None if the engine does not reply in time."""
-        if self.state is not EngineState.READY:
-            return None
-        if self._explanation is None:  # one reply serves all callers, so that no client can flood the pipe
-            self._explanation = asyncio.get_running_loop().create_future()
-            self._send(Explain())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_EXPLAIN_SECONDS):
-                return await asyncio.shield(self._explanation)
-        return None
+    async def ask(self, question: EngineQuestion[R]) -> R:
+        """The engine's reply, which it gives between two steps.
 
-    async def act_on_slot(self, command: ActOnSlot) -> SlotActed:
-        """Have the engine do it, when it is ready; raises NotServingError, RequestError, UnavailableError."""
+        One that sleeps is woken, and one that is being started again is waited for. But not for a question
+        that only looks: it is answered soon, or not at all.
+        Raises NotServingError: there is no engine; UnavailableError: it has ended, has too much to do, or
+        says that it may succeed later; RequestError: it refuses the question.
+        """
+        if not question.only_looks:
+            await self._wait_until_ready()
+        if self.state is not EngineState.READY:
+            raise self.state.refusal()
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS if question.only_looks else None):
+                answer = await self._questions.ask(question)
+        except TimeoutError:
+            raise UnavailableError(f"the engine has not replied for {_LOOK_SECONDS:g} s") from None
+        if answer.reason:
+            raise (UnavailableError if answer.may_recover else RequestError)(answer.reason)
+        return question.read_reply(answer.reply)
+
+    async def _wait_until_ready(self) -> None:
+        """Raises NotServingError if it will not be."""
         self.expect()
         while self.state is not EngineState.READY:
             if not self.state.takes_requests:
                 raise self.state.refusal()
             await self._moved.wait()
-        if self._slot_acted is not None:
-            raise UnavailableError("another slot is being saved or restored: try again in a moment")
-        self._slot_acted = asyncio.get_running_loop().create_future()
-        self._send(command)
-        acted = await asyncio.shield(self._slot_acted)  # whoever leaves does not end it
-        if acted.reason:
-            raise (UnavailableError if acted.may_recover else RequestError)(acted.reason)
-        return acted
+            self.expect()
 
     async def _run_next(self, backs: "asyncio.Future[DraftReports]") -> None:
         """Start a process and run it to its end; one that cannot be started is logged."""
@@ -256,7 +255,7 @@ class EngineClient:
         """End the process when there has been nothing to do for long enough."""
         while self._sleep_seconds > 0:
             now = self._clock()
-            is_asked = len(self._sequences) or self._slot_acted or self._explanation
+            is_asked = len(self._sequences) or len(self._questions)
             if is_asked or self.state is not EngineState.READY:
                 self._fed_at = now
             left = self._fed_at + self._sleep_seconds - now
@@ -280,8 +279,7 @@ class EngineClient:
     def _lose_process(self) -> None:
         """It does not reply any more. Whoever waits for it learns that before it is reaped."""
         self._process = None
-        self._explained(None)
-        self._acted_on_slot(SlotActed(reason="the engine has ended", may_recover=True))
+        self._questions.close_all("the engine has ended")
         died_as = EngineState.RESTARTING if self.ready else EngineState.STARTING
         if died_as in MOVES[self.state]:
             self._become(died_as)
@@ -302,8 +300,8 @@ class EngineClient:
                 _tell(event, backs.result())  # it knows of some, so they are there
             case Ready():
                 self._become_ready(event)
-            case Explained() | SlotActed():
-                self._take_reply(event)
+            case Answer():
+                self._questions.close(event)
             case LoadFailed():
                 self._take_load_failure(event)
             case Alive():
@@ -353,22 +351,6 @@ class EngineClient:
         self.state = state
         self._moved.set()
         self._moved = asyncio.Event()
-
-    def _explained(self, report: dict[str, Any] | None) -> None:
-        if self._explanation is not None:
-            self._explanation.set_result(report)
-            self._explanation = None
-
-    def _take_reply(self, event: Explained | SlotActed) -> None:
-        if isinstance(event, Explained):
-            self._explained(event.report)
-        else:
-            self._acted_on_slot(event)
-
-    def _acted_on_slot(self, event: SlotActed) -> None:
-        if self._slot_acted is not None:
-            self._slot_acted.set_result(event)
-            self._slot_acted = None
 
     def _check_queue(self) -> None:
         """Count all that have not ended, running or not: one just submitted is as good as in its slot."""

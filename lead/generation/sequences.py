@@ -31,7 +31,6 @@ from lead.engine.events import (
     Finished,
     FinishReason,
     PromptProgress,
-    Ready,
     SequenceEvent,
     Started,
 )
@@ -181,27 +180,6 @@ class Observer(Protocol):
         """A sequence has finished or failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Occupancy:
-    """Requests that run or wait for a slot, and their tokens so far; `n_ctx` is the number of KV cells."""
-
-    n_running: int
-    n_waiting: int
-    n_used_tokens: int
-    n_waiting_tokens: int
-    n_slots: int
-    n_ctx: int
-
-    @property
-    def n_free_slots(self) -> int:
-        return max(0, self.n_slots - self.n_running)
-
-    @property
-    def kv_usage(self) -> float:
-        """The share of the KV cache that running requests fill; tokens that they share count for each."""
-        return min(1.0, self.n_used_tokens / self.n_ctx)
-
-
 class Sequences:
     """All sequences that have not ended, and which of them the engine process is given."""
 
@@ -317,14 +295,6 @@ class Sequences:
         for sequence in self:
             sequence.n_submitted = sequence.slot = None
         return bool(running)
-
-    def occupancy(self, ready: Ready) -> Occupancy:
-        """How much of the engine is in use. What idle slots still hold does not count: it makes room."""
-        running: list[int] = []
-        waiting: list[int] = []
-        for sequence in self:
-            (waiting if sequence.is_waiting else running).append(len(sequence.tokens))
-        return Occupancy(len(running), len(waiting), sum(running), sum(waiting), ready.n_slots, ready.n_ctx)
 
     def _due(self) -> Sequence[LiveSequence]:
         if self._suspect and not (self._suspect.ended or self._suspect.has_settled):

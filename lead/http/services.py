@@ -1,17 +1,20 @@
 """What the HTTP routes work with, once the vocabulary has been read."""
 
+import contextlib
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi import Request
 
 from lead.backs.registry import Backs
+from lead.engine.explain import Explain
 from lead.generation.engine_client import EngineClient
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Sequences
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.pool import TokenizerPool
-from shared.errors import NotServingError
+from shared.errors import NotServingError, UnavailableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,12 @@ class Services:
         if self.engine.ready is None:
             raise self.engine.state.refusal()
         return self.engine.ready.n_ctx_sequence
+
+    async def explain(self) -> dict[str, Any] | None:
+        """What the planner has learned and done; None if there is no engine, or it does not reply in time."""
+        with contextlib.suppress(UnavailableError):
+            return (await self.engine.ask(Explain())).report
+        return None
 
 
 def get_services(request: Request) -> Services:

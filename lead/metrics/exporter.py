@@ -10,7 +10,8 @@ from prometheus_client.registry import Collector
 
 from lead.backs.registry import Backs
 from lead.engine.commands import OWN_SOURCES
-from lead.generation.sequences import Occupancy, Sequences
+from lead.generation.occupancy import Occupancy
+from lead.generation.sequences import Sequences
 from lead.metrics.sequence_metrics import SequenceMetrics
 
 # Without a second series for each counter with its creation time.

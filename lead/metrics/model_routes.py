@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
+from lead.generation.occupancy import Occupancy
 from lead.http.services import Services, get_services
 from lead.metrics.exporter import CONTENT_TYPE, MetricsExporter
 from shared.errors import UnsupportedError
@@ -25,11 +26,11 @@ async def metrics(request: Request, services: Annotated[Services, Depends(get_se
     report = None
     try:
         async with asyncio.timeout(_ENGINE_TIMEOUT):
-            report = await services.engine.explain()
+            report = await services.explain()
     except TimeoutError:
         pass
     ready = services.engine.ready
-    occupancy = services.sequences.occupancy(ready) if ready else None
+    occupancy = Occupancy.of(services.sequences, ready) if ready else None
     response = Response(exporter.export(report, occupancy), media_type=CONTENT_TYPE)
     # Spelled like llama-server's; `headers` would write it in lower case.
     response.raw_headers.append((b"Process-Start-Time-Unix", str(services.started_at).encode()))

@@ -94,7 +94,7 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
         if placement and not device.is_shared:
             sizes[device.name] = placement.used(device.name) + load.taken.get(device.name, 0)
             free[device.name] = device.free + load.taken.get(device.name, 0)
-    n_ctx = plan.parameters.n_ctx // (1 if plan.kv_unified else settings.compute.parallel)
+    n_ctx = plan.parameters.n_ctx // (1 if plan.context.kv_unified else settings.compute.parallel)
     return MemoryNeed(sizes=sizes, free=free, n_ctx=n_ctx)
 
 

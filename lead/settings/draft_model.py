@@ -8,10 +8,17 @@ from pydantic import Field, model_validator
 from lead.engine.load import MtpMode
 from shared.models.builtin import builtin_draft
 from shared.models.file_kind import is_eagle_file
-from shared.settings.llama_server_options import AUTO_LAYERS, GpuLayers, ThreadCount
 from shared.settings.model_options import MAX_CTX, MAX_THREADS, CacheType, ModelOptions
 from shared.settings.model_source import HubRepository, ModelPath, ModelSource
-from shared.settings.options import CommaList, CpuList, OptionError, OptionGroup
+from shared.settings.options import (
+    AUTO_LAYERS,
+    CommaList,
+    CpuList,
+    GpuLayers,
+    OptionError,
+    OptionGroup,
+    ThreadCount,
+)
 
 _BUILTIN = Path("builtin")
 _MOST_DRAFTED = 32

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from shared.errors import ModelLoadError
 from shared.free_memory import MEMORY_SHARE, free_memory
@@ -31,110 +31,12 @@ _PART_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPlan:
-    """What a model is loaded with.
+class ContextNeeds:
+    """What a context has to hold, wherever its layers are.
 
-    options: as asked for, with a number of layers in VRAM that was chosen. parameters: llama_context_params.
-    n_window: tokens that see each other in a sliding window; 0: there are none. is_guarded: a `WindowGuard`
-    keeps the cells that leave the window. checks_windows: a slot that was cut back may have lost some of them
-    (of recurrent models llama.cpp does not tell). kv_unified: see `ModelOptions`; a recurrent target with
-    windows has cells of its own for each slot, whatever was asked. placement: None if llama.cpp chooses the
-    devices. step_bytes: weights that are read to decode one token. has_long_rope: llama.cpp chooses among two
-    tables of rope factors by the length of a sequence's context (LongRoPE).
+    n_window: tokens that see each other in a sliding window; 0: there are none. kv_unified: see
+    `ModelOptions`; a recurrent target with windows has cells of its own for each slot, whatever was asked.
     """
-
-    options: ModelOptions
-    traits: MemoryTraits
-    parameters: Any
-    size: MemorySize
-    n_window: int
-    is_guarded: bool
-    kv_unified: bool
-    checks_windows: bool
-    prompt_cache: PromptCacheSize
-    placement: Placement | None
-    step_bytes: int
-    has_long_rope: bool
-
-
-def plan_memory(
-    path: Path,
-    options: ModelOptions,
-    n_slots: int | None = None,
-    n_step_checkpoints: int = 0,
-    n_reserve: int = 0,
-    *,
-    with_heads: bool = False,
-    with_workers: bool = False,
-    taken: Mapping[str, int] | None = None,
-) -> MemoryPlan:
-    """For a `Model` with these arguments; raises ModelLoadError.
-
-    What does not fit into VRAM is no error here, but said by the placement. taken: bytes that others will
-    take, by device or CPU.
-    """
-    n_slots = options.parallel if n_slots is None else n_slots
-    taken = taken or {}
-    _refuse_several_slots(path, n_slots)
-    check_adapters(options.lora, path)
-    found = None if with_workers and not options.device else devices.chosen(options)
-    gpus = [
-        replace(device, free=max(0, device.free - taken.get(device.name, 0)))
-        for device in devices.describe(found or [])
-    ]
-    on_host = [CPU, *(device.name for device in gpus if device.is_shared)]
-    host_free = free_memory() - sum(taken.get(name, 0) for name in on_host)
-    with StoredOutline.open(path, on_cpu(options), with_heads=with_heads) as outline:
-        measured, probe = outline.measured, outline.measured.probe
-        used = options if n_step_checkpoints else _without_a_wrong_pool(options, probe)
-        weights = _weights(path, measured, with_heads=with_heads)
-        weights |= _adapter_weights(options, weights)
-        n_weights = sum(weights.values())
-        n_free = _free_for_states(n_weights, gpus, host_free)
-        traits = choose_traits(probe, used, n_slots, n_free, n_step_checkpoints)
-        n_ctx = choose_n_ctx(used, measured.n_ctx_train) + n_reserve * n_slots
-        context = _Context(n_ctx, n_slots, traits, used.kv_unified, probe.n_window)
-        if context.is_guarded:
-            _refuse_unguarded_slots(path, n_slots)
-        without_devices = context.parameters(on_cpu(used))
-        size = outline.texts_size(without_devices) if gpus else outline.size(without_devices)
-        placement = None
-        if found is not None:
-            placement, size = _place(
-                path,
-                outline,
-                used,
-                context,
-                weights=weights,
-                on_host=size,
-                handles=found,
-                gpus=gpus,
-                with_heads=with_heads,
-            )
-            used = placement.options(used)
-    # Mapped weights are in the page cache, which the system counts as free.
-    n_left = host_free - (placement.host_bytes if placement else n_weights + size.total)
-    return MemoryPlan(
-        used,
-        traits,
-        context.parameters(used),
-        size,
-        probe.n_window,
-        is_guarded=context.is_guarded,
-        kv_unified=used.kv_unified,
-        checks_windows=probe.n_window > 0 and not traits.can_trim and not probe.is_recurrent,
-        prompt_cache=size_prompt_cache(used, probe, n_left, has_parts=context.has_parts)
-        if context.can_store
-        else NO_PROMPT_CACHE,
-        placement=placement,
-        step_bytes=_step_bytes(weights, measured.used_experts),
-        has_long_rope=any(_LONG_FACTORS in name for name in weights),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Context:
-    """What a context has to hold, wherever its layers are."""
 
     n_ctx: int
     n_slots: int
@@ -144,8 +46,16 @@ class _Context:
 
     @property
     def is_guarded(self) -> bool:
-        """See `MemoryPlan`."""
+        """Whether a `WindowGuard` keeps the cells that leave the window."""
         return self._is_plain_pool and self.n_window > 0
+
+    @property
+    def checks_windows(self) -> bool:
+        """Whether a slot that was cut back may have lost some cells of its window.
+
+        Of recurrent models llama.cpp does not tell.
+        """
+        return self.n_window > 0 and not self.traits.can_trim and not self.traits.equal_lengths
 
     @property
     def has_parts(self) -> bool:
@@ -184,24 +94,117 @@ class _Context:
         return parameters
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What a model is loaded with.
+
+    options: as asked for, with a number of layers in VRAM that was chosen. parameters: llama_context_params.
+    placement: None if llama.cpp chooses the devices. step_bytes: weights that are read to decode one token.
+    has_long_rope: llama.cpp chooses among two tables of rope factors by the length of a sequence's context
+    (LongRoPE).
+    """
+
+    options: ModelOptions
+    context: ContextNeeds
+    parameters: Any
+    size: MemorySize
+    prompt_cache: PromptCacheSize
+    placement: Placement | None
+    step_bytes: int
+    has_long_rope: bool
+
+
+def plan_memory(
+    path: Path,
+    options: ModelOptions,
+    n_slots: int | None = None,
+    n_step_checkpoints: int = 0,
+    n_reserve: int = 0,
+    *,
+    with_heads: bool = False,
+    with_workers: bool = False,
+    taken: Mapping[str, int] | None = None,
+) -> MemoryPlan:
+    """For a `Model` with these arguments; raises ModelLoadError.
+
+    What does not fit into VRAM is no error here, but said by the placement. taken: bytes that others will
+    take, by device or CPU.
+    """
+    n_slots = options.parallel if n_slots is None else n_slots
+    _refuse_several_slots(path, n_slots)
+    check_adapters(options.lora, path)
+    room = _free_room(options, taken or {}, with_workers=with_workers)
+    with StoredOutline.open(path, on_cpu(options), with_heads=with_heads) as outline:
+        measured, probe = outline.measured, outline.measured.probe
+        used = options if n_step_checkpoints else _without_a_wrong_pool(options, probe)
+        weights = _weights(path, used, measured, with_heads=with_heads)
+        n_weights = sum(weights.values())
+        traits = choose_traits(probe, used, n_slots, room.left_by(n_weights), n_step_checkpoints)
+        n_ctx = choose_n_ctx(used, measured.n_ctx_train) + n_reserve * n_slots
+        context = ContextNeeds(n_ctx, n_slots, traits, used.kv_unified, probe.n_window)
+        _refuse_unguarded_slots(path, context)
+        placement, size = _place(
+            path, outline, used, context, weights=weights, room=room, with_heads=with_heads
+        )
+    # Mapped weights are in the page cache, which the system counts as free.
+    n_left = room.host_free - (placement.host_bytes if placement else n_weights + size.total)
+    used = placement.options(used) if placement else used
+    return MemoryPlan(
+        used,
+        context,
+        context.parameters(used),
+        size,
+        size_prompt_cache(used, probe, n_left, context),
+        placement,
+        _step_bytes(weights, measured.used_experts),
+        has_long_rope=any(_LONG_FACTORS in name for name in weights),
+    )
+
+
+class _Headroom(NamedTuple):
+    """Bytes that are free. handles: of the devices `gpus`; None: llama.cpp chooses among those it finds."""
+
+    handles: Sequence[int] | None
+    gpus: Sequence[Device]
+    host_free: int
+
+    def left_by(self, n_weights: int) -> int:
+        """What weights leave of the devices; of these and the host if they are on both."""
+        n_gpus = sum(device.free for device in self.gpus)
+        n_host = 0 if any(device.is_shared for device in self.gpus) else self.host_free
+        return n_gpus - n_weights if n_gpus > n_weights else n_gpus + n_host - n_weights
+
+
+def _free_room(options: ModelOptions, taken: Mapping[str, int], *, with_workers: bool) -> _Headroom:
+    handles = None if with_workers and not options.device else devices.chosen(options)
+    gpus = [
+        replace(device, free=max(0, device.free - taken.get(device.name, 0)))
+        for device in devices.describe(handles or [])
+    ]
+    on_host = [CPU, *(device.name for device in gpus if device.is_shared)]
+    return _Headroom(handles, gpus, free_memory() - sum(taken.get(name, 0) for name in on_host))
+
+
 def _place(
     path: Path,
     outline: StoredOutline,
     options: ModelOptions,
-    context: _Context,
+    context: ContextNeeds,
     *,
     weights: Mapping[str, int],
-    on_host: MemorySize,
-    handles: Sequence[int],
-    gpus: Sequence[Device],
+    room: _Headroom,
     with_heads: bool,
-) -> tuple[Placement, MemorySize]:
-    """What goes where, and what it takes there. handles: of the devices `gpus`."""
+) -> tuple[Placement | None, MemorySize]:
+    """What goes where, and what it takes there."""
+    without_devices = context.parameters(on_cpu(options))
+    on_host = outline.texts_size(without_devices) if room.gpus else outline.size(without_devices)
+    if room.handles is None:
+        return None, on_host
     n_layers, n_heads = outline.measured.n_layers, outline.measured.n_heads
     caches = on_host.caches(n_layers)
     if with_heads:  # they have a context of their own, with a cache and a graph
         caches[-n_heads:] = [max(caches)] * n_heads
-    size, names = on_host, devices.buffer_names(handles)
+    size, names = on_host, devices.buffer_names(room.handles)
 
     def computing(tried: Placement) -> Mapping[str, int]:
         nonlocal size
@@ -209,11 +212,11 @@ def _place(
             placed = tried.options(options)
             with ModelOutline.load(path, placed, with_heads=with_heads) as other:
                 size = other.size(context.parameters(placed))
-        elif gpus:
-            size = outline.size(context.parameters(on_cpu(options)))
+        elif room.gpus:
+            size = outline.size(without_devices)
         return {place: (1 + with_heads) * n_bytes for place, n_bytes in size.computing_by(names).items()}
 
-    placement = settle(ModelSizes(weights, n_layers, caches), gpus, options, computing)
+    placement = settle(ModelSizes(weights, n_layers, caches), room.gpus, options, computing)
     return placement, size
 
 
@@ -222,13 +225,15 @@ def on_cpu(options: ModelOptions) -> ModelOptions:
     return options.model_copy(update={"n_gpu_layers": 0})
 
 
-def _weights(path: Path, measured: MeasuredOutline, *, with_heads: bool) -> dict[str, int]:
-    """Bytes by tensor, without the heads that are not loaded."""
+def _weights(
+    path: Path, options: ModelOptions, measured: MeasuredOutline, *, with_heads: bool
+) -> dict[str, int]:
+    """Bytes by tensor, without the heads that are not loaded, with what `lora` adds."""
     sizes = {name: size for part in parts_of(path) for name, size in tensor_sizes(part).items()}
-    if with_heads:
-        return sizes
-    heads = tuple(f"blk.{layer}." for layer in range(measured.n_layers - measured.n_heads, measured.n_layers))
-    return {name: size for name, size in sizes.items() if not name.startswith(heads)}
+    n_layers, n_heads = measured.n_layers, 0 if with_heads else measured.n_heads
+    heads = tuple(f"blk.{layer}." for layer in range(n_layers - n_heads, n_layers))
+    used = {name: size for name, size in sizes.items() if not name.startswith(heads)}
+    return used | _adapter_weights(options, used)
 
 
 def _adapter_weights(options: ModelOptions, weights: Mapping[str, int]) -> dict[str, int]:
@@ -250,13 +255,6 @@ def _step_bytes(weights: Mapping[str, int], used_experts: float) -> int:
     return int(n_read)
 
 
-def _free_for_states(n_weights: int, gpus: Sequence[Device], host_free: int) -> int:
-    """What the weights leave of the devices; of these and the host if they are on both."""
-    n_gpus = sum(device.free for device in gpus)
-    n_host = 0 if any(device.is_shared for device in gpus) else host_free
-    return n_gpus - n_weights if n_gpus > n_weights else n_gpus + n_host - n_weights
-
-
 def _refuse_several_slots(path: Path, n_slots: int) -> None:
     """llama.cpp computes other logits for these models when two prompts are in one batch, or aborts."""
     architecture = read_beginning(path).get("general.architecture")
@@ -267,10 +265,10 @@ def _refuse_several_slots(path: Path, n_slots: int) -> None:
         )
 
 
-def _refuse_unguarded_slots(path: Path, n_slots: int) -> None:
+def _refuse_unguarded_slots(path: Path, context: ContextNeeds) -> None:
     """Each slot needs a second sequence (`WindowGuard`)."""
-    n_most = MAX_SLOTS // 2
-    if n_slots > n_most:
+    n_most, n_slots = MAX_SLOTS // 2, context.n_slots
+    if context.is_guarded and n_slots > n_most:
         raise ModelLoadError(
             f"{path}: a model with a sliding window has at most {n_most} slots in one KV cache, not "
             f"{n_slots}: lower --parallel, or use --no-kv-unified"
@@ -323,13 +321,15 @@ def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:
 
 
 def size_prompt_cache(
-    options: ModelOptions, probe: MemoryProbe, n_left: int, *, has_parts: bool = False
+    options: ModelOptions, probe: MemoryProbe, n_left: int, context: ContextNeeds
 ) -> PromptCacheSize:
-    """How large it may be with `n_left` bytes free; has_parts: texts are stored in parts."""
+    """How large it may be with `n_left` bytes free."""
+    if not context.can_store:
+        return NO_PROMPT_CACHE
     n_bytes = max(0, int(MEMORY_SHARE * n_left))
     if options.cache_ram >= 0:
         n_bytes = min(n_bytes, options.cache_ram << 20)
-    if not has_parts:
+    if not context.has_parts:
         return PromptCacheSize(n_bytes, probe.full_token_bytes, probe.checkpoint_bytes)
     token_bytes = probe.full_token_bytes + probe.window_token_bytes
     return PromptCacheSize(n_bytes, token_bytes, 0, _part(max(1, _PART_BYTES // max(1, token_bytes)), probe))

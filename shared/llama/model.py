@@ -27,7 +27,7 @@ from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.cuda_graphs import NO_FLASH_ATTENTION, switch_off_if_wrong
 from shared.llama.host_memory import HostMemory
-from shared.llama.memory_plan import plan_memory
+from shared.llama.memory_plan import MemoryPlan, plan_memory
 from shared.llama.memory_traits import PLAIN, SlotPart
 from shared.llama.native import llama_cpp
 from shared.llama.native_parameters import context_parameters, model_parameters
@@ -103,34 +103,49 @@ class Model:
             with_workers=with_workers,
             taken=taken,
         )
-        options, self.placement = plan.options, plan.placement
-        if self.placement and self.placement.problem:
-            raise ModelLoadError(f"{path}: {self.placement.problem}")
-        self.traits, self.memory_size = plan.traits, plan.size
-        self.step_bytes = plan.step_bytes
+        if plan.placement and plan.placement.problem:
+            raise ModelLoadError(f"{path}: {plan.placement.problem}")
+        self._follow(plan, with_workers=with_workers)
+        self._load(path, plan.parameters, load_mtp=loads_heads)
+        self._make_parts(plan)
+        if with_heads:
+            self._keep_hidden(NextnStates(self._model, self._context))
+        self._measure(plan)
+
+    def _follow(self, plan: MemoryPlan, *, with_workers: bool) -> None:
+        """What was decided before anything is loaded."""
+        self.options, self.placement = plan.options, plan.placement
+        self.traits, self.kv_unified = plan.context.traits, plan.context.kv_unified
+        self.memory_size, self.step_bytes = plan.size, plan.step_bytes
         self._prompt_cache = NO_PROMPT_CACHE if with_workers else plan.prompt_cache
-        self.kv_unified = plan.kv_unified
-        self.options, self._with_workers = options, with_workers
+        self._with_workers = with_workers
+
+    def _load(self, path: Path, context_parameters: Any, *, load_mtp: bool) -> None:
+        """The weights, what is added to them, and a context; raises ModelLoadError."""
         parameters = self._model_parameters()
-        parameters.load_mtp = loads_heads
+        parameters.load_mtp = load_mtp
         self._model = load_native(path, parameters)
         self.vocabulary = Vocabulary(self._model, path)
         adapters = self._load_adapters()
-        self._context, self._memory = self._open_context(path, plan.parameters)
-        apply_adapters(self._context, adapters, options.lora)
-        spare = self.n_slots * (1 + plan.is_guarded) if plan.prompt_cache.n_part else None
+        self._context, self._memory = self._open_context(path, context_parameters)
+        apply_adapters(self._context, adapters, self.options.lora)
+
+    def _make_parts(self, plan: MemoryPlan) -> None:
+        """What a slot has beside its cells."""
+        context, n_states = plan.context, self.traits.n_step_checkpoints
+        spare = self.n_slots * (1 + context.is_guarded) if plan.prompt_cache.n_part else None
         memory = HostMemory(_pinned(self.placement), self._prompt_cache.n_bytes)
         self._stored = StoredStates(self._context, spare, memory)
         self._padding = Padding()
         self._parts: list[SlotPart] = [self._stored, self._padding]
-        if plan.is_guarded:
-            self._parts.append(WindowGuard(self._memory, self.n_slots, plan.n_window))
-        self._windows = WindowCheck(self._memory, plan.n_window) if plan.checks_windows else None
-        n_states = self.traits.n_step_checkpoints
+        if context.is_guarded:
+            self._parts.append(WindowGuard(self._memory, self.n_slots, context.n_window))
+        self._windows = WindowCheck(self._memory, context.n_window) if context.checks_windows else None
         self._saved = StepCheckpoints(self._memory, self.n_slots, n_states) if n_states else None
         self._parts += [part for part in (self._windows, self._saved) if part]
-        if with_heads:
-            self._keep_hidden(NextnStates(self._model, self._context))
+
+    def _measure(self, plan: MemoryPlan) -> None:
+        """Sizes of what was loaded, and what is made for them."""
         self.n_vocab = self.vocabulary.n_tokens
         self.n_ctx: int = llama_cpp.llama_n_ctx(self._context)
         n_each: int = llama_cpp.llama_n_ctx_seq(self._context)
@@ -140,7 +155,8 @@ class Model:
         self.n_ctx_of_rope = n_each if plan.has_long_rope else 0
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
         self.n_ubatch: int = llama_cpp.llama_n_ubatch(self._context)
-        self.is_offloaded = options.n_gpu_layers != 0 and (with_workers or devices.has_gpu())
+        has_layers = self.options.n_gpu_layers != 0
+        self.is_offloaded = has_layers and (self._with_workers or devices.has_gpu())
         """Whether a GPU or another machine computes some of the layers."""
         self.tiles_attention = self.traits == PLAIN and not self.is_offloaded and _tiles(plan.parameters)
         """See `LayoutRules`."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from shared.settings.llama_server_options import AUTO_LAYERS
 from shared.settings.model_options import DEFAULT_BATCH, GPU_BATCH, ModelOptions
+from shared.settings.options import AUTO_LAYERS
 
 CPU = "CPU"
 """Where everything is that is on no device."""

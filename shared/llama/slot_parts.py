@@ -40,7 +40,7 @@ class WindowGuard(SlotPart):
     """
 
     def __init__(self, memory: Any, n_slots: int, n_window: int) -> None:
-        """`memory` is the llama_memory_t of a context with `kv_unified`; n_window: as in `MemoryPlan`."""
+        """`memory` is the llama_memory_t of a context with `kv_unified`; n_window: as in `ContextNeeds`."""
         self._memory = memory
         self._n_window = n_window
         self._n_slots = n_slots
@@ -79,7 +79,7 @@ class WindowCheck(SlotPart):
     """
 
     def __init__(self, memory: Any, n_window: int) -> None:
-        """`memory` is a llama_memory_t; n_window: as in `MemoryPlan`."""
+        """`memory` is a llama_memory_t; n_window: as in `ContextNeeds`."""
         self._memory = memory
         self._n_window = n_window
         self._lost: set[int] = set()

@@ -4,23 +4,9 @@ Options that we have are mapped, options that change nothing are ignored, all ot
 reason. The source is llama.cpp's common/arg.cpp.
 """
 
-from typing import Annotated, Final
-
-from pydantic import BeforeValidator
+from typing import Final
 
 from shared.settings.command_line import Dialect, Spelling
-
-
-def _reading(words: dict[str, int]) -> BeforeValidator:
-    return BeforeValidator(lambda value: words.get(str(value), value))
-
-
-AUTO_LAYERS: Final = -1
-ALL_LAYERS: Final = -2
-GpuLayers = Annotated[int, _reading({"auto": AUTO_LAYERS, "all": ALL_LAYERS})]
-SlotCount = Annotated[int, _reading({"-1": 4})]
-ThreadCount = Annotated[int, _reading({"-1": 0})]
-"""Numbers for which llama-server also accepts words, or another number for "automatic"."""
 
 _SPELLINGS: Final = {
     "alias": Spelling(("-a",), ("LLAMA_ARG_ALIAS",)),

@@ -6,8 +6,16 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
-from shared.settings.llama_server_options import AUTO_LAYERS, GpuLayers, SlotCount, ThreadCount
-from shared.settings.options import AsWritten, CommaList, OptionError, OptionGroup
+from shared.settings.options import (
+    AUTO_LAYERS,
+    AsWritten,
+    CommaList,
+    GpuLayers,
+    OptionError,
+    OptionGroup,
+    SlotCount,
+    ThreadCount,
+)
 
 _SWITCH: Final = {"1": "on", "true": "on", "enabled": "on", "0": "off", "false": "off", "disabled": "off"}
 

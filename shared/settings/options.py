@@ -4,7 +4,7 @@ Reading the command line (`base`) imports pydantic-settings and asyncio besides.
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
@@ -33,6 +33,10 @@ def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _reading(words: dict[str, int]) -> BeforeValidator:
+    return BeforeValidator(lambda value: words.get(str(value), value))
+
+
 class AsWritten:
     """In the annotation of an option: its validator reads the text, which is no JSON."""
 
@@ -45,6 +49,14 @@ CommaList = Annotated[tuple[str, ...], AsWritten, BeforeValidator(_split)]
 
 PathList = Annotated[tuple[Path, ...], AsWritten, BeforeValidator(_split)]
 """Paths, in the same way."""
+
+
+AUTO_LAYERS: Final = -1
+ALL_LAYERS: Final = -2
+GpuLayers = Annotated[int, _reading({"auto": AUTO_LAYERS, "all": ALL_LAYERS})]
+SlotCount = Annotated[int, _reading({"-1": 4})]
+ThreadCount = Annotated[int, _reading({"-1": 0})]
+"""Numbers for which llama-server also accepts words, or another number for "automatic"."""
 
 
 class OptionGroup(BaseModel):

@@ -6,7 +6,9 @@ import functools
 
 from lead.backs.registry import Backs
 from lead.chat.template import ChatTemplate
-from lead.engine.events import Committed, Finished, Ready, SlotActed, Started
+from lead.disk_cache.act_on_slot import ActOnSlot, SlotActed
+from lead.engine.events import Committed, Finished, Ready, Started
+from lead.engine.explain import Explain, Explained
 from lead.generation.engine_state import EngineState
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Sequences
@@ -18,6 +20,7 @@ from lead.settings.lead_settings import LeadSettings
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import Jobs, decode, encode
 from lead.tokenizer.preparation import Preparation
+from shared.errors import RequestError
 
 N_CTX = 128
 
@@ -54,7 +57,8 @@ class ScriptedEngine:
         self.steps = []
         self.reason = "stop"
         self.submitted = []
-        self.slot_command, self.acted = None, SlotActed()
+        self.asked = []
+        self.replies = {Explain: Explained(report={"policy": "adaptive"}), ActOnSlot: SlotActed()}
         self.cancelled = []
         self.posted = []
         self.connected = []
@@ -110,15 +114,13 @@ class ScriptedEngine:
     def set_policy(self, policy, depth):
         self.policy = (policy, depth)
 
-    async def act_on_slot(self, command):
-        """`acted` says what comes of it."""
-        self.slot_command = command
-        if isinstance(self.acted, Exception):
-            raise self.acted
-        return self.acted
-
-    async def explain(self):
-        return {"policy": "adaptive"}
+    async def ask(self, question):
+        """`replies` says what comes of each type; others are refused."""
+        self.asked.append(question)
+        reply = self.replies.get(type(question), RequestError("no reply to this is scripted"))
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     async def _answer(self, request):
         await self._released.wait()
@@ -158,6 +160,7 @@ class ScriptedLead:
             post_draft=self.engine.post_draft,
             on_change=self.engine.connect,
             clock=lambda: self.now,
+            limits=RequestLimits(),
         )
         self.template = ChatTemplate(vocabulary.info.chat_template, "", "<|im_end|>")
         tokenizer = InProcessTokenizer(vocabulary, self.template)

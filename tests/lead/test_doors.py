@@ -190,7 +190,8 @@ def plain(request, lead, tmp_path):
 
     def watch():
         counts = len(engine.submitted), len(engine.posted), len(engine.cancelled), len(lead.sequences)
-        return counts, engine.slot_command, engine.policy, engine.connected, watch_door(app)
+        acted = [question for question in engine.asked if not question.only_looks]
+        return counts, acted, engine.policy, engine.connected, watch_door(app)
 
     state = {OWN_KEYS: app.state.door} if request.param == "door" else {}
     keys = {} if request.param == "no keys" else KEYS

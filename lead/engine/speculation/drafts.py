@@ -15,7 +15,7 @@ from operator import mul
 from typing import Literal, NamedTuple
 
 from lead.engine.drafters.draft_source import InlineDraft, LookupDrafter
-from lead.engine.drafters.lookup import Followers
+from lead.engine.drafters.followers import Followers
 
 _MAX_COMMITS = 64
 """A source that answers commits older than this is not worth waiting for."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 
 from lead.engine.events import Ready
+from lead.generation.occupancy import Occupancy
 from lead.generation.sequences import LiveSequence, Sequences
 from lead.http.render.answer_parts import public_settings
 from lead.http.services import Services, get_ready_services
@@ -77,7 +78,7 @@ async def loads(
 ) -> dict[str, Any]:
     """How busy this lead is, as one data-parallel rank; no text, and nothing of single clients."""
     assert services.engine.ready
-    load = services.sequences.occupancy(services.engine.ready)
+    load = Occupancy.of(services.sequences, services.engine.ready)
     return {
         "timestamp": datetime.now(UTC).isoformat(),
         "version": importlib.metadata.version("llama-duo"),

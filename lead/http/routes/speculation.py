@@ -56,7 +56,7 @@ async def describe(services: Annotated[Services, Depends(get_services)]) -> dict
         "lead": await _about(services),
         "backs": services.backs.describe(),
         "totals": services.backs.totals(),
-        "planner": await services.engine.explain(),
+        "planner": await services.explain(),
     }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lead.engine.events import SlotActed
+from lead.disk_cache.act_on_slot import ActOnSlot, SlotActed
 from lead.settings.keys import ANYONE
 from shared.errors import RequestError, UnavailableError
 
@@ -18,20 +18,20 @@ async def act(client, action, slot=0, **body):
 
 
 async def test_a_slot_is_saved_as_llama_server_does(lead, client, folder):
-    lead.engine.acted = SlotActed(n_tokens=12, n_bytes=345)
+    lead.engine.replies[ActOnSlot] = SlotActed(n_tokens=12, n_bytes=345)
     answer = (await act(client, "save", slot=2, filename="a.bin")).json()
     assert answer.pop("timings").keys() == {"save_ms"}
     assert answer == {"id_slot": 2, "filename": "a.bin", "n_saved": 12, "n_written": 345}
-    command = lead.engine.slot_command
+    (command,) = lead.engine.asked
     assert (command.action, command.slot, command.path) == ("save", 2, folder / "a.bin")
 
 
 async def test_a_slot_is_restored_as_llama_server_does(lead, client, folder):
-    lead.engine.acted = SlotActed(n_tokens=12, n_bytes=345)
+    lead.engine.replies[ActOnSlot] = SlotActed(n_tokens=12, n_bytes=345)
     answer = (await act(client, "restore", slot=2, filename="a.bin")).json()
     assert answer.pop("timings").keys() == {"restore_ms"}
     assert answer == {"id_slot": 2, "filename": "a.bin", "n_restored": 12, "n_read": 345}
-    command = lead.engine.slot_command
+    (command,) = lead.engine.asked
     assert (command.action, command.slot, command.path) == ("restore", 2, folder / "a.bin")
     assert command.keep_for == ANYONE.id
 
@@ -40,12 +40,12 @@ async def test_where_requests_are_private_a_restored_text_is_too(lead, client, f
     security = lead.app.state.services.settings.security.model_copy(update={"private_by_default": True})
     lead.use(slot_save_path=folder, security=security)
     await act(client, "restore", filename="a.bin")
-    assert lead.engine.slot_command.keep_for is None
+    assert lead.engine.asked[0].keep_for is None
 
 
 @pytest.mark.usefixtures("folder")
 async def test_a_slot_is_erased_without_a_body(lead, client):
-    lead.engine.acted = SlotActed(n_tokens=12)
+    lead.engine.replies[ActOnSlot] = SlotActed(n_tokens=12)
     answer = await client.post("/slots/1?action=erase")
     assert answer.json() == {"id_slot": 1, "n_erased": 12}
 
@@ -82,13 +82,13 @@ async def test_a_slot_is_erased_without_a_body(lead, client):
 async def test_a_name_that_leads_elsewhere_is_refused(lead, client, name, action):
     response = await act(client, action, filename=name)
     assert (response.status_code, response.json()["error"]["message"]) == (400, "Invalid filename")
-    assert lead.engine.slot_command is None
+    assert lead.engine.asked == []
 
 
 @pytest.mark.parametrize("name", ["a", "a.bin", ".a", "é" * 127, "a" * 255, "my talk"])
 async def test_other_names_are_taken(lead, client, folder, name):
     assert (await act(client, "save", filename=name)).status_code == 200
-    assert lead.engine.slot_command.path == folder / name
+    assert lead.engine.asked[0].path == folder / name
 
 
 @pytest.mark.usefixtures("folder")
@@ -107,7 +107,7 @@ async def test_other_names_are_taken(lead, client, folder, name):
 async def test_a_wrong_request_is_400(lead, client, slot, action, message):
     response = await act(client, action, slot)
     assert (response.status_code, response.json()["error"]["message"]) == (400, message)
-    assert lead.engine.slot_command is None
+    assert lead.engine.asked == []
 
 
 @pytest.mark.usefixtures("folder")
@@ -115,7 +115,7 @@ async def test_a_wrong_request_is_400(lead, client, slot, action, message):
     ("error", "status"), [(RequestError("there is no a"), 400), (UnavailableError("slot 0 is busy"), 503)]
 )
 async def test_what_the_engine_refuses_says_why(lead, client, error, status):
-    lead.engine.acted = error
+    lead.engine.replies[ActOnSlot] = error
     response = await act(client, "restore", filename="a")
     assert (response.status_code, response.json()["error"]["message"]) == (status, str(error))
 

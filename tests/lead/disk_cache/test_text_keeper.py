@@ -15,7 +15,6 @@ from lead.disk_cache.text_keeper import TextKeeper
 from lead.engine.commands import Cancel
 from lead.engine.events import Committed, Finished, Started
 from lead.engine.loop import Loop
-from lead.engine.pipe import Pipe
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCacheSize
 from tests.fakes import FakeTarget, FakeTextFiles, LateExecutor, make_engine, make_limits, plain_run, submit
@@ -46,7 +45,7 @@ class AtOnce(Executor):
         return done
 
 
-class Machine(Pipe):
+class Machine:
     """An engine between fakes, and a disk that outlives it. It is the pipe, too."""
 
     open = True
@@ -59,7 +58,6 @@ class Machine(Pipe):
 
     def start(self):
         """With what is on disk, and nothing else."""
-        super().__init__()
         n_checkpoints = 0 if self._traits.can_trim else 3
         limits = make_limits(prompt_cache=self._size, traits=self._traits, n_checkpoints=n_checkpoints)
         self.engine = make_engine(limits)
@@ -397,7 +395,7 @@ def test_what_is_used_from_memory_again_and_again_stays_on_a_full_disk(tmp_path)
     machine = FullDisk(tmp_path)
     machine.ask_in_turn(1, 0, 2, 0, 3, 0, 4, 0)
     machine.restart()
-    found = {tuple(text.tokens[: len(PROMPT) + 1]) for text in machine.engine.texts.texts}
+    found = {tuple(text.tokens[: len(PROMPT) + 1]) for text in machine.engine.slots.texts.texts}
     assert found == {prompt(3), prompt(4), prompt(0)}
 
 
@@ -405,7 +403,7 @@ def test_what_gave_way_on_disk_is_not_waited_for_and_written_again_once_it_is_us
     small = PromptCacheSize(100, 1, n_part=7, n_least_saved=10)  # two texts in memory
     machine = FullDisk(tmp_path, size=small)
     assert machine.ask_in_turn(1, 2, 3, 4, 5) == [0] * 5
-    assert {text.saved.name for text in machine.engine.texts.texts if text.saved} == {
+    assert {text.saved.name for text in machine.engine.slots.texts.texts if text.saved} == {
         path.stem for path in machine.files.folder.glob("*.json")
     }
     assert machine.ask_in_turn(0, 5) == [0, len(PROMPT)]
@@ -421,7 +419,7 @@ def test_more_than_the_disk_has_room_for_is_not_written_in_turns_for_ever(tmp_pa
     for _ in range(100):
         machine.now += 10.0
         machine.loop.step()
-    assert len(machine.engine.texts.texts) == 6
+    assert len(machine.engine.slots.texts.texts) == 6
     machine.files.write = write
     machine.ask_in_turn(0)
     machine.restart()
@@ -445,7 +443,7 @@ def test_a_lead_that_is_never_idle_learns_what_another_has_written(tmp_path):
     other = Machine(TextFiles(tmp_path, "key", 1 << 30), executor=AtOnce())
     other.ask(prompt(7))
     other.settle()
-    while not any(text.tokens[0] == prompt(7)[0] for text in machine.engine.texts.texts):
+    while not any(text.tokens[0] == prompt(7)[0] for text in machine.engine.slots.texts.texts):
         assert not machine.engine.idle
         machine.now += 1.0
         machine.loop.step()

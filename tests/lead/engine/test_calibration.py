@@ -238,7 +238,7 @@ def test_an_idle_engine_waits_no_longer_than_until_then():
 
 def test_after_a_request_steps_are_timed_again():
     engine = make_engine(make_limits())
-    again, measured = recalibration(find_place=engine.find_place)
+    again, measured = recalibration(find_place=engine.slots.find_place)
     _, target = run([submit(max_tokens=1)], *([[]] * 6), engine=engine, chores=[again])
     assert measured.n > 0
     assert measured.place.n_cached == len(target.slots[measured.place.slot])

@@ -3,11 +3,11 @@
 import pytest
 from pydantic import ValidationError
 
-from lead.engine.commands import Cancel, Explain, SetBacks, SetPolicy, Submit, decode_command
+from lead.engine.commands import Ask, Cancel, SetBacks, SetPolicy, Submit, decode_command
 from lead.engine.events import (
+    Answer,
     Committed,
     DraftsDropped,
-    Explained,
     Finished,
     LoadFailed,
     Ready,
@@ -34,7 +34,7 @@ COMMANDS = [
     ),
     SetBacks(names=["back", "desk"]),
     SetPolicy(policy="sync", depth=3),
-    Explain(),
+    Ask(number=3, question="Explain"),
 ]
 EVENTS = [
     Ready(n_ctx=9, n_ctx_sequence=8, n_slots=2, speculates=True),
@@ -45,7 +45,7 @@ EVENTS = [
     Finished(sequence="s", reason="length"),
     DraftsDropped(source="back", n_stale=3),
     Tune(n_ahead=4, min_confidence=0.125),
-    Explained(report={"step_ms": {"1": 0.5}, "rate": None}),
+    Answer(number=3, reply={"step_ms": {"1": 0.5}, "rate": None}),
 ]
 
 

@@ -495,7 +495,7 @@ def test_of_several_texts_a_part_a_step_is_loaded():
     for _ in range(18):
         assert n_moved(harness, Restore) <= 10
         harness.step()
-    assert not harness.engine.describe()["waiting"]
+    assert not harness.engine.slots.describe()["waiting"]
 
 
 def test_a_text_alone_is_loaded_at_once():
@@ -583,9 +583,9 @@ def test_no_draft_takes_the_cells_that_its_padding_needs():
     for name, prompt in [("s", LONG), ("t", OTHER)]:
         harness.submit(name, prompt, max_tokens=20)
     harness.step()
-    while harness.engine.describe()["n_free"] > 9:
+    while harness.engine.slots.describe()["n_free"] > 9:
         harness.step()
-    assert harness.engine.describe()["n_free"] >= 7, "as many as are decoded"
+    assert harness.engine.slots.describe()["n_free"] >= 7, "as many as are decoded"
     post(harness, [1] * 5, base=len(harness.target.slots[0]) + 1)
     assert harness.next().n_tokens == 2, "1 + 5 and 1, with padding 12"
 
@@ -662,7 +662,7 @@ def test_after_a_full_cache_a_scheduler_whose_sequences_are_cancelled_goes_on():
 
 def test_a_sequence_that_was_forgotten_in_its_slot_is_noticed():
     harness = drafting()
-    harness.engine._slots.sequences.clear()
+    harness.engine.slots.sequences.clear()
     with pytest.raises(AssertionError, match="has ended"):
         harness.engine.check_integrity()
 
@@ -869,5 +869,5 @@ def test_logits_of_what_waits_outlive_their_step():
     plan = harness.next()
     logits = harness.target.decode(plan.layout)
     harness.engine.decoded(plan, logits, NOW, STEP_SECONDS)
-    (sequence,) = harness.engine._slots.sequences.values()
+    (sequence,) = harness.engine.slots.sequences.values()
     assert not np.shares_memory(sequence.verification.rows, logits[0])

@@ -6,10 +6,9 @@ import logging
 
 import pytest
 
-from lead.engine.commands import Cancel, Explain, SetBacks, SetPolicy
-from lead.engine.events import Committed, DraftsDropped, Explained, Finished, Started
+from lead.engine.commands import Ask, Cancel, SetBacks, SetPolicy
+from lead.engine.events import Committed, DraftsDropped, Finished, Started
 from lead.engine.loop import Loop, ProgressWatch
-from lead.engine.pipe import Pipe
 from lead.engine.speculation.manager import DraftRound
 from lead.engine.speculation.policy import SYNC_PATIENCE_S, DraftOrder, Wait
 from shared.cache_edits import moved_texts
@@ -33,11 +32,10 @@ LONG = (0, 2)
 TEXT, _ = plain_run(submit(tokens=LONG), 100)
 
 
-class ScriptedPipe(Pipe):
+class ScriptedPipe:
     """Hands out one batch of commands per step, then is closed. A wait takes all its time."""
 
     def __init__(self, *batches):
-        super().__init__()
         self._batches = list(batches)
         self.waits = []
         self.sent = []
@@ -95,6 +93,13 @@ def test_who_is_connected_is_passed_on():
     heard = []
     run([SetBacks(names=["a"], share_cores=True)], [SetBacks(names=[])], on_backs=heard.append)
     assert heard == [SetBacks(names=["a"], share_cores=True), SetBacks(names=[])]
+
+
+def test_questions_are_passed_on_in_their_order_and_change_nothing():
+    asked = []
+    pipe, target = run([Ask(number=2, question="a"), Ask(number=1, question="b")], [], on_ask=asked.append)
+    assert [(ask.number, ask.question) for ask in asked] == [(2, "a"), (1, "b")]
+    assert (pipe.sent, target.steps) == ([], [])
 
 
 def test_with_work_it_only_looks_for_commands():
@@ -196,11 +201,6 @@ def syncing(*batches):
     return run([SetBacks(names=["a"]), submit(tokens=LONG, max_tokens=9)], *batches, policy="sync")
 
 
-def explained(pipe):
-    (explained,) = [event for event in pipe.sent if isinstance(event, Explained)]
-    return explained.report
-
-
 def test_a_plan_that_waits_is_not_decoded_until_its_time_is_over():
     pipe, target = syncing([], [])
     assert pipe.waits == [None, 0.0, SYNC_PATIENCE_S]
@@ -232,8 +232,10 @@ def test_a_request_that_arrives_during_a_wait_is_begun_at_once():
 
 
 def test_the_time_waited_is_counted():
-    pipe, _ = syncing([], [], [Explain()])
-    assert explained(pipe)["wait_seconds"] == pytest.approx(SYNC_PATIENCE_S)
+    engine = make_engine(LIMITS, policy="sync")
+    run([SetBacks(names=["a"]), submit(tokens=LONG, max_tokens=9)], [], [], engine=engine)
+    engine.next(SYNC_PATIENCE_S)
+    assert engine.explain()["wait_seconds"] == pytest.approx(SYNC_PATIENCE_S)
 
 
 def test_after_a_wait_the_next_step_is_not_held_up():
@@ -353,7 +355,7 @@ def test_a_check_that_is_not_due_yet_follows_without_a_command():
 def test_wrong_records_end_the_engine_and_are_logged(caplog):
     pipe = ScriptedPipe([submit(max_tokens=1)], [], [])
     engine = make_engine(LIMITS)
-    engine._slots._release = lambda _slot: None  # it forgets to forget
+    engine.slots._release = lambda _slot: None  # it forgets to forget
     with pytest.raises(IntegrityError, match="has ended"):
         Loop(FakeTarget(2), engine, pipe, clock=pipe.clock).run()
     assert "'sequence': 's', 'n_tokens': 3, 'n_context': 3, 'drafts': []" in caplog.text
@@ -371,8 +373,9 @@ def test_the_policy_is_changed_in_the_step_its_command_arrives_in():
 
 
 def test_the_connected_sources_are_known():
-    pipe, _ = run([SetBacks(names=["a", "b"])], [SetBacks(names=["b"])], [Explain()])
-    assert list(explained(pipe)["sources"]) == ["b"]
+    engine = make_engine(LIMITS)
+    run([SetBacks(names=["a", "b"])], [SetBacks(names=["b"])], engine=engine)
+    assert list(engine.explain()["sources"]) == ["b"]
 
 
 def test_stale_drafts_are_reported():
@@ -469,8 +472,10 @@ class StuckEngine:
 
     pop_edits = pop_events
 
-    def describe(self):
-        return {"waiting": ["s"]}
+    class slots:  # noqa: N801 - an attribute
+        @staticmethod
+        def describe():
+            return {"waiting": ["s"]}
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.5])

@@ -410,7 +410,7 @@ def test_steps_are_timed_in_an_empty_slot():
     room.enter()
     room.decode()
     room.leave("s")
-    assert room.slots.find_place(4, 20) == TrialPlace(1, 0, [])
+    assert room.slots.find_place(4) == TrialPlace(1, 0, [])
 
 
 def test_steps_are_timed_behind_a_text_that_stays():
@@ -418,7 +418,7 @@ def test_steps_are_timed_behind_a_text_that_stays():
     room.enter()
     room.decode()
     room.leave("s")
-    place = room.slots.find_place(4, 20)
+    place = room.slots.find_place(4)
     assert (place.slot, place.n_cached) == (0, 3)
 
 
@@ -428,7 +428,7 @@ def test_what_is_not_valid_any_more_is_removed_before_steps_are_timed():
     room.decode()
     room.leave("s")
     room.slots.evict_idle()
-    assert room.slots.find_place(4, 20) == TrialPlace(0, 0, [Trim(0, 0)])
+    assert room.slots.find_place(4) == TrialPlace(0, 0, [Trim(0, 0)])
 
 
 @pytest.mark.parametrize(
@@ -437,8 +437,8 @@ def test_what_is_not_valid_any_more_is_removed_before_steps_are_timed():
     ids=["no cells", "a full slot", "a state that cannot be cut back"],
 )
 def test_without_room_steps_are_not_timed(traits, n_tokens, n_most):
-    room = Room(n_slots=1, traits=traits)
+    room = Room(n_slots=1, traits=traits, n_ctx_sequence=n_most)
     room.enter()
     room.decode()
     room.leave("s")
-    assert room.slots.find_place(n_tokens, n_most) is None
+    assert room.slots.find_place(n_tokens) is None

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from lead.engine.commands import ActOnSlot, Cancel, Explain, SetBacks, SetPolicy, Submit
+from lead.disk_cache.act_on_slot import ActOnSlot, SlotActed
+from lead.engine.commands import Ask, Cancel, SetBacks, SetPolicy, Submit
 from lead.engine.events import Finished, encode_line
+from lead.engine.explain import Explain, Explained
 from lead.engine.load import Load
 from lead.generation import engine_client as module
 from lead.generation import engine_process as process
@@ -330,17 +332,18 @@ async def test_a_question_between_an_engines_death_and_its_end_gets_no_answer_an
     start, monkeypatch
 ):
     """The process has closed its pipe, but has not ended: there will be no answer, and no wait for one."""
-    monkeypatch.setattr(module, "_EXPLAIN_SECONDS", 1000.0)
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 1000.0)
     front = start(
-        "if first_time():\n    ready(); pipe.shutdown(2); signal.sigwait([signal.SIGTERM])\n" + EXPLAIN
+        "if first_time():\n    ready(); pipe.shutdown(2); signal.sigwait([signal.SIGTERM])\n" + ANSWERS
     )
     await front.until(lambda front: front.lost)
     pid = front.processes[0]
     async with asyncio.timeout(60):
-        assert await front.client.explain() is None
+        with pytest.raises(NotServingError, match="has died"):
+            await front.client.ask(Explain())
     os.kill(pid, signal.SIGTERM)
     await front.until(lambda front: front.events == [UP, UP])
-    assert await front.client.explain() == {"n": 1}
+    assert await front.client.ask(Explain()) == REPORT
 
 
 async def test_a_model_that_is_gone_at_the_second_start_is_tried_again(start):
@@ -428,13 +431,19 @@ def say_load():
     sequence = json.dumps({k: json.loads(load)[k] for k in ("policy", "depth")})
     say(json.dumps({"type": "finished", "sequence": sequence, "reason": "stop"}) + chr(10))
 """
-EXPLAIN = """
+ANSWERS = """
+import json
 ready()
 for line in commands:
     notes.open('a').write(line)
-    if '"explain"' in line:
-        say('{"type": "explained", "report": {"n": 1}}\\n')
+    asked = json.loads(line)
+    if asked["type"] == "ask":
+        answer = {"reply": {"report": {"n": 1}, "n_tokens": 5}}
+        say(json.dumps({"type": "answer", "number": asked["number"], **answer}) + chr(10))
 """
+DIES_WHEN_ASKED = "if first_time():\n    ready(); commands.readline(); sys.exit(3)\n"
+REPORT = Explained(report={"n": 1})
+ERASE = ActOnSlot(action="erase", slot=0)
 
 
 async def test_policy_and_sources_reach_a_running_engine(start, tmp_path):
@@ -476,97 +485,64 @@ async def test_an_engine_that_is_started_again_is_told_who_is_connected(start, t
     assert (tmp_path / "notes").read_bytes() == encode_line(SetBacks(names=["desk"]))
 
 
-async def test_many_who_ask_at_once_share_one_answer(start, tmp_path):
-    front = start(EXPLAIN)
+async def test_a_question_gets_its_reply(start, tmp_path):
+    front = start(ANSWERS)
     await front.until(is_up)
-    answers = await asyncio.gather(*[front.client.explain() for _ in range(50)])
-    assert answers == [{"n": 1}] * 50
+    assert await asyncio.gather(front.client.ask(Explain()), front.client.ask(ERASE)) == [
+        REPORT,
+        SlotActed(n_tokens=5),
+    ]
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode_line(Explain())
+    asked = (
+        Ask(number=0, question="Explain"),
+        Ask(number=1, question="ActOnSlot", fields=ERASE.model_dump(mode="json")),
+    )
+    assert (tmp_path / "notes").read_bytes() == b"".join(map(encode_line, asked))
 
 
-async def test_an_engine_that_is_busy_for_too_long_explains_nothing_and_is_asked_once(
-    start, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(module, "_EXPLAIN_SECONDS", 0.01)
-    front = start("ready()\n" + LISTEN)
-    await front.until(is_up)
-    assert [await front.client.explain() for _ in range(5)] == [None] * 5
-    await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode_line(Explain())
-
-
-async def test_a_caller_that_gives_up_leaves_the_others_their_answer(start):
-    front = start(EXPLAIN)
-    await front.until(is_up)
-    impatient = asyncio.ensure_future(front.client.explain())
-    patient = asyncio.ensure_future(front.client.explain())
-    await asyncio.sleep(0)
-    impatient.cancel()
-    assert await patient == {"n": 1}
-
-
-async def test_an_engine_that_dies_explains_nothing(start):
-    front = start("if first_time():\n    ready(); commands.readline(); sys.exit(3)\n" + EXPLAIN)
-    await front.until(is_up)
-    assert await front.client.explain() is None
-    await front.until(lambda front: front.events == [UP, UP])
-    assert await front.client.explain() == {"n": 1}
-
-
-async def test_an_engine_that_is_not_ready_explains_nothing(start):
-    front = start(LISTEN)
-    assert await front.client.explain() is None
-
-
-ERASE = ActOnSlot(action="erase", slot=0)
-ERASES = """
-ready()
-for line in commands:
-    if '"act_on_slot"' in line:
-        say('{"type": "slot_acted", "n_tokens": 5}\\n')
-"""
-
-
-async def test_what_is_done_to_a_slot_is_answered(start):
-    front = start(ERASES)
-    await front.until(is_up)
-    for _ in range(2):
-        assert (await front.client.act_on_slot(ERASE)).n_tokens == 5
-
-
-@pytest.mark.parametrize(("may_recover", "error"), [("false", RequestError), ("true", UnavailableError)])
-async def test_why_a_slot_is_left_as_it_is_is_said(start, may_recover, error):
-    answer = f'"reason": "no text", "may_recover": {may_recover}'
-    front = start(ERASES.replace('"n_tokens": 5', answer))
+@pytest.mark.parametrize(("may_recover", "error"), [(False, RequestError), (True, UnavailableError)])
+async def test_why_a_question_is_refused_is_said(start, may_recover, error):
+    answer = f'answer = {{"reason": "no text", "may_recover": {may_recover}}}'
+    front = start(ANSWERS.replace('answer = {"reply": {"report": {"n": 1}, "n_tokens": 5}}', answer))
     await front.until(is_up)
     with pytest.raises(error, match="no text"):
-        await front.client.act_on_slot(ERASE)
+        await front.client.ask(ERASE)
 
 
-async def test_one_slot_is_acted_on_at_a_time_also_if_who_asked_has_left(start):
+async def test_a_question_that_only_looks_is_not_waited_for_without_end(start, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
     front = start("ready()\n" + LISTEN)
     await front.until(is_up)
-    first = asyncio.ensure_future(front.client.act_on_slot(ERASE))
-    await asyncio.sleep(0)
-    first.cancel()
-    with pytest.raises(UnavailableError, match="another slot"):
-        await front.client.act_on_slot(ERASE)
+    for _ in range(3):
+        with pytest.raises(UnavailableError, match="not replied"):
+            await front.client.ask(Explain())
+    await front.stop()
+    assert (tmp_path / "notes").read_bytes() == encode_line(Ask(number=0, question="Explain"))
 
 
-async def test_an_engine_that_dies_meanwhile_is_said(start):
-    front = start("if first_time():\n    ready(); commands.readline(); sys.exit(3)\n" + ERASES)
+@pytest.mark.parametrize(("question", "reply"), [(Explain(), REPORT), (ERASE, SlotActed(n_tokens=5))])
+async def test_an_engine_that_dies_answers_nothing_and_the_next_one_does(start, question, reply):
+    front = start(DIES_WHEN_ASKED + ANSWERS)
     await front.until(is_up)
     with pytest.raises(UnavailableError, match="ended"):
-        await front.client.act_on_slot(ERASE)
+        await front.client.ask(question)
     await front.until(lambda front: front.events == [UP, UP])
-    assert (await front.client.act_on_slot(ERASE)).n_tokens == 5
+    assert await front.client.ask(question) == reply
 
 
-async def test_an_engine_that_is_not_ready_does_nothing_to_slots(start):
+@pytest.mark.parametrize("question", [Explain(), ERASE])
+async def test_an_engine_that_has_never_been_ready_is_asked_nothing(start, question):
     front = start(LISTEN)
     with pytest.raises(NotServingError, match="being loaded"):
-        await front.client.act_on_slot(ERASE)
+        await front.client.ask(question)
+
+
+async def test_an_engine_that_is_started_again_is_waited_for_but_not_to_look(start):
+    front = start("if first_time():\n    ready(); sys.exit(3)\n" + ANSWERS)
+    await front.until(lambda front: front.lost)
+    with pytest.raises(NotServingError, match="started again"):
+        await front.client.ask(Explain())
+    assert (await front.client.ask(ERASE)).n_tokens == 5
 
 
 async def until_state(front, state):
@@ -605,34 +581,42 @@ async def test_an_engine_with_a_sequence_stays_awake(start):
     assert front.client.state is EngineState.READY
 
 
-async def test_who_acts_on_a_slot_of_a_sleeping_lead_waits_until_it_is_awake(start):
-    front = start(ERASES, sleep_seconds=0.03)
+async def test_a_sleeping_engine_is_woken_for_a_question(start):
+    front = start(ANSWERS, sleep_seconds=0.03)
     await until_state(front, EngineState.SLEEPING)
-    assert (await front.client.act_on_slot(ERASE)).n_tokens == 5
+    assert (await front.client.ask(ERASE)).n_tokens == 5
 
 
-async def test_or_until_it_is_known_that_it_will_not_be(start):
+async def test_but_not_for_one_that_only_looks(start):
+    front = start(ANSWERS, sleep_seconds=0.03)
+    await until_state(front, EngineState.SLEEPING)
+    with pytest.raises(NotServingError, match="nobody has asked"):
+        await front.client.ask(Explain())
+    assert front.client.state is EngineState.SLEEPING
+
+
+async def test_who_waits_for_a_sleeping_engine_learns_that_it_will_not_be_woken(start):
     front = start("ready()\n" + LISTEN, sleep_seconds=0.03)
     await until_state(front, EngineState.SLEEPING)
-    acting = asyncio.ensure_future(front.client.act_on_slot(ERASE))
+    asking = asyncio.ensure_future(front.client.ask(ERASE))
     await asyncio.sleep(0)
     await front.stop()
     with pytest.raises(NotServingError, match="shutting down"):
-        await acting
+        await asking
 
 
-async def test_an_engine_that_saves_a_slot_stays_awake(start):
+async def test_an_engine_with_an_open_question_stays_awake(start):
     front = start("ready()\n" + LISTEN, sleep_seconds=0.00001)
     front.n_sequences = 1
     await front.until(is_up)
-    acting = asyncio.ensure_future(front.client.act_on_slot(ERASE))
+    asking = asyncio.ensure_future(front.client.ask(ERASE))
     await asyncio.sleep(0)
     front.n_sequences, looked_at = 0, front.client._fed_at
     async with asyncio.timeout(60):
         while front.client._fed_at == looked_at and front.client.state is EngineState.READY:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
     assert front.client.state is EngineState.READY
-    acting.cancel()
+    asking.cancel()
 
 
 async def test_a_sleeping_lead_ends_at_once(start):

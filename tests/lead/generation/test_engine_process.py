@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from lead.engine.commands import Explain
-from lead.engine.events import Alive, Explained, encode_line
+from lead.engine.commands import Ask
+from lead.engine.events import Alive, Answer, encode_line
 from lead.generation import engine_process as module
 from lead.generation.engine_process import EngineProcess, Watchdog
 
@@ -48,7 +48,7 @@ async def test_an_event_that_was_cut_in_its_middle_is_none(start):
 
 
 async def test_an_event_may_have_any_length(start, tmp_path):
-    event = Explained(report={"text": "x" * (4 << 20)})
+    event = Answer(number=1, reply={"text": "x" * (4 << 20)})
     (tmp_path / "event").write_bytes(encode_line(event))
     process = await start(f"cat {tmp_path}/event >&$6; echo '{ALIVE}' >&$6")
     assert [event async for event in process.events()] == [event, Alive()]
@@ -76,16 +76,16 @@ async def test_commands_to_a_process_that_was_killed_are_dropped(start):
     process = await start(f"echo '{ALIVE}' >&$6; kill -STOP $$", most_silence=0.05)
     async for _ in process.events():
         pass
-    process.send(Explain())
+    process.send(Ask(number=1, question="Explain"))
     assert await process.reap() == "signal SIGKILL"
 
 
 @pytest.mark.both_loops
 async def test_events_end_when_a_command_finds_the_process_dead(start):
     process = await start("read line <&$3; kill -9 $$")
-    process.send(Explain())
+    process.send(Ask(number=1, question="Explain"))
     wait_for_death(process)
-    process.send(Explain())
+    process.send(Ask(number=1, question="Explain"))
     assert [event async for event in process.events()] == []
     assert await process.reap() == "signal SIGKILL"
 

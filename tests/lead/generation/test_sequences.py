@@ -2,12 +2,10 @@ import asyncio
 
 import pytest
 
-from lead.engine.events import Committed, Failed, Finished, Ready, Started
+from lead.engine.events import Committed, Failed, Finished, Started
 from lead.generation.sequences import Broadcast, Sequences
 from shared.errors import RequestError, ServerError
 from tests.fakes import submit
-
-READY = Ready(n_ctx=100, n_ctx_sequence=100, n_slots=2, speculates=True)
 
 
 class Observer:
@@ -104,19 +102,3 @@ async def test_everyone_who_waits_is_woken():
     broadcast.notify()
     async with asyncio.timeout(60):
         assert await asyncio.gather(*waiting) == [True] * 3
-
-
-def test_running_sequences_take_slots_and_cells_and_waiting_ones_do_not(sequences, running):
-    commit(sequences, running, [3] * 28)
-    sequences.create(submit(tokens=[1] * 50))
-    occupancy = sequences.occupancy(READY)
-    assert (occupancy.n_free_slots, occupancy.kv_usage) == (1, 0.3)
-
-
-def test_nothing_is_more_than_full(sequences):
-    """A sequence that gave way runs on, and shared cells are counted for each."""
-    for _ in range(3):
-        sequence = sequences.create(submit(tokens=[1] * 60))
-        sequences.apply(Started(sequence=sequence.id, n_cached=1), 10.0)
-    occupancy = sequences.occupancy(READY)
-    assert (occupancy.n_free_slots, occupancy.kv_usage) == (0, 1.0)

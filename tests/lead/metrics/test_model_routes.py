@@ -1,6 +1,8 @@
 import pytest
 
+from lead.engine.explain import Explain
 from lead.metrics.exporter import MetricsExporter
+from shared.errors import UnavailableError
 
 EXPECTED = [
     "# TYPE llamacpp:prompt_tokens_total counter",
@@ -32,9 +34,7 @@ async def test_prometheus_can_read_them(watched, client):
     assert "llamacpp:tokens_predicted_total 1.0" in lines
 
 
-async def test_an_engine_that_does_not_answer_is_no_error(watched, client, monkeypatch):
-    async def nothing():
-        raise TimeoutError
-
-    monkeypatch.setattr(watched.engine, "explain", nothing)
+@pytest.mark.parametrize("error", [TimeoutError(), UnavailableError("the engine has ended")])
+async def test_an_engine_that_does_not_answer_is_no_error(watched, client, error):
+    watched.engine.replies[Explain] = error
     assert (await client.get("/metrics")).status_code == 200

@@ -12,6 +12,7 @@ from shared.errors import ModelLoadError
 from shared.llama import devices, memory_plan
 from shared.llama.gguf_metadata import tensor_sizes
 from shared.llama.memory_plan import (
+    ContextNeeds,
     choose_traits,
     describe_checkpoints,
     n_prompt_checkpoints,
@@ -39,7 +40,7 @@ def test_a_model_that_llama_cpp_reads_wrongly_in_several_slots_is_refused(tiny_m
 
 
 def traits_of(path, **options):
-    return plan_memory(path, OPTIONS.model_copy(update=options)).traits
+    return plan_memory(path, OPTIONS.model_copy(update=options)).context.traits
 
 
 @pytest.mark.parametrize(
@@ -67,8 +68,8 @@ def test_with_all_tokens_a_sliding_window_is_like_plain_attention(tiny_model):
 
 
 def test_recurrent_states_beside_windows_have_cells_of_their_own(tiny_model):
-    assert not plan_memory(tiny_model("lfm2"), OPTIONS).kv_unified
-    assert plan_memory(tiny_model("qwen35"), OPTIONS).kv_unified
+    assert not plan_memory(tiny_model("lfm2"), OPTIONS).context.kv_unified
+    assert plan_memory(tiny_model("qwen35"), OPTIONS).context.kv_unified
 
 
 def test_checkpoints_need_one_pool(tiny_model):
@@ -106,8 +107,12 @@ def test_the_context_is_that_of_training_for_each_slot_unless_it_is_chosen(tiny_
 def test_guarded_windows_need_a_second_sequence_for_each_slot(tiny_model):
     plan = plan_memory(tiny_model("gemma3"), OPTIONS.model_copy(update={"swa_full": True}))
     n_with_spare = 2 * 2 + 1
-    assert (plan.is_guarded, plan.n_window, plan.parameters.n_seq_max) == (True, WINDOW, n_with_spare)
-    assert not plan_memory(tiny_model("gemma3"), OPTIONS).is_guarded
+    assert (plan.context.is_guarded, plan.context.n_window, plan.parameters.n_seq_max) == (
+        True,
+        WINDOW,
+        n_with_spare,
+    )
+    assert not plan_memory(tiny_model("gemma3"), OPTIONS).context.is_guarded
 
 
 WINDOWS = MemoryTraits(n_rollback=64, checkpoint_bytes=1 << 20)
@@ -132,7 +137,8 @@ def test_no_checkpoints_are_needed_where_memory_can_be_trimmed():
 )
 def test_stored_texts_are_bounded_by_an_option_and_a_quarter_of_the_free_memory(cache_ram, n_left, n_bytes):
     options = OPTIONS.model_copy(update={"cache_ram": cache_ram})
-    assert size_prompt_cache(options, RECURRENT, n_left) == PromptCacheSize(n_bytes, 10, 1000)
+    context = ContextNeeds(64, 2, WINDOWS, kv_unified=True, n_window=0)
+    assert size_prompt_cache(options, RECURRENT, n_left, context) == PromptCacheSize(n_bytes, 10, 1000)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +163,8 @@ def test_no_part_is_longer_than_a_window_nor_crosses_its_multiples(n_fitting, n_
     """llama.cpp stores only the last window of a sequence."""
     n_bytes = memory_plan._PART_BYTES // n_fitting
     probe = replace(RECURRENT, n_window=512, full_token_bytes=n_bytes - 9, window_token_bytes=9)
-    size = size_prompt_cache(OPTIONS, probe, 1 << 30, has_parts=True)
+    context = ContextNeeds(64, 2, PLAIN, kv_unified=True, n_window=512)
+    size = size_prompt_cache(OPTIONS, probe, 1 << 30, context)
     assert (size.n_part, size.state_bytes) == (n_part, 0)
 
 
@@ -236,9 +243,9 @@ def test_what_others_take_of_a_gpu_is_the_hosts_where_they_share_memory(gpu, tin
 def test_states_are_kept_where_the_weights_leave_room(gpu, tiny_model):
     path = tiny_model("qwen35")
     gpu(10**9)
-    assert plan_memory(path, OPTIONS).traits.n_rollback == 8
+    assert plan_memory(path, OPTIONS).context.traits.n_rollback == 8
     gpu(path.stat().st_size)
-    assert plan_memory(path, OPTIONS).traits.n_rollback < 8
+    assert plan_memory(path, OPTIONS).context.traits.n_rollback < 8
 
 
 def test_layers_that_cannot_be_there_are_a_problem_before_they_are_loaded(gpu, tiny_model):

@@ -26,7 +26,7 @@ def loads(monkeypatch):
 def facts(plan):
     values = (getattr(plan.parameters, name) for name, *_ in plan.parameters._fields_)
     numbers = [value for value in values if isinstance(value, int | float)]
-    return plan.traits, plan.size, plan.n_window, plan.step_bytes, numbers
+    return plan.context.traits, plan.size, plan.context.n_window, plan.step_bytes, numbers
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "qwen35", "mamba"])

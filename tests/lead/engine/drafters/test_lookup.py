@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from lead.engine.drafters.lookup import (
     LONGEST_MATCH,
-    Followers,
     Match,
     NgramDrafter,
     PredictionDrafter,
@@ -255,21 +254,3 @@ def test_an_answer_that_is_the_prediction_is_followed_to_its_end(prediction, por
     source = drafter(prediction)
     for end in range(0, len(prediction), portion):
         assert source.draft([*PROMPT, *prediction[:end]], 5)[0] == prediction[end : end + 5]
-
-
-# Guesses
-
-
-def test_what_followed_the_last_time_is_guessed():
-    assert Followers().follow([1, 2, 1, 3, 1], 1, 1) == [3]
-
-
-def test_nothing_is_guessed_after_a_new_token():
-    assert Followers().follow([1, 2, 3], 3, 2) == []
-
-
-def test_what_is_new_in_a_growing_text_is_learned():
-    followers, text = Followers(), [1, 2]
-    assert followers.follow(text, 2, 1) == []
-    text += [7, 2]
-    assert followers.follow(text, 2, 1) == [7]

@@ -12,6 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from lead.backs import join_limits
 from lead.engine.events import Committed, Started
+from lead.engine.explain import Explain
 from lead.generation.engine_state import EngineState
 from lead.generation.exactness import promise
 from lead.http.routes import speculation
@@ -408,11 +409,8 @@ async def test_the_list_says_why_the_planner_decides_as_it_does(client):
     assert (await client.get(URL)).json()["planner"] == {"policy": "adaptive"}
 
 
-async def test_without_an_engine_the_list_is_still_there(lead, client, monkeypatch):
-    async def explain():
-        return None
-
-    monkeypatch.setattr(lead.engine, "explain", explain)
+async def test_without_an_engine_the_list_is_still_there(lead, client):
+    lead.engine.replies[Explain] = UnavailableError("the engine has ended")
     body = (await client.get(URL)).json()
     assert (body["backs"], body["planner"]) == ([], None)
 

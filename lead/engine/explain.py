@@ -1,0 +1,17 @@
+"""The question for what the planner has learned and done."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from lead.engine.question import EngineQuestion
+
+
+class Explained(BaseModel, frozen=True):
+    """`report`: JSON for people and dashboards."""
+
+    report: dict[str, Any]
+
+
+class Explain(EngineQuestion[Explained], frozen=True):
+    only_looks = True

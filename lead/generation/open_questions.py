@@ -1,0 +1,53 @@
+"""The questions that the engine has not answered yet (`lead.engine.question`)."""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from lead.engine.commands import Ask
+from lead.engine.events import Answer
+from lead.engine.question import EngineQuestion
+from shared.errors import UnavailableError
+
+_MOST_OPEN = 64
+"""So that no client can fill the pipe; the engine replies between two steps."""
+
+
+class OpenQuestions:
+    """Each has a number. It stays open until it is answered, although whoever has asked may leave before."""
+
+    def __init__(self, send: Callable[[Ask], None]) -> None:
+        self._send = send
+        self._numbers = itertools.count()
+        self._open: dict[int, tuple[EngineQuestion[Any], asyncio.Future[Answer]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def ask(self, question: EngineQuestion[Any]) -> Answer:
+        """The answer of the engine, or that it has ended; raises UnavailableError if too many are open."""
+        answer = self._shared(question) if question.only_looks else None
+        return await asyncio.shield(answer or self._begin(question))
+
+    def close(self, answer: Answer) -> None:
+        """The engine has answered."""
+        _, waiting = self._open.pop(answer.number)
+        waiting.set_result(answer)
+
+    def close_all(self, reason: str) -> None:
+        """The engine has ended, and answers none of them."""
+        for number in list(self._open):
+            self.close(Answer(number=number, reason=reason, may_recover=True))
+
+    def _shared(self, question: EngineQuestion[Any]) -> asyncio.Future[Answer] | None:
+        return next((answer for asked, answer in self._open.values() if asked == question), None)
+
+    def _begin(self, question: EngineQuestion[Any]) -> asyncio.Future[Answer]:
+        if len(self._open) >= _MOST_OPEN:
+            raise UnavailableError("the engine has too many questions to answer: try again in a moment")
+        number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
+        self._open[number] = question, answer
+        fields = question.model_dump(mode="json")
+        self._send(Ask(number=number, question=type(question).__name__, fields=fields))
+        return answer
