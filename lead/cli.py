@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from lead.rings.table import RINGS
 from lead.settings.lead_settings import LeadSettings
-from lead.settings.rings import RINGS
 from shared import cpus, descriptors
 from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError, EngineError

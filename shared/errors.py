@@ -128,6 +128,10 @@ class DecodeFatalError(DecodeError):
     """llama_decode returned less than 0: the context cannot be trusted any more."""
 
 
+class AwayError(DuoError):
+    """What is needed cannot be reached now; it may be later."""
+
+
 class NoLeadError(ConfigError):
     """No lead was found; that may change without anybody's doing."""
 

@@ -21,7 +21,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/router/model_report.py",
     ),
     "tests/lead/server/test_app.py": ("lead/http/application.py",),
-    "tests/real/test_rpc.py": ("shared/rpc/rpc_backend.py",),
     "tests/real/test_ray_fleet.py": (
         "fleet/app.py",
         "fleet/back_pool.py",
@@ -48,6 +47,10 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/engine/test_commands.py": ("lead/engine/events.py",),
     "tests/lead/exact/test_exact_model.py": ("lead/engine/engine_limits.py",),
     "tests/lead/disk_cache/test_slot_actions.py": ("lead/engine/idle_slots.py",),
+    "tests/lead/disk_cache/test_kept_texts.py": ("lead/disk_cache/in_engine.py",),
+    "tests/real/test_rpc.py": ("lead/rpc/before_load.py", "shared/rpc/rpc_backend.py"),
+    "tests/real/test_seen_texts.py": ("lead/suffix/in_engine.py",),
+    "tests/real/test_without_rings.py": ("lead/engine/engine_parts.py",),
     "tests/lead/engine/test_side_jobs.py": ("lead/engine/question.py",),
     "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),
     "tests/lead/grammar/test_json_schema.py": ("lead/grammar/references.py",),

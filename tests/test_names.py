@@ -8,10 +8,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = [("lead", "shared"), ("back", "shared"), ("chat", "shared")]
-A_SEAM = "where rings are plugged in (lead/settings/rings.py)"
+A_SEAM = "where rings are plugged in (lead/rings/table.py)"
 MODULES_THAT_MAY_SHARE_A_NAME = {
     "errors": "the exceptions of one program, next to those of all",
-    **dict.fromkeys(("model_routes", "opened"), A_SEAM),
+    **dict.fromkeys(("in_engine", "model_routes", "opened"), A_SEAM),
 }
 """Each with the reason."""
 

@@ -5,7 +5,7 @@ import functools
 import itertools
 from pathlib import Path
 
-from lead.settings.rings import RINGS as LEADS_RINGS
+from lead.rings.table import RINGS as LEADS_RINGS
 
 ROOT = Path(__file__).parent.parent
 PRODUCT = ("lead", "back", "chat", "shared", "fleet")
@@ -40,7 +40,7 @@ RINGS = {
 ROOTS = {
     "lead.cli": {"plan, bench, doctor"},
     "lead.settings.lead_settings": {"rpc"},
-    "lead.engine.worker": {"exact", "rpc", "suffix", "texts on disk"},
+    "lead.engine.worker": {"exact"},
     "lead.engine.draft_loading": {"heads", "translation"},
     "lead.tokenizer.preparation": {"infill"},
     "shared.llama.model": {"heads", "lora"},
@@ -71,6 +71,8 @@ WITHOUT = (
     "service",
     "generate",
     "metrics",
+    "suffix",
+    "texts on disk",
     "plan, bench, doctor",
 )
 """Rings without which a lead starts and answers: tests/real/test_without_rings.py."""

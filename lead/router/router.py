@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from lead.http.application import application
 from lead.http.middleware.hosts import AllowedOrigins
+from lead.rings.table import RINGS
 from lead.router import router_api
 from lead.router.back_relay import BackRelay
 from lead.router.catalog import find_models
@@ -19,7 +20,6 @@ from lead.server.draining import DrainingServer
 from lead.server.listening import open_address
 from lead.server.site import Site, companions_of
 from lead.settings.lead_settings import LeadSettings
-from lead.settings.rings import RINGS
 from lead.settings.security import EXPOSED
 from shared.errors import ConfigError
 from shared.free_memory import free_memory

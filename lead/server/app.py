@@ -6,10 +6,10 @@ from lead.http.application import application
 from lead.http.middleware.hosts import AllowedOrigins
 from lead.http.routes import chat, completions, models, monitoring, speculation, tokens
 from lead.http.services import Services
+from lead.rings.table import RINGS
 from lead.settings.host_names import AllowedHosts
 from lead.settings.keys import Keyring
 from lead.settings.limits import RequestLimits
-from lead.settings.rings import RINGS
 from shared.seams import plugged
 
 _OF_THE_CORE = (chat, completions, tokens, models, monitoring, speculation)

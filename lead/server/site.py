@@ -5,10 +5,10 @@ from typing import Protocol
 
 from fastapi import FastAPI
 
+from lead.rings.table import RINGS
 from lead.server.draining import DrainingServer
 from lead.server.listening import Address
 from lead.settings.lead_settings import LeadSettings
-from lead.settings.rings import RINGS
 from shared.seams import plugged
 
 

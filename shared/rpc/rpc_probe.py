@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 
-from shared.errors import DuoError
+from shared.errors import AwayError, DuoError
 
 VERSION = (7, 0)
 """RPC_PROTO_MAJOR_VERSION and RPC_PROTO_MINOR_VERSION in ggml-rpc.h."""
@@ -21,7 +21,7 @@ _WHY_SILENT = (
 )
 
 
-class WorkerAwayError(DuoError):
+class WorkerAwayError(AwayError):
     """A worker cannot be reached now; it may be later."""
 
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from bench.processes import start_lead
-from lead.settings.rings import RINGS as LEADS_RINGS
+from lead.rings.table import RINGS as LEADS_RINGS
 from tests.real.client import ask
 from tests.real.processes import LEAD
 from tests.test_wall import RINGS, ROOT, WITHOUT, modules, ring_of
@@ -17,7 +17,7 @@ def take_out(ring, tree):
     """Copy the sources to `tree`, but for a ring's."""
     for package in ("lead", "shared"):
         shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
-    rings = tree / "lead" / "settings" / "rings.py"
+    rings = tree / "lead" / "rings" / "table.py"
     lines = rings.read_text().splitlines()
     for package in RINGS[ring]:
         folder = tree.joinpath(*package.split("."))
@@ -36,6 +36,6 @@ def test_without_a_ring_a_lead_starts_and_answers(ring, tmp_path, monkeypatch, t
 
 
 def test_the_list_has_all_rings_that_are_plugged_in():
-    seams = ("companions", "kind", "model_routes", "opened", "routes")
+    seams = ("before_load", "companions", "in_engine", "kind", "model_routes", "opened", "routes")
     found = {module.rpartition(".")[0] for module in modules() if module.split(".")[-1] in seams}
     assert {package for package in found if ring_of(package)} == set(LEADS_RINGS)

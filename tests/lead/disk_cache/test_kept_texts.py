@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from bench.tiny_models import TinyModel, write_tiny_model
+from lead.disk_cache.in_engine import text_key
 from lead.engine.load import Load
-from lead.engine.worker import text_key
 from shared.cache_edits import Snapshot
 from shared.llama.model import Model
 from shared.llama.span import Span

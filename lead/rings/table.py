@@ -9,6 +9,8 @@ RINGS = (
     "lead.apis.ollama",
     "lead.translation",
     "lead.metrics",
+    "lead.rpc",
+    "lead.suffix",
 )
 """Packages. `shared.seams` says how they are plugged in, and tests/test_wall.py keeps the core free of them.
 
@@ -17,5 +19,7 @@ Seams:
     routes         has a `router` with endpoints of every lead, also of one with --models-dir
     model_routes   has a `router` with endpoints of a lead with one model
     opened         is told when the vocabulary has been read (`lead.server.app`)
+    before_load    does something in the engine's process before the model is loaded
+    in_engine      adds to what the engine's process does (`lead.engine.engine_parts`)
     companions     run beside the server of every lead (`lead.server.site`)
 """
