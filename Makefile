@@ -1,9 +1,10 @@
 # Verbs, each of which sets up what it needs by itself:
 #   make demo    compare a lead alone with lead and back, then chat; MODEL=smollm2 for a pair that talks about anything
-#   make test    all quick tests; ARGS="tests/chat -k terminal" for some of them, ARGS="-m models" for more models
+#   make quick   make check and the tests that most changes break, in a minute on two cores
+#   make test    all tests that need no more than a checkout; ARGS="tests/chat -k terminal" or ARGS="-m 'not real'" for
+#                some of them, ARGS="-m models" for more models
 #   make gpu-test  what only a GPU shows, on a GPU in software
 #   make check   format, lint, types
-#   make quick   make check and the tests that most changes break, in a minute on two cores
 #   make bench   measure speed and more: each part for two minutes; ARGS="speed --repeats 5" for one of them
 #   make fleet   two leads with backs behind a router, and a chat through it
 #   make docs    regenerate what is derived from the code: parts of the documentation, completions, man pages
@@ -128,12 +129,12 @@ fleet: $(READY) $(ROUTER)
 # Byte code is written even where the environment forbids it, as in many containers: the tests start some hundred
 # Python programs. One thread of OpenBLAS each: its threads spin while they wait, on cores that other tests need.
 # Nothing that they have started outlives them.
-TESTED := env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.reaper
+RUN_TESTS := env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.reaper
 
 # Three at a time: most tests that start processes wait more than they compute. Whole files, so that each starts
 # what its tests share once; tests/conftest.py puts the longest first.
 test: $(READY)
-	$(TESTED) $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(RUN_TESTS) $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Who may import whom; what a change of a route, a setting or a name forgets; engine, planner and drafter.
 QUICK := $(wildcard tests/test_wall.py) $(addprefix tests/,test_imports.py test_mirror.py test_names.py test_said.py \
@@ -143,7 +144,7 @@ QUICK := $(wildcard tests/test_wall.py) $(addprefix tests/,test_imports.py test_
 SLOW := $(addprefix --ignore-glob=*/,test_right_logits.py test_exact_model.py test_draft_loading.py test_command_lines.py)
 
 quick: check
-	RANDOM_COMMANDS=36 $(TESTED) $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --short-proofs \
+	RANDOM_COMMANDS=36 $(RUN_TESTS) $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --short-proofs \
 		$(SLOW) $(QUICK) $(ARGS)
 
 # On one and on two GPUs, which Mesa's Vulkan driver makes of the CPU. 13 minutes of CPU time on one; the
@@ -152,7 +153,7 @@ gpu-test: $(GPU)
 	@for devices in 0 0,0; do \
 		echo "--- GGML_VK_VISIBLE_DEVICES=$$devices"; \
 		GPU_TESTS=yes GGML_VK_VISIBLE_DEVICES=$$devices \
-			$(TESTED) $(VENV)/gpu/bin/python -m pytest -m gpu $(ARGS) || exit 1; \
+			$(RUN_TESTS) $(VENV)/gpu/bin/python -m pytest -m gpu $(ARGS) || exit 1; \
 	done
 
 $(GPU): constraints.txt | $(READY)
