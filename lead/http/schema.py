@@ -248,12 +248,12 @@ def sampling_parameters(
 ) -> SamplingParameters:
     """How to sample; a seed is drawn if none is given. Raises RequestError naming the field at fault."""
     vocabulary, defaults = services.vocabulary, services.settings.sampling
-    given = defaults.parameters()
-    given |= {name: value for name in _PLAIN_FIELDS if (value := getattr(fields, name)) is not None}
+    asked = {name: value for name in _PLAIN_FIELDS if (value := getattr(fields, name)) is not None}
+    if asked.get("dry_base", 1) < 1:  # llama-server uses the default then
+        del asked["dry_base"]
+    given = defaults.parameters() | asked
     if given.get("repeat_last_n") == -1:  # llama-server's "the whole context"
         given["repeat_last_n"] = services.n_ctx
-    if given.get("dry_base", 1) < 1:  # llama-server uses the default then
-        given["dry_base"] = defaults.dry_base
     given["seed"] = _seed(defaults.seed if fields.seed is None else fields.seed)
     given["logit_bias"] = _biases_within(
         fields, vocabulary, prepared.biased, services.settings.limits.max_logit_bias
