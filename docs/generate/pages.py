@@ -8,6 +8,7 @@ from chat.settings import ChatSettings
 from docs.generate.blocks import Blocks, fenced, fill
 from docs.generate.command_lines import command_line_files
 from docs.generate.protocol import message_schema, noise_examples
+from docs.generate.request_fields import unused_fields
 from docs.generate.rule_of_thumb import speed_ups, tokens_per_step
 from docs.generate.settings_tables import settings_tables
 from lead.settings.lead_settings import LeadSettings
@@ -21,6 +22,7 @@ BLOCKS: Blocks = {
     "settings-lead": partial(settings_tables, LeadSettings),
     "settings-back": partial(settings_tables, BackSettings),
     "settings-chat": partial(settings_tables, ChatSettings),
+    "unused-fields": unused_fields,
     "tokens-per-step": tokens_per_step,
     "speed-ups": speed_ups,
     "noise-examples": noise_examples,

@@ -62,9 +62,9 @@ class SamplingParameters(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    temperature: Annotated[Finite, Asked(True, ("--temp",), ("LLAMA_ARG_TEMPERATURE",), in_chat=True)] = (
-        Field(0.8, ge=0, le=1e6, description="temperature; 0: always the most likely token")
-    )
+    temperature: Annotated[
+        Finite, Asked(spellings=("--temp",), variables=("LLAMA_ARG_TEMPERATURE",), in_chat=True)
+    ] = Field(0.8, ge=0, le=1e6, description="temperature; 0: always the most likely token")
     top_k: Annotated[int, Asked(variables=("LLAMA_ARG_TOP_K",), in_chat=True)] = Field(
         40, ge=-1, lt=1 << 31, description="top-k sampling; 0 or -1: disabled"
     )
