@@ -7,6 +7,7 @@ from back.settings import BackSettings
 from chat.settings import ChatSettings
 from docs.generate.blocks import Blocks, fenced, fill
 from docs.generate.protocol import message_schema, noise_examples
+from docs.generate.request_fields import unused_fields
 from docs.generate.rule_of_thumb import speed_ups, tokens_per_step
 from docs.generate.settings_tables import settings_tables
 from lead.settings.lead_settings import LeadSettings
@@ -20,6 +21,7 @@ BLOCKS: Blocks = {
     "settings-lead": partial(settings_tables, LeadSettings),
     "settings-back": partial(settings_tables, BackSettings),
     "settings-chat": partial(settings_tables, ChatSettings),
+    "unused-fields": unused_fields,
     "tokens-per-step": tokens_per_step,
     "speed-ups": speed_ups,
     "noise-examples": noise_examples,

@@ -8,9 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost, ConvertedRequest, NullIsDefault
+from lead.chat.sampling_fields import SamplingFields
+from lead.chat.unused_fields import ANTHROPIC
 from shared.errors import RequestError
 
-_PASSED_ON = ("temperature", "top_p", "top_k", "stream", "model", "seed", "min_p", "grammar", "private")
 # Claude Code begins the system prompt with such a line. It says nothing to a model, and `cch` changes with
 # each request, so that hardly any of the prompt would be in the cache. What follows on the line is kept.
 _BILLING_HEADER = re.compile(r"\Ax-anthropic-billing-header:(?:[ \t]*\w+=[^;\s]*;?)*[ \t]*\n?")
@@ -64,9 +65,10 @@ class AnthropicOutputConfig(BaseModel, strict=True):
     format: AnthropicFormat | None = None
 
 
-class CountRequest(ConvertedRequest, strict=True, extra="allow"):
-    """The part of a request that the prompt is made from."""
+class MessagesRequest(ConvertedRequest, SamplingFields, NullIsDefault, strict=True):
+    """The body of a request; without most of it, its tokens can be counted."""
 
+    unused: ClassVar = ANTHROPIC
     own_names: ClassVar = {
         "stop": "stop_sequences",
         "reasoning_effort": "output_config.effort",
@@ -82,13 +84,23 @@ class CountRequest(ConvertedRequest, strict=True, extra="allow"):
     output_config: AnthropicOutputConfig | None = None
     output_format: AnthropicFormat | None = None  # where it was before output_config
     chat_template_kwargs: dict[str, Any] | None = None
+    model: str | None = None
+    private: bool | None = None
+    max_tokens: int = Field(4096, ge=1)
+    stop_sequences: Annotated[list[str], AtMost(MAX_STOPS)] | None = None
+    stream: bool = False
 
     def to_chat(self, *, keep_billing_header: bool = False) -> dict[str, Any]:
         """The fields of a chat request; raises RequestError for blocks other than text."""
-        chat: dict[str, Any] = {"messages": list(self._messages(keep_billing_header))}
-        for name in _PASSED_ON:
-            if (value := (self.model_extra or {}).get(name)) is not None:
-                chat[name] = value
+        chat: dict[str, Any] = {
+            **self.sampling(),
+            "messages": list(self._messages(keep_billing_header)),
+            "model": self.model,
+            "private": self.private,
+            "max_tokens": self.max_tokens,
+            "stop": self.stop_sequences,
+            "stream": self.stream,
+        }
         variables = dict(self.chat_template_kwargs or {})
         if self.thinking is not None:
             variables.setdefault("enable_thinking", self.thinking.type != "disabled")
@@ -115,23 +127,6 @@ class CountRequest(ConvertedRequest, strict=True, extra="allow"):
                 yield {"role": message.role, "content": message.content}
             else:
                 yield from _split(message.role, message.content)
-
-
-class MessagesRequest(CountRequest, NullIsDefault):
-    """The body of a request."""
-
-    max_tokens: int = Field(4096, ge=1)
-    stop_sequences: Annotated[list[str], AtMost(MAX_STOPS)] | None = None
-    stream: bool = False
-
-    def to_chat(self, *, keep_billing_header: bool = False) -> dict[str, Any]:
-        """The fields of a chat request; raises RequestError for blocks other than text."""
-        return {
-            **super().to_chat(keep_billing_header=keep_billing_header),
-            "max_tokens": self.max_tokens,
-            "stop": self.stop_sequences,
-            "stream": self.stream,
-        }
 
 
 def _without_billing_header(system: Sequence[Block]) -> Iterator[Block]:

@@ -7,15 +7,20 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost, ConvertedRequest, NullIsDefault
-from lead.chat.request_parts import Tool
-from shared.errors import RequestError
-
-_OPTIONS = (
-    *("temperature", "top_k", "top_p", "min_p", "typical_p", "seed", "stop"),
-    *("repeat_penalty", "repeat_last_n", "presence_penalty", "frequency_penalty"),
+from lead.chat.fields import (
+    MAX_MESSAGES,
+    MAX_STOPS,
+    MAX_TOOLS,
+    AtMost,
+    ConvertedRequest,
+    NullIsDefault,
+    RequestFields,
 )
-"""Which have the same names and meanings in a chat request; those about loading the model are ignored."""
+from lead.chat.request_parts import Tool
+from lead.chat.sampling_fields import SamplingFields
+from lead.chat.unused_fields import OLLAMA, OLLAMA_OPTIONS
+from shared.errors import RequestError
+from shared.sampling.asked_fields import asked_for
 
 
 class OllamaFunction(NullIsDefault, strict=True):
@@ -38,20 +43,33 @@ class OllamaMessage(NullIsDefault, strict=True):
     tool_name: str | None = None
 
 
-class OllamaRequest(ConvertedRequest, NullIsDefault, strict=True):
+class OllamaOptions(SamplingFields, strict=True):
+    """`options`: how the answer is generated."""
+
+    unused: ClassVar = OLLAMA_OPTIONS
+    inside: ClassVar = "options."
+
+    num_predict: int | None = None
+    num_keep: int | None = None
+    stop: str | Annotated[list[str], AtMost(MAX_STOPS)] | None = None
+
+
+class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True):
     """What both kinds of requests have. A stream unless `stream` is false, as in Ollama."""
 
+    unused: ClassVar = OLLAMA
     own_names: ClassVar = {
         "max_tokens": "options.num_predict",
         "response_format": "format",
         "reasoning_effort": "think",
-        **{name: f"options.{name}" for name in _OPTIONS},
+        "n_keep": "options.num_keep",
+        **{name: f"options.{name}" for name in ("stop", *asked_for())},
     }
 
     model: str = ""
     stream: bool = True
     format: Literal["", "json"] | dict[str, Any] = ""
-    options: dict[str, Any] = {}  # noqa: RUF012
+    options: OllamaOptions = OllamaOptions()
     think: bool | Literal["low", "medium", "high"] | None = None
     keep_alive: float | str | None = None
     private: bool | None = None
@@ -63,8 +81,13 @@ class OllamaRequest(ConvertedRequest, NullIsDefault, strict=True):
 
     def common(self) -> dict[str, Any]:
         """The fields of a chat request that do not come from messages or a prompt."""
-        fields = {name: self.options[name] for name in _OPTIONS if self.options.get(name) is not None}
-        fields["max_tokens"] = self.options.get("num_predict")
+        options = self.options
+        fields = {
+            **options.sampling(),
+            "stop": options.stop,
+            "max_tokens": options.num_predict,
+            "n_keep": options.num_keep,
+        }
         if self.format:
             named = {"type": "json_object"} if self.format == "json" else {"type": "json_schema"}
             fields["response_format"] = named | ({} if self.format == "json" else {"schema": self.format})

@@ -6,14 +6,19 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, Field
 
-from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost, ConvertedRequest
+from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost, ConvertedRequest
+from lead.chat.sampling_fields import SamplingFields
+from lead.chat.unused_fields import RESPONSES
+from lead.settings.conversation import ReasoningFormat
 from shared.errors import RequestError
 
 _PASSED_ON = (
-    *("temperature", "top_p", "stream", "model", "seed", "parallel_tool_calls", "chat_template_kwargs"),
-    *("top_k", "min_p", "stop", "reasoning_format", "grammar", "private"),
+    *("model", "private", "stream", "stop", "parallel_tool_calls", "chat_template_kwargs"),
+    "reasoning_format",
 )
 _MAX_METADATA = 16
+_MAX_INCLUDED = 64
+_LOGPROBS = "message.output_text.logprobs"
 Item = dict[str, Any]
 
 
@@ -29,9 +34,10 @@ class ReasoningOptions(BaseModel, strict=True):
     effort: str | None = None
 
 
-class ResponsesRequest(ConvertedRequest, strict=True, extra="allow"):
+class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
     """The body of a request. Nothing is stored, so there is nothing to continue by id."""
 
+    unused: ClassVar = RESPONSES
     own_names: ClassVar = {
         "messages": "input",
         "prompt": "input",
@@ -57,21 +63,24 @@ class ResponsesRequest(ConvertedRequest, strict=True, extra="allow"):
         ]
         | None
     ) = None
+    include: Annotated[list[str], AtMost(_MAX_INCLUDED)] | None = None
+    model: str | None = None
+    private: bool | None = None
     stream: bool | None = None
-    store: bool | None = None
+    stop: str | Annotated[list[str], AtMost(MAX_STOPS)] | None = None
+    parallel_tool_calls: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    reasoning_format: ReasoningFormat | None = None
 
     def to_chat(self) -> dict[str, Any]:
         """The fields of a chat request; raises RequestError for what is not supported."""
         for name in ("previous_response_id", "conversation", "background"):
             if getattr(self, name):
                 raise RequestError(f"{name}: nothing is stored here, send the whole conversation", name)
-        extra = self.model_extra or {}
-        chat = {name: extra[name] for name in _PASSED_ON if extra.get(name) is not None}
-        chat |= {
-            "messages": list(self._messages()),
-            "max_tokens": self.max_output_tokens,
-            "stream": self.stream,
-        }
+        if _LOGPROBS in (self.include or ()):
+            raise RequestError(f"include: {_LOGPROBS}: /v1/chat/completions has them", "include")
+        chat = {name: getattr(self, name) for name in _PASSED_ON} | self.sampling()
+        chat |= {"messages": list(self._messages()), "max_tokens": self.max_output_tokens}
         if self.reasoning and self.reasoning.effort:
             chat["reasoning_effort"] = self.reasoning.effort
         if self.text and self.text.format:

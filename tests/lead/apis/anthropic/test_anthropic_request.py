@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from lead.apis.anthropic.anthropic_request import CountRequest, MessagesRequest
+from lead.chat.anthropic_request import MessagesRequest
 from lead.chat.request import ConversationFields
 from lead.settings.conversation import ConversationOptions
 from shared.errors import RequestError
@@ -154,7 +154,7 @@ OPTIONS = {
 @pytest.mark.parametrize("name", MESSAGES)
 def test_messages_are_converted(name):
     request, expected = MESSAGES[name]
-    chat = CountRequest.model_validate(request).to_chat()
+    chat = MessagesRequest.model_validate(request).to_chat()
     assert chat["messages"] == expected
     body = ConversationFields.model_validate(chat)
     assert body.conversation(ConversationOptions()).messages == body.messages
@@ -175,13 +175,13 @@ BILLING = "x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli;
     ],
 )
 def test_the_billing_header_of_claude_code_is_left_out(system, prompt):
-    chat = CountRequest.model_validate(HELLO | {"system": system}).to_chat()
+    chat = MessagesRequest.model_validate(HELLO | {"system": system}).to_chat()
     assert chat["messages"][0] == {"role": "system", "content": prompt}
 
 
 @pytest.mark.parametrize("system", [BILLING, [text(BILLING)]])
 def test_a_system_prompt_of_a_billing_header_alone_is_none(system):
-    chat = CountRequest.model_validate(HELLO | {"system": system}).to_chat()
+    chat = MessagesRequest.model_validate(HELLO | {"system": system}).to_chat()
     assert [message["role"] for message in chat["messages"]] == ["user"]
 
 
@@ -193,9 +193,10 @@ def test_the_billing_header_can_be_kept():
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options_are_converted(name):
     request, expected = OPTIONS[name]
-    chat = CountRequest.model_validate(HELLO | request).to_chat()
+    chat = MessagesRequest.model_validate(HELLO | request).to_chat()
     del chat["messages"]
-    assert chat == {"chat_template_kwargs": {}} | expected
+    always = {"chat_template_kwargs": {}, "max_tokens": 4096, "stream": False}
+    assert {name: value for name, value in chat.items() if value is not None} == always | expected
 
 
 def test_limits_and_stop_sequences_are_converted():
@@ -214,7 +215,7 @@ def test_limits_and_stop_sequences_are_converted():
     ],
 )
 def test_blocks_other_than_text_are_refused(block, complaint):
-    request = CountRequest.model_validate({"messages": [{"role": "user", "content": [block]}]})
+    request = MessagesRequest.model_validate({"messages": [{"role": "user", "content": [block]}]})
     with pytest.raises(RequestError, match=complaint):
         request.to_chat()
 
@@ -235,6 +236,6 @@ def test_invalid_requests_are_refused(request_):
 
 @pytest.mark.parametrize("kind", [[], {}, {"a": 1}, 5])
 def test_a_block_whose_type_is_no_text_is_refused(kind):
-    request = CountRequest(messages=[{"role": "user", "content": [{"type": kind, "text": "Hi"}]}])
+    request = MessagesRequest(messages=[{"role": "user", "content": [{"type": kind, "text": "Hi"}]}])
     with pytest.raises(RequestError, match="input is not supported"):
         request.to_chat()

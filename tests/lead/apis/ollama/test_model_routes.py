@@ -52,7 +52,7 @@ async def test_an_answer_that_was_cut_off_says_so(lead, client):
     assert (await chat(client))["done_reason"] == "length"
 
 
-async def test_options_are_sampling_parameters_and_the_rest_is_ignored(lead, client):
+async def test_options_are_sampling_parameters_and_those_about_loading_are_ignored(lead, client):
     lead.will_say("x")
     options = {"temperature": 0.5, "top_k": 3, "seed": 7, "num_predict": 9, "num_ctx": 4096, "stop": ["z"]}
     await chat(client, options=options, keep_alive="5m")
@@ -63,7 +63,13 @@ async def test_options_are_sampling_parameters_and_the_rest_is_ignored(lead, cli
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [({"temperature": "hot"}, "options.temperature"), ({"num_predict": "x"}, "options.num_predict")],
+    [
+        ({"temperature": "hot"}, "options.temperature"),
+        ({"temperature": -1}, "options.temperature"),
+        ({"num_predict": "x"}, "options.num_predict"),
+        ({"mirostat": 2}, "options.mirostat: it draws"),
+        ({"temprature": 1}, "options.temprature: unknown field: did you mean options.temperature?"),
+    ],
 )
 async def test_a_wrong_option_is_named_as_the_client_calls_it(client, options, named):
     response = await client.post("/api/chat", json=CHAT | {"options": options})

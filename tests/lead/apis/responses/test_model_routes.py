@@ -81,6 +81,10 @@ async def test_reasoning_is_an_item(lead, client):
         ({"metadata": {"a": "b" * 513}}, "metadata"),
         ({"metadata": {str(number): "" for number in range(17)}}, "metadata"),
         ({"max_output_tokens": -5}, "max_output_tokens"),
+        ({"prompt": {"id": "p"}}, "prompt"),
+        ({"messages": []}, "messages"),
+        ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"truncation": "auto"}, "truncation"),
         ({"tools": [ADD], "tool_choice": {"type": "function", "name": "sub"}}, "tool_choice"),
     ],
 )
