@@ -161,7 +161,7 @@ def plan_memory(
     )
 
 
-class _Room(NamedTuple):
+class _Headroom(NamedTuple):
     """Bytes that are free. handles: of the devices `gpus`; None: llama.cpp chooses among those it finds."""
 
     handles: Sequence[int] | None
@@ -175,14 +175,14 @@ class _Room(NamedTuple):
         return n_gpus - n_weights if n_gpus > n_weights else n_gpus + n_host - n_weights
 
 
-def _free_room(options: ModelOptions, taken: Mapping[str, int], *, with_workers: bool) -> _Room:
+def _free_room(options: ModelOptions, taken: Mapping[str, int], *, with_workers: bool) -> _Headroom:
     handles = None if with_workers and not options.device else devices.chosen(options)
     gpus = [
         replace(device, free=max(0, device.free - taken.get(device.name, 0)))
         for device in devices.describe(handles or [])
     ]
     on_host = [CPU, *(device.name for device in gpus if device.is_shared)]
-    return _Room(handles, gpus, free_memory() - sum(taken.get(name, 0) for name in on_host))
+    return _Headroom(handles, gpus, free_memory() - sum(taken.get(name, 0) for name in on_host))
 
 
 def _place(
@@ -192,7 +192,7 @@ def _place(
     context: ContextNeeds,
     *,
     weights: Mapping[str, int],
-    room: _Room,
+    room: _Headroom,
     with_heads: bool,
 ) -> tuple[Placement | None, MemorySize]:
     """What goes where, and what it takes there."""
