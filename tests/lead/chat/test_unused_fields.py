@@ -10,10 +10,10 @@ from openai.types.chat import completion_create_params as openai_chats
 from openai.types.responses import input_token_count_params as openai_counts
 from openai.types.responses import response_create_params as openai_responses
 
-from lead.chat.anthropic_request import MessagesRequest
+from lead.apis.anthropic.anthropic_request import MessagesRequest
+from lead.apis.ollama.ollama_request import OllamaChatRequest
+from lead.apis.responses.responses_request import ResponsesRequest
 from lead.chat.fields import RequestFields
-from lead.chat.ollama_request import OllamaChatRequest
-from lead.chat.responses_request import ResponsesRequest
 from lead.chat.unused_fields import Unused
 from lead.http.generation_request import ChatRequest
 from lead.http.routes.completions import CompletionRequest, NativeRequest

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from lead.chat.anthropic_request import MessagesRequest
+from lead.apis.anthropic.anthropic_request import MessagesRequest
 from lead.chat.request import ConversationFields
 from lead.settings.conversation import ConversationOptions
 from shared.errors import RequestError
