@@ -8,7 +8,7 @@ PACKAGES = ("lead", "back", "chat", "fleet", "shared")
 COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/test_ways_in.py": ("shared/way_in.py",),
     "tests/lead/test_doors.py": ("lead/http/listeners.py",),
-    "tests/real/test_invited.py": ("lead/pairing/companions.py", "lead/server/site.py"),
+    "tests/lead/pairing/test_companions.py": ("lead/server/site.py",),
     "tests/lead/metrics/test_model_routes.py": ("lead/metrics/opened.py",),
     "tests/lead/translation/test_model_routes.py": ("lead/translation/opened.py",),
     "tests/real/test_models.py": (

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import contextlib
 import random
 import socket
 import subprocess
@@ -127,28 +126,6 @@ async def test_a_socket_that_others_reach_is_not_served_without_keys(monkeypatch
 @pytest.mark.parametrize("way", ["systemd", "takeover"])
 async def test_a_socket_that_others_reach_is_served_with_keys_or_on_purpose(monkeypatch, way, options):
     assert await serve_inherited(monkeypatch, way, **options) == ["0.0.0.0"]
-
-
-@pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_a_lead_is_announced_with_its_scheme(monkeypatch, tmp_path, scheme):
-    heard = []
-
-    @contextlib.contextmanager
-    def announced(*arguments):
-        heard.append(arguments)
-        yield
-
-    async def serve(_lead, address):
-        address.listener.close()
-
-    monkeypatch.setattr(listening, "announced", announced)
-    monkeypatch.setattr(Lead, "_serve", serve)
-    tls = make_certificate(tmp_path, "gpu-box").options if scheme == "https" else {}
-    settings = LeadSettings.from_options(
-        host="0.0.0.0", port=0, insecure=True, announce=True, alias="70B", **tls
-    )
-    await Lead(settings).serve()
-    assert heard[0][2:] == ("70B", scheme)
 
 
 async def test_tls_is_served_to_backs_and_clients(lead, serve, tmp_path):
