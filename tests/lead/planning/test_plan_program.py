@@ -86,7 +86,8 @@ def test_several_draft_models_are_compared_at_each_place(run, tmp_path):
     placed = [(each["kind"], each["draft_model"]) for each in plan["arrangements"]]
     assert placed == [("none", ""), *((kind, name) for kind in ("engine", "remote") for name in names)]
     shipped, twice = (each["engine"]["drafters"]["draft_model"] for each in plan["measured"])
-    assert twice["acceptance"]["n_right"] == pytest.approx(shipped["acceptance"]["n_right"], rel=0.1)
+    rates = [each["acceptance"]["n_right"] / each["acceptance"]["n_positions"] for each in (shipped, twice)]
+    assert rates[1] == pytest.approx(rates[0], abs=0.1)  # a busy machine tries fewer positions
     assert len(plan["best_by_place"]) == 2
     assert [str(grown) in each["commands"][-1] for each in plan["arrangements"]] == [
         False,
