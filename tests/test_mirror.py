@@ -69,7 +69,10 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/shared/llama/test_batch_layout.py": ("shared/llama/span.py",),
     "tests/shared/llama/test_model.py": ("shared/llama/batch.py",),
     "tests/shared/translation/test_lattice.py": ("shared/translation/projection.py",),
-    "tests/shared/sampling/test_grammar_worker.py": ("shared/sampling/grammar_handler.py",),
+    "tests/shared/sampling/test_grammar_worker.py": (
+        "shared/sampling/grammar_budget.py",
+        "shared/sampling/grammar_handler.py",
+    ),
     "tests/shared/sampling/test_sampler.py": (
         "shared/errors.py",
         "shared/sampling/parameters.py",

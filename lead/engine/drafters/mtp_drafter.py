@@ -18,7 +18,7 @@ from lead.engine.drafters.draft_source import Continuation, InlineDraft
 from shared.drafting.interfaces import MakeSampler
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.llama.hidden_states import HiddenStates, MtpOutput, MtpSpan
-from shared.sampling.constrained import GrammarBudget
+from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import common_prefix_length
