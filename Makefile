@@ -1,6 +1,8 @@
-# Ten verbs, each of which sets up what it needs by itself:
+# Verbs, each of which sets up what it needs by itself:
 #   make demo    compare a lead alone with lead and back, then chat; MODEL=smollm2 for a pair that talks about anything
-#   make test    all quick tests; ARGS="tests/chat -k terminal" for some of them, ARGS="-m models" for more models
+#   make quick   make check and the tests that most changes break, in a minute on two cores
+#   make test    all tests that need no more than a checkout; ARGS="tests/chat -k terminal" or ARGS="-m 'not real'" for
+#                some of them, ARGS="-m models" for more models
 #   make gpu-test  what only a GPU shows, on a GPU in software
 #   make check   format, lint, types
 #   make bench   measure speed and more: each part for two minutes; ARGS="speed --repeats 5" for one of them
@@ -56,7 +58,7 @@ endif
 INSTALL_LLAMA := $(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
 	--force-reinstall -c constraints.txt llama-cpp-python
 
-.PHONY: setup demo fleet router ray clients test gpu-test check bench docs wheels release clean
+.PHONY: setup demo fleet router ray clients test quick gpu-test check bench docs wheels release clean
 
 setup: $(READY)
 
@@ -71,11 +73,12 @@ $(READY): pyproject.toml constraints.txt
 		echo "A C and a C++ compiler are needed (on Debian: apt install build-essential), or a wheel of"; \
 		echo "llama-cpp-python in $(WHEELS), which \`make wheels\` makes without them."; exit 1; \
 	fi
-	$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
+	$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench,completions]"
 	@$(BIN)/python -m bench.smoke || { \
 		[ -z "$(REBUILD)" ] || { echo "llama-cpp-python with $(CMAKE_ARGS) does not run here: see above."; exit 1; }; \
 		echo "The llama-cpp-python that was found does not run here: compiling it."; \
 		$(INSTALL_LLAMA) && $(BIN)/python -m bench.smoke; }
+	@$(BIN)/python -m docs.generate.command_lines $(VENV)/share
 	@$(if $(REBUILD),echo '$(strip $(CMAKE_ARGS))' > $(BUILT_WITH))
 	@touch $(READY)
 
@@ -123,20 +126,34 @@ $(CLIENTS): tests/clients/requirements.txt | $(READY)
 fleet: $(READY) $(ROUTER)
 	@$(BIN)/python -m bench fleet
 
+# Byte code is written even where the environment forbids it, as in many containers: the tests start some hundred
+# Python programs. One thread of OpenBLAS each: its threads spin while they wait, on cores that other tests need.
+# Nothing that they have started outlives them.
+RUN_TESTS := env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.reaper
+
 # Three at a time: most tests that start processes wait more than they compute. Whole files, so that each starts
-# what its tests share once; tests/conftest.py puts the longest first. Byte code is written even where
-# the environment forbids it, as in many containers: the tests start some hundred Python programs.
-# One thread of OpenBLAS each: its threads spin while they wait, on cores that other tests need.
+# what its tests share once; tests/conftest.py puts the longest first.
 test: $(READY)
-	env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(RUN_TESTS) $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# Who may import whom; what a change of a route, a setting or a name forgets; engine, planner and drafter.
+QUICK := $(wildcard tests/test_wall.py) $(addprefix tests/,test_imports.py test_mirror.py test_names.py test_said.py \
+	test_ways_in.py docs lead/test_doors.py lead/http/middleware/test_auth.py lead/http/routes/test_monitoring.py \
+	lead/http/test_description.py test_proof_tokens.py test_proof_distribution.py lead/engine shared/drafting)
+# In these a minute goes into real models.
+SLOW := $(addprefix --ignore-glob=*/,test_right_logits.py test_exact_model.py test_draft_loading.py test_command_lines.py)
+
+quick: check
+	RANDOM_COMMANDS=36 $(RUN_TESTS) $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --short-proofs \
+		$(SLOW) $(QUICK) $(ARGS)
 
 # On one and on two GPUs, which Mesa's Vulkan driver makes of the CPU. 13 minutes of CPU time on one; the
 # first run 10 minutes more: it compiles shaders, which Mesa keeps in the home directory.
 gpu-test: $(GPU)
 	@for devices in 0 0,0; do \
 		echo "--- GGML_VK_VISIBLE_DEVICES=$$devices"; \
-		env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 GPU_TESTS=yes GGML_VK_VISIBLE_DEVICES=$$devices \
-			$(VENV)/gpu/bin/python -m pytest -m gpu $(ARGS) || exit 1; \
+		GPU_TESTS=yes GGML_VK_VISIBLE_DEVICES=$$devices \
+			$(RUN_TESTS) $(VENV)/gpu/bin/python -m pytest -m gpu $(ARGS) || exit 1; \
 	done
 
 $(GPU): constraints.txt | $(READY)
@@ -167,6 +184,7 @@ release:
 
 docs: $(READY)
 	@$(BIN)/python -m docs.generate
+	@$(BIN)/python -m docs.generate.command_lines $(VENV)/share
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -18,7 +18,7 @@ _FAILED = 3
 def main() -> None:
     """Draft until a signal. Exits with 1 if the settings must be changed, with 3 on other failures."""
     if sys.argv[1:2] == ["service"]:
-        from back.service import main as serve  # noqa: PLC0415 - not needed to draft
+        from back.service.back_service import main as serve  # noqa: PLC0415 - not needed to draft
 
         serve(sys.argv[2:])
     to_doctor = sys.argv[1:2] == ["doctor"]

@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from back.dial import OtherVocabularyError, RefusedError, greet, refusal
 from back.model_fit import fitted
 from back.settings import BackSettings
-from back.vocabulary_download import lead_vocabulary
+from back.translation.vocabulary_download import lead_vocabulary
 from shared import cpus
 from shared.diagnostics.findings import DoctorReport, Finding, good, hint, problem
 from shared.diagnostics.lead_checks import (

@@ -10,8 +10,7 @@ from back.dial import OtherVocabularyError, RefusedError
 from back.link import LeadLink, LostError
 from back.settings import BackSettings
 from back.worker import DraftWorker
-from shared.discovery import NoLeadError, SeveralLeadsError
-from shared.errors import ConfigError
+from shared.errors import ConfigError, NoLeadError, SeveralLeadsError
 from shared.pace import jittered_delays
 
 log = logging.getLogger("back")

@@ -17,7 +17,7 @@ from back.dial import OtherVocabularyError, RefusedError
 from back.link import LeadLink
 from back.model_fit import fitted
 from back.settings import BackSettings
-from back.vocabulary_download import lead_vocabulary
+from back.translation.vocabulary_download import lead_vocabulary
 from back.worker import DraftWorker
 from shared import cpus
 from shared.drafting.drafter import Drafter

@@ -13,11 +13,11 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import CliSuppress
 
 from shared import cpus
-from shared.discovery import FoundLead, choose, find_leads, usable
 from shared.drafting.drafter_options import N_FURTHER_STATES
-from shared.joined_lead import JOIN_HELP, JoinedLead
 from shared.key_file import read_key
 from shared.logs import LogLevel
+from shared.pairing.discovery import FoundLead, choose, find_leads, usable
+from shared.pairing.joined_lead import JOIN_HELP, JoinedLead
 from shared.protocol import MAX_DRAFT_TOKENS
 from shared.settings.base import FileSettings
 from shared.settings.llama_server_options import LLAMA_SERVER

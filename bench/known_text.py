@@ -27,10 +27,10 @@ from lead.engine.calibration import StepTimer
 from lead.engine.commands import PolicyName, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
-from lead.engine.exact_model import limits_of
 from lead.engine.loop import carry_out
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
+from lead.exact.exact_model import limits_of
 from lead.simulation.simulated_back import GREEDY
 from lead.simulation.simulated_lead import TextSampler
 from shared import cpus

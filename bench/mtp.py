@@ -23,8 +23,8 @@ from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
 from shared import cpus
 from shared.errors import ConfigError, ModelLoadError
+from shared.heads.mtp_heads import MtpHeads, has_heads
 from shared.llama.model import Model
-from shared.llama.mtp_heads import MtpHeads, has_heads
 from shared.settings.model_options import ModelOptions
 from shared.step_cost import StepCost
 

@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 from bench import report
@@ -20,6 +21,8 @@ _MOST_GROWTH: Mapping[str, tuple[float, Callable[[Usage], float]]] = {
 _GROWTH_SHARE = 0.05
 _MOST_STEP_TOKENS, _MOST_RATIO = 32, 100.0
 """Between T(n) of any two n that a step of drafts may have. About 10 is true; some sizes wait to be timed."""
+_MOST_LONGER = 4.0
+"""How many times as long as a wider step one may seem: 1.5 may be true, and T(n) be wrong by 3 meanwhile."""
 _SUMS = ("n_steps", "step_seconds", "n_draft_tokens", "n_accepted_tokens")
 _DEATH = re.compile(
     r"Traceback| (ERROR|CRITICAL): |process ended with status|local back ended|will be restarted"
@@ -88,6 +91,11 @@ def nonsense(samples: Sequence[Sample]) -> Iterator[str]:
             minute, of_most, of_least = sample.seconds / 60, costs[most], costs[least]
             yield f"minute {minute:.1f}: T({most}) is {of_most:.4g} ms, T({least}) {of_least:.4g}"
             return
+        for n, wider in combinations(sorted(costs, key=int), 2):
+            if costs[n] > _MOST_LONGER * costs[wider]:
+                minute = sample.seconds / 60
+                yield f"minute {minute:.1f}: T({n}) is {costs[n]:.4g} ms, T({wider}) only {costs[wider]:.4g}"
+                return
 
 
 def grown(samples: Sequence[Sample]) -> Iterator[str]:

@@ -21,20 +21,20 @@ from lead.engine.commands import (
     decode_command,
 )
 from lead.engine.draft_loading import InlineMtp
-from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Event, Finished, encode_line
-from lead.engine.exact_model import limits_of
 from lead.engine.loop import Loop
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
+from lead.exact.exact_model import limits_of
+from lead.heads.mtp_drafter import MtpDrafter
 from lead.simulation.clock import Link, VirtualClock
 from lead.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack
 from lead.simulation.simulated_lead import TextSampler
 from lead.simulation.text import DraftSkill, Text
 from shared.drafting.drafter import DrafterMessage
+from shared.heads.mtp_heads import MtpHeads
 from shared.llama.model import Model
-from shared.llama.mtp_heads import MtpHeads
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler

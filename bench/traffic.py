@@ -16,21 +16,21 @@ from numpy.typing import NDArray
 
 from bench.checked_model import CheckedModel, Comparison
 from bench.random_clients import DEPTH, Habits, RandomClients
+from lead.disk_cache.text_files import TextFiles
+from lead.disk_cache.text_keeper import TextKeeper
 from lead.engine.commands import NGRAM, Submit
 from lead.engine.drafters.lookup import NgramDrafter
-from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.exact_model import limits_of, put_into_force
 from lead.engine.loop import Loop
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.text_files import TextFiles
-from lead.engine.text_keeper import TextKeeper
+from lead.exact.exact_model import limits_of, put_into_force
+from lead.heads.mtp_drafter import MtpDrafter
 from lead.simulation.simulated_lead import TextSampler
+from shared.heads.mtp_heads import has_heads
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.model import Model
-from shared.llama.mtp_heads import has_heads
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import RankedToken, Sampler
 from shared.settings.model_options import CacheType, ModelOptions

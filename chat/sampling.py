@@ -1,42 +1,38 @@
-"""The sampling parameters that chat can ask for, their ranges and what they mean.
+"""The sampling parameters that chat can ask for.
 
-Those that are not set are not sent, so the server's own defaults apply. The ranges are those of
-`shared.sampling.parameters`; a test compares the two.
+Those that are not set are not sent, so the server's own defaults apply.
 """
 
 import difflib
+from copy import copy
 from typing import Any, Self
 
 from pydantic import BaseModel, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from chat.errors import CommandError
-from shared.sampling.parameters import MAX_SEED, Finite
+from shared.sampling.asked_fields import with_sampling_fields
+from shared.sampling.parameters import Asked
 
 
-class Sampling(BaseModel, frozen=True):
+def _optional(_: str, field: FieldInfo, asked: Asked) -> FieldInfo | None:
+    """The parameter with its range, or None."""
+    if not asked.in_chat:
+        return None
+    optional = copy(field)
+    optional.annotation = field.annotation | None  # type: ignore[assignment,operator]  # a type, at run time
+    optional.default = None
+    return optional
+
+
+@with_sampling_fields(_optional)
+class _Parameters(BaseModel, frozen=True):
+    """Those of `SamplingParameters` that chat has."""
+
+
+class Sampling(_Parameters):
     """None: the server's default."""
 
-    temperature: Finite | None = Field(
-        None, ge=0, le=1e6, description="temperature; 0: always the most likely token"
-    )
-    top_k: int | None = Field(None, ge=-1, lt=1 << 31, description="top-k sampling; 0 or -1: disabled")
-    top_p: Finite | None = Field(None, ge=0, le=1, description="top-p sampling; 1: disabled")
-    min_p: Finite | None = Field(None, ge=0, le=1, description="min-p sampling; 0: disabled")
-    typical_p: Finite | None = Field(
-        None, ge=0, le=1, description="locally typical sampling, parameter p; 1: disabled"
-    )
-    repeat_penalty: Finite | None = Field(
-        None, ge=1e-6, le=1e6, description="penalty for repeated tokens; 1: disabled"
-    )
-    presence_penalty: Finite | None = Field(
-        None, ge=-1e6, le=1e6, description="penalty for tokens that have occurred; 0: disabled"
-    )
-    frequency_penalty: Finite | None = Field(
-        None, ge=-1e6, le=1e6, description="penalty for each time that a token has occurred; 0: disabled"
-    )
-    seed: int | None = Field(
-        None, ge=0, le=MAX_SEED, description="RNG seed; the same seed gives the same text"
-    )
     max_tokens: int | None = Field(
         None, ge=1, lt=1 << 31, description="maximum number of tokens in an answer"
     )

@@ -68,7 +68,7 @@ class Session:
 
     def retry(self) -> None:
         question = self.last_question
-        seed, last = self.conversation.sampling.seed, self.stats.last
+        seed, last = self.conversation.sampling.chosen.get("seed"), self.stats.last
         if not self._unanswered and last and seed is not None and seed == last.seed:
             self._screen.note("The same seed gives the same answer (:seed none: a new seed each time).")
         self.ask(question, instead=True)

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator
 from pydantic_settings import CliPositionalArg, CliSuppress
 
 from chat.sampling import Sampling
-from shared.joined_lead import JOIN_HELP, JoinedLead
 from shared.key_file import read_key
+from shared.pairing.joined_lead import JOIN_HELP, JoinedLead
 from shared.settings.base import ProgramSettings
 from shared.settings.command_line import Dialect, Spelling
 from shared.tls import pinning, trusting

@@ -4,17 +4,17 @@ import asyncio
 import importlib
 import logging
 import sys
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol, cast
 
+from lead.rings.table import RINGS
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus, descriptors
 from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError, EngineError
 from shared.exits import raise_interrupts
 from shared.logs import configure_logging
-
-if TYPE_CHECKING:
-    from lead.server.routed import RoutedBy
+from shared.seams import plugged
 
 log = logging.getLogger("lead")
 
@@ -26,14 +26,14 @@ _FEW_FILES = 256
 
 SUBCOMMANDS = {
     "bench": "lead.benchmark.bench_program",
-    "cache": "lead.cache_program",
-    "convert": "lead.convert",
+    "cache": "lead.disk_cache.cache_program",
+    "convert": "lead.convert.convert_program",
     "generate": "lead.generate.program",
-    "invite": "lead.invite",
-    "models": "lead.models.models_program",
+    "invite": "lead.pairing.invite",
+    "models": "lead.router.models_program",
     "plan": "lead.planning.plan_program",
-    "rpc-worker": "lead.rpc_worker",
-    "service": "lead.service",
+    "rpc-worker": "lead.rpc.rpc_worker",
+    "service": "lead.service.lead_service",
 }
 """Modules with a `main` that takes the arguments. Imported only when they are run: the lead starts faster."""
 
@@ -59,10 +59,25 @@ def main(kind: type[LeadSettings] = LeadSettings) -> None:
     run(settings)
 
 
-def run(settings: LeadSettings, routed: "RoutedBy | None" = None) -> None:
+class Serving(Protocol):
+    async def serve(self) -> None:
+        """Run until a signal ends it."""
+
+
+def _program(settings: LeadSettings) -> Serving:
+    """A lead with one model, or what a ring makes of these settings; raises ConfigError."""
+    for module in plugged(RINGS, "kind"):
+        if program := module.kind(settings):
+            return cast(Serving, program)
+    from lead.server.server import Lead  # noqa: PLC0415 - as above
+
+    return Lead(settings.located())
+
+
+def run(settings: LeadSettings, program: Callable[[LeadSettings], Serving] = _program) -> None:
     """Serve until a signal. Exits with 1 if the settings must be changed, with 3 on other failures.
 
-    routed: serve one model for a router.
+    program: what serves; it raises ConfigError.
     """
     try:
         _raise_limit()
@@ -72,7 +87,7 @@ def run(settings: LeadSettings, routed: "RoutedBy | None" = None) -> None:
 
         # With uvloop a message costs a fifth of the time on the core that the engine needs.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_server(settings, routed).serve())
+            runner.run(program(settings).serve())
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace
         sys.exit(1)
@@ -82,22 +97,6 @@ def run(settings: LeadSettings, routed: "RoutedBy | None" = None) -> None:
     except Exception:
         log.exception("the lead failed")
         sys.exit(_FAILED)
-
-
-class Serving(Protocol):
-    async def serve(self) -> None:
-        """Run until a signal ends it."""
-
-
-def _server(settings: LeadSettings, routed: "RoutedBy | None") -> Serving:
-    """A lead with one model, or a router to one of each; raises ConfigError."""
-    if settings.served.models_dir is not None:
-        from lead.models.router import Router  # noqa: PLC0415 - as above
-
-        return Router(settings)
-    from lead.server.server import Lead  # noqa: PLC0415 - as above
-
-    return Lead(settings.located(), routed)
 
 
 def _raise_limit() -> None:

@@ -126,3 +126,15 @@ class DecodeAbortedError(DecodeError):
 
 class DecodeFatalError(DecodeError):
     """llama_decode returned less than 0: the context cannot be trusted any more."""
+
+
+class AwayError(DuoError):
+    """What is needed cannot be reached now; it may be later."""
+
+
+class NoLeadError(ConfigError):
+    """No lead was found; that may change without anybody's doing."""
+
+
+class SeveralLeadsError(ConfigError):
+    """Several leads were found: a person has to choose one, because it gets a key and texts."""

@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from statistics import median
@@ -22,7 +22,9 @@ it. An H200 took 4.2 and 6.0 ms for them, then 3.1."""
 _LEAST_KNOWN = 1.0
 """A ratio counts as known from this many comparisons if all are of long ago: the next one tells more."""
 _DEEPEST_DIP, _HIGHEST_STEP = math.log(1.5), math.log(2)
-"""How far below or above what its neighbours suggest the first step of a size is believed to be."""
+"""How far below or above what its neighbours suggest the first steps of a size are believed to be."""
+_ENOUGH_TURNS = 3
+"""From so many steps of each size their median is trusted. Some have dips deeper than `_DEEPEST_DIP`."""
 _MOST_SURPRISE = math.log(4)
 """A step counts as so much longer or shorter than expected, at most: the machine may have slept meanwhile."""
 _MOST_EXCESS = 3.0
@@ -121,17 +123,28 @@ class StepCost:
         self._pace += self._constants.pace_gain * (self._shown(self._constants.pace_window) - self._pace)
 
     def learn_turns(self, steps: Iterable[tuple[int, float]]) -> None:
-        """(n, seconds) of steps in which all n took turns. The median of each replaces what was known."""
+        """(n, seconds) of steps in which all n took turns. The median of each replaces what was known.
+
+        Any step may have been interrupted. Where there are few of each, the longest that one can be is
+        bounded by the others: a size that seems too long is not used, so no step would correct it.
+        """
         timed: dict[int, list[float]] = {}
         for n_tokens, seconds in steps:
-            timed.setdefault(self._bucket_of(n_tokens), []).append(_logarithm(seconds))
-        if not timed:
+            timed.setdefault(n_tokens, []).append(seconds)
+        if len(min(timed.values(), key=len, default=())) >= _ENOUGH_TURNS:
+            self.learn_table({n: median(each) for n, each in timed.items()})
+        else:
+            self.learn_table(_uninterrupted({n: min(each) for n, each in timed.items()}))
+
+    def learn_table(self, seconds: Mapping[int, float]) -> None:
+        """T(n) by n, as carefully measured; it replaces what was known of these n."""
+        if not seconds:
             return
-        medians = {n: median(each) for n, each in timed.items()}
-        known = [each - self._ratios[n] for n, each in medians.items() if n in self._ratios]
-        self._pace = median(known or medians.values())
-        for n, each in medians.items():
-            self._n_learned += len(timed[n])
+        times = {self._bucket_of(n): _logarithm(each) for n, each in seconds.items()}
+        known = [each - self._ratios[n] for n, each in times.items() if n in self._ratios]
+        self._pace = median(known or times.values())
+        self._n_learned += len(times)
+        for n, each in times.items():
             self._last_seen[n] = self._n_learned
             self._begin(n, each - self._pace, self._constants.max_known)
         self._recent.clear()
@@ -257,6 +270,19 @@ class StepCost:
         if n_tokens <= self._max_exact:
             return n_tokens
         return self._max_exact * max(2, round(n_tokens / self._max_exact))
+
+
+def _uninterrupted(seconds: Mapping[int, float]) -> dict[int, float]:
+    """Times by n, shortened to what those of wider and of narrower steps allow."""
+    longest, bounded = math.inf, dict[int, float]()
+    for n in sorted(seconds, reverse=True):
+        bounded[n] = min(seconds[n], longest)
+        longest = min(longest, bounded[n] * math.exp(_DEEPEST_DIP))
+    per_token = math.inf
+    for n in sorted(seconds):
+        bounded[n] = min(bounded[n], per_token * n * math.exp(_HIGHEST_STEP))
+        per_token = min(per_token, bounded[n] / n)
+    return bounded
 
 
 def _logarithm(seconds: float) -> float:

@@ -16,11 +16,12 @@ from hypothesis import HealthCheck, settings
 
 from bench.real_models import GEMMA3, SMOLLM2, real_model
 from bench.tiny_models import TinyModel, with_heads, write_tiny_model
+from shared.convert.grow import Shape, grow
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
-from shared.models.grow import Shape, grow
 from shared.sandbox import NO_GPU
+from tests.selection import is_proof, selection, shortened
 
 # What a GPU computes differs in bits and is timed otherwise. `make gpu-test` is for GPUs.
 if "GPU_TESTS" not in os.environ:
@@ -59,17 +60,26 @@ def data_home(tmp_path_factory):
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
 
 
-def pytest_configure():
-    """A shell that starts `make test &` lets it ignore Ctrl-C, and all that it starts: tests send Ctrl-C."""
+def pytest_configure(config):
+    """What `-m` selects, without what runs only where it is asked for by name.
+
+    A shell that starts `make test &` lets it ignore Ctrl-C, and all that it starts: tests send Ctrl-C.
+    """
+    config.option.markexpr = selection(config.option.markexpr)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--short-proofs", action="store_true", help="only some cases of each proof")
+
+
+def pytest_collection_modifyitems(config, items):
     """Files that take long come first, so that workers which share out whole files end at the same time."""
-    items.sort(
-        key=lambda item: not (item.get_closest_marker("real") or item.path.name.startswith("test_proof"))
-    )
+    if config.option.short_proofs:
+        items[:], left_out = shortened(items)
+        config.hook.pytest_deselected(items=left_out)
+    items.sort(key=lambda item: not (item.get_closest_marker("real") or is_proof(item)))
 
 
 def pytest_asyncio_loop_factories(item):

@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from lead.backs.assignment import Assignment
+from lead.disk_cache.text_files import DamagedTextError, FolderNews
 from lead.engine.commands import Cancel, Submit
 from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter
 from lead.engine.drafters.model_drafter import ModelDrafter
@@ -28,7 +29,6 @@ from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.drafts import Drafts as SequenceDrafts
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from lead.engine.target import Target
-from lead.engine.text_files import DamagedTextError, FolderNews
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions

@@ -9,15 +9,15 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from lead.disk_cache.text_keeper import TextKeeper
 from lead.engine.calibration import Recalibration
 from lead.engine.commands import Cancel, SetBacks, SetPolicy, Submit
-from lead.engine.drafters.lookup import SuffixDrafter
-from lead.engine.drafters.seen_texts import SeenTexts
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Failed, PromptProgress, Started
 from lead.engine.loop import Loop
 from lead.engine.slot import TrialPlace
-from lead.engine.text_keeper import TextKeeper
+from lead.suffix.seen_texts import SeenTexts
+from lead.suffix.suffix_drafter import SuffixDrafter
 from shared.cache_edits import Forget, Store, apply_edits
 from shared.errors import KvCacheFullError, WindowLostError
 from shared.llama.batch_invariance import InvariantSizes

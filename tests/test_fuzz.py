@@ -13,7 +13,7 @@ from bench.fuzzing.mutations import Mutator
 from bench.fuzzing.strange_files import TEMPLATES, StrangeFiles, read_header
 from bench.fuzzing.tally import Tally, UnexpectedErrors
 from lead.backs import draft_limits, join_limits
-from lead.models.catalog import find_models
+from lead.router.catalog import find_models
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft
 from shared.models.hub import Hub

@@ -104,6 +104,7 @@ def test_the_engine_s_loop_reaches_no_settings_no_files_and_no_native_code():
         ("chat.program, chat.prompt", {"numpy", "llama_cpp"}),
         ("lead.cli", {"fastapi", "numpy", "llama_cpp", "gguf"}),
         ("lead.server.server", {"numpy", "jinja2", "llama_cpp", "llguidance", "gguf"}),
+        ("docs.generate.command_lines", {"llama_cpp"}),
         (
             "lead.engine.worker",
             {

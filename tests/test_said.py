@@ -13,7 +13,7 @@ SAY = {"sys.exit", "SystemExit", "sys.stderr.write", "sys.stdout.write", "print"
 HARMLESS = {"sanitize", "one_line", "_size"}
 OWN = {"program", "prog", "PROGRAM", "strerror"}
 """The names of programs, and what the system says of an error."""
-FOR_PROGRAMS = {"lead/models/memory_need.py"}
+FOR_PROGRAMS = {"lead/router/memory_need.py"}
 """JSON for the process that has started it."""
 
 

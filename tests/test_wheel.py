@@ -8,16 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate.command_lines import command_line_files
+
 ROOT = Path(__file__).parent.parent
+PUBLISHED = {"HATCH_BUILD_HOOK_ENABLE_CUSTOM": "true"}
+"""What `make wheels` builds with."""
 
 
-def unpacked_wheel(source, folder):
+def build(source, folder, variables):
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, source]
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=os.environ | variables)
+
+
+def unpacked_wheel(source, folder, variables=PUBLISHED):
     """The files of a freshly built wheel."""
-    subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)],
-        check=True,
-        capture_output=True,
-    )
+    built = build(source, folder, variables)
+    assert built.returncode == 0, built.stderr
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder / "site")
@@ -29,6 +35,15 @@ def installed(tmp_path_factory):
     return unpacked_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
+@pytest.fixture
+def without_shtab(tmp_path):
+    """Variables for a Python that does not find the writer of completions."""
+    folder = tmp_path / "path"
+    folder.mkdir()
+    (folder / "shtab.py").write_text("raise ImportError('no shtab')")
+    return {"PYTHONPATH": str(folder)}
+
+
 def printed(code, *folders):
     """What a program prints that sees the packages of these folders first."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
@@ -38,12 +53,24 @@ def printed(code, *folders):
     ).stdout
 
 
-def test_the_wheel_holds_the_four_packages_and_nothing_else(installed):
+def test_the_wheel_holds_the_packages_and_what_belongs_to_the_command_lines(installed):
     packages = {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")}
     (data,) = installed.glob("*.data")
     assert packages == {"lead", "back", "chat", "shared", "fleet", data.name}
-    files = {path.relative_to(data / "data") for path in data.rglob("*") if path.is_file()}
-    assert files == {path.relative_to(ROOT) for path in (ROOT / "share").rglob("*") if path.is_file()}
+    files = {path: path.read_text("utf-8") for path in data.rglob("*") if path.is_file()}
+    assert files == command_line_files(data / "data" / "share")
+
+
+def test_no_wheel_is_published_without_completions_and_man_pages(tmp_path, without_shtab):
+    built = build(ROOT, tmp_path, PUBLISHED | without_shtab)
+    assert (built.returncode, list(tmp_path.glob("*.whl"))) == (1, [])
+    assert "no shtab" in built.stdout + built.stderr
+
+
+def test_any_other_wheel_is_built_without_them(tmp_path, without_shtab):
+    files = unpacked_wheel(ROOT, tmp_path, without_shtab)
+    assert (files / "lead" / "cli.py").exists()
+    assert list(files.glob("*.data")) == []
 
 
 def test_the_shipped_models_are_found_in_the_wheel(installed):

@@ -17,7 +17,6 @@ from bench.fuzzing.tally import Tally
 from bench.hostile import HostileMessages, KnownSequences
 from lead.backs import draft_limits, join_limits
 from lead.backs.registry import Backs
-from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.template import ChatTemplate
 from lead.engine.commands import Submit
 from lead.engine.events import Committed, DraftsDropped, Event
@@ -135,7 +134,6 @@ class LeadFuzzer:
             engine=engine,
             sequences=self._sequences,
             backs=self._backs,
-            vocabulary_offer=VocabularyOffer(known.info.path),
         )
         self._app = create_app(services)
         self._sequences.observe(self)

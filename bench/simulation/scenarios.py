@@ -34,7 +34,7 @@ FLAT = _table("flat", 60, 1, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.3, 1.32
 EXPERTS = _table("experts", 40, 1, 2.6, 2.8, 3.0, 3.1, 3.2, 3.3, 3.4)
 _H200_MS = {1: 8.94, 2: 9.33, 3: 11.1, 4: 12.9, 5: 15.1, 6: 17.2, 7: 18.9, 8: 20.7, 9: 21.1, 16: 21.6}
 H200 = StepTable("H200", tuple((n, ms / 1000) for n, ms in _H200_MS.items()), settling=(0.0014, 0.0045))
-"""20 GB in Q4_0 (docs/log/2026-11.md): steeper with each token up to 8, then flat."""
+"""20 GB in Q4_0: steeper with each token up to 8, then flat."""
 
 
 def _published(name: str, per_second: Mapping[int, float]) -> StepTable:
@@ -125,7 +125,7 @@ RECALLS = {
     "code": (0.537, 0.147, 0.073, 0.033, *[0.0205] * 4, *[0.0058] * 8),
 }
 """Shares of recovered tokens by runner-up: of the shipped pair; of SmolLM2 and its draft model in chats at
-temperature 0.8, and on HumanEval at 0, by `bench acceptance` (docs/log/2026-11.md)."""
+temperature 0.8, and on HumanEval at 0, by `bench acceptance`."""
 WIDE_SLOPE = 0.02
 """How much longer a decode takes for each further token, relative to one, where decodes are nearly flat."""
 

@@ -18,7 +18,7 @@ wheel="llama_cpp_python-${pin#*==}-py3-none-*_$arch.whl"
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_QUIET=1
 
 [ -x "$tools/python" ] || "$1" -m venv "$work/tools"
-"$tools/pip" install -r deploy/wheels/requirements.txt
+"$tools/pip" install -c constraints.txt -r deploy/wheels/requirements.txt
 
 # Zig's Clang, for the glibc of 2012 (manylinux2014); its C++ library becomes part of each library. It knows what
 # -march means on ARM under other names.
@@ -89,6 +89,8 @@ build_llama() {
 	fi
 }
 
+# With completions and man pages.
+export HATCH_BUILD_HOOK_ENABLE_CUSTOM=true
 for project in . models/smollm2/wheel; do
 	"$tools/python" -m build --wheel --no-isolation --outdir "$folder" "$project" >/dev/null
 done

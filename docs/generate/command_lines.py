@@ -1,9 +1,13 @@
-"""Shell completions and man pages, from the parsers that the programs use: `share/`, as it is installed."""
+"""Shell completions and man pages, from the parsers that the programs use.
+
+`python -m docs.generate.command_lines .venv/share` writes them; wheel_hook.py puts them into wheels.
+"""
 
 import argparse
 import inspect
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, get_args, get_origin
@@ -11,18 +15,18 @@ from typing import Literal, get_args, get_origin
 import shtab
 from argparse_manpage.manpage import Manpage
 
-from back.service import BackServiceSettings
+from back.service.back_service import BackServiceSettings
 from back.settings import BackSettings
 from chat.settings import ChatSettings
 from lead.benchmark.bench_settings import BenchSettings
-from lead.cache_program import CacheSettings
-from lead.convert import ConvertSettings
+from lead.convert.convert_program import ConvertSettings
+from lead.disk_cache.cache_program import CacheSettings
 from lead.generate.generate_settings import GenerateSettings
-from lead.invite import InviteSettings
-from lead.models.models_program import ModelsSettings
+from lead.pairing.invite import InviteSettings
 from lead.planning.plan_settings import PlanSettings
-from lead.rpc_worker import RpcWorkerSettings
-from lead.service import LeadServiceSettings
+from lead.router.models_program import ModelsSettings
+from lead.rpc.rpc_worker import RpcWorkerSettings
+from lead.service.lead_service import LeadServiceSettings
 from lead.settings.lead_settings import LeadSettings
 from shared.settings.base import ProgramSettings
 
@@ -58,6 +62,13 @@ def command_line_files(share: Path) -> dict[Path, str]:
     """The text of each file below `share`."""
     os.environ["COLUMNS"] = _COLUMNS  # argparse breaks lines at the terminal's width
     return {share / path: text for kind in PROGRAMS for path, text in _files(kind)}
+
+
+def write_command_line_files(share: Path) -> None:
+    """Write them; others below `share` stay."""
+    for path, text in command_line_files(share).items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
 
 
 def described(kind: type[ProgramSettings]) -> argparse.ArgumentParser:
@@ -156,3 +167,7 @@ def _roff(text: str) -> str:
         else:
             shown.append(f".PP\n{paragraph}\n")
     return "".join(shown)
+
+
+if __name__ == "__main__":
+    write_command_line_files(Path(sys.argv[1]))

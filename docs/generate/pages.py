@@ -6,8 +6,8 @@ from pathlib import Path
 from back.settings import BackSettings
 from chat.settings import ChatSettings
 from docs.generate.blocks import Blocks, fenced, fill
-from docs.generate.command_lines import command_line_files
 from docs.generate.protocol import message_schema, noise_examples
+from docs.generate.request_fields import unused_fields
 from docs.generate.rule_of_thumb import speed_ups, tokens_per_step
 from docs.generate.settings_tables import settings_tables
 from lead.settings.lead_settings import LeadSettings
@@ -21,6 +21,7 @@ BLOCKS: Blocks = {
     "settings-lead": partial(settings_tables, LeadSettings),
     "settings-back": partial(settings_tables, BackSettings),
     "settings-chat": partial(settings_tables, ChatSettings),
+    "unused-fields": unused_fields,
     "tokens-per-step": tokens_per_step,
     "speed-ups": speed_ups,
     "noise-examples": noise_examples,
@@ -35,5 +36,4 @@ def files() -> dict[Path, str]:
     return {
         **{page: fill(page.read_text("utf-8"), BLOCKS) for page in pages},
         DOCS / "protocol.schema.json": message_schema(),
-        **command_line_files(ROOT / "share"),
     }

@@ -60,8 +60,7 @@ def division(n: int) -> list[BranchPart | None]:
     """The parts of `n` backs, the best one first.
 
     It has all side branches: if it were to leave some to others, four backs would be slower than one where
-    T(n) rises, as the one that prepared what was chosen is not always the one that is ahead
-    (docs/log/2026-11.md).
+    T(n) rises, as the one that prepared what was chosen is not always the one that is ahead.
     """
     return [BranchPart(index=i, of=n) if i else None for i in range(n)]
 

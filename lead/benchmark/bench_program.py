@@ -188,7 +188,8 @@ def _model_name(http: httpx.Client) -> str:
 
 def _sampling(settings: BenchSettings, fields: Mapping[str, Any]) -> Sampling:
     chosen = settings.sampling
-    return Sampling(chosen.temperature, chosen.n_predict, default_filters=True, fields=fields)
+    temperature = chosen.with_seed(0).temperature
+    return Sampling(temperature, chosen.n_predict, default_filters=True, fields=fields)
 
 
 def _way(http: httpx.Client, name: str, sampling: Sampling) -> Way:

@@ -65,7 +65,7 @@ class BenchReport:
             "n_prompts": settings.n_prompts,
             "repeats": settings.repeats,
             "n_predict": settings.sampling.n_predict,
-            "temperature": settings.sampling.temperature,
+            "temperature": settings.sampling.with_seed(0).temperature,
             "environment": environment(),
             "step_ms": dict(self.step_ms),
             "rows": [row.record() for row in self.rows],
@@ -78,7 +78,7 @@ class BenchReport:
         sampling = self.settings.sampling
         return (
             f"{self.rows[0].n_texts} answers of up to {sampling.n_predict} tokens to "
-            f"{', '.join(self.settings.prompts)}, temperature {sampling.temperature:g}"
+            f"{', '.join(self.settings.prompts)}, temperature {sampling.with_seed(0).temperature:g}"
         )
 
     def _kinds(self) -> list[str]:

@@ -22,7 +22,7 @@ from shared.errors import RequestError
 
 
 class ConversationFields(BaseModel, strict=True):
-    """Fields that are absent or null take the default; unknown ones are ignored."""
+    """Fields that are absent or null take the default."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1), AtMost(MAX_MESSAGES)]
     documents: Annotated[list[dict[str, Any]], AtMost(MAX_MESSAGES)] | None = None

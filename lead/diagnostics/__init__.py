@@ -1,0 +1,1 @@
+"""What `--check` and `lead doctor` find out."""

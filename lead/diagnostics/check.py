@@ -2,16 +2,14 @@
 
 import contextlib
 import sys
-from pathlib import Path
 
-from lead.engine.draft_loading import place_draft_model, wants_heads
-from lead.engine.load import Load
-from lead.models.catalog import find_models
-from lead.models.models_file import served_models
+from lead.engine.draft_loading import wants_heads
+from lead.router.catalog import find_models
+from lead.router.models_file import served_models
 from lead.server.listening import listen
-from lead.settings.cache_shares import cache_shares
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
 from lead.settings.lead_settings import LeadSettings
+from lead.settings.placed_load import placed_load
 from shared.diagnostics.findings import exit_with
 from shared.diagnostics.preflight import (
     PreflightReport,
@@ -24,14 +22,13 @@ from shared.diagnostics.preflight import (
 )
 from shared.errors import ConfigError
 from shared.exits import print_text
-from shared.free_memory import free_memory
-from shared.llama.eagle_heads import why_no_target
+from shared.heads.eagle_heads import why_no_target
+from shared.heads.mtp_heads import has_heads, is_heads_file
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache
-from shared.llama.mtp_heads import has_heads, is_heads_file
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import grown_path
 from shared.models.file_kind import is_eagle_file
-from shared.rpc_probe import ForeignWorkerError, WorkerAwayError, probe
+from shared.rpc.rpc_probe import ForeignWorkerError, WorkerAwayError, probe
 from shared.translation.drafter_maker import describe_translation
 from shared.translation.stored_pair import stored_pair
 
@@ -95,22 +92,6 @@ def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
         report.add("checkpoints", checkpoints)
     if plan and plan.prompt_cache.n_bytes and not load.rpc:
         report.add("prompt cache", describe_prompt_cache(plan.prompt_cache))
-
-
-def placed_load(settings: LeadSettings, model: Path) -> Load:
-    """What the engine would be told, with the place of a draft model that is at hand.
-
-    What is wrong with that is said elsewhere.
-    """
-    source = settings.source.model_copy(update={"offline": True})
-    drafting = settings.drafting
-    with contextlib.suppress(ConfigError):
-        if not (drafting.is_wanted and drafting.source(source).pending_conversion()):
-            settings = settings.model_copy(update={"drafting": drafting.located(source)})
-            load = settings.load_command(model, cache_shares(settings, free_memory()).target)
-            return place_draft_model(load)
-    alone = settings.model_copy(update={"drafting": DraftModelOptions(mtp=drafting.mtp)})
-    return alone.load_command(model, cache_shares(settings, free_memory()).target)
 
 
 def _check_demo(report: PreflightReport) -> None:

@@ -216,5 +216,5 @@ class StepTimes(BaseModel, frozen=True):
         single = min(timer.seconds(1) for _ in range(_N_CHECKED))
         if not self.seconds[1] / _SAME < single < self.seconds[1] * _SAME:
             return False
-        cost.learn_turns((size, seconds * single / self.seconds[1]) for size, seconds in self.seconds.items())
+        cost.learn_table({size: each * single / self.seconds[1] for size, each in self.seconds.items()})
         return True

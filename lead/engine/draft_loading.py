@@ -13,18 +13,17 @@ import numpy as np
 from lead.engine.calibration import StepTimer
 from lead.engine.commands import DRAFT_MODEL
 from lead.engine.drafters.model_drafter import ModelDrafter, ThreadChoice
-from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.load import Load, LoadDraft
+from lead.heads.mtp_drafter import MtpDrafter
 from shared.drafting.drafter_options import N_FURTHER_STATES
 from shared.errors import ModelLoadError
+from shared.heads.mtp_heads import MtpHeads, has_heads, is_heads_file
 from shared.llama import devices
-from shared.llama.hidden_states import MtpSpan
 from shared.llama.memory_plan import choose_n_ctx, describe_prompt_cache, on_cpu, plan_memory
 from shared.llama.memory_probe import ModelOutline, size_text
 from shared.llama.model import Model
-from shared.llama.mtp_heads import MtpHeads, has_heads, is_heads_file
 from shared.llama.placement import CPU
-from shared.llama.span import Span
+from shared.llama.span import MtpSpan, Span
 from shared.models.file_kind import is_eagle_file, size_of
 from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.factory import drafting_sampler

@@ -1,15 +1,14 @@
 """The engine process; `lead.engine.__main__` is its entry point."""
 
-import contextlib
 import logging
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 
-from lead.engine.act_on_slot import ActOnSlot
 from lead.engine.calibration import Recalibration, StepTimer, StepTimes, recalibrate
-from lead.engine.commands import DRAFT_MODEL, MTP, NGRAM, PREDICTION, SUFFIX, Submit
+from lead.engine.commands import DRAFT_MODEL, MTP, NGRAM, PREDICTION, Submit
 from lead.engine.draft_loading import (
     InlineSource,
     load_inline_sources,
@@ -17,40 +16,37 @@ from lead.engine.draft_loading import (
     wants_heads,
 )
 from lead.engine.drafters.draft_source import LookupDrafter
-from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter, SuffixDrafter
-from lead.engine.drafters.seen_texts import SeenTexts
+from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
+from lead.engine.engine_parts import EngineParts, Lookups
 from lead.engine.events import Exactness, LoadFailed, Ready
-from lead.engine.exact_model import choose_attention, limits_of, load_target
 from lead.engine.explain import Explain, Explained
-from lead.engine.heartbeat import Computing, Heartbeat
+from lead.engine.heartbeat import Heartbeat
 from lead.engine.load import Load
 from lead.engine.loop import Chore, Loop
 from lead.engine.new_pieces import NewPieces
 from lead.engine.pipe import EnginePipe, low_numbered
-from lead.engine.rpc_workers import wait_for_workers
 from lead.engine.side_jobs import SideJobs
 from lead.engine.slot import TrialPlace
-from lead.engine.slot_actions import SlotActions
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.target_threads import TargetThreads
-from lead.engine.text_files import TextFiles
-from lead.engine.text_keeper import TextKeeper
+from lead.exact.exact_model import choose_attention, limits_of, load_target
+from lead.rings.table import RINGS
 from shared import cpus
 from shared.cached_files import CacheFolder
-from shared.errors import ModelLoadError
-from shared.llama import library, rpc_backend
+from shared.errors import AwayError, ModelLoadError
+from shared.llama import library
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
 from shared.llama.model import Model
 from shared.llama.remembered import Remembered
 from shared.llama.start_key import StoredKind, start_key
 from shared.logs import configure_logging
-from shared.rpc_probe import WorkerAwayError
 from shared.sampling.factory import make_sampler
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.sampling.sampler import Sampler
+from shared.seams import plugged
 from shared.step_cost import StepCost
 
 log = logging.getLogger("engine")
@@ -60,7 +56,7 @@ _MAX_STEP_SECONDS = 0.3
 _NGRAM_BITS = 14
 """A quarter of a megabyte per request, running or waiting; repetitions further back are forgotten."""
 _VERSION = 1
-"""Raise this when texts on disk would be understood otherwise, or step times mean something else."""
+"""Raise this when step times mean something else."""
 _MAX_AGE = 86_400.0
 """Seconds. T(n) is measured anew each day: what was found on a busy machine does not stay."""
 
@@ -78,30 +74,21 @@ def main() -> None:
     if heartbeat:
         heartbeat.start()
     try:
-        _reach_workers(load, heartbeat)
+        for module in plugged(RINGS, "before_load"):
+            module.before_load(load, heartbeat)
         load = choose_attention(place_draft_model(load))
         model, exactness = load_target(load, with_heads=wants_heads(load))
         inline = next(iter(load_inline_sources(load, model)), None)
     except ModelLoadError as error:
         pipe.send(LoadFailed(reason=str(error)))
         sys.exit(1)
-    except WorkerAwayError as error:
+    except AwayError as error:
         pipe.send(LoadFailed(reason=str(error), may_recover=True))
         sys.exit(1)
     if heartbeat:
         progress = model.watch_steps()
         heartbeat.watch(lambda: pipe.has_been_read() or progress.has_proceeded())
     _serve(model, exactness, inline, load, pipe, fork_server=socket.socket(fileno=int(grammars)))
-
-
-def _reach_workers(load: Load, heartbeat: Heartbeat | None) -> None:
-    """Raises ModelLoadError, WorkerAwayError."""
-    if not load.rpc:
-        return
-    wait_for_workers(load.rpc, load.rpc_timeout)
-    if heartbeat:
-        heartbeat.watch(Computing().has_proceeded)  # a worker that hangs lets llama.cpp wait for ever
-    rpc_backend.add_workers(load.rpc)
 
 
 def _serve(
@@ -114,25 +101,28 @@ def _serve(
     fork_server: socket.socket,
 ) -> None:
     limits = limits_of(model, n_prompt_checkpoints(model.traits, load.options), model.prompt_cache)
-    seen = _seen_texts(load)
-    engine = _make_engine(model, limits, inline, load, seen, fork_server=fork_server)
+    lookups: list[Lookups] = [lambda request: _lookups(request, load)]
+    engine = _make_engine(model, limits, inline, load, lookups, fork_server=fork_server)
     threads = _threads(model, exactness, load)
     ready = _ready(limits, model, exactness, inline, threads.used)
     _log_what_is_loaded(model, load, ready)
-    keeper = _keeper(engine, model, load)
-    side_jobs = _side_jobs(engine, model, load, pipe)
+    side_jobs = SideJobs(pipe.send)
+    side_jobs.register(Explain, lambda _: Explained(report=engine.explain()))
+    parts = EngineParts(model, engine, load, side_jobs, lookups)
+    for module in plugged(RINGS, "in_engine"):
+        module.plug_in(parts)
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
     pipe.send(ready)
-    chores: list[Chore | None] = [keeper, side_jobs, seen]
+    parts.chores.append(side_jobs)
     if limits.traits.can_speculate and load.calibrate:
-        chores.append(_calibrate(engine, model, load, threads, timer, pipe=pipe))
-    with keeper or contextlib.nullcontext():
+        parts.chores.extend(_calibrate(engine, model, load, threads, timer, pipe=pipe))
+    with parts.at_end:
         Loop(
             model,
             engine,
             pipe,
-            chores=[chore for chore in chores if chore],
+            chores=parts.chores,
             on_backs=lambda backs: threads.share(with_backs=backs.share_cores),
             on_ask=side_jobs.begin,
             before=NewPieces(model.vocabulary).of,
@@ -144,7 +134,7 @@ def _make_engine(
     limits: EngineLimits,
     inline: InlineSource | None,
     load: Load,
-    seen: SeenTexts | None,
+    lookups: Sequence[Lookups],
     *,
     fork_server: socket.socket,
 ) -> Engine:
@@ -159,7 +149,7 @@ def _make_engine(
         load.policy,
         load.depth,
         vocabulary.end_tokens,
-        lambda request: _lookups(request, load, seen),
+        lambda request: dict(chain.from_iterable(each(request).items() for each in lookups)),
         batching=batching_for(limits, StepCost(settles=model.is_offloaded and not load.rpc)),
         inline=inline.drafter(grammars, budget) if inline else None,
         batch_sizes=model.batch_sizes,
@@ -182,46 +172,6 @@ def _log_what_is_loaded(model: Model, load: Load, ready: Ready) -> None:
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
-
-
-def _side_jobs(engine: Engine, model: Model, load: Load, pipe: EnginePipe) -> SideJobs:
-    """What answers each question of the front."""
-    slot_actions = SlotActions(engine, model if model.prompt_cache.n_bytes else None, text_key(model, load))
-    jobs = SideJobs(pipe.send)
-    jobs.register(Explain, lambda _: Explained(report=engine.explain()))
-    jobs.register(ActOnSlot, slot_actions.act)
-    return jobs
-
-
-def _keeper(engine: Engine, model: Model, load: Load) -> TextKeeper | None:
-    """None without --cache-disk, or where it cannot be used, which is said."""
-    if load.cache_disk is None:
-        return None
-    if not model.prompt_cache.n_bytes:
-        log.warning("cache on disk: not used, because this model keeps no texts in host memory either")
-        return None
-    try:
-        files = TextFiles(load.cache_disk, text_key(model, load), load.cache_disk_size << 20)
-        return TextKeeper(engine, files, model)
-    except OSError as error:
-        log.warning("cache on disk: not used: %s", error)
-        return None
-
-
-def text_key(model: Model, load: Load) -> str:
-    """Of all that decides what a text on disk holds, and how."""
-    return start_key(
-        StoredKind.TEXTS,
-        model.files,
-        load.options,
-        version=_VERSION,
-        batch_sizes=model.batch_sizes,
-        traits=model.traits,
-        own_cells=not model.kv_unified,
-        n_part=model.prompt_cache.n_part,
-        n_ctx_of_rope=model.n_ctx_of_rope,
-        uses_flash_attention=model.uses_flash_attention,
-    )
 
 
 def step_times_key(model: Model, load: Load) -> str:
@@ -249,15 +199,15 @@ def _threads(model: Model, exactness: Exactness, load: Load) -> TargetThreads:
 
 def _calibrate(
     engine: Engine, model: Model, load: Load, threads: TargetThreads, timer: StepTimer, *, pipe: EnginePipe
-) -> Recalibration | None:
-    """Have T(n) learned until a command arrives; returns who measures it again, unless it was known."""
+) -> list[Chore]:
+    """Have T(n) learned until a command arrives; returns who measures it again, if it was not known."""
     cost = engine.speculation.cost
     stored = Remembered(CacheFolder.STEP_TIMES, StepTimes, step_times_key(model, load))
     if _has_recalled(stored, cost, threads, timer):
-        return None
+        return []
     timer.calibrate(cost, lambda: pipe.readable)
     measure = _measuring(model, cost, threads, pipe, stored)
-    return Recalibration(measure, time.monotonic(), engine.slots.find_place)
+    return [Recalibration(measure, time.monotonic(), engine.slots.find_place)]
 
 
 def _has_recalled(
@@ -314,18 +264,10 @@ def _ready(
     )
 
 
-def _seen_texts(load: Load) -> SeenTexts | None:
-    if not load.suffix_memory:
-        return None
-    return SeenTexts(load.suffix_memory << 20, load.suffix_max_age, time.monotonic)
-
-
-def _lookups(request: Submit, load: Load, seen: SeenTexts | None) -> dict[str, LookupDrafter]:
+def _lookups(request: Submit, load: Load) -> dict[str, LookupDrafter]:
     drafters: dict[str, LookupDrafter] = {}
     if load.ngram:
         drafters[NGRAM] = NgramDrafter(_NGRAM_BITS)
     if request.prediction:
         drafters[PREDICTION] = PredictionDrafter(request.prediction, request.n_prompt or len(request.tokens))
-    if seen is not None and request.owner is not None:
-        drafters[SUFFIX] = SuffixDrafter(seen, request.owner)
     return drafters

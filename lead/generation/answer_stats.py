@@ -2,11 +2,10 @@
 
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from lead.generation.sequences import LiveSequence
 
-SpecDecodeDetail = Literal["none", "summary", "detailed"]
 """What is told of the drafts of an answer."""
 
 

@@ -6,9 +6,8 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
-from lead.backs.registry import Backs
 from lead.engine.commands import Cancel, Command, PolicyName, SetBacks, SetPolicy, Submit
 from lead.engine.events import (
     Alive,
@@ -20,11 +19,11 @@ from lead.engine.events import (
     Pieces,
     Ready,
 )
-from lead.engine.exactness import promise
 from lead.engine.load import Load
 from lead.engine.question import EngineQuestion, R
 from lead.generation.engine_process import EngineProcess
 from lead.generation.engine_state import MOVES, EngineState
+from lead.generation.exactness import promise
 from lead.generation.front_vocabulary import KnownPieces
 from lead.generation.open_questions import OpenQuestions
 from lead.generation.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
@@ -46,6 +45,14 @@ _LEAST_DOZE_SECONDS = 0.01
 """Between two looks at whether there is still nothing to do."""
 _N_SPARE = 8
 """Descriptors held back for starting an engine: the pipe to it, and what starting a process takes."""
+
+
+class DraftReports(Protocol):
+    """Whom it tells what becomes of the drafts of backs (`lead.backs.registry.Backs`)."""
+
+    def tune(self, tune: Tune) -> None: ...
+
+    def count_stale(self, name: str, n: int) -> None: ...
 
 
 class EngineClient:
@@ -105,7 +112,7 @@ class EngineClient:
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
-    async def run(self, backs: "asyncio.Future[Backs]") -> None:
+    async def run(self, backs: "asyncio.Future[DraftReports]") -> None:
         """Keep an engine running and pass its events to the listeners.
 
         The first engine loads the model while `backs` are not there yet; raises what they raise.
@@ -209,7 +216,7 @@ class EngineClient:
             await self._moved.wait()
             self.expect()
 
-    async def _run_next(self, backs: "asyncio.Future[Backs]") -> None:
+    async def _run_next(self, backs: "asyncio.Future[DraftReports]") -> None:
         """Start a process and run it to its end; one that cannot be started is logged."""
         try:
             with self._spare.released():
@@ -228,7 +235,7 @@ class EngineClient:
                 raise
             await self._run_once(process, backs)
 
-    async def _run_once(self, process: EngineProcess, backs: "asyncio.Future[Backs]") -> None:
+    async def _run_once(self, process: EngineProcess, backs: "asyncio.Future[DraftReports]") -> None:
         dozing = asyncio.ensure_future(self._fall_asleep(process))
         try:
             if not self._stopped:
@@ -287,7 +294,7 @@ class EngineClient:
             )
         raise EngineError(f"the engine has died {MOST_IDLE_DEATHS} times in a row with nothing to do")
 
-    def _take(self, event: Event, backs: "asyncio.Future[Backs]") -> None:
+    def _take(self, event: Event, backs: "asyncio.Future[DraftReports]") -> None:
         match event:
             case DraftsDropped() | Tune():
                 _tell(event, backs.result())  # it knows of some, so they are there
@@ -372,7 +379,7 @@ class EngineClient:
             self._process.send(command)
 
 
-def _tell(event: DraftsDropped | Tune, backs: Backs) -> None:
+def _tell(event: DraftsDropped | Tune, backs: DraftReports) -> None:
     if isinstance(event, Tune):
         backs.tune(event)
     else:

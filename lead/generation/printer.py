@@ -12,7 +12,7 @@ from lead.generation.answer_stats import AnswerStats
 from lead.generation.assembler import Assembler
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import LiveSequence
-from lead.settings.lead_settings import Print
+from lead.settings.choices import Print
 from shared.terminal import sanitize, wants_colour
 
 log = logging.getLogger("lead")

@@ -49,7 +49,6 @@ def application(
             Middleware(AuthMiddleware, keys=keys, public=public),
         ],
     )
-    app.state.door = None
     app.state.is_leaving = False
     app.state.bodies = BodyReader(limits or RequestLimits())
     error_responses.install(app)

@@ -159,8 +159,8 @@ class JsonRoute(APIRoute):
 
         async def handle_json(request: Request) -> Response:
             bodies: BodyReader = request.app.state.bodies
+            body, value = await bodies.read(request, model)
             try:
-                body, value = await bodies.read(request, model)
                 return await handle(_ReadRequest(request, body, value))
             except RequestError as error:
                 _rename(error, own_names)

@@ -3,11 +3,13 @@
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
 from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, AtMost, NullIsDefault
+from lead.chat.sampling_fields import SamplingFields
+from lead.chat.unused_fields import OPENAI
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.http.services import Services
 from lead.settings.limits import RequestLimits
@@ -17,12 +19,7 @@ from shared.errors import RequestError
 from shared.logs import LogLevel
 from shared.sampling.parameters import BANNED, MAX_SEED, SamplerName, SamplingParameters
 
-LogitBias = float | Literal[False]
-_MAX_BIASES = 1 << 16
-"""The most that --max-logit-bias can allow."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
-_MAX_SAMPLERS = 64
-_MAX_BREAKERS = 64
 _MAX_ADAPTERS = 64
 
 
@@ -58,8 +55,10 @@ class SpeculativeFields(BaseModel, strict=True):
     n_max: int | None = None
 
 
-class GenerationFields(BaseModel, strict=True, populate_by_name=True):
-    """Fields that are absent or null take the default; unknown ones are ignored; types are not converted."""
+class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
+    """Fields that are absent or null take the default; unknown ones are refused; types are not converted."""
+
+    unused: ClassVar = OPENAI
 
     model: str | None = None
     stream: bool | None = None
@@ -76,35 +75,6 @@ class GenerationFields(BaseModel, strict=True, populate_by_name=True):
     n_keep: int | None = Field(None, ge=-1)
     t_max_predict_ms: int | None = Field(None, le=1 << 53)
     stop: str | Annotated[list[str], AtMost(MAX_STOPS)] | None = None
-    seed: int | None = None
-    temperature: float | None = None
-    dynatemp_range: float | None = None
-    dynatemp_exponent: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    typical_p: float | None = None
-    top_n_sigma: float | None = None
-    xtc_probability: float | None = None
-    xtc_threshold: float | None = None
-    repeat_penalty: float | None = None
-    repeat_last_n: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    dry_multiplier: float | None = None
-    dry_base: float | None = None
-    dry_allowed_length: int | None = None
-    dry_penalty_last_n: int | None = None
-    dry_sequence_breakers: Annotated[list[str], AtMost(_MAX_BREAKERS)] | None = None
-    samplers: str | Annotated[list[str], AtMost(_MAX_SAMPLERS)] | None = None
-    mirostat: int | None = None
-    logit_bias: (
-        Annotated[dict[str, LogitBias], AtMost(_MAX_BIASES)]
-        | Annotated[list[Annotated[list[int | str | LogitBias], AtMost(2)]], AtMost(_MAX_BIASES)]
-        | None
-    ) = None
-    ignore_eos: bool | None = None
-    grammar: str | None = None
     json_schema: dict[str, Any] | None = None
     logprobs: bool | int | None = None
     top_logprobs: int | None = None
@@ -122,12 +92,6 @@ class GenerationFields(BaseModel, strict=True, populate_by_name=True):
         """Raise RequestError for what is valid but not supported."""
         if self.lora:
             raise RequestError("lora: adapters are the same for all requests: --lora FILE:SCALE", "lora")
-        if self.mirostat:
-            raise RequestError(
-                "mirostat: it draws random numbers of its own, which cannot be shared with backs; "
-                "min_p and top_n_sigma serve the same purpose",
-                "mirostat",
-            )
 
     def n_answers(self, most: int) -> int:
         for name in ("n", "n_cmpl"):
@@ -236,11 +200,6 @@ def _within(name: str, value: int | None, most: int) -> int:
 
 _MAX_SHOWN_CHARACTERS = 100
 _SEED_BITS = 32
-_PLAIN_FIELDS = tuple(
-    SamplingParameters.model_fields.keys()
-    - {"seed", "logit_bias", "samplers", "dry_sequence_breakers", "grammar", "grammar_start"}
-)
-"""The fields that are parameters of the same name and meaning."""
 
 
 def sampling_parameters(
@@ -248,12 +207,12 @@ def sampling_parameters(
 ) -> SamplingParameters:
     """How to sample; a seed is drawn if none is given. Raises RequestError naming the field at fault."""
     vocabulary, defaults = services.vocabulary, services.settings.sampling
-    given = defaults.parameters()
-    given |= {name: value for name in _PLAIN_FIELDS if (value := getattr(fields, name)) is not None}
+    asked = fields.sampling()
+    if asked.get("dry_base", 1) < 1:  # llama-server uses the default then
+        del asked["dry_base"]
+    given = defaults.parameters() | asked
     if given.get("repeat_last_n") == -1:  # llama-server's "the whole context"
         given["repeat_last_n"] = services.n_ctx
-    if given.get("dry_base", 1) < 1:  # llama-server uses the default then
-        given["dry_base"] = defaults.dry_base
     given["seed"] = _seed(defaults.seed if fields.seed is None else fields.seed)
     given["logit_bias"] = _biases_within(
         fields, vocabulary, prepared.biased, services.settings.limits.max_logit_bias

@@ -8,12 +8,10 @@ from typing import Any
 from fastapi import Request
 
 from lead.backs.registry import Backs
-from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.engine.explain import Explain
 from lead.generation.engine_client import EngineClient
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Sequences
-from lead.metrics.exporter import MetricsExporter
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.pool import TokenizerPool
 from shared.errors import NotServingError, UnavailableError
@@ -26,9 +24,7 @@ class Services:
     engine: EngineClient
     sequences: Sequences
     backs: Backs
-    vocabulary_offer: VocabularyOffer
     settings: LeadSettings = field(default_factory=LeadSettings)
-    metrics: MetricsExporter | None = None  # None: switched off
     started_at: int = field(default_factory=lambda: int(time.time()))
 
     @property

@@ -66,7 +66,7 @@ def plan(settings: PlanSettings) -> PlanReport:
     cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()
     variants = settings.with_each_draft()
     loads = [load_command(each, len(cores)) for each in variants]
-    sampling = SamplingParameters(seed=1, **settings.sampling.parameters())
+    sampling = settings.sampling.with_seed(1)
     if settings.prompt is None:
         texts = sample_texts(Vocabulary.load(loads[0].model), settings.conversation.template())
     else:

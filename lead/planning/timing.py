@@ -12,8 +12,8 @@ from typing import Any
 from lead.engine.calibration import BATCH_SIZES, StepTimer
 from lead.engine.draft_loading import choose_threads, load_inline_sources, place_draft_model, wants_heads
 from lead.engine.drafters.draft_source import InlineDrafter
-from lead.engine.exact_model import choose_attention
 from lead.engine.load import Load, LoadDraft
+from lead.exact.exact_model import choose_attention
 from lead.planning.acceptance_trial import AcceptanceTrial
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes
 from shared.llama.model import Model

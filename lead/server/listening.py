@@ -12,13 +12,12 @@ import logging
 import os
 import socket
 import warnings
-from collections.abc import AsyncIterator, Callable, MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from platformdirs import user_runtime_path
 
-from shared.discovery import Scheme, announced
 from shared.errors import ConfigError
 
 log = logging.getLogger("lead")
@@ -96,17 +95,6 @@ def open_address(host: str, port: int, *, takeover: bool) -> Address:
         return Address(listen(host, port))
     predecessor = Predecessor(meeting_point(host, port))
     return Address(predecessor.listener, is_inherited=True, predecessor=predecessor)
-
-
-@contextlib.asynccontextmanager
-async def announcing(address: Address, name: str, scheme: Scheme) -> AsyncIterator[None]:
-    """Tell the local network, as long as this context lasts, that `name` is served there."""
-    announcement = announced(address.host, address.port, name, scheme)
-    await asyncio.to_thread(announcement.__enter__)
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(announcement.__exit__, None, None, None)
 
 
 def meeting_point(host: str, port: int) -> Path:

@@ -6,44 +6,39 @@ import faulthandler
 import logging
 import random
 import secrets
+import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from typing import Any, Protocol
 
 from fastapi import FastAPI
 
 from lead.backs.registry import Backs
-from lead.backs.vocabulary_offer import VocabularyOffer
-from lead.generation.engine_client import EngineClient
+from lead.generation.engine_client import DraftReports, EngineClient
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
 from lead.http.middleware.hosts import AllowedOrigins
 from lead.http.services import Services
-from lead.members.door import Door, door_of
-from lead.metrics.exporter import MetricsExporter
-from lead.server.app import create_app
+from lead.server.app import create_app, open_services
 from lead.server.draining import DrainingServer
-from lead.server.listening import Address, announcing, hand_over, listen, meeting_point, open_address
+from lead.server.listening import Address, hand_over, meeting_point, open_address
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
+from lead.server.site import Companion, Site, companions_of
 from lead.settings.cache_shares import cache_shares
-from lead.settings.keys import Key, Principal, Role
+from lead.settings.keys import Key, Keyring, Principal, Role
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import EXPOSED
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import Jobs
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
-from shared.discovery import Scheme
 from shared.errors import ConfigError
 from shared.free_memory import free_memory
 from shared.python_child import child_environment
 from shared.tls import check_certificate
-
-if TYPE_CHECKING:  # a lead of its own needs none of it
-    from lead.server.routed import RoutedBy
 
 log = logging.getLogger("lead")
 
@@ -51,8 +46,18 @@ _END_SECONDS = 30.0
 """For all that comes after the drain, each part of which has a shorter time limit of its own."""
 
 
+class Routed(Protocol):
+    """How a router asks a lead."""
+
+    @property
+    def listener(self) -> socket.socket: ...
+
+    def keyring(self, own: Iterable[Key]) -> Keyring:
+        """Whom the lead believes, beside those who have a key of `own`."""
+
+
 class Lead:
-    def __init__(self, settings: LeadSettings, routed: "RoutedBy | None" = None) -> None:
+    def __init__(self, settings: LeadSettings, routed: Routed | None = None) -> None:
         """Raises ConfigError for keys that cannot be read. routed: serve one model for a router."""
         self._settings = settings
         self._routed = routed
@@ -97,13 +102,9 @@ class Lead:
         if not settings.security.may_listen_on(host):  # systemd or another lead has chosen it
             address.listener.close()
             raise ConfigError(f"the lead would listen on {host}: {EXPOSED}")
-        scheme: Scheme = "https" if settings.security.https else "http"
         shown = f"[{host}]" if ":" in host else host
-        log.info("listening on %s://%s:%d, loading the model", scheme, shown, port)
-        path = settings.source.model
-        name = settings.aliases(path.stem if path else "demo")[0]
-        async with announcing(address, name, scheme) if settings.announce else contextlib.nullcontext():
-            await self._serve(address)
+        log.info("listening on %s://%s:%d, loading the model", settings.security.scheme, shown, port)
+        await self._serve(address)
 
     async def ready(self) -> Services:
         """The parts, once the model is loaded; waits for ever if `serve` fails before."""
@@ -143,8 +144,8 @@ class Lead:
         return app
 
     async def _serve(self, address: Address) -> None:
-        # A lead with a router has none: that has one.
-        self._app.state.door = door = None if self._routed else door_of(address.port, self._server, listen)
+        # A lead with a router has none: that has them.
+        companions = [] if self._routed else companions_of(self._site(address))
         if self._settings.own_back.is_wanted:
             self._local_back = LocalBack(
                 back_command(self._settings, address.host, address.port),
@@ -157,7 +158,7 @@ class Lead:
                 ),
             )
         running = asyncio.ensure_future(self._run_engine())
-        async with _in_background(self._run_local_back(address)), _in_background(self._open_again(door)):
+        async with _in_background(self._run_local_back(address)), _in_background(self._start(companions)):
             try:
                 if address.is_inherited:
                     await self._wait_until_ready(running)
@@ -165,8 +166,8 @@ class Lead:
                     await self._server.serve(sockets=[address.listener])
             finally:
                 self._stopping.set()
-                if door:
-                    await door.end()
+                for companion in companions:
+                    await companion.end()
                 await self._end_local_back()
                 if self._engine:
                     await self._engine.stop()
@@ -175,10 +176,15 @@ class Lead:
                 with contextlib.suppress(asyncio.CancelledError):
                     await running
 
-    async def _open_again(self, door: Door | None) -> None:
-        if door:
-            await self._owns_address.wait()  # the lead before this one has left the port
-            await door.open_again()
+    def _site(self, address: Address) -> Site:
+        path = self._settings.source.model
+        name = self._settings.aliases(path.stem if path else "demo")[0]
+        return Site(self._app, self._server, self._settings, address, name)
+
+    async def _start(self, companions: Sequence[Companion]) -> None:
+        await self._owns_address.wait()  # the lead before this one has left the port
+        for companion in companions:
+            await companion.start()
 
     async def _wait_until_ready(self, running: asyncio.Future[Any]) -> None:
         """A lead that cannot load its model must not replace one that runs, nor answer who can wait.
@@ -247,16 +253,17 @@ class Lead:
             self.stop()
             raise
 
-    async def _open_services(self, engine: EngineClient, tokenizer: TokenizerPool) -> Backs:
+    async def _open_services(self, engine: EngineClient, tokenizer: TokenizerPool) -> DraftReports:
         own = Client("lead")
         model = await tokenizer.run(own, Jobs.describe)
         if model.problem:
             log.warning("%s; using ChatML instead of the model's own", model.problem)
         vocabulary = FrontVocabulary(model, engine.pieces, lambda: tokenizer.run(own, Jobs.identify))
-        services = self._app.state.services = self._services(vocabulary, engine, tokenizer)
+        services = self._services(vocabulary, engine, tokenizer)
+        open_services(self._app, services)
         return services.backs
 
-    async def _note_ready(self, engine: EngineClient, opening: asyncio.Future[Backs]) -> None:
+    async def _note_ready(self, engine: EngineClient, opening: asyncio.Future[DraftReports]) -> None:
         await asyncio.shield(opening)
         await engine.has_been_ready.wait()
         self._ready.set()
@@ -279,9 +286,7 @@ class Lead:
             engine=engine,
             sequences=self._sequences,
             backs=backs,
-            vocabulary_offer=VocabularyOffer(vocabulary.info.path),
             settings=self._settings,
-            metrics=MetricsExporter(self._sequences, backs) if self._settings.metrics else None,
         )
 
     def _limit_stopping(self) -> None:

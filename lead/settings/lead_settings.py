@@ -4,12 +4,12 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from lead.engine.load import DiskCacheOptions, EngineOptions, Load, LoadDraft
-from lead.generation.answer_stats import SpecDecodeDetail
+from lead.settings.choices import Print, SpecDecodeDetail
 from lead.settings.conversation import ConversationOptions
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
 from lead.settings.host_names import is_loopback
@@ -21,7 +21,7 @@ from shared import cpus
 from shared.errors import ConfigError
 from shared.logs import LogLevel
 from shared.models.builtin import grown_target
-from shared.rpc_probe import split_address
+from shared.rpc.rpc_probe import split_address
 from shared.settings.base import FileSettings
 from shared.settings.llama_server_options import LLAMA_SERVER
 from shared.settings.model_options import MAX_CTX, ModelOptions
@@ -29,8 +29,6 @@ from shared.settings.model_source import ModelSource
 from shared.settings.options import CommaList, CpuList, OptionError, OptionGroup
 
 log = logging.getLogger("lead")
-
-Print = Literal["none", "accepted", "all"]
 
 
 _MOST_WORKERS = 16
@@ -71,7 +69,7 @@ class RpcOptions(OptionGroup):
     def check_built(self) -> None:
         """Raises ConfigError if there are workers, and llama.cpp cannot use any."""
         if self.rpc:
-            from shared.llama import rpc_backend  # noqa: PLC0415 - imports llama.cpp
+            from shared.rpc import rpc_backend  # noqa: PLC0415 - imports llama.cpp
 
             rpc_backend.require()
 

@@ -5,9 +5,20 @@ from collections.abc import Iterable
 from copy import copy
 from typing import Annotated, Any, Final
 
+from annotated_types import Ge
 from pydantic import BeforeValidator, Field
+from pydantic.fields import FieldInfo
 
-from shared.sampling.parameters import DEFAULT_SAMPLERS, MAX_SEED, Breaker, SamplerName, SamplingParameters
+from shared.sampling.asked_fields import with_sampling_fields
+from shared.sampling.parameters import (
+    DEFAULT_SAMPLERS,
+    MAX_SEED,
+    MOST_REMEMBERED,
+    Asked,
+    Breaker,
+    SamplerName,
+    SamplingParameters,
+)
 from shared.settings.options import AsWritten, OptionGroup
 
 _ESCAPED: Final = re.compile(r"\\(x[0-9A-Fa-f]{2}|[nrt'\"\\])")
@@ -56,13 +67,6 @@ def _each_once(given: Iterable[SamplerName]) -> tuple[SamplerName, ...]:
     return names
 
 
-def _as_in_requests(name: str, description: str) -> Any:
-    """The field of a request, with its default and its range."""
-    field = copy(SamplingParameters.model_fields[name])
-    field.description = description
-    return field
-
-
 def _unescape(text: str) -> str:
     """Replace escape sequences, as in llama-server's command line."""
     return _ESCAPED.sub(
@@ -79,10 +83,33 @@ def _read_breakers(given: object) -> object:
     return () if parts == ["none"] else tuple(map(_unescape, parts))
 
 
-Samplers = Annotated[tuple[SamplerName, ...], AsWritten, BeforeValidator(by_names_or_letters)]
-Breakers = Annotated[tuple[Breaker, ...], AsWritten, BeforeValidator(_read_breakers)]
+_AS_TEXT: Final[dict[str, tuple[Any, str]]] = {
+    "samplers": (
+        Annotated[tuple[SamplerName, ...], AsWritten, BeforeValidator(by_names_or_letters)],
+        ", by name (top_k;top_p;temperature) or letter (kpt)",
+    ),
+    "dry_sequence_breakers": (
+        Annotated[tuple[Breaker, ...], AsWritten, BeforeValidator(_read_breakers)],
+        r", comma-separated (\x2c for a comma); none: no strings",
+    ),
+}
+"""How the value of an option is written if it is neither a number nor a word."""
 
 
+def _option(name: str, field: FieldInfo, asked: Asked) -> FieldInfo | None:
+    """The option: with the default and the range of the parameter."""
+    if not asked.option:
+        return None
+    option = copy(field)
+    if name in _AS_TEXT:
+        option.annotation, how = _AS_TEXT[name]
+        option.description = f"{field.description}{how}"
+    if asked.least is not None:
+        option.metadata = [Ge(asked.least) if isinstance(each, Ge) else each for each in field.metadata]
+    return option
+
+
+@with_sampling_fields(_option)
 class SamplingDefaults(OptionGroup):
     """Used for the fields that a request does not set."""
 
@@ -94,73 +121,16 @@ class SamplingDefaults(OptionGroup):
         "without limit",
     )
     seed: int = Field(-1, ge=-1, le=MAX_SEED, description="RNG seed; -1: a random seed for each request")
-    temperature: float = _as_in_requests("temperature", "temperature; 0: always the most likely token")
-    top_k: int = _as_in_requests("top_k", "top-k sampling; 0: disabled")
-    top_p: float = _as_in_requests("top_p", "top-p sampling; 1: disabled")
-    min_p: float = _as_in_requests("min_p", "min-p sampling; 0: disabled")
-    typical_p: float = _as_in_requests("typical_p", "locally typical sampling, parameter p; 1: disabled")
-    repeat_penalty: float = _as_in_requests("repeat_penalty", "penalty for repeated tokens; 1: disabled")
-    repeat_last_n: int = Field(
-        64,
-        ge=-1,
-        le=1 << 24,
-        description="last n tokens to consider for the repeat, presence and frequency penalties; -1: all "
-        "tokens of the context, 0: disabled",
-    )
-    presence_penalty: float = _as_in_requests(
-        "presence_penalty", "penalty for tokens that have occurred; 0: disabled"
-    )
-    frequency_penalty: float = _as_in_requests(
-        "frequency_penalty", "penalty for each time that a token has occurred; 0: disabled"
-    )
-    dry_multiplier: float = _as_in_requests(
-        "dry_multiplier", "DRY sampling multiplier, which penalizes repeated sequences; 0: disabled"
-    )
-    dry_base: float = Field(
-        1.75,
-        ge=1,
-        le=1e6,
-        description="DRY sampling base: factor by which the penalty grows with each repeated token",
-    )
-    dry_allowed_length: int = _as_in_requests(
-        "dry_allowed_length", "DRY sampling: length up to which repeated sequences are not penalized"
-    )
-    dry_penalty_last_n: int = _as_in_requests(
-        "dry_penalty_last_n",
-        "last n tokens to consider for DRY sampling; -1: all tokens of the context, 0: disabled",
-    )
-    dry_sequence_breakers: Breakers = _as_in_requests(
-        "dry_sequence_breakers",
-        r"strings that end a repeated sequence for DRY, comma-separated (\x2c for a comma); none: no strings",
-    )
-    xtc_probability: float = _as_in_requests(
-        "xtc_probability",
-        "XTC sampling: probability of removing top tokens (each time a token is chosen); 0: disabled",
-    )
-    xtc_threshold: float = _as_in_requests(
-        "xtc_threshold",
-        "XTC sampling: remove all but the least likely of the tokens with at least this "
-        "probability; above 0.5: disabled",
-    )
-    top_n_sigma: float = _as_in_requests(
-        "top_n_sigma",
-        "top-n-sigma sampling: keep tokens within this many standard deviations of the highest logit; -1: "
-        "disabled",
-    )
-    dynatemp_range: float = _as_in_requests(
-        "dynatemp_range",
-        "dynamic temperature range: the temperature varies with the entropy by up to this much in both "
-        "directions; 0: disabled",
-    )
-    dynatemp_exponent: float = _as_in_requests("dynatemp_exponent", "dynamic temperature exponent")
-    samplers: Samplers = _as_in_requests(
-        "samplers",
-        "samplers in the order in which they are applied, by name (top_k;top_p;temperature) or letter (kpt)",
-    )
-    ignore_eos: bool = Field(False, description="ignore end-of-text tokens and continue generating")
 
     def parameters(self) -> dict[str, Any]:
         """The fields of `SamplingParameters` that have other defaults than there; never the seed."""
-        names = SamplingDefaults.model_fields.keys() & SamplingParameters.model_fields.keys() - {"seed"}
         fields = SamplingParameters.model_fields
-        return {name: value for name in names if (value := getattr(self, name)) != fields[name].default}
+        given = self.model_dump(include=fields.keys() - {"seed"})
+        return {name: value for name, value in given.items() if value != fields[name].default}
+
+    def with_seed(self, seed: int) -> SamplingParameters:
+        """The parameters of a request that sets nothing but its seed."""
+        given = self.parameters()
+        if given.get("repeat_last_n") == -1:
+            given["repeat_last_n"] = MOST_REMEMBERED
+        return SamplingParameters(seed=seed, **given)

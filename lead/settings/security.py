@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from lead.settings.host_names import AllowedHosts, is_loopback, machine_names
 from lead.settings.keys import HOW_TO_MAKE_ONE, Key, Keyring, Role, named_keys, role_keys
 from shared.settings.options import AsWritten, CommaList, OptionError, OptionGroup
+from shared.settings.server_url import Scheme
 
 KeyList = Annotated[list[SecretStr], AsWritten]
 """Keys separated by commas, or given by repeating the option."""
@@ -92,6 +93,10 @@ class SecurityOptions(OptionGroup):
     def https(self) -> bool:
         """Whether the lead serves HTTPS instead of HTTP."""
         return self.ssl_cert_file is not None
+
+    @property
+    def scheme(self) -> Scheme:
+        return "https" if self.https else "http"
 
     def host_names(self, bound: str = "localhost") -> AllowedHosts | None:
         """The host names that requests to a lead on the address `bound` may use; None: any.

@@ -93,7 +93,7 @@ class SimulatedLead:
             inline=simulated_draft_model(inline, texts, n_slots) if inline else None,
         )
         if inline and self._speculation.inline:
-            self._speculation.inline.cost.learn_turns((n, inline.seconds(n)) for n in range(1, 9))
+            self._speculation.inline.cost.learn_table({n: inline.seconds(n) for n in range(1, 9)})
         self._speculation.cost.learn_turns((n, steps.seconds(n)) for n in _CALIBRATION_ROUNDS * BATCH_SIZES)
         limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._engine = Engine(

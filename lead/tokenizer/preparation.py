@@ -18,9 +18,9 @@ from lead.chat.template import ChatTemplate
 from lead.grammar.gbnf import gbnf_to_lark
 from lead.grammar.json_schema import JSON_OBJECT, check_schema
 from lead.grammar.lark import check_grammar, check_size, json_rule, lark_grammar
+from lead.infill.infill import infill_prompt
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.infill import infill_prompt
 from lead.tokenizer.jobs import (
     NO_TEXTS,
     FieldTexts,

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.llama.hidden_states import MtpSpan
 from shared.llama.native import llama_cpp
-from shared.llama.span import Pass, Span
+from shared.llama.span import MtpSpan, Pass, Span
 
 
 class _NativeBatch:

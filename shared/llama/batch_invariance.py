@@ -2,7 +2,7 @@
 
 llama.cpp chooses its kernels by the number of tokens that are decoded together, the size. Sizes whose
 logits are equal bit for bit form a class; which ones do depends on the weights, the options and the CPU
-(`shared.llama.invariance_probe` measures it). `InvariantSizes` has a class for the tokens of prompts and one
+(`shared.exact.invariance_probe` measures it). `InvariantSizes` has a class for the tokens of prompts and one
 for generated tokens. `invariant_passes` cuts and fills a batch so that each token is decoded in a size of
 its class.
 """

@@ -35,6 +35,10 @@ def descriptions() -> list[str]:
         return ["GPU"] if has_gpu() else []
 
 
+remote: set[str] = set()
+"""Other machines whose devices models of this process use unless they are told not to."""
+
+
 def hide_gpus() -> None:
     """Have llama.cpp find no GPU in this process; its children will. Call this before anything else here."""
     before = {name: os.environ.get(name) for name in NO_GPU}

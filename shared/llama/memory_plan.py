@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from shared.errors import ModelLoadError
 from shared.free_memory import MEMORY_SHARE, free_memory
 from shared.llama import devices
-from shared.llama.adapters import check_adapters
 from shared.llama.gguf_metadata import tensor_sizes
 from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, size_text
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.native_parameters import context_parameters, make_room
 from shared.llama.placement import CPU, EMBEDDINGS, EXPERTS, Device, ModelSizes, Placement, group_of, settle
 from shared.llama.stored_outline import MeasuredOutline, StoredOutline
+from shared.lora.adapters import check_adapters
 from shared.models.file_kind import parts_of, read_beginning
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions

@@ -16,20 +16,19 @@ import numpy as np
 
 from shared.cache_edits import Snapshot
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
+from shared.heads.eagle_heads import EagleHeads, load_eagle
+from shared.heads.hidden_sources import LayerInputs, NextnStates
+from shared.heads.hidden_states import HiddenStates
+from shared.heads.mtp_heads import MtpHeads, has_heads, load_heads
 from shared.llama import devices, library
 from shared.llama.abort_callback import ContextInterrupt, StepProgress
-from shared.llama.adapters import apply_adapters, load_adapters
 from shared.llama.batch import Batch
 from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.cuda_graphs import NO_FLASH_ATTENTION, switch_off_if_wrong
-from shared.llama.eagle_heads import EagleHeads, load_eagle
-from shared.llama.hidden_sources import LayerInputs, NextnStates
-from shared.llama.hidden_states import HiddenStates
 from shared.llama.host_memory import HostMemory
 from shared.llama.memory_plan import MemoryPlan, plan_memory
 from shared.llama.memory_traits import PLAIN, SlotPart
-from shared.llama.mtp_heads import MtpHeads, has_heads, load_heads
 from shared.llama.native import llama_cpp
 from shared.llama.native_parameters import context_parameters, model_parameters
 from shared.llama.placement import CACHE, Placement
@@ -38,6 +37,7 @@ from shared.llama.span import Pass, Rows, Span
 from shared.llama.start_key import changed_meanwhile, state_of_files
 from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
+from shared.lora.adapters import apply_adapters, load_adapters
 from shared.models.file_kind import is_eagle_file
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import UNQUANTIZED, ModelOptions

@@ -4,7 +4,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from shared.llama import devices, rpc_backend
+from shared.llama import devices
 from shared.llama.native import llama_cpp
 from shared.llama.placement import CPU, EXPERTS_PATTERN
 from shared.llama.unbound import TensorOverride
@@ -122,7 +122,7 @@ def _flash_attention(options: ModelOptions, n_slots: int) -> int:
 
 def is_offloaded(options: ModelOptions) -> bool:
     """Whether a GPU or another machine may compute some of the layers."""
-    return options.n_gpu_layers != 0 and (devices.has_gpu() or rpc_backend.has_workers())
+    return options.n_gpu_layers != 0 and (devices.has_gpu() or bool(devices.remote))
 
 
 def _holds_many_texts(options: ModelOptions, n_slots: int) -> bool:

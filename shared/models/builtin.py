@@ -95,7 +95,7 @@ def grown_smollm2(progress: "Progress | None" = None) -> Path:
 
 
 def _grown(source: Path, shape: dict[str, int], prefix: str, progress: "Progress | None") -> Path:
-    from shared.models.grow import Shape, grow  # noqa: PLC0415 - as above
+    from shared.convert.grow import Shape, grow  # noqa: PLC0415 - as above
 
     path = _grown_path(source, shape, prefix)
     if not path.is_file():
@@ -117,7 +117,7 @@ def _shipped(name: str) -> Path:
 
 
 def _digest(source: Path, shape: dict[str, int]) -> str:
-    from shared.models.grow import VERSION, Shape  # noqa: PLC0415 - as above
+    from shared.convert.grow import VERSION, Shape  # noqa: PLC0415 - as above
 
     recipe = f"{VERSION} {Shape(**shape)} {_GROWN_QUANTIZATION}"
     return hashlib.sha256(recipe.encode() + source.read_bytes()).hexdigest()[:16]

@@ -16,7 +16,7 @@ from shared.errors import ModelLoadError
 from shared.models.file_kind import check_kind, parts_of
 
 if TYPE_CHECKING:  # what writes models is imported when one is converted
-    from shared.models.convert.conversion import Conversion
+    from shared.convert.conversion import Conversion
     from shared.models.gguf_file import Progress
 
 log = logging.getLogger("model")
@@ -60,7 +60,7 @@ def read_conversion(path: Path, tokenizer: Path | None = None) -> "Conversion | 
     """
     if not path.is_dir() and (not path.is_file() or _magic(path) == _GGUF_MAGIC):
         return None
-    from shared.models.convert import gpt2, llama2c  # noqa: PLC0415 - as above
+    from shared.convert import gpt2, llama2c  # noqa: PLC0415 - as above
 
     if path.is_dir():
         return gpt2.read_folder(path) if (path / gpt2.CONFIG).is_file() else None

@@ -1,5 +1,6 @@
-"""How a client asks for tokens to be sampled: names, defaults and limits."""
+"""How a client asks for tokens to be sampled: names, defaults and limits, each written down here only."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -32,8 +33,28 @@ DEFAULT_SAMPLERS: tuple[SamplerName, ...] = (
 Breaker = Annotated[str, Field(min_length=1, max_length=40)]
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How a parameter is asked for, in the metadata of its field: by its name in every API.
+
+    option: the lead has an option of that name, too. spellings, variables: what else llama-server calls that
+    option. least: of the option, where that is more or less than the parameter's own bound. in_chat: the
+    terminal client has it.
+    """
+
+    option: bool = True
+    spellings: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    least: int | None = None
+    in_chat: bool = False
+
+
 class SamplingParameters(BaseModel):
     """Sampling parameters of a request; names and defaults are llama-server's.
+
+    This is the one table of them: what is `Asked` for becomes a field of the requests of all APIs, an option
+    and a parameter of chat (`shared.sampling.asked_fields`). Drafts follow all of them; a sampler that drafts
+    cannot follow is not in here, and requests that name it are refused.
 
     The limits keep every logit finite in 32 bits for any combination. An infinity would turn into a NaN, and
     a NaN leaves no candidate.
@@ -41,32 +62,117 @@ class SamplingParameters(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    seed: int = Field(ge=0, le=MAX_SEED)
-    temperature: Finite = Field(0.8, ge=0, le=1e6)
-    top_k: int = Field(40, ge=-1, lt=1 << 31, description="0 or -1: off")
-    top_p: Finite = Field(0.95, ge=0, le=1)
-    min_p: Finite = Field(0.05, ge=0, le=1)
-    typical_p: Finite = Field(1.0, ge=0, le=1)
-    repeat_penalty: Finite = Field(1.0, ge=1e-6, le=1e6)
-    repeat_last_n: int = Field(
-        64, ge=0, le=1 << 24, description="number of last tokens that penalties consider"
+    temperature: Annotated[
+        Finite, Asked(spellings=("--temp",), variables=("LLAMA_ARG_TEMPERATURE",), in_chat=True)
+    ] = Field(0.8, ge=0, le=1e6, description="temperature; 0: always the most likely token")
+    top_k: Annotated[int, Asked(variables=("LLAMA_ARG_TOP_K",), in_chat=True)] = Field(
+        40, ge=-1, lt=1 << 31, description="top-k sampling; 0 or -1: disabled"
     )
-    presence_penalty: Finite = Field(0.0, ge=-1e6, le=1e6)
-    frequency_penalty: Finite = Field(0.0, ge=-1e6, le=1e6)
-    logit_bias: dict[int, Bias] = Field(default_factory=dict, max_length=1 << 16)
-    ignore_eos: bool = False
-    dry_multiplier: Finite = Field(0.0, ge=0, le=1e6, description="0: no penalty for repeated sequences")
-    dry_base: Finite = Field(1.75, ge=0, le=1e6)
-    dry_allowed_length: int = Field(2, ge=0, le=1 << 24)
-    dry_penalty_last_n: int = Field(-1, ge=-1, le=1 << 24, description="-1: all tokens")
-    dry_sequence_breakers: tuple[Breaker, ...] = Field(("\n", ":", '"', "*"), max_length=32)
-    xtc_probability: Finite = Field(0.0, ge=0, le=1)
-    xtc_threshold: Finite = Field(0.1, ge=0, le=1, description="more than 0.5: off")
-    top_n_sigma: Finite = Field(-1.0, ge=-1, le=1e6, description="0 or less: off")
-    dynatemp_range: Finite = Field(0.0, ge=0, le=1e6)
-    dynatemp_exponent: Finite = Field(1.0, ge=0, le=1e6)
-    samplers: tuple[SamplerName, ...] = Field(DEFAULT_SAMPLERS, max_length=32)
-    grammar: str | None = Field(None, description="a grammar in llguidance's Lark")
+    top_p: Annotated[Finite, Asked(variables=("LLAMA_ARG_TOP_P",), in_chat=True)] = Field(
+        0.95, ge=0, le=1, description="top-p sampling; 1: disabled"
+    )
+    min_p: Annotated[Finite, Asked(variables=("LLAMA_ARG_MIN_P",), in_chat=True)] = Field(
+        0.05, ge=0, le=1, description="min-p sampling; 0: disabled"
+    )
+    typical_p: Annotated[Finite, Asked(spellings=("--typical",), in_chat=True)] = Field(
+        1.0, ge=0, le=1, description="locally typical sampling, parameter p; 1: disabled"
+    )
+    repeat_penalty: Annotated[Finite, Asked(variables=("LLAMA_ARG_REPEAT_PENALTY",), in_chat=True)] = Field(
+        1.0, ge=1e-6, le=1e6, description="penalty for repeated tokens; 1: disabled"
+    )
+    repeat_last_n: Annotated[int, Asked(least=-1)] = Field(
+        64,
+        ge=0,
+        le=1 << 24,
+        description="last n tokens to consider for the repeat, presence and frequency penalties; -1: all "
+        "tokens of the context, 0: disabled",
+    )
+    presence_penalty: Annotated[Finite, Asked(variables=("LLAMA_ARG_PRESENCE_PENALTY",), in_chat=True)] = (
+        Field(0.0, ge=-1e6, le=1e6, description="penalty for tokens that have occurred; 0: disabled")
+    )
+    frequency_penalty: Annotated[Finite, Asked(variables=("LLAMA_ARG_FREQUENCY_PENALTY",), in_chat=True)] = (
+        Field(
+            0.0,
+            ge=-1e6,
+            le=1e6,
+            description="penalty for each time that a token has occurred; 0: disabled",
+        )
+    )
+    seed: Annotated[int, Asked(spellings=("-s",), in_chat=True)] = Field(
+        ge=0, le=MAX_SEED, description="RNG seed; the same seed gives the same text"
+    )
+    dry_multiplier: Annotated[Finite, Asked()] = Field(
+        0.0,
+        ge=0,
+        le=1e6,
+        description="DRY sampling multiplier, which penalizes repeated sequences; 0: disabled",
+    )
+    dry_base: Annotated[Finite, Asked(least=1)] = Field(
+        1.75,
+        ge=0,
+        le=1e6,
+        description="DRY sampling base: factor by which the penalty grows with each repeated token",
+    )
+    dry_allowed_length: Annotated[int, Asked()] = Field(
+        2,
+        ge=0,
+        le=1 << 24,
+        description="DRY sampling: length up to which repeated sequences are not penalized",
+    )
+    dry_penalty_last_n: Annotated[int, Asked()] = Field(
+        -1,
+        ge=-1,
+        le=1 << 24,
+        description="last n tokens to consider for DRY sampling; -1: all tokens of the context, 0: disabled",
+    )
+    dry_sequence_breakers: Annotated[tuple[Breaker, ...], Asked(spellings=("--dry-sequence-breaker",))] = (
+        Field(
+            ("\n", ":", '"', "*"), max_length=32, description="strings that end a repeated sequence for DRY"
+        )
+    )
+    xtc_probability: Annotated[Finite, Asked()] = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="XTC sampling: probability of removing top tokens (each time a token is chosen); 0: "
+        "disabled",
+    )
+    xtc_threshold: Annotated[Finite, Asked()] = Field(
+        0.1,
+        ge=0,
+        le=1,
+        description="XTC sampling: remove all but the least likely of the tokens with at least this "
+        "probability; above 0.5: disabled",
+    )
+    top_n_sigma: Annotated[Finite, Asked(spellings=("--top-nsigma",))] = Field(
+        -1.0,
+        ge=-1,
+        le=1e6,
+        description="top-n-sigma sampling: keep tokens within this many standard deviations of the highest "
+        "logit; -1: disabled",
+    )
+    dynatemp_range: Annotated[Finite, Asked()] = Field(
+        0.0,
+        ge=0,
+        le=1e6,
+        description="dynamic temperature range: the temperature varies with the entropy by up to this much "
+        "in both directions; 0: disabled",
+    )
+    dynatemp_exponent: Annotated[Finite, Asked(spellings=("--dynatemp-exp",))] = Field(
+        1.0, ge=0, le=1e6, description="dynamic temperature exponent"
+    )
+    samplers: Annotated[tuple[SamplerName, ...], Asked(spellings=("--sampler-seq", "--sampling-seq"))] = (
+        Field(DEFAULT_SAMPLERS, max_length=32, description="samplers in the order in which they are applied")
+    )
+    ignore_eos: Annotated[bool, Asked()] = Field(
+        False, description="ignore end-of-text tokens and continue generating"
+    )
+    logit_bias: Annotated[dict[int, Bias], Asked(option=False)] = Field(
+        default_factory=dict, max_length=1 << 16, description="what to add to the logits of tokens"
+    )
+    grammar: Annotated[str | None, Asked(option=False)] = Field(
+        None, description="a grammar in llguidance's Lark"
+    )
     grammar_start: int = Field(
         0, ge=0, description="the position of the first token that the grammar applies to"
     )

@@ -1,0 +1,1 @@
+"""Services of systemd and launchd: `lead service` and `back service`."""

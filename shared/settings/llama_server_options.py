@@ -6,6 +6,7 @@ reason. The source is llama.cpp's common/arg.cpp.
 
 from typing import Final
 
+from shared.sampling.asked_fields import asked_for
 from shared.settings.command_line import Dialect, Spelling
 
 _SPELLINGS: Final = {
@@ -33,12 +34,9 @@ _SPELLINGS: Final = {
     "device_draft": Spelling(("-devd", "--spec-draft-device")),
     "draft_max": Spelling(("--draft", "--draft-n", "--spec-draft-n-max")),
     "draft_model": Spelling(("-md", "--model-draft", "--spec-draft-model"), ("LLAMA_ARG_SPEC_DRAFT_MODEL",)),
-    "dry_sequence_breakers": Spelling(("--dry-sequence-breaker",)),
-    "dynatemp_exponent": Spelling(("--dynatemp-exp",)),
     "fit": Spelling(("-fit",), ("LLAMA_ARG_FIT",)),
     "fit_target": Spelling(("-fitt",), ("LLAMA_ARG_FIT_TARGET",)),
     "flash_attn": Spelling(("-fa",), ("LLAMA_ARG_FLASH_ATTN",)),
-    "frequency_penalty": Spelling(variables=("LLAMA_ARG_FREQUENCY_PENALTY",)),
     "hf_file": Spelling(("-hff",), ("LLAMA_ARG_HF_FILE",)),
     "hf_repo": Spelling(("-hf", "-hfr"), ("LLAMA_ARG_HF_REPO",)),
     "hf_repo_draft": Spelling(("-hfd", "-hfrd", "--spec-draft-hf"), ("LLAMA_ARG_SPEC_DRAFT_HF_REPO",)),
@@ -59,7 +57,6 @@ _SPELLINGS: Final = {
     "lora": Spelling(("--lora-scaled",)),
     "main_gpu": Spelling(("-mg",), ("LLAMA_ARG_MAIN_GPU",)),
     "metrics": Spelling(variables=("LLAMA_ARG_ENDPOINT_METRICS",)),
-    "min_p": Spelling(variables=("LLAMA_ARG_MIN_P",)),
     "model": Spelling(("-m",), ("LLAMA_ARG_MODEL",)),
     "models_dir": Spelling(variables=("LLAMA_ARG_MODELS_DIR",)),
     "models_max": Spelling(variables=("LLAMA_ARG_MODELS_MAX",)),
@@ -73,30 +70,21 @@ _SPELLINGS: Final = {
     "override_tensor": Spelling(("-ot",), ("LLAMA_ARG_OVERRIDE_TENSOR",)),
     "parallel": Spelling(("-np",), ("LLAMA_ARG_N_PARALLEL",)),
     "port": Spelling(variables=("LLAMA_ARG_PORT",), default=8080),
-    "presence_penalty": Spelling(variables=("LLAMA_ARG_PRESENCE_PENALTY",)),
     "props": Spelling(variables=("LLAMA_ARG_ENDPOINT_PROPS",)),
     "prefill_assistant": Spelling(variables=("LLAMA_ARG_PREFILL_ASSISTANT",)),
     "reasoning": Spelling(("-rea",), ("LLAMA_ARG_REASONING",)),
     "reasoning_budget": Spelling(variables=("LLAMA_ARG_THINK_BUDGET",)),
     "reasoning_format": Spelling(variables=("LLAMA_ARG_THINK",)),
-    "repeat_penalty": Spelling(variables=("LLAMA_ARG_REPEAT_PENALTY",)),
-    "samplers": Spelling(("--sampler-seq", "--sampling-seq")),
     "repack": Spelling(variables=("LLAMA_ARG_REPACK",), constants={"-nr": False}),
-    "seed": Spelling(("-s",)),
     "slots": Spelling(variables=("LLAMA_ARG_ENDPOINT_SLOTS",)),
     "split_mode": Spelling(("-sm",), ("LLAMA_ARG_SPLIT_MODE",)),
     "ssl_cert_file": Spelling(variables=("LLAMA_ARG_SSL_CERT_FILE",)),
     "ssl_key_file": Spelling(variables=("LLAMA_ARG_SSL_KEY_FILE",)),
     "swa_full": Spelling(variables=("LLAMA_ARG_SWA_FULL",)),
-    "temperature": Spelling(("--temp",), ("LLAMA_ARG_TEMPERATURE",)),
     "tensor_split": Spelling(("-ts",), ("LLAMA_ARG_TENSOR_SPLIT",)),
     "threads": Spelling(("-t",), ("LLAMA_ARG_THREADS",)),
     "threads_batch": Spelling(("-tb",)),
     "threads_draft": Spelling(("-td", "--spec-draft-threads")),
-    "top_k": Spelling(variables=("LLAMA_ARG_TOP_K",)),
-    "top_n_sigma": Spelling(("--top-nsigma",)),
-    "top_p": Spelling(variables=("LLAMA_ARG_TOP_P",)),
-    "typical_p": Spelling(("--typical",)),
     "ubatch_size": Spelling(("-ub",), ("LLAMA_ARG_UBATCH",)),
     "ui": Spelling(("--webui",), ("LLAMA_ARG_UI",)),
     "write_seconds": Spelling(("-to", "--timeout"), ("LLAMA_ARG_TIMEOUT",)),
@@ -199,7 +187,7 @@ _REFUSED: Final = {
 """Options by the reason why they are refused."""
 
 LLAMA_SERVER: Final = Dialect(
-    _SPELLINGS,
+    _SPELLINGS | {name: Spelling(each.spellings, each.variables) for name, each in asked_for().items()},
     {option: n_values for n_values, options in _IGNORED.items() for option in options.split()},
     {option: reason for reason, options in _REFUSED.items() for option in options.split()},
 )

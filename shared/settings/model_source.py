@@ -12,7 +12,7 @@ from shared.models.model_file import loadable, pending_conversion
 from shared.settings.options import OptionError, OptionGroup
 
 if TYPE_CHECKING:  # see `shared.models.model_file`
-    from shared.models.convert.conversion import Conversion
+    from shared.convert.conversion import Conversion
 
 
 def _check_repository(value: str) -> str:

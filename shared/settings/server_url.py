@@ -1,6 +1,9 @@
 """The URL of a lead, or of another server, as a setting."""
 
+from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
+
+Scheme = Literal["http", "https"]
 
 _HOW_TO_WRITE = "write it as in http://192.168.1.20:5555"
 

@@ -9,8 +9,7 @@ from back import leads
 from back.dial import OtherVocabularyError, RefusedError
 from back.leads import follow_all
 from back.link import LostError
-from shared.discovery import NoLeadError, SeveralLeadsError
-from shared.errors import ConfigError
+from shared.errors import ConfigError, NoLeadError, SeveralLeadsError
 
 
 class Network:

@@ -6,8 +6,8 @@ from pydantic import SecretStr
 from back import settings as module
 from back.settings import BackSettings
 from shared import cpus
-from shared.discovery import FoundLead, NoLeadError
-from shared.joined_lead import JoinedLead
+from shared.pairing.discovery import FoundLead, NoLeadError
+from shared.pairing.joined_lead import JoinedLead
 from shared.settings.model_options import MAX_SLOTS
 
 

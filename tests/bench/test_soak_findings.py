@@ -66,7 +66,9 @@ def test_the_sums_of_an_engine_that_is_loaded_again_are_added():
     assert findings.totals["n_steps"] == 210
 
 
-@pytest.mark.parametrize(("milliseconds", "can_be"), [(1.5, True), (2340.0, False), (0.0, False)])
+@pytest.mark.parametrize(
+    ("milliseconds", "can_be"), [(1.5, True), (9.0, True), (20.0, False), (2340.0, False), (0.0, False)]
+)
 def test_step_times_that_cannot_be_are_a_failure_whenever_they_were(milliseconds, can_be):
     tables = [{"1": 1.5, "4": 2.5}, {"4": 2.5, "1": milliseconds, "256": 300.0}, {"1": 1.5}, {}]
     found = list(nonsense([Sample(60.0 * i, {}, table) for i, table in enumerate(tables)]))

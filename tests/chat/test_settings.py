@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from chat.settings import ChatSettings
-from shared.joined_lead import JoinedLead
+from shared.pairing.joined_lead import JoinedLead
 
 read = ChatSettings.from_command_line
 

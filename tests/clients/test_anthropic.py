@@ -6,8 +6,8 @@ import pydantic
 import pytest
 
 from lead.chat.template import ChatTemplate
+from tests.lead.apis.anthropic.test_model_routes import ADD
 from tests.lead.http.routes.test_chat_tools import CALL, HERMES
-from tests.lead.http.routes.test_messages import ADD
 
 ASK = {"model": "any", "max_tokens": 64, "messages": [{"role": "user", "content": "Hello"}]}
 

@@ -109,7 +109,7 @@ def book():
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     with server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/structure.md"
+        yield f"http://127.0.0.1:{server.server_port}/compatibility.md"
         server.shutdown()
 
 

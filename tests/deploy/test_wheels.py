@@ -1,4 +1,4 @@
-"""What `make wheels`, `make release` and the release workflow do, as far as it takes no compiler."""
+"""What `make wheels`, `make release` and the workflows do, as far as it takes no compiler."""
 
 import os
 import re
@@ -11,7 +11,9 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 CUT = ROOT / "deploy/wheels/cut.sh"
-WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+WORKFLOWS = {
+    path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / ".github/workflows").glob("*.yml")
+}
 
 
 def git(folder, *arguments):
@@ -102,15 +104,19 @@ def test_a_native_set_up_compiles_even_if_there_is_a_wheel(tmp_path):
     assert '[ -z "1" ] && ' in made
 
 
-def test_the_workflow_runs_what_the_makefile_has():
-    steps = [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
+@pytest.mark.parametrize(
+    ("workflow", "expected"),
+    [("release", {"release", "test", "wheels"}), ("ci", {"quick", "test", "wheels"})],
+)
+def test_a_workflow_runs_what_the_makefile_has(workflow, expected):
+    steps = [step for job in WORKFLOWS[workflow]["jobs"].values() for step in job["steps"]]
     verbs = {verb for step in steps for verb in re.findall(r"\bmake (\w+)", step.get("run", ""))}
-    assert verbs == {"release", "test", "wheels"}
+    assert verbs == expected
     for verb in verbs:
         commands(verb)
 
 
 def test_no_job_may_write_but_the_one_that_publishes():
-    jobs = WORKFLOW["jobs"]
-    assert WORKFLOW["permissions"] == {}
+    jobs = {name: job for workflow in WORKFLOWS.values() for name, job in workflow["jobs"].items()}
+    assert all(workflow["permissions"] == {} for workflow in WORKFLOWS.values())
     assert {name for name in jobs if "write" in jobs[name]["permissions"].values()} == {"publish"}

@@ -172,7 +172,7 @@ def test_docker_compose_takes_the_files(docker_compose, paths):
 def test_every_variable_works_in_the_images():
     optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     installed = re.findall(r'"llama-duo\[(.+)\]"', (ROOT / "docker/Dockerfile").read_text())
-    without = {"bench", "dev", "ray", "smollm2"}
+    without = {"bench", "completions", "dev", "ray", "smollm2"}
     assert [set(extras.split(",")) for extras in installed] == [optional.keys() - without]
 
 

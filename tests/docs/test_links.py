@@ -1,4 +1,4 @@
-"""Links in pages lead to files and headings, and the paths that docs/structure.md names to files."""
+"""Links in pages lead to files and headings, and what pages for developers name is in the code."""
 
 import re
 from pathlib import Path
@@ -43,9 +43,9 @@ def test_the_readme_leads_to_every_page():
     assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= set(links("README.md"))
 
 
-# Files that docs/structure.md names
+# Files that docs/map.md names
 
-STRUCTURE = (ROOT / "docs" / "structure.md").read_text("utf-8")
+MAP = (ROOT / "docs" / "map.md").read_text("utf-8")
 FILES = {
     path.relative_to(ROOT).as_posix()
     for package in ("lead", "back", "chat", "fleet", "shared", "bench", "tests")
@@ -54,8 +54,8 @@ FILES = {
 }
 
 
-def test_every_path_in_the_structure_leads_to_a_file_or_folder():
-    paths = set(re.findall(r"`([\w/]+(?:\.py|/))`", STRUCTURE))
+def test_every_path_in_the_map_leads_to_a_file_or_folder():
+    paths = set(re.findall(r"`([\w/]+(?:\.py|/))`", MAP))
     files = [f"/{file}" for file in FILES]
     missing = [
         path
@@ -65,11 +65,43 @@ def test_every_path_in_the_structure_leads_to_a_file_or_folder():
     assert missing == []
 
 
-def test_every_file_in_the_map_is_in_its_folder():
-    rows = re.findall(r"^\| (.+?) \| .+ \| (.+) \|$", STRUCTURE.split("### Where is")[0], re.MULTILINE)
-    folders = []
-    for first, last in rows:
-        folders = re.findall(r"`(.+?)/`", first) or folders  # "the same, as a process"
-        for name in re.findall(r"`([\w.]+)`", last):
-            file = name if "." in name else f"{name}.py"
-            assert any(f"{folder}/{file}" in FILES for folder in folders), name
+def test_every_folder_of_a_program_is_in_the_map():
+    folders = {path.parent for path in (ROOT / "lead").glob("*/*.py")}
+    assert [each.name for each in folders if f"`lead/{each.name}/`" not in MAP] == []
+
+
+def test_what_a_newcomer_reads_takes_less_than_12_kb():
+    for page in ("docs/map.md", "CONTRIBUTING.md"):
+        assert len((ROOT / page).read_bytes()) <= 6 << 10
+
+
+# Pages about one idea each, and that of failures
+
+DESIGN = sorted((ROOT / "docs" / "design").glob("*.md"))
+DEFINITION = re.compile(r"^\s*(?:(?:async )?(?:class|def) (\w+)|(?:self\.)?(\w+)(?:: .+)? = )", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def defined():
+    """The names of all files, classes and functions, and what is assigned to."""
+    names = {file.rpartition("/")[2] for file in FILES}
+    for file in FILES:
+        if file.endswith(".py"):
+            found = DEFINITION.findall((ROOT / file).read_text("utf-8"))
+            names.update(first or second for first, second in found)
+    return names
+
+
+@pytest.mark.parametrize("page", [*DESIGN, ROOT / "docs" / "failures.md"], ids=lambda page: page.name)
+def test_the_code_has_what_the_page_names(page, defined):
+    quoted = re.findall(r"`([^`\n]+)`", FENCE.sub("", page.read_text("utf-8")))
+    files = [name for name in quoted if name.endswith(".py")]
+    dotted = [name for name in quoted if re.fullmatch(r"[A-Z]\w*[a-z]\w*(\.\w+)*", name)]
+    assert {*files, *(part for name in dotted for part in name.split("."))} <= defined
+
+
+@pytest.mark.parametrize("page", DESIGN, ids=lambda page: page.name)
+def test_an_idea_takes_less_than_8_kb_and_is_drawn(page):
+    text = page.read_text("utf-8")
+    assert len(text.encode()) <= 8 << 10
+    assert FENCE.search(text)

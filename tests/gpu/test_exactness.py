@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
-from lead.engine.exact_model import load_target
 from lead.engine.load import Load
+from lead.exact.exact_model import load_target
 from shared.errors import ModelLoadError
 from shared.llama import devices, remembered
 from shared.llama.placement import Device

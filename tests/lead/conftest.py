@@ -2,6 +2,7 @@ import pytest
 
 from shared.sampling.grammar import GrammarMatcher
 from tests.lead.fakes import ScriptedLead
+from tests.lead.http.event_streams import client_of
 from tests.lead.serving import serving
 
 
@@ -15,6 +16,18 @@ async def serve(lead):
     """Starts servers around the lead."""
     async with serving(lead) as start:
         yield start
+
+
+@pytest.fixture
+async def client(lead):
+    async with client_of(lead.app) as client:
+        yield client
+
+
+@pytest.fixture
+def room(lead):
+    """A longer context: descriptions of tools take some of it."""
+    lead.engine.ready = lead.engine.ready.model_copy(update={"n_ctx": 4096, "n_ctx_sequence": 4096})
 
 
 @pytest.fixture(scope="session")

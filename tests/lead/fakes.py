@@ -5,9 +5,8 @@ import dataclasses
 import functools
 
 from lead.backs.registry import Backs
-from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.template import ChatTemplate
-from lead.engine.act_on_slot import ActOnSlot, SlotActed
+from lead.disk_cache.act_on_slot import ActOnSlot, SlotActed
 from lead.engine.events import Committed, Finished, Ready, Started
 from lead.engine.explain import Explain, Explained
 from lead.generation.engine_state import EngineState
@@ -15,7 +14,7 @@ from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Sequences
 from lead.http.json_route import BodyReader
 from lead.http.services import Services
-from lead.server.app import create_app
+from lead.server.app import create_app, open_services
 from lead.settings.conversation import ConversationOptions
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.limits import RequestLimits
@@ -166,27 +165,25 @@ class ScriptedLead:
         self.template = ChatTemplate(vocabulary.info.chat_template, "", "<|im_end|>")
         tokenizer = InProcessTokenizer(vocabulary, self.template)
         self.app = _application()
-        self.app.state.services = Services(
+        services = Services(
             vocabulary=tokenizer.vocabulary(vocabulary),
             tokenizer=tokenizer,
             engine=self.engine,
             sequences=self.sequences,
             backs=self.backs,
-            vocabulary_offer=VocabularyOffer(vocabulary.info.path),
             settings=LeadSettings(alias="toy", tags="small"),
         )
+        open_services(self.app, services)
         self.app.state.bodies = BodyReader(RequestLimits())
         self.app.state.is_leaving = False
 
-    def use(self, template=None, vocabulary_offer=None, vocabulary=None, **options):
+    def use(self, template=None, vocabulary=None, **options):
         """Replace some of the services, or options."""
-        given = {"vocabulary_offer": vocabulary_offer}
         self.template, self.vocabulary = template or self.template, vocabulary or self.vocabulary
         old = self.app.state.services
         settings = old.settings.model_copy(update=options)
-        services = {name: value for name, value in given.items() if value is not None}
         tokenizer = InProcessTokenizer(self.vocabulary, self.template, settings.conversation, settings.limits)
-        services |= {"vocabulary": tokenizer.vocabulary(self.vocabulary), "tokenizer": tokenizer}
+        services = {"vocabulary": tokenizer.vocabulary(self.vocabulary), "tokenizer": tokenizer}
         self.app.state.services = dataclasses.replace(old, settings=settings, **services)
 
     def tokens(self, text):

@@ -48,7 +48,7 @@ def test_ctrl_c_in_a_subcommand_lets_it_undo_what_it_has_begun(monkeypatch):
     def convert(_):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("lead.convert.main", convert)
+    monkeypatch.setattr("lead.convert.convert_program.main", convert)
     monkeypatch.setattr("sys.argv", ["lead", "convert"])
     with pytest.raises(SystemExit) as end:
         main()

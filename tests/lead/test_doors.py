@@ -14,20 +14,21 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from fleet.forwarding import passed_on
+from lead.http.listeners import OWN_KEYS
 from lead.http.page import FILES
 from lead.http.routes.models import REASONS
-from lead.members.door import BY_DOOR, Door
-from lead.models.memory_need import MemoryNeed
-from lead.models.router import Router
+from lead.pairing.door import Door
+from lead.router.memory_need import MemoryNeed
+from lead.router.router import Router
 from lead.server.app import create_app
 from lead.settings.keys import Role
 from lead.settings.lead_settings import LeadSettings
 from shared.models.builtin import builtin_draft
 from tests.lead.http.middleware.asgi import asgi_request
 from tests.lead.http.middleware.test_auth import ADMINS, CLIENTS, EVERYBODY, KEYS, MAY, bearer, keyring
-from tests.lead.members.test_door import Server
-from tests.lead.models.conftest import echo
-from tests.lead.models.fakes import FakeProcess
+from tests.lead.pairing.test_door import Server
+from tests.lead.router.conftest import echo
+from tests.lead.router.fakes import FakeProcess
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "WEBSOCKET")
 OF_THE_ROUTER = ("/models/load", "/models/unload", "/nowhere")
@@ -192,7 +193,7 @@ def plain(request, lead, tmp_path):
         acted = [question for question in engine.asked if not question.only_looks]
         return counts, acted, engine.policy, engine.connected, watch_door(app)
 
-    state = {BY_DOOR: True} if request.param == "door" else {}
+    state = {OWN_KEYS: app.state.door} if request.param == "door" else {}
     keys = {} if request.param == "no keys" else KEYS
     return House(
         behind_fleet(app) if request.param == "fleet" else app,
@@ -245,7 +246,7 @@ async def routers(tmp_path):
             known = repr(host.residency), len(host._tasks), list(host.models)
             return known, len(n_started), len(n_scans), len(router._forwarder), watch_door(router.app)
 
-        state = {BY_DOOR: True} if kind == "door" else {}
+        state = {OWN_KEYS: router.app.state.door} if kind == "door" else {}
         keys = {} if kind == "no keys" else KEYS
         return House(
             router.app, watch, keys=keys, state=state, with_page="no page" not in kind, is_router=True

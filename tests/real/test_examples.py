@@ -8,8 +8,8 @@ import pytest
 
 from bench.processes import Program, start_lead
 from docs.generate.pages import BY_HAND, TINY_BACK
+from shared.convert.grow import Shape, grow
 from shared.models.builtin import builtin_target
-from shared.models.grow import Shape, grow
 from tests.real.client import ask, ask_until_accepted, backs
 from tests.real.processes import LEAD
 

@@ -14,8 +14,8 @@ import pytest
 
 from bench.processes import Program, free_port, start_lead
 from bench.routers import haproxy, smg_python, start_haproxy, start_smg
+from shared.convert.grow import Shape, grow
 from shared.models.builtin import builtin_target
-from shared.models.grow import Shape, grow
 from tests.real.client import chat, connect, post, stream, text_of
 from tests.real.processes import LEAD, kill
 

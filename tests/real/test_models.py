@@ -67,7 +67,7 @@ def model_processes(program):
     found = []
     for child in children:
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "lead.models.model_lead" in child.cmdline() and child.children():
+            if "lead.router.model_lead" in child.cmdline() and child.children():
                 found.append(child.pid)
     return found
 

@@ -119,7 +119,7 @@ def test_a_router_leaves_no_model_and_nothing_of_one(tiny_model):
         assert ask(url, model=model.stem, max_tokens=2).done
         left, names = left_after(router)
     assert left == []
-    assert holds(names, "lead.models.model_lead", "lead.engine", "shared.fork_server")
+    assert holds(names, "lead.router.model_lead", "lead.engine", "shared.fork_server")
 
 
 def test_measuring_leaves_nothing(tiny_model):

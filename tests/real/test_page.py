@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from bench.processes import free_port, start_back, start_lead
-from shared.joined_lead import JoinedLead
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
+from shared.pairing.joined_lead import JoinedLead
 from tests.real.processes import BACK, LEAD, back_of, kill
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

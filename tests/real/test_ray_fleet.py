@@ -4,6 +4,7 @@
 """
 
 import http.client
+import json
 import os
 import signal
 import threading
@@ -11,6 +12,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from urllib.parse import quote
 
 import httpx
 import psutil
@@ -18,9 +20,12 @@ import pytest
 
 from bench.processes import free_port
 from fleet.settings import FleetSettings
+from lead.settings.keys import Role
 from lead.settings.limits import RequestLimits
+from shared.convert.grow import Shape, grow
 from shared.models.builtin import builtin_target
-from shared.models.grow import Shape, grow
+from tests.lead.http.middleware.test_auth import KEYS, bearer
+from tests.lead.test_doors import REQUESTS, who_may
 from tests.real.client import TIMEOUT_S, chat, connect, get, post, stream, text_of
 
 pytestmark = [
@@ -38,6 +43,14 @@ PATIENT = {
 }
 """A machine that is busy with other things is slow, not broken."""
 JSON = {"Content-Type": "application/json"}
+WEBSOCKET = {
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+}
+NO_METHODS = {"PATCH", "PROPFIND", "WEBSOCKET"}
+"""Of requests that a fleet does not pass on."""
 LONG = "Zorvi the fox once met a quiet owl who lived near the river. " * 40
 
 
@@ -301,3 +314,43 @@ def test_a_rolling_update_under_load_loses_nothing(fleet, settings):
         n_before = outcomes["answered"]
         until(lambda: outcomes["answered"] >= n_before + 4)
     assert set(outcomes) == {"answered"}
+
+
+def answered(url, request, headers):
+    """The status that a request gets, sent as it is: httpx would mend its path."""
+    method, path, query, content = request
+    if method == "WEBSOCKET":
+        method, headers, content = "GET", headers | WEBSOCKET, None
+    if content is not None:
+        headers, content = headers | JSON, json.dumps(content)
+    target = quote(path, safe="/%") + ("?" + query.decode() if query else "")
+    connection = http.client.HTTPConnection(httpx.URL(url).host, httpx.URL(url).port, timeout=TIMEOUT_S)
+    try:
+        connection.request(method, target, content, headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_nothing_gets_past_the_door_of_a_fleet_without_a_right_key(fleet, settings, tmp_path):
+    keys_file, key_file = tmp_path / "keys", tmp_path / "key"
+    keys_file.write_text("".join(f"{role.value} x {secret}\n" for role, secret in KEYS.items()))
+    key_file.write_text("the-fleets-own-key")
+    lead = f"{settings['lead']} --keys-file {keys_file} --metrics"
+    deploy(settings, lead=lead, key_file=key_file, backs=0, min_leads=1, version="keys")
+    admin = bearer(KEYS[Role.ADMIN])
+    until(lambda: len(lead_children()) == 1 and answered(fleet, ("GET", "/props", b"", None), admin) == 200)
+    (url,) = lead_children()
+
+    def state():
+        texts = (httpx.get(url + path, headers=admin).text for path in ("/slots", "/loads", "/v1/members"))
+        return get(url, "/v1/speculation", key=KEYS[Role.ADMIN])["totals"], *texts
+
+    before = state()
+    for headers, role in [({}, None), (bearer("wrong"), None), (bearer(KEYS[Role.BACK]), Role.BACK)]:
+        for request in REQUESTS:
+            allowed, status = who_may(*request[:2]), answered(fleet, request, headers)
+            if role not in allowed and request[0] not in NO_METHODS:
+                assert status in ({403} if role else {401}), (request, role)
+            assert status < 500, (request, role)
+    assert state() == before

@@ -277,6 +277,18 @@ def test_a_size_first_seen_while_the_machine_changes_is_corrected_once_others_en
     assert cost.seconds(4) == pytest.approx(2 * T1 * Q4_0[4], rel=0.1)
 
 
+@pytest.mark.parametrize("interrupted", [(3, 5, 6, 8), (1,), (16,), (1, 2, 3), (12, 16), tuple(SIZES)])
+def test_a_start_beside_other_programs_leaves_no_size_too_long_to_be_used(interrupted):
+    """The first request ends the turns soon, so what has interrupted one step is in its median."""
+    cost = StepCost()
+    cost.learn_turns((n, true_seconds(n) * (13 if n in interrupted else 1)) for n in SIZES)
+    for _ in range(500):
+        cost.learn(1, true_seconds(1))
+        cost.learn(4, true_seconds(4))
+    for n in SIZES:
+        assert cost.seconds(n) < 3 * true_seconds(n), n
+
+
 def test_turns_replace_what_was_known_of_their_sizes_and_keep_the_others_in_proportion():
     cost = learned(Q4_0)
     cost.learn_turns([(1, 2 * T1), (2, 4 * T1), (1, 2 * T1), (2, 4 * T1), (1, 9 * T1), (2, 4 * T1)])

@@ -1,9 +1,8 @@
 """Sources that need no model and cost nearly nothing: what followed the last tokens in an earlier text.
 
 Where text repeats itself (an edited file, a quoted passage) it is its own best draft. "ngram" looks into the
-sequence itself, "suffix" into the owner's recent texts (SuffixDecoding, Oliaro et al., arXiv 2411.04975:
-agents and editors repeat themselves across requests), "prediction" into the text that the client expects (a
-client that asks for a file with one change sends the file: OpenAI's request field `prediction`).
+sequence itself, "prediction" into the text that the client expects (a client that asks for a file with one
+change sends the file: OpenAI's request field `prediction`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.drafters.draft_source import Continuation, LookupDrafter
-from lead.engine.drafters.seen_texts import SeenTexts, mark, unmark
 from lead.engine.drafters.suffix_index import SuffixIndex
 
 LONGEST_MATCH = 32
@@ -151,29 +149,6 @@ class NgramDrafter(LookupDrafter):
         matches = longest_first(tokens, places, tokens)
         self._copy.follow(matches, len(tokens))
         return follow(tokens, matches, max_tokens, wraps=True) if matches else ([], [])
-
-
-class SuffixDrafter(LookupDrafter):
-    """The source "suffix" of one sequence of `owner`, which joins its `texts` when it has ended."""
-
-    def __init__(self, texts: SeenTexts, owner: int) -> None:
-        self._texts = texts
-        self._owner = owner
-        self._copy = CopiedPassage()
-
-    def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
-        """At most `max_tokens` tokens to follow `tokens`; nothing if no text has their end."""
-        texts, end = self._texts, mark(self._owner, tokens[-LONGEST_MATCH:])
-        matches = longest_first(texts, self._copy.among(texts.places(end), len(tokens)), end)
-        self._copy.follow(matches, len(tokens))
-        if not matches:
-            return [], []
-        marked, confidences = follow(texts, matches, max_tokens, wraps=False)
-        drafted = unmark(self._owner, marked)
-        return drafted, confidences[: len(drafted)]
-
-    def close(self, tokens: Sequence[int]) -> None:
-        self._texts.add(self._owner, tokens)
 
 
 class PredictionDrafter(LookupDrafter):

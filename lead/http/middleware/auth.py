@@ -7,8 +7,8 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.http.error_responses import ErrorResponse, http_error
+from lead.http.listeners import own_keys
 from lead.http.page import FILES
-from lead.members.door import came_by_door
 from lead.settings.keys import Keyring, Role
 
 WEBSOCKET = "WEBSOCKET"
@@ -58,7 +58,7 @@ class AuthMiddleware:
         if scope["type"] == "lifespan" or route_of(scope) in self._public:
             await self._app(scope, receive, send)
             return
-        known = scope["app"].state.door.members if came_by_door(scope) else self._keys
+        known = own_keys(scope) or self._keys
         principal = known.identify(presented_key(Headers(scope=scope)))
         if principal is None:
             await without_key()(scope, receive, send)

@@ -12,8 +12,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.http.error_responses import http_error
+from lead.http.listeners import own_keys
 from lead.http.middleware.auth import Route, route_of
-from lead.members.door import came_by_door
 from lead.settings.host_names import AllowedHosts
 
 
@@ -26,7 +26,7 @@ class AllowedHostsMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # As with keys: a page that has pointed its own name here is no member.
-        if scope["type"] != "lifespan" and not came_by_door(scope):
+        if scope["type"] != "lifespan" and not own_keys(scope):
             host = Headers(scope=scope).get("host", "")
             if not self._hosts.allows(host):
                 message = f"{host!r} is not an allowed host name of this server: see --allowed-hosts"
@@ -101,7 +101,7 @@ class OriginMiddleware:
             return False
         if scope["type"] == "websocket":
             return origin is not None
-        needs_key = self._has_keys or came_by_door(scope)
+        needs_key = self._has_keys or own_keys(scope) is not None
         return not needs_key and route_of(scope) not in self._public and _is_of_another_origin(headers)
 
 

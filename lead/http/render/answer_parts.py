@@ -5,11 +5,12 @@ from typing import Any
 
 from lead.engine.events import PromptProgress
 from lead.engine.speculation.constants import MAX_DEPTH
-from lead.generation.answer_stats import AnswerStats, SpecDecodeDetail, VerifiedDraft
+from lead.generation.answer_stats import AnswerStats, VerifiedDraft
 from lead.generation.assembler import TextToken
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.http.answers import AnswerEnd, AnswerUpdate
 from lead.http.generation_request import GenerationRequest
+from lead.settings.choices import SpecDecodeDetail
 from shared.sampling.parameters import SamplingParameters
 
 

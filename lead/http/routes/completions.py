@@ -1,12 +1,13 @@
 """Continuing one text or several: `POST /v1/completions`, and `/completion` in llama-server's own form."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from lead.chat.fields import MAX_PROMPT_ELEMENTS, MAX_PROMPTS, AtMost, NullIsDefault
+from lead.chat.unused_fields import NATIVE
 from lead.http.generation_request import GenerationRequest, read_infill_request, read_text_request
 from lead.http.json_route import JsonRoute
 from lead.http.render.llama_server import LlamaServerRenderer
@@ -78,6 +79,8 @@ class PromptObject(BaseModel, strict=True):
 
 class NativeFields(GenerationFields):
     """What llama-server's own forms have besides."""
+
+    unused: ClassVar = NATIVE
 
     return_tokens: bool | None = None
     response_fields: Annotated[list[str], AtMost(64)] | None = None

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from lead.engine.exactness import promise
 from lead.generation.engine_state import EngineState
+from lead.generation.exactness import promise
 from lead.http.error_responses import error_response, http_error
 from lead.http.render.answer_parts import public_settings
 from lead.http.services import Services, get_ready_services, get_services
@@ -104,7 +104,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "modalities": {"vision": False, "video": False, "audio": False},
         "endpoint_slots": services.settings.slots,
         "endpoint_props": False,
-        "endpoint_metrics": services.metrics is not None,
+        "endpoint_metrics": services.settings.metrics,
         "is_sleeping": services.engine.state is EngineState.SLEEPING,
         "build_info": model.build,
         "cpu_kernel": model.cpu_kernel,

@@ -1,26 +1,20 @@
-"""How busy the lead is: `GET /slots`, `/loads` for routers, `/metrics` for Prometheus. No text is shown."""
+"""How busy the lead is: `GET /slots`, `/loads` for routers. No text is shown."""
 
-import asyncio
 import importlib.metadata
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import Response
 
 from lead.engine.events import Ready
 from lead.generation.occupancy import Occupancy
 from lead.generation.sequences import LiveSequence, Sequences
 from lead.http.render.answer_parts import public_settings
-from lead.http.services import Services, get_ready_services, get_services
-from lead.metrics.exporter import CONTENT_TYPE
+from lead.http.services import Services, get_ready_services
 from lead.settings.keys import Role
 from shared.errors import UnavailableError, UnsupportedError
 
 router = APIRouter()
-
-_ENGINE_TIMEOUT = 1.0
-"""If the engine takes longer, `/metrics` shows its previous values."""
 
 
 @router.get("/slots")
@@ -109,22 +103,3 @@ async def loads(
             "avg_token_usage": round(load.kv_usage, 4),
         },
     }
-
-
-@router.get("/metrics")
-async def metrics(services: Annotated[Services, Depends(get_services)]) -> Response:
-    """Prometheus' text format; switched off unless the lead was started with --metrics."""
-    if services.metrics is None:
-        raise UnsupportedError("This server does not support metrics endpoint. Start it with `--metrics`")
-    report = None
-    try:
-        async with asyncio.timeout(_ENGINE_TIMEOUT):
-            report = await services.explain()
-    except TimeoutError:
-        pass
-    ready = services.engine.ready
-    occupancy = Occupancy.of(services.sequences, ready) if ready else None
-    response = Response(services.metrics.export(report, occupancy), media_type=CONTENT_TYPE)
-    # Spelled like llama-server's; `headers` would write it in lower case.
-    response.raw_headers.append((b"Process-Start-Time-Unix", str(services.started_at).encode()))
-    return response

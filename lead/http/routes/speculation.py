@@ -6,8 +6,7 @@ import importlib.metadata
 import logging
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Depends, Query, Request, Response, WebSocket, WebSocketDisconnect
-from fastapi.responses import FileResponse
+from fastapi import APIRouter, Depends, Query, Request, WebSocket, WebSocketDisconnect
 from pydantic import Field
 from starlette.requests import HTTPConnection
 
@@ -15,8 +14,8 @@ from lead.backs.back import Back
 from lead.backs.registry import Backs
 from lead.chat.fields import NullIsDefault
 from lead.engine.commands import PolicyName
-from lead.engine.exactness import promise
 from lead.engine.speculation.constants import MAX_DEPTH
+from lead.generation.exactness import promise
 from lead.http.client_gone import unless_gone
 from lead.http.json_route import JsonRoute
 from lead.http.services import Services, get_ready_services, get_services
@@ -91,24 +90,6 @@ async def set_policy(
     """Change the policy while running, for instance to measure the effect of speculation."""
     services.engine.set_policy(body.policy, body.depth)
     return {"policy": body.policy, "depth": body.depth}
-
-
-@router.get("/v1/speculation/vocabulary")
-async def vocabulary(request: Request, services: Annotated[Services, Depends(get_services)]) -> Response:
-    """The model's metadata as a GGUF file without weights: with it a back of another vocabulary can draft.
-
-    The ETag is the file's digest.
-    """
-    offered = await services.vocabulary_offer.files()
-    etag = f'"{offered.digest}"'
-    headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-    if etag in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers=headers)
-    compressed = "gzip" in request.headers.get("accept-encoding", "")
-    if compressed:
-        headers["Content-Encoding"] = "gzip"
-    path = offered.compressed if compressed else offered.plain
-    return FileResponse(path, media_type="application/octet-stream", headers=headers)
 
 
 @router.post("/v1/speculation")

@@ -25,10 +25,9 @@ from lead.engine.speculation.manager import SpeculationManager
 from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError
 from shared.llama import devices
-from shared.llama.hidden_states import MtpSpan
 from shared.llama.model import Model
 from shared.llama.placement import Device
-from shared.llama.span import Span
+from shared.llama.span import MtpSpan, Span
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.sampling.factory import make_sampler
 from shared.sampling.grammar_budget import GrammarBudget

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lead.engine.act_on_slot import ActOnSlot, SlotActed
+from lead.disk_cache.act_on_slot import ActOnSlot, SlotActed
 from lead.engine.commands import Ask, Cancel, SetBacks, SetPolicy, Submit
 from lead.engine.events import Finished, encode_line
 from lead.engine.explain import Explain, Explained

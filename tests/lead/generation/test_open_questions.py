@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lead.engine.act_on_slot import ActOnSlot
+from lead.disk_cache.act_on_slot import ActOnSlot
 from lead.engine.events import Answer
 from lead.engine.explain import Explain
 from lead.generation import open_questions

@@ -12,9 +12,9 @@ from lead.planning import plan_program
 from lead.planning.measurements import EngineTimes
 from lead.planning.plan_program import core_splits, remarks, sample_texts
 from shared import cpus
+from shared.convert.grow import Shape, grow
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft, builtin_target
-from shared.models.grow import Shape, grow
 from shared.settings.model_options import ModelOptions
 from tests.tiny_eagle import write_tiny_eagle
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from lead.settings.sampling_defaults import by_letters, by_names, by_names_or_letters
+from lead.settings.sampling_defaults import SamplingDefaults, by_letters, by_names, by_names_or_letters
+from shared.sampling.asked_fields import asked_for
+from shared.sampling.parameters import MOST_REMEMBERED, SamplingParameters
 
 
 def test_former_names_are_understood():
@@ -33,3 +35,21 @@ def test_an_unknown_sampler_is_an_error(read, given):
 def test_a_repeated_sampler_is_an_error(read, given):
     with pytest.raises(ValueError, match=r"^top_k may be used only once"):
         read(given)
+
+
+OPTIONS = [name for name, asked in asked_for().items() if asked.option and name != "seed"]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_has_the_default_of_the_parameter(name):
+    assert getattr(SamplingDefaults(), name) == SamplingParameters.model_fields[name].default
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [({"temperature": 0.1}, 0.1), ({"repeat_last_n": -1}, MOST_REMEMBERED), ({"top_k": 0}, 0)],
+)
+def test_options_are_the_parameters_of_a_request_that_sets_nothing(given, used):
+    (name,) = given
+    sampling = SamplingDefaults(**given).with_seed(7)
+    assert (sampling.seed, getattr(sampling, name)) == (7, used)

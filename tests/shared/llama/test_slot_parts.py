@@ -6,7 +6,7 @@ import pytest
 from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
 from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError, WindowLostError
-from shared.llama.invariance_probe import estimate_sizes
+from shared.exact.invariance_probe import estimate_sizes
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.settings.model_options import ModelOptions

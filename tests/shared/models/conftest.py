@@ -6,7 +6,7 @@ from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.model_file import read_conversion
 from shared.settings.model_options import ModelOptions
-from tests.shared.models.convert import gpt2_reference, llama2c_reference
+from tests.shared.convert import gpt2_reference, llama2c_reference
 
 PIECES, SCORES = llama2c_reference.words()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from back import service as back_service
-from lead import service as lead_service
+from back.service import back_service
+from lead.service import lead_service
 from shared.service import service_program
 from shared.service.service_program import ServicePlaces
 

@@ -3,8 +3,8 @@ import pytest
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.models.model_file import read_conversion
+from tests.shared.convert import gpt2_reference, llama2c_reference
 from tests.shared.models.conftest import PIECES, SCORES, small_gpt2, small_llama
-from tests.shared.models.convert import gpt2_reference, llama2c_reference
 
 
 @pytest.fixture(scope="session")

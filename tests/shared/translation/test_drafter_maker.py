@@ -13,8 +13,8 @@ from shared.models.model_file import read_conversion
 from shared.protocol import Open
 from shared.translation.vocabulary_pair import vocabulary_pair
 from tests.fakes import GREEDY
+from tests.shared.convert import gpt2_reference
 from tests.shared.models.conftest import small_gpt2
-from tests.shared.models.convert import gpt2_reference
 
 
 @pytest.fixture(autouse=True)

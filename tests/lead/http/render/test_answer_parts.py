@@ -13,6 +13,10 @@ CHAT, TEXT, NATIVE = "/v1/chat/completions", "/v1/completions", "/completion"
 MESSAGES = {"messages": [{"role": "user", "content": "hi"}]}
 
 
+def asking(url):
+    return MESSAGES if url == CHAT else {"prompt": "x"}
+
+
 @pytest.fixture
 def said(lead):
     """Two tokens, each with its own and another's log-probability; their ids."""
@@ -80,7 +84,7 @@ async def test_native_probabilities_have_llama_servers_shape(client, said, given
 @pytest.mark.parametrize("url", [CHAT, TEXT, NATIVE])
 async def test_every_chunk_has_timings_on_request(lead, client, url):
     lead.will_say("one two")
-    ask = MESSAGES | {"prompt": "x", "stream": True, "timings_per_token": True}
+    ask = asking(url) | {"stream": True, "timings_per_token": True}
     chunks = [chunk for chunk in events(await client.post(url, json=ask)) if isinstance(chunk, dict)]
     with_text = [
         chunk
@@ -103,7 +107,7 @@ async def test_the_prompts_progress_comes_before_the_text(lead, client, url):
         return sequence
 
     lead.sequences.create = creating
-    ask = MESSAGES | {"prompt": "x", "stream": True, "return_progress": True}
+    ask = asking(url) | {"stream": True, "return_progress": True}
     told = [
         chunk["prompt_progress"]
         for chunk in events(await client.post(url, json=ask))

@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from lead.engine.events import Exactness
-from lead.engine.exactness import promise
 from lead.generation.engine_state import EngineState
+from lead.generation.exactness import promise
 from shared.llama import library
 
 

@@ -10,16 +10,15 @@ from starlette.websockets import WebSocketDisconnect
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from lead.backs import join_limits, vocabulary_offer
+from lead.backs import join_limits
 from lead.engine.events import Committed, Started
-from lead.engine.exactness import promise
 from lead.engine.explain import Explain
 from lead.generation.engine_state import EngineState
+from lead.generation.exactness import promise
 from lead.http.routes import speculation
 from lead.server.app import create_app
 from lead.settings.keys import Key, Keyring, Principal, Role
 from shared.errors import UnavailableError
-from shared.llama.vocabulary import Vocabulary
 from shared.protocol import Close, Draft, Extend, Open, Refused, VocabularyId, Welcome, parse_lead_message
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import submit
@@ -455,29 +454,3 @@ async def test_the_list_says_what_is_promised_of_texts_and_which_vocabulary_a_ba
     about = (await client.get(URL)).json()["lead"]
     assert (about["exact"], about["promise"]) == (False, promise(lead.engine.ready.exactness))
     assert about["vocabulary"] == lead.vocabulary.identify().model_dump()
-
-
-@pytest.fixture
-async def downloads(lead, tmp_path, monkeypatch):
-    """A client of a lead that offers its vocabulary, below the URL of its WebSocket."""
-    monkeypatch.setattr(vocabulary_offer, "user_cache_path", lambda _name: tmp_path)
-    lead.use(vocabulary_offer=vocabulary_offer.VocabularyOffer(lead.vocabulary.info.path))
-    async with served(lead.app) as url, httpx.AsyncClient(base_url=url.replace("ws", "http", 1)) as client:
-        yield client
-
-
-async def test_a_back_can_download_the_vocabulary(lead, downloads, tmp_path):
-    answer = await downloads.get("/vocabulary", headers={"Accept-Encoding": "gzip"})
-    (tmp_path / "received.gguf").write_bytes(answer.content)
-    again = await downloads.get(
-        "/vocabulary", headers={"If-None-Match": f'"other", {answer.headers["ETag"]}'}
-    )
-    assert answer.headers["Content-Encoding"] == "gzip"
-    assert Vocabulary.load(tmp_path / "received.gguf").identify() == lead.vocabulary.identify()
-    assert (again.status_code, again.content) == (304, b"")
-
-
-async def test_the_vocabulary_comes_uncompressed_to_those_who_ask_so(downloads):
-    answer = await downloads.get("/vocabulary", headers={"Accept-Encoding": "identity"})
-    assert "Content-Encoding" not in answer.headers
-    assert answer.content[:4] == b"GGUF"

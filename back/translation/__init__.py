@@ -1,0 +1,1 @@
+"""Translation: the lead's vocabulary, for a back that has another one."""

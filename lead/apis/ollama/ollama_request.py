@@ -1,0 +1,183 @@
+"""Requests of Ollama's API, converted to chat requests."""
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, Field
+
+from lead.chat.fields import (
+    MAX_MESSAGES,
+    MAX_STOPS,
+    MAX_TOOLS,
+    AtMost,
+    ConvertedRequest,
+    NullIsDefault,
+    RequestFields,
+)
+from lead.chat.request_parts import Tool
+from lead.chat.sampling_fields import SamplingFields
+from lead.chat.unused_fields import OLLAMA, OLLAMA_OPTIONS
+from shared.errors import RequestError
+from shared.sampling.asked_fields import asked_for
+
+
+class OllamaFunction(NullIsDefault, strict=True):
+    name: str
+    arguments: dict[str, Any] = {}  # noqa: RUF012
+
+
+class OllamaToolCall(BaseModel, strict=True):
+    function: OllamaFunction
+
+
+class OllamaMessage(NullIsDefault, strict=True):
+    """A message; the result of a tool has the name of the tool."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str = ""
+    thinking: str = ""
+    images: Annotated[list[Any], AtMost(MAX_MESSAGES)] = []  # noqa: RUF012 - of a pydantic model
+    tool_calls: Annotated[list[OllamaToolCall], AtMost(MAX_TOOLS)] = []  # noqa: RUF012
+    tool_name: str | None = None
+
+
+class OllamaOptions(SamplingFields, strict=True):
+    """`options`: how the answer is generated."""
+
+    unused: ClassVar = OLLAMA_OPTIONS
+    inside: ClassVar = "options."
+
+    num_predict: int | None = None
+    num_keep: int | None = None
+    stop: str | Annotated[list[str], AtMost(MAX_STOPS)] | None = None
+
+
+class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True):
+    """What both kinds of requests have. A stream unless `stream` is false, as in Ollama."""
+
+    unused: ClassVar = OLLAMA
+    own_names: ClassVar = {
+        "max_tokens": "options.num_predict",
+        "response_format": "format",
+        "reasoning_effort": "think",
+        "n_keep": "options.num_keep",
+        **{name: f"options.{name}" for name in ("stop", *asked_for())},
+    }
+
+    model: str = ""
+    stream: bool = True
+    format: Literal["", "json"] | dict[str, Any] = ""
+    options: OllamaOptions = OllamaOptions()
+    think: bool | Literal["low", "medium", "high"] | None = None
+    keep_alive: float | str | None = None
+    private: bool | None = None
+
+    @property
+    def unloads(self) -> bool:
+        """Whether, without anything to answer, it asks to unload the model rather than to load it."""
+        return self.keep_alive in {0, "0", "0s", "0m"}
+
+    def common(self) -> dict[str, Any]:
+        """The fields of a chat request that do not come from messages or a prompt."""
+        options = self.options
+        fields = {
+            **options.sampling(),
+            "stop": options.stop,
+            "max_tokens": options.num_predict,
+            "n_keep": options.num_keep,
+        }
+        if self.format:
+            named = {"type": "json_object"} if self.format == "json" else {"type": "json_schema"}
+            fields["response_format"] = named | ({} if self.format == "json" else {"schema": self.format})
+        if isinstance(self.think, bool):
+            fields["chat_template_kwargs"] = {"enable_thinking": self.think}
+        else:
+            fields["reasoning_effort"] = self.think
+        return fields | {"private": self.private, "stream": self.stream}
+
+    def refuse_images(self, images: list[Any]) -> None:
+        """In Ollama's words."""
+        if images:
+            raise RequestError(f'"{self.model}" does not support vision', "images")
+
+
+class OllamaChatRequest(OllamaRequest):
+    """The body of `/api/chat`; without messages it only loads the model."""
+
+    messages: Annotated[list[OllamaMessage], AtMost(MAX_MESSAGES)] = []  # noqa: RUF012
+    tools: Annotated[list[Tool], AtMost(MAX_TOOLS)] = []  # noqa: RUF012
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.messages
+
+    def to_chat(self) -> dict[str, Any]:
+        """The fields of a chat request; raises RequestError for images."""
+        tools = [tool.model_dump(exclude_unset=True) for tool in self.tools]
+        return self.common() | {"messages": list(self._messages()), "tools": tools or None}
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        """With ids for tool calls, which Ollama has not: results are in the order of the calls."""
+        n_calls = 0
+        waiting: deque[str] = deque()
+        for message in self.messages:
+            self.refuse_images(message.images)
+            fields: dict[str, Any] = {"role": message.role, "content": message.content}
+            if message.thinking:
+                fields["reasoning_content"] = message.thinking
+            if message.tool_calls:
+                ids = [f"call_{n_calls + i}" for i in range(len(message.tool_calls))]
+                n_calls += len(ids)
+                waiting = deque(ids)
+                fields["tool_calls"] = list(map(_call, ids, message.tool_calls))
+            if message.role == "tool":
+                fields["tool_call_id"] = waiting.popleft() if waiting else ""
+                fields |= {"name": message.tool_name} if message.tool_name else {}
+            yield fields
+
+
+class OllamaGenerateRequest(OllamaRequest):
+    """The body of `/api/generate`: one question, or with `raw` a text to continue."""
+
+    prompt: str = ""
+    system: str = ""
+    suffix: str = ""
+    template: str = ""
+    raw: bool = False
+    images: Annotated[list[Any], AtMost(MAX_MESSAGES)] = []  # noqa: RUF012
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.prompt
+
+    def to_chat(self) -> dict[str, Any]:
+        """The fields of a chat request, or with `raw` of a text completion; raises RequestError."""
+        self.refuse_images(self.images)
+        if self.suffix:
+            raise RequestError(f'"{self.model}" does not support insert', "suffix")
+        if self.template:
+            raise RequestError("template: the lead uses that of --chat-template, or the model's", "template")
+        if self.raw:
+            fields = self.common()
+            schema = fields.pop("response_format", {}).get("schema", {} if self.format else None)
+            return fields | {"prompt": self.prompt, "json_schema": schema}
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        return self.common() | {"messages": [*system, {"role": "user", "content": self.prompt}]}
+
+
+class OllamaModelRequest(NullIsDefault, strict=True):
+    """A request about a model, by its name or, in older clients, its `name`."""
+
+    model: Annotated[str, Field(max_length=1000)] = ""
+    name: Annotated[str, Field(max_length=1000)] = ""
+
+
+def _call(call_id: str, call: OllamaToolCall) -> dict[str, Any]:
+    arguments = json.dumps(call.function.arguments, ensure_ascii=False)
+    return {
+        "id": call_id,
+        "type": "function",
+        "function": {"name": call.function.name, "arguments": arguments},
+    }

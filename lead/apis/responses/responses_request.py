@@ -1,0 +1,169 @@
+"""Requests of OpenAI's Responses API, converted to chat requests."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, Field
+
+from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost, ConvertedRequest
+from lead.chat.sampling_fields import SamplingFields
+from lead.chat.unused_fields import RESPONSES
+from lead.settings.conversation import ReasoningFormat
+from shared.errors import RequestError
+
+_PASSED_ON = (
+    *("model", "private", "stream", "stop", "parallel_tool_calls", "chat_template_kwargs"),
+    "reasoning_format",
+)
+_MAX_METADATA = 16
+_MAX_INCLUDED = 64
+_LOGPROBS = "message.output_text.logprobs"
+Item = dict[str, Any]
+
+
+class TextOptions(BaseModel, strict=True):
+    """The format of the text: `response_format`'s, with one level less."""
+
+    format: dict[str, Any] | None = None
+
+
+class ReasoningOptions(BaseModel, strict=True):
+    """How much the model reasons."""
+
+    effort: str | None = None
+
+
+class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
+    """The body of a request. Nothing is stored, so there is nothing to continue by id."""
+
+    unused: ClassVar = RESPONSES
+    own_names: ClassVar = {
+        "messages": "input",
+        "prompt": "input",
+        "max_tokens": "max_output_tokens",
+        "reasoning_effort": "reasoning.effort",
+        "response_format": "text.format",
+    }
+
+    input: str | Annotated[list[Item], AtMost(MAX_MESSAGES)]
+    instructions: str | None = None
+    tools: Annotated[list[dict[str, Any]], AtMost(MAX_TOOLS)] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    text: TextOptions | None = None
+    reasoning: ReasoningOptions | None = None
+    max_output_tokens: int | None = None
+    previous_response_id: str | None = None
+    conversation: str | dict[str, Any] | None = None
+    background: bool | None = None
+    metadata: (
+        Annotated[
+            dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]],
+            AtMost(_MAX_METADATA),
+        ]
+        | None
+    ) = None
+    include: Annotated[list[str], AtMost(_MAX_INCLUDED)] | None = None
+    model: str | None = None
+    private: bool | None = None
+    stream: bool | None = None
+    stop: str | Annotated[list[str], AtMost(MAX_STOPS)] | None = None
+    parallel_tool_calls: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    reasoning_format: ReasoningFormat | None = None
+
+    def to_chat(self) -> dict[str, Any]:
+        """The fields of a chat request; raises RequestError for what is not supported."""
+        for name in ("previous_response_id", "conversation", "background"):
+            if getattr(self, name):
+                raise RequestError(f"{name}: nothing is stored here, send the whole conversation", name)
+        if _LOGPROBS in (self.include or ()):
+            raise RequestError(f"include: {_LOGPROBS}: /v1/chat/completions has them", "include")
+        chat = {name: getattr(self, name) for name in _PASSED_ON} | self.sampling()
+        chat |= {"messages": list(self._messages()), "max_tokens": self.max_output_tokens}
+        if self.reasoning and self.reasoning.effort:
+            chat["reasoning_effort"] = self.reasoning.effort
+        if self.text and self.text.format:
+            chat["response_format"] = _format(self.text.format)
+        if self.tools:
+            chat["tools"] = [_tool(tool) for tool in self.tools if tool.get("type") == "function"]
+        if self.tool_choice is not None:
+            chat["tool_choice"] = _choice(self.tool_choice)
+        return chat
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        if self.instructions:
+            yield {"role": "system", "content": self.instructions}
+        if isinstance(self.input, str):
+            yield {"role": "user", "content": self.input}
+            return
+        messages = (message for item in self.input if (message := _message(item)) is not None)
+        for is_assistant, group in groupby(messages, lambda message: message["role"] == "assistant"):
+            if is_assistant:
+                yield _merged(list(group))
+            else:
+                yield from group
+
+
+def _message(item: Item) -> dict[str, Any] | None:
+    """The message of an item; None for reasoning without text, which may be encrypted."""
+    match item.get("type", "message"):
+        case "message":
+            return {"role": item.get("role"), "content": item.get("content")}
+        case "function_call":
+            function = {"name": item.get("name"), "arguments": item.get("arguments") or "{}"}
+            call = {"id": item.get("call_id"), "type": "function", "function": function}
+            return {"role": "assistant", "tool_calls": [call]}
+        case "function_call_output":
+            return {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
+        case "reasoning":
+            text = _reasoning(item.get("content") or item.get("summary") or [])
+            return {"role": "assistant", "reasoning_content": text} if text else None
+        case kind:
+            raise RequestError(f"input: items of the type {kind!r} are not supported", "input")
+
+
+def _reasoning(parts: object) -> str:
+    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+        raise RequestError("input: the content and summary of reasoning are lists of parts", "input")
+    return "".join(str(part.get("text", "")) for part in parts)
+
+
+def _merged(messages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One message of an assistant's, which may be several items."""
+    merged: dict[str, Any] = {"role": "assistant"}
+    contents = [message["content"] for message in messages if "content" in message]
+    if contents:
+        several = len(contents) > 1
+        merged["content"] = [part for each in contents for part in _parts(each)] if several else contents[0]
+    if reasoning := "".join(message.get("reasoning_content", "") for message in messages):
+        merged["reasoning_content"] = reasoning
+    if calls := [call for message in messages for call in message.get("tool_calls", ())]:
+        merged["tool_calls"] = calls
+    return merged
+
+
+def _parts(content: object) -> list[Any]:
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content}] if content else []
+
+
+def _format(given: dict[str, Any]) -> dict[str, Any]:
+    if given.get("type") != "json_schema":
+        return given
+    return {
+        "type": "json_schema",
+        "json_schema": {key: given[key] for key in ("name", "schema") if key in given},
+    }
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    function = {key: value for key, value in tool.items() if key != "type" and value is not None}
+    return {"type": "function", "function": function}
+
+
+def _choice(choice: str | dict[str, Any]) -> str | dict[str, Any]:
+    if isinstance(choice, dict) and choice.get("type") == "function":
+        return {"type": "function", "function": {"name": choice.get("name")}}
+    return choice

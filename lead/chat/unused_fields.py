@@ -1,0 +1,218 @@
+"""Fields of requests that are known here and not done: hints, and what is refused unless it asks for nothing.
+
+The one list of them. Fields that are neither done nor in here are refused as unknown, so none is accepted and
+then ignored without being in this list, of which docs/compatibility.md has a table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """A field that is not done, and why.
+
+    harmless: the values that ask for nothing; None: all of them, it is a hint. below: so do numbers less than
+    this. same_as: a field that is done; the same value there makes this one harmless. beside: a field that
+    makes it harmless if it is set, and neither 0 nor empty.
+    """
+
+    reason: str
+    harmless: tuple[object, ...] | None = ()
+    below: float | None = None
+    same_as: str | None = None
+    beside: str | None = None
+
+    def is_harmless(self, value: object, request: Mapping[str, Any]) -> bool:
+        """Whether `request` means the same without it."""
+        if self.harmless is None or value in self.harmless:
+            return True
+        if self.below is not None and isinstance(value, int | float) and value < self.below:
+            return True
+        return request.get(self.same_as or "") == value or bool(request.get(self.beside or ""))
+
+
+Fields = dict[str, Unused]
+
+
+def _hints(reason: str, names: str) -> Fields:
+    return dict.fromkeys(names.split(), Unused(reason, None))
+
+
+def _instead(pairs: str) -> Fields:
+    """For each `NAME=OUR_NAME`."""
+    names = (pair.split("=") for pair in pairs.split())
+    return {name: Unused(f"it is called {ours} here", same_as=ours) for name, ours in names}
+
+
+_THINKING = "use chat_template_kwargs, with enable_thinking"
+_NO_SAMPLER = "this sampler is not supported"
+
+SAMPLING: Final = (
+    {
+        "mirostat": Unused(
+            "it draws random numbers of its own, which cannot be shared with backs; "
+            "min_p and top_n_sigma serve the same purpose",
+            (0,),
+        ),
+        "adaptive_target": Unused(
+            "it depends on the probabilities of all tokens before, which drafts cannot follow", below=0
+        ),
+        "min_keep": Unused("filters keep one token, or as many as they let pass", (0, 1)),
+        "tfs_z": Unused(_NO_SAMPLER, (1,)),
+    }
+    | _hints("a setting of a sampler that is refused", "mirostat_tau mirostat_eta adaptive_decay")
+    | _hints("where tokens are chosen does not change them", "backend_sampling")
+    | _hints("llama.cpp penalizes newlines like all tokens", "penalize_nl penalize_newline")
+)
+"""In every API, beside `shared.sampling.parameters`."""
+
+OPENAI_LIKE: Final = _hints(
+    "for a provider's own records and queues",
+    "user store service_tier safety_identifier prompt_cache_key prompt_cache_retention "
+    "prompt_cache_options client_metadata request_id rid",
+) | {
+    "skip_special_tokens": Unused("control tokens are never shown", (True,)),
+    "spaces_between_special_tokens": Unused("control tokens are never shown", (True,)),
+    "no_stop_trim": Unused("stop strings are never shown", (False,)),
+    "include_stop_str_in_output": Unused("stop strings are never shown", (False,)),
+    "separate_reasoning": Unused("use reasoning_format", (True,)),
+    "stream_reasoning": Unused("reasoning is always streamed", (True,)),
+    "return_hidden_states": Unused("they are not returned", (False,)),
+    "priority": Unused("requests are served in turn", (0,)),
+    "repetition_penalty": Unused("use repeat_penalty", (1,), same_as="repeat_penalty"),
+    "min_tokens": Unused("there is no least length but with ignore_eos", (0,), beside="ignore_eos"),
+    "stop_token_ids": Unused("use stop, with their text", ([],)),
+    "length_penalty": Unused("there is no search for beams", (1,)),
+    "use_beam_search": Unused("there is no search for beams", (False,)),
+    "early_stopping": Unused("there is no search for beams", (False,)),
+}
+"""In OpenAI's APIs and those like them; routers and clients of vLLM and SGLang add such with the default."""
+
+LLAMA_SERVER: Final = (
+    SAMPLING
+    | OPENAI_LIKE
+    | _hints("always half of what is not kept is discarded", "n_discard")
+    | _hints("only common prefixes of prompts are reused", "n_cache_reuse")
+    | _hints("llama-server does not do it either", "t_max_prompt_ms")
+    | _hints("an answer may go on at a smaller indentation", "n_indent")
+    | _hints(
+        "the lead decides itself what to draft, up to speculative.n_max",
+        "speculative.n_min speculative.p_min speculative.type speculative.ngram_size_n "
+        "speculative.ngram_size_m speculative.ngram_m_hits",
+    )
+    | _hints(
+        "what llama-server's /apply-template returns for /completion",
+        "chat_format preserved_tokens parse_tool_calls generation_prompt thinking_forced_open "
+        "reasoning_in_content",
+    )
+    | {
+        "grammar_lazy": Unused("a grammar applies from the first token", (False,)),
+        "grammar_triggers": Unused("a grammar applies from the first token", ([],)),
+        "image_data": Unused("only text is understood", ([],)),
+    }
+)
+
+NATIVE: Final = (
+    LLAMA_SERVER
+    | _instead(
+        "max_new_tokens=n_predict num_predict=n_predict typical=typical_p sampler_seed=seed "
+        "nsigma=top_n_sigma rep_pen=repeat_penalty rep_pen_range=repeat_last_n "
+        "repetition_penalty_range=repeat_last_n stopping_strings=stop grammar_string=grammar "
+        "ban_eos_token=ignore_eos mirostat_mode=mirostat"
+    )
+    | {
+        "custom_token_bans": Unused("use logit_bias", ("",), beside="logit_bias"),
+        "dynamic_temperature": Unused("use dynatemp_range", (False,), beside="dynatemp_range"),
+        "dynatemp_low": Unused("use dynatemp_range", beside="dynatemp_range"),
+        "dynatemp_high": Unused("use dynatemp_range", beside="dynatemp_range"),
+        "top_a": Unused(_NO_SAMPLER, (0,)),
+        "tfs": Unused(_NO_SAMPLER, (1,)),
+        "skew": Unused(_NO_SAMPLER, (0,)),
+        "smoothing_factor": Unused(_NO_SAMPLER, (0,)),
+        "rep_pen_slope": Unused(_NO_SAMPLER, (0, 1)),
+        "guidance_scale": Unused("there is no guidance", (1,)),
+        "negative_prompt": Unused("there is no guidance", ("",)),
+        "banned_strings": Unused("only tokens are banned, by logit_bias", ([],)),
+        "max_tokens_second": Unused("answers are not slowed down", (0,)),
+        "add_bos_token": Unused("the model decides", (True,)),
+    }
+    | _hints("a setting of a sampler that is refused", "smoothing_curve")
+    | _hints(
+        "about the client, or about loading a model",
+        "api_type api_server num_ctx truncation_length include_reasoning",
+    )
+)
+"""Of `/completion` and `/infill`: SillyTavern sends its own names and those of other servers besides."""
+
+OPENAI: Final = (
+    LLAMA_SERVER
+    | _hints("a wish about the length of answers", "verbosity")
+    | _hints("kept by the provider with the answer", "metadata")
+    | _hints("for a provider between client and server", "usage session_id chat_id cache_control keep_alive")
+    | {
+        "return_tokens": Unused("return_token_ids returns them", (False,)),
+        "thinking": Unused(_THINKING, beside="chat_template_kwargs"),
+        "enable_thinking": Unused(_THINKING, beside="chat_template_kwargs"),
+        "reasoning": Unused("use reasoning_effort", beside="reasoning_effort"),
+        "include_reasoning": Unused("use reasoning_format", (True,)),
+        "audio": Unused("only text is supported"),
+        "modalities": Unused("only text is supported", (["text"],)),
+        "moderation": Unused("there is none"),
+        "web_search_options": Unused("only functions can be called"),
+        "functions": Unused("use tools", ([],)),
+        "function_call": Unused("use tool_choice", ("auto", "none")),
+    }
+)
+
+RESPONSES: Final = (
+    SAMPLING
+    | OPENAI_LIKE
+    | _hints("how events are padded", "stream_options")
+    | _hints("a bound on calls of OpenAI's own tools", "max_tool_calls")
+    | _hints("an agreement with OpenAI", "access_programs")
+    | {
+        "context_management": Unused("an input that does not fit is refused"),
+        "image": Unused("only text is supported"),
+        "moderation": Unused("there is none"),
+        "personality": Unused("say it in the instructions"),
+        "prompt": Unused("nothing is stored here, send its text"),
+        "top_logprobs": Unused("/v1/chat/completions has them", (0,)),
+        "truncation": Unused("an input that does not fit is refused", ("disabled",)),
+    }
+)
+
+ANTHROPIC: Final = (
+    SAMPLING
+    | _hints(
+        "for Anthropic's records and queues",
+        "metadata service_tier inference_geo speed diagnostics billing_policy fallbacks "
+        "fallback_credit_token user_profile_id workspace_id",
+    )
+    | _hints("the beginning of a prompt is always kept", "cache_control")
+    | _hints("all that is sent is read", "context_management")
+    | _hints("a version of Anthropic's API", "betas anthropic_beta anthropic_version")
+    | {
+        "compaction": Unused("nothing is stored here, send the whole conversation"),
+        "container": Unused("no code is run here"),
+        "mcp_servers": Unused("the client calls them: send their tools", ([],)),
+        "thread": Unused("nothing is stored here, send the whole conversation"),
+    }
+)
+
+OLLAMA: Final = (
+    _hints("a prompt that does not fit is refused; --context-shift decides about answers", "truncate shift")
+    | _hints("about loading the model, which the lead's options decide", "num_ctx")
+    | {
+        "context": Unused("nothing is stored here, send the whole conversation to /api/chat", ([],)),
+        "logprobs": Unused("/v1/chat/completions has them", (False,)),
+        "top_logprobs": Unused("/v1/chat/completions has them", (0,)),
+    }
+)
+
+OLLAMA_OPTIONS: Final = SAMPLING | _hints(
+    "about loading the model, which the lead's options decide",
+    "num_ctx num_batch num_gpu main_gpu num_thread use_mmap use_mlock low_vram f16_kv numa vocab_only "
+    "logits_all embedding_only rope_frequency_base rope_frequency_scale draft_num_predict",
+)

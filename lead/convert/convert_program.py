@@ -1,0 +1,62 @@
+"""`lead convert`: a llama2.c checkpoint or a GPT-2 folder as a GGUF file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import CliPositionalArg
+
+from shared.convert.conversion import ConversionType
+from shared.errors import ConfigError
+from shared.exits import exiting_in_words, say
+from shared.models.file_kind import parts_of
+from shared.models.gguf_file import progress_bar
+from shared.models.model_file import read_conversion
+from shared.settings.base import ProgramSettings
+
+
+class ConvertSettings(ProgramSettings):
+    """Write a llama2.c checkpoint, or GPT-2 from Hugging Face, as a GGUF file.
+
+    `lead --model SOURCE` does the same and keeps the result in its cache.
+
+        lead convert stories15M.bin stories15M.gguf
+        lead convert gpt2/ gpt2.gguf --type q8_0
+    """
+
+    program = "lead convert"
+    prefix = "LEAD_CONVERT_"
+
+    source: CliPositionalArg[Path] = Field(
+        description="a checkpoint (.bin), or a folder with config.json, model.safetensors (or shards), "
+        "vocab.json and merges.txt"
+    )
+    destination: CliPositionalArg[Path] = Field(description="the GGUF file to write")
+    type: ConversionType = Field("auto", description="how matrices are stored; auto: as in the source")
+    tokenizer: Path | None = Field(
+        None, description="tokenizer.bin of a checkpoint; without it, the one in the checkpoint's folder"
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Exits with status 1 and a sentence if it cannot be converted."""
+    settings = ConvertSettings.from_command_line(arguments)
+    with exiting_in_words(settings.program):
+        try:
+            convert(settings)
+        except KeyboardInterrupt:
+            say(f"{settings.program}: cancelled, nothing was written")
+            raise
+
+
+def convert(settings: ConvertSettings) -> None:
+    """Raises ConfigError."""
+    source, destination = settings.source, settings.destination
+    conversion = read_conversion(source, settings.tokenizer)
+    if conversion is None:
+        parts_of(source)
+        raise ConfigError(f"{source} is neither a llama2.c checkpoint nor a folder with GPT-2")
+    if destination.is_dir() or (destination.exists() and destination.samefile(source)):
+        raise ConfigError(f"{destination} cannot be written: name a new file for the GGUF")
+    with progress_bar(f"converting {conversion.name}") as progress:
+        conversion.file(settings.type).write(destination, progress)

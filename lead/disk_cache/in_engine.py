@@ -1,0 +1,57 @@
+"""Texts go to disk and back with `--cache-disk`; slots are saved when a client asks for it."""
+
+import logging
+
+from lead.disk_cache.act_on_slot import ActOnSlot
+from lead.disk_cache.slot_actions import SlotActions
+from lead.disk_cache.text_files import TextFiles
+from lead.disk_cache.text_keeper import TextKeeper
+from lead.engine.engine_parts import EngineParts
+from lead.engine.load import Load
+from shared.llama.model import Model
+from shared.llama.start_key import StoredKind, start_key
+
+log = logging.getLogger("engine")
+
+_VERSION = 1
+"""Raise this when texts on disk would be understood otherwise."""
+
+
+def plug_in(parts: EngineParts) -> None:
+    model = parts.model
+    memory = model if model.prompt_cache.n_bytes else None
+    parts.side_jobs.register(ActOnSlot, SlotActions(parts.engine, memory, text_key(model, parts.load)).act)
+    if keeper := _keeper(parts):
+        parts.chores.append(parts.at_end.enter_context(keeper))
+
+
+def _keeper(parts: EngineParts) -> TextKeeper | None:
+    """None without --cache-disk, or where it cannot be used, which is said."""
+    model, load = parts.model, parts.load
+    if load.cache_disk is None:
+        return None
+    if not model.prompt_cache.n_bytes:
+        log.warning("cache on disk: not used, because this model keeps no texts in host memory either")
+        return None
+    try:
+        files = TextFiles(load.cache_disk, text_key(model, load), load.cache_disk_size << 20)
+        return TextKeeper(parts.engine, files, model)
+    except OSError as error:
+        log.warning("cache on disk: not used: %s", error)
+        return None
+
+
+def text_key(model: Model, load: Load) -> str:
+    """Of all that decides what a text on disk holds, and how."""
+    return start_key(
+        StoredKind.TEXTS,
+        model.files,
+        load.options,
+        version=_VERSION,
+        batch_sizes=model.batch_sizes,
+        traits=model.traits,
+        own_cells=not model.kv_unified,
+        n_part=model.prompt_cache.n_part,
+        n_ctx_of_rope=model.n_ctx_of_rope,
+        uses_flash_attention=model.uses_flash_attention,
+    )

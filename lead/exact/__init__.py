@@ -1,0 +1,1 @@
+"""Exact mode: `--exact` gives the same text bit for bit, whatever is drafted."""

@@ -1,0 +1,1 @@
+"""`/infill`: text between two others."""

@@ -1,1 +1,0 @@
-"""Several models behind one address: `lead --models-dir`, and `lead models`."""

@@ -1,0 +1,56 @@
+"""Beside a lead's own address: the door for members, and the announcement in the local network."""
+
+import asyncio
+import logging
+from contextlib import ExitStack
+
+from platformdirs import user_data_path
+
+from lead.pairing.door import Door
+from lead.server.listening import listen
+from lead.server.site import Companion, Site
+from shared.errors import ConfigError
+from shared.pairing.discovery import announced
+
+log = logging.getLogger("lead")
+
+_LAST_PORT = 65535
+
+
+def companions(site: Site) -> list[Companion]:
+    found: list[Companion] = []
+    if door := _door(site):
+        found.append(door)
+    if site.settings.announce:
+        found.append(_Announcement(site))
+    return found
+
+
+def _door(site: Site) -> Door | None:
+    """At the port after the lead's own; None if it cannot be read who is a member."""
+    port = site.address.port
+    folder = user_data_path("llama-duo") / f"lead-{port}"
+    try:
+        door = Door(folder, port + 1 if port < _LAST_PORT else port - 1, listen=listen)
+    except ConfigError as error:
+        log.error("%s: nobody can be invited", error)  # noqa: TRY400 - a sentence for a person
+        return None
+    door.belongs_to(site.server)
+    site.app.state.door = door
+    return door
+
+
+class _Announcement:
+    """Tells the local network what is served here (`--announce`)."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._announced = ExitStack()
+
+    async def start(self) -> None:
+        address, scheme = self._site.address, self._site.settings.security.scheme
+        announcement = announced(address.host, address.port, self._site.name, scheme)
+        await asyncio.to_thread(self._announced.enter_context, announcement)
+
+    async def end(self) -> None:
+        await asyncio.to_thread(self._announced.close)

@@ -1,0 +1,138 @@
+"""The machines that have joined with a code of `lead invite`, and the codes that wait for one.
+
+Knows neither network nor files. A member has a key of its own, of which only the hash is kept.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from lead.backs.join_limits import JoinLimits
+from lead.settings.keys import Principal, Role
+from shared.errors import DuoError, UnavailableError
+from shared.pairing.invitation import SECRET_BYTES
+
+INVITATION_SECONDS = 600.0
+_MOST_INVITATIONS = 64
+_FIRST_NUMBER = 1 << 20
+"""Of members' principals: more than there are keys in files."""
+_KEY_BYTES = 24
+
+
+class NotInvitedError(DuoError):
+    """A code is wrong, was used, or is too old."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMachine:
+    """`digest`: SHA-256 of its key, in hexadecimal. `joined_at`: Unix time in seconds."""
+
+    name: str
+    role: Role
+    digest: str
+    number: int
+    joined_at: float
+
+    @property
+    def principal(self) -> Principal:
+        return Principal(self.role, self.name, self.number, self.digest)
+
+
+class Members:
+    def __init__(
+        self,
+        known: Iterable[JoinedMachine] = (),
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        """Both clocks give seconds; how long a code lasts is measured with `clock`."""
+        self.n_refused = 0
+        """Attempts to join with a wrong, used or old code, since the start."""
+        self._members = {member.name: member for member in known}
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._invited: dict[bytes, tuple[Role, float]] = {}  # SHA-256 of the secret → as what, until when
+        self._limits = JoinLimits()
+
+    def __iter__(self) -> Iterator[JoinedMachine]:
+        """In the order in which they joined."""
+        return iter(self._members.values())
+
+    @property
+    def n_invited(self) -> int:
+        """Codes that can still be used."""
+        self._drop_old()
+        return len(self._invited)
+
+    def invite(self, role: Role) -> bytes:
+        """The secret of a new code, which works once within `INVITATION_SECONDS`.
+
+        Whoever joins with it has this role.
+        """
+        self._drop_old()
+        while len(self._invited) >= _MOST_INVITATIONS:
+            del self._invited[next(iter(self._invited))]
+        secret = secrets.token_bytes(SECRET_BYTES)
+        self._invited[_digest(secret)] = role, self._clock() + INVITATION_SECONDS
+        return secret
+
+    def admit(self, peer: str) -> None:
+        """Count an attempt to join from the address `peer`, before anything of it is read.
+
+        Raises UnavailableError if the peer has to wait after wrong codes, or after too many attempts.
+        """
+        now = self._clock()
+        try:
+            self._limits.admit_name(peer, "", now)
+            self._limits.admit(peer, now)
+        except UnavailableError:
+            self.n_refused += 1
+            raise UnavailableError("too many wrong codes from this address: try again later") from None
+
+    def join(self, secret: bytes, name: str, peer: str) -> tuple[JoinedMachine, str]:
+        """A new member and its key, for a machine that was admitted and calls itself `name`.
+
+        Raises NotInvitedError.
+        """
+        self._drop_old()
+        invited = self._invited.pop(_digest(secret), None)
+        if invited is None:
+            self.n_refused += 1
+            self._limits.punish(peer, "", self._clock())
+            raise NotInvitedError("the code is wrong, was used before, or is older than ten minutes")
+        key = secrets.token_urlsafe(_KEY_BYTES)
+        number = 1 + max((each.number for each in self), default=_FIRST_NUMBER)
+        digest = _digest(key.encode()).hex()
+        member = JoinedMachine(self._unique(name), invited[0], digest, number, self._wall_clock())
+        self._members[member.name] = member
+        return member, key
+
+    def remove(self, name: str) -> JoinedMachine | None:
+        """Its key is worth nothing from now on; None: there is no such member."""
+        return self._members.pop(name, None)
+
+    def identify(self, key: str | None) -> Principal | None:
+        """The member with this key. As in `Keyring.identify`, the time it takes says nothing about keys."""
+        digest = _digest((key or "").encode("utf-8", "surrogatepass")).hex()
+        found = None
+        for member in self:
+            if hmac.compare_digest(member.digest, digest):
+                found = member.principal
+        return found
+
+    def _drop_old(self) -> None:
+        now = self._clock()
+        self._invited = {digest: each for digest, each in self._invited.items() if each[1] > now}
+
+    def _unique(self, name: str) -> str:
+        plain = re.sub(r"[^A-Za-z0-9._-]", "-", name)[:48] or "machine"
+        names = (plain, *(f"{plain}-{i}" for i in range(2, len(self._members) + 3)))
+        return next(each for each in names if each not in self._members)
+
+
+def _digest(secret: bytes) -> bytes:
+    return hashlib.sha256(secret).digest()

@@ -1,0 +1,1 @@
+"""Which rings the lead has, and where they are plugged in."""

@@ -1,0 +1,25 @@
+"""The rings of the lead: what it does beside serving one model, over OpenAI's API, with drafts of backs."""
+
+RINGS = (
+    "lead.router",
+    "lead.apis.responses",
+    "lead.apis.anthropic",
+    "lead.disk_cache",
+    "lead.pairing",
+    "lead.apis.ollama",
+    "lead.translation",
+    "lead.metrics",
+    "lead.rpc",
+    "lead.suffix",
+)
+"""Packages. `shared.seams` says how they are plugged in, and tests/test_wall.py keeps the core free of them.
+
+Seams:
+    kind           another program than a lead with one model (`lead.cli`)
+    routes         has a `router` with endpoints of every lead, also of one with --models-dir
+    model_routes   has a `router` with endpoints of a lead with one model
+    opened         is told when the vocabulary has been read (`lead.server.app`)
+    before_load    does something in the engine's process before the model is loaded
+    in_engine      adds to what the engine's process does (`lead.engine.engine_parts`)
+    companions     run beside the server of every lead (`lead.server.site`)
+"""

@@ -1,0 +1,192 @@
+"""Passes requests on to the process of a model, and its answers back as they come."""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Iterable, Iterator
+
+import httpx
+from fastapi import Request
+from fastapi.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from lead.http.client_gone import ClientGoneError, unless_gone
+from lead.http.error_responses import body_at
+from lead.router.model_host import ModelHost
+from lead.router.model_process import ModelProcess
+from shared.errors import DuoError, NotServingError, UnavailableError
+from shared.local_transport import LocalTransport, target_of
+
+log = logging.getLogger("models")
+
+_MOST_ATTEMPTS = 5
+_PAUSE_SECONDS = 0.5
+"""Until a request is sent again that a model did not serve although its process goes on."""
+_CONNECT_SECONDS = 10.0
+_MOST_IDLE = 64
+"""Connections to models that wait for the next request."""
+_HOP_BY_HOP = frozenset(
+    {
+        *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection"),
+        *(b"te", b"trailer", b"transfer-encoding", b"upgrade"),
+    }
+)
+"""RFC 9110, section 7.6.1: they are about one connection."""
+_NOT_SENT = _HOP_BY_HOP | {
+    b"host",
+    b"content-length",
+    b"authorization",
+    b"x-api-key",
+    b"x-forwarded-for",
+    b"x-request-id",
+    b"expect",
+}
+_NOT_RETURNED = _HOP_BY_HOP | {b"x-request-id", b"server", b"date"}
+"""The router has its own."""
+_EVENTS = {"text/event-stream": b"data: %b\n\n", "application/x-ndjson": b"%b\n"}
+"""How an error is written into a stream that has begun, by type."""
+
+
+class ModelGoneError(DuoError):
+    """A model has ended while it answered."""
+
+
+class Forwarder:
+    """Sends requests to models, again if one's process dies before it has answered anything."""
+
+    def __init__(self, host: ModelHost) -> None:
+        self._host = host
+        self._n_running = 0
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=_MOST_IDLE)
+        self._client = httpx.AsyncClient(
+            timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),  # an answer may take any time
+            transport=LocalTransport(limits=limits, trust_env=False),
+            trust_env=False,
+        )
+        self._client.headers.clear()  # what a client has not said is not said for it
+
+    def __len__(self) -> int:
+        """How many requests are being answered, or wait for a model."""
+        return self._n_running
+
+    def fail_all(self, reason: str) -> None:
+        """No request waits for a model any more; those that are answered end with their models."""
+        self._host.refuse_all(reason)
+
+    async def close(self) -> None:
+        """After the last request."""
+        await self._client.aclose()
+
+    async def answer(
+        self, request: Request, name: str, body: bytes, keep_seconds: float | None = None
+    ) -> Response:
+        """What the model `name` answers; for `keep_seconds` see `ModelHost.use`.
+
+        Raises UnavailableError, ClientGoneError.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            stack.enter_context(self._counted())
+            answer = await unless_gone(request, self._begin(request, name, body, keep_seconds, stack))
+            answer.held = stack.pop_all()
+            return answer
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        self._n_running += 1
+        try:
+            yield
+        finally:
+            self._n_running -= 1
+
+    async def _begin(
+        self,
+        request: Request,
+        name: str,
+        body: bytes,
+        keep_seconds: float | None,
+        held: contextlib.AsyncExitStack,
+    ) -> "ForwardedAnswer":
+        """An answer of which something has arrived; what it holds is released by `held`."""
+        for _ in range(_MOST_ATTEMPTS):
+            async with contextlib.AsyncExitStack() as attempt:
+                process = await attempt.enter_async_context(self._host.use(name, keep_seconds))
+                try:
+                    answer = await self._ask(process, request, body, attempt)
+                except (httpx.TransportError, NotServingError) as error:
+                    reason = str(error) or type(error).__name__
+                    log.warning("%s has not answered (%s): the request is sent again", name, reason)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_PAUSE_SECONDS):
+                            await asyncio.shield(process.ended)
+                else:
+                    held.push_async_callback(attempt.pop_all().aclose)
+                    return answer
+        raise UnavailableError(f"{name} has ended {_MOST_ATTEMPTS} times before it answered this request")
+
+    async def _ask(
+        self, process: ModelProcess, request: Request, body: bytes, held: contextlib.AsyncExitStack
+    ) -> "ForwardedAnswer":
+        """Raises TransportError until something of a stream, or all of another answer, has arrived."""
+        own = [(name.encode(), value.encode()) for name, value in process.headers_for(request)]
+        asked = self._client.build_request(
+            request.method,
+            process.url,
+            content=body or None,
+            headers=[*sent_headers(request.headers.raw), *own],
+            extensions={"target": target_of(request.scope)},
+        )
+        response = await self._client.send(asked, stream=True)
+        held.push_async_callback(response.aclose)
+        if (
+            response.status_code == httpx.codes.SERVICE_UNAVAILABLE
+            and NotServingError.HEADER in response.headers
+        ):
+            raise NotServingError("it serves nobody")
+        parts = response.aiter_raw()
+        if "content-length" in response.headers:
+            return ForwardedAnswer(response, b"".join([part async for part in parts]), None)
+        return ForwardedAnswer(response, await anext(parts, b""), parts)
+
+
+class ForwardedAnswer(Response):
+    """Sends what has arrived, and then the other parts as they come; `held` is closed at its end."""
+
+    def __init__(self, answer: httpx.Response, first: bytes, parts: AsyncIterator[bytes] | None) -> None:
+        """first: bytes, of which there are no more if `parts` is None."""
+        self.status_code = answer.status_code
+        self.background = None
+        self.raw_headers = [
+            (name.lower(), value) for name, value in answer.headers.raw if name.lower() not in _NOT_RETURNED
+        ]
+        self.held = contextlib.AsyncExitStack()
+        self._first = first
+        self._parts = parts
+        self._event = _EVENTS.get(answer.headers.get("content-type", "").partition(";")[0])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Stops when the client has left: then the model stops, too."""
+        async with self.held:
+            with contextlib.suppress(ClientGoneError):
+                await unless_gone(Request(scope, receive), self._send(scope, send))
+
+    async def _send(self, scope: Scope, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self._first, "more_body": self._parts is not None})
+        if self._parts is None:
+            return
+        rest = b""
+        try:
+            async for part in self._parts:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        except httpx.TransportError as error:
+            if self._event is None:  # the client sees that it is cut off
+                raise ModelGoneError("the model has ended while it answered") from error
+            told = body_at(scope["path"], UnavailableError("the model has ended while it answered"))
+            rest = self._event % json.dumps(told).encode()
+        await send({"type": "http.response.body", "body": rest, "more_body": False})
+
+
+def sent_headers(given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Those of a client that are passed on, in any encoding."""
+    return [(name, value) for name, value in given if name.lower() not in _NOT_SENT]

@@ -1,0 +1,112 @@
+"""How much memory a model with its options will take, measured in a process of its own: `measure`.
+
+llama.cpp says it without reading weights (`shared.llama.memory_plan`). It stays in memory once it is loaded,
+and a lead that only passes requests on should remain small.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from lead.settings.lead_settings import LeadSettings
+from shared.errors import ConfigError
+from shared.lifeline import lifeline
+from shared.models.file_kind import size_of
+from shared.python_child import child_command, child_environment
+
+PROCESS_BYTES = 300 << 20
+"""What the processes of one lead take besides the model, with a vocabulary of 50,000 tokens."""
+_SECONDS = 120.0
+
+
+class MemoryNeed(BaseModel):
+    """sizes: bytes by place, as `CPU` or a device's name. free: of devices, with what is `in_use` there.
+
+    n_ctx: of one request, in tokens.
+    """
+
+    sizes: dict[str, int]
+    free: dict[str, int] = {}
+    n_ctx: int = 0
+
+
+async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> MemoryNeed:
+    """Of a model with these options (see `ServedModel`), as if it were alone.
+
+    in_use: what models that might go take on each device. Raises ConfigError with the reason.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *child_command("lead.router.memory_need"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pass_fds=[lifeline()],
+        env=child_environment(),
+    )
+    question = json.dumps({"options": options, "in_use": in_use}).encode()
+    try:
+        async with asyncio.timeout(None if "hf_repo" in options else _SECONDS):  # it may be downloaded first
+            found, errors = await process.communicate(question)
+        if process.returncode:
+            raise ConfigError(errors.decode("utf-8", "replace").strip().rpartition("\n")[2])
+        return MemoryNeed.model_validate_json(found)
+    except (TimeoutError, ValueError) as error:
+        raise ConfigError(f"its memory cannot be estimated: {error}") from error
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed:
+    """The same, in this process. Raises ConfigError."""
+    from lead.engine.draft_loading import wants_heads  # noqa: PLC0415
+    from lead.settings.placed_load import placed_load  # noqa: PLC0415 - loads llama.cpp
+    from shared.heads.mtp_heads import has_heads  # noqa: PLC0415
+    from shared.llama.batch_invariance import RESERVE  # noqa: PLC0415
+    from shared.llama.memory_plan import plan_memory  # noqa: PLC0415
+    from shared.llama.placement import CPU  # noqa: PLC0415
+
+    settings = settings.model_copy(update={"source": settings.source.located()})
+    assert settings.source.model
+    load = placed_load(settings, settings.source.model)
+    is_exact = load.options.exact != "off"
+    taken = {place: load.taken.get(place, 0) - in_use.get(place, 0) for place in {*load.taken, *in_use}}
+    plan = plan_memory(
+        load.model,
+        load.options.for_exact() if is_exact else load.options,
+        n_reserve=RESERVE if is_exact else 0,
+        with_workers=bool(load.rpc),
+        with_heads=has_heads(load.model) and wants_heads(load),
+        taken=taken,
+    )
+    placement = plan.placement
+    texts = settings.compute.cache_ram << 20 if settings.compute.cache_ram > 0 else 0
+    host = placement.host_bytes if placement else size_of(load.model) + plan.size.total
+    sizes = {CPU: host + load.taken.get(CPU, 0) + min(texts, plan.prompt_cache.n_bytes) + PROCESS_BYTES}
+    free = {}
+    for device in placement.devices if placement else ():
+        if placement and not device.is_shared:
+            sizes[device.name] = placement.used(device.name) + load.taken.get(device.name, 0)
+            free[device.name] = device.free + load.taken.get(device.name, 0)
+    n_ctx = plan.parameters.n_ctx // (1 if plan.context.kv_unified else settings.compute.parallel)
+    return MemoryNeed(sizes=sizes, free=free, n_ctx=n_ctx)
+
+
+def main() -> None:
+    """Answer one question: JSON on standard input and output. Status 1 and a sentence if it cannot."""
+    question = json.load(sys.stdin)
+    try:
+        need = memory_need(LeadSettings.from_options(**question["options"]), question["in_use"])
+    except ConfigError as error:
+        sys.exit(str(error))
+    sys.stdout.write(need.model_dump_json())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+"""Runs the models that requests need, each in a process; `Residency` decides which."""
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from lead.router.memory_need import MemoryNeed, measure
+from lead.router.model_process import ModelEndedError, ModelProcess
+from lead.router.models_file import ServedModel
+from lead.router.residency import (
+    Admitted,
+    MeasureModel,
+    ModelState,
+    NotServed,
+    Residency,
+    Resident,
+    StartModel,
+    StopModel,
+    WaitingFor,
+)
+from shared.errors import ConfigError, NotServingError, QueueFullError, UnavailableError
+from shared.llama.placement import CPU
+
+log = logging.getLogger("models")
+
+_RETRY_SECONDS = 1.0
+"""Until a pinned model that could not be started is tried again."""
+
+
+class ModelHost:
+    def __init__(
+        self,
+        models: Iterable[ServedModel],
+        *,
+        most: int = 0,
+        most_waiting: int = 128,
+        idle_seconds: float = math.inf,
+        host_room: Callable[[int], int],
+        spawn: Callable[[], Awaitable[ModelProcess]] = ModelProcess.spawn,
+        measure_need: Callable[[Mapping[str, Any], Mapping[str, int]], Awaitable[MemoryNeed]] = measure,
+        prepares: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """most: models in memory; 0: any number. most_waiting: requests that wait for a model.
+
+        host_room: host memory for all models together, given how much of it the running ones hold, in bytes.
+        prepares: whether to have a process ready for the next model. clock: seconds.
+        """
+        self.models: dict[str, ServedModel] = {}
+        self.needs: dict[str, MemoryNeed] = {}
+        self.residency = Residency(most)
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a model has been loaded or has ended."""
+        self._most_waiting = most_waiting
+        self._idle_seconds = idle_seconds
+        self._host_room = host_room
+        self._spawn = spawn
+        self._prepares = prepares
+        self._measure_need = measure_need
+        self._clock = clock
+        self._devices: dict[str, int] = {}
+        self._processes: dict[str, ModelProcess] = {}
+        self._prepared: ModelProcess | None = None
+        self._admissions: dict[WaitingFor, asyncio.Future[ModelProcess]] = {}
+        self._tasks: set[asyncio.Future[None]] = set()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._is_stopping = False
+        self.serve(models)
+
+    def serve(self, models: Iterable[ServedModel]) -> None:
+        """From now on these; what is loaded of others, or has changed, is unloaded and stays until then."""
+        wanted = {model.name: model for model in models}
+        for name in self.models.keys() - wanted.keys():
+            if self.residency.forget(name):
+                del self.models[name]
+            else:
+                self.unload(name)
+        for model in wanted.values():
+            if model == self.models.get(model.name):
+                continue
+            if model.name in self.models:
+                self.unload(model.name)
+                self.residency.residents[model.name].pinned = model.pinned
+                self.residency.forget_need(model.name)
+            else:
+                self.residency.add(
+                    Resident(model.name, pinned=model.pinned, idle_seconds=self._usual_seconds(model))
+                )
+            self.models[model.name] = model
+
+    def _usual_seconds(self, model: ServedModel) -> float:
+        """After which it is unloaded when nobody uses it, as long as no request has said another time."""
+        seconds = model.settings.sleep_idle_seconds
+        return seconds if seconds > 0 else self._idle_seconds
+
+    def state(self, name: str) -> Resident:
+        return self.residency.residents[name]
+
+    def process(self, name: str) -> ModelProcess | None:
+        """None unless it is loaded."""
+        return self._processes.get(name) if self.state(name).state is ModelState.LOADED else None
+
+    def start(self) -> None:
+        """Start the models that are to be there from the beginning."""
+        self._do(self._prepare())
+        for model in self.models.values():
+            if model.on_startup or model.pinned:
+                self.preload(model.name)
+
+    def preload(self, name: str) -> None:
+        """Have it loaded, for the usual time; returns at once. Does nothing if there is no such model."""
+        if model := self.models.get(name):
+            self._do(self._load(name, self._usual_seconds(model)))
+
+    @contextlib.asynccontextmanager
+    async def use(self, name: str, keep_seconds: float | None = None) -> AsyncIterator[ModelProcess]:
+        """The process of a model, which is started if need be, and stays as long as this context lasts.
+
+        keep_seconds: after which it is unloaded when nobody uses it any more; None: as before. Raises
+        QueueFullError, UnavailableError with the reason if it cannot be started.
+        """
+        if self._is_stopping:
+            raise NotServingError("the server is shutting down")
+        if name not in self.models:
+            raise UnavailableError(f"{name} is not served any more")
+        if self.residency.n_waiting >= self._most_waiting:
+            raise QueueFullError("too many requests wait for a model: try again in a moment")
+        ticket = object()
+        admission = self._admissions[ticket] = asyncio.get_running_loop().create_future()
+        self.residency.ask(ticket, name)
+        try:
+            self.decide()
+            process = await asyncio.shield(admission)  # it may be given and cancelled at the same time
+        except BaseException:
+            if admission.done() and admission.exception() is None:
+                self._release(name)
+            else:
+                self.residency.withdraw(ticket)
+                self.decide()
+            raise
+        finally:
+            del self._admissions[ticket]
+        try:
+            yield process
+        finally:
+            if keep_seconds is not None:
+                self.residency.keep(name, keep_seconds)
+            self._release(name)
+
+    def unload(self, name: str) -> None:
+        """After the requests that it answers; returns at once."""
+        self.residency.unload(name)
+        self.decide()
+
+    def refuse_all(self, reason: str) -> None:
+        """Who waits for a model gets an error, and nobody waits from now on: `stop` is next."""
+        self._is_stopping = True
+        for admission in self._admissions.values():
+            if not admission.done():
+                admission.set_exception(NotServingError(reason))
+
+    async def stop(self) -> None:
+        """End all processes."""
+        self._is_stopping = True
+        if self._alarm:
+            self._alarm.cancel()
+        await asyncio.gather(*(process.stop() for process in self._processes.values()))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._prepared:
+            await self._prepared.stop()
+
+    def decide(self) -> None:
+        """Do what is to be done now; to be called after every change."""
+        if self._is_stopping:
+            return
+        while actions := self.residency.next(self._clock(), self._room):
+            for action in actions:
+                match action:
+                    case Admitted(ticket, name):
+                        self._admissions[ticket].set_result(self._processes[name])
+                    case NotServed(ticket, reason):
+                        self._refuse(ticket, reason)
+                    case MeasureModel(name):
+                        self._do(self._measure(name))
+                    case StartModel(name):
+                        self._do(self._run(name))
+                    case StopModel(name):
+                        log.info("%s is unloaded", name)
+                        if process := self._processes.get(name):  # else `_run` sees it when there is one
+                            self._do(process.stop())
+        self._set_alarm()
+
+    def _room(self) -> dict[str, int]:
+        held = sum(process.own_bytes() for process in self._processes.values())
+        return {CPU: self._host_room(held), **self._devices}
+
+    def _set_alarm(self) -> None:
+        if self._alarm:
+            self._alarm.cancel()
+            self._alarm = None
+        if (deadline := self.residency.deadline()) is not None:
+            seconds = max(0.0, deadline - self._clock())
+            self._alarm = asyncio.get_running_loop().call_later(seconds, self.decide)
+
+    def _release(self, name: str) -> None:
+        self.residency.release(name, self._clock())
+        self.decide()
+
+    def _refuse(self, ticket: WaitingFor, reason: str) -> None:
+        if not self._admissions[ticket].done():
+            self._admissions[ticket].set_exception(UnavailableError(reason))
+
+    async def _measure(self, name: str) -> None:
+        in_use: dict[str, int] = {}
+        for other in self._processes:
+            for place, n_bytes in self.needs[other].sizes.items():
+                if place != CPU:
+                    in_use[place] = in_use.get(place, 0) + n_bytes
+        model = self.models[name]
+        try:
+            need: MemoryNeed | ConfigError = await self._measure_need(model.options, in_use)
+        except ConfigError as error:
+            need = error
+        if self.models.get(name) is not model:
+            pass  # it is another one by now, which is measured when somebody asks, or is served no more
+        elif isinstance(need, ConfigError):
+            log.error("%s cannot be loaded: %s", name, need)
+            for refused in self.residency.cannot_measure(name, str(need)):
+                self._refuse(refused.ticket, refused.reason)
+        else:
+            self.needs[name] = need
+            self._devices |= need.free
+            self.residency.measured(name, need.sizes)
+        self.decide()
+
+    async def _run(self, name: str) -> None:
+        """From the start of a model's process to its end."""
+        failure, is_final = "", False
+        started_at = self._clock()
+        try:
+            process = self._processes[name] = await self._take()
+            try:
+                if self._is_loading(name):
+                    await process.load(self.models[name])
+                if self._is_loading(name):  # nobody has unloaded it meanwhile
+                    log.info("%s is loaded, after %.1f s", name, self._clock() - started_at)
+                    self.residency.loaded(name, self._clock())
+                    self.decide()
+                    self.on_change()
+                    self._do(self._prepare())
+                    await asyncio.shield(process.ended)
+                    failure = "its process has ended"
+            finally:
+                if not process.ended.done():
+                    await process.stop()
+                del self._processes[name]
+        except (ModelEndedError, OSError) as error:
+            failure, is_final = str(error), getattr(error, "is_final", False)
+        self._end(name, failure, is_final=is_final)
+
+    def _is_loading(self, name: str) -> bool:
+        return self.state(name).state is ModelState.LOADING
+
+    async def _take(self) -> ModelProcess:
+        """The process that is prepared, or a new one; raises OSError."""
+        prepared, self._prepared = self._prepared, None
+        return prepared if prepared and not prepared.ended.done() else await self._spawn()
+
+    async def _prepare(self) -> None:
+        """Start the process of the next model: importing takes a third of the time until it is ready."""
+        if self._prepares and self._prepared is None:
+            try:
+                self._prepared = await self._spawn()
+            except OSError as error:
+                log.warning("no process can be prepared for the next model: %s", error)
+
+    def _end(self, name: str, failure: str, *, is_final: bool) -> None:
+        if self._is_stopping:
+            return
+        was_wanted = self.state(name).state is not ModelState.UNLOADING
+        if was_wanted:
+            log.error("%s: %s", name, failure)
+        for refused in self.residency.ended(name, failure, is_final=is_final):
+            self._refuse(refused.ticket, refused.reason)
+        self.decide()
+        self.on_change()
+        if was_wanted and self.models[name].pinned and not is_final:
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self.preload, name)
+
+    async def _load(self, name: str, keep_seconds: float) -> None:
+        try:
+            async with self.use(name, keep_seconds):
+                pass
+        except UnavailableError as error:
+            log.error("%s is not loaded: %s", name, error)  # noqa: TRY400 - a sentence for a person
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        """In the background, until `stop`."""
+        if self._is_stopping:
+            work.close()
+            return
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._note_done)
+
+    def _note_done(self, task: asyncio.Future[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a model could not be managed", exc_info=error)

@@ -1,0 +1,36 @@
+"""The process of one model: a lead whose options, address and key come from the router that has started it.
+
+They come on standard input, as JSON in one line: others on this machine see neither there.
+"""
+
+import json
+import socket
+import sys
+
+from lead.cli import run
+from lead.router.routed import RoutedBy
+from lead.settings.lead_settings import LeadSettings
+from shared.logs import configure_logging
+from shared.standard_streams import keep_from_children
+
+
+def main() -> None:
+    """Serve until a signal; see `lead.cli.run` for the exit status."""
+    keep_from_children()
+    # What takes long to import, while there may be no model to serve yet.
+    import uvloop  # noqa: F401, PLC0415
+
+    from lead.server.server import Lead  # noqa: PLC0415
+
+    line = sys.stdin.buffer.readline()
+    if not line:  # the router has ended
+        return
+    order = json.loads(line)
+    settings = LeadSettings.from_options(**order["options"])
+    configure_logging(settings.log_level, as_json=settings.log_json)
+    routed = RoutedBy(socket.socket(fileno=order["listener"]), order["secret"])
+    run(settings, lambda settings: Lead(settings.located(), routed))
+
+
+if __name__ == "__main__":
+    main()

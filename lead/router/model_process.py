@@ -1,0 +1,181 @@
+"""The process of one model as the router sees it: started, asked whether it is ready, stopped."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+import secrets
+import socket
+import subprocess
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import httpx
+import psutil
+from starlette.requests import HTTPConnection
+
+from lead.router.models_file import ServedModel
+from lead.router.routed import vouch
+from lead.settings.keys import ANYONE
+from shared.errors import DuoError
+from shared.exits import say
+from shared.lifeline import lifeline
+from shared.local_transport import LocalTransport
+from shared.python_child import child_command, child_environment
+from shared.terminal import one_line, sanitize
+
+log = logging.getLogger("models")
+
+_STOP_SECONDS = 15.0
+"""How long an idle one may take to end before it is killed."""
+_FINAL = {1, 2}
+"""Statuses after which starting it again does not help: a wrong model, or a wrong option."""
+_LEVEL = re.compile(r"^\S+ \S+ ERROR: ")
+"""What the log has before a message (`shared.logs`)."""
+_MOST_LINE_BYTES = 1 << 16
+
+
+class ModelEndedError(DuoError):
+    """The process of a model has ended. is_final: starting it again would not help."""
+
+    def __init__(self, message: str, *, is_final: bool = False) -> None:
+        super().__init__(message)
+        self.is_final = is_final
+
+
+@dataclass(slots=True)
+class AboutModel:
+    """What a model says of itself once it is loaded: its record in /v1/models, and its vocabulary."""
+
+    record: dict[str, Any] = field(default_factory=dict)
+    vocabulary: str = ""
+
+
+class ModelProcess:
+    def __init__(self, process: asyncio.subprocess.Process, port: int, order: dict[str, Any]) -> None:
+        """Use `spawn`."""
+        self._process = process
+        self._order = order
+        self._secret: str = order["secret"]
+        self._last_line = ""
+        self._is_loading = False
+        self._relaying: asyncio.Future[None] | None = None
+        self.about = AboutModel()
+        self.url = f"http://127.0.0.1:{port}"
+        self.ended = asyncio.ensure_future(process.wait())
+
+    @classmethod
+    async def spawn(cls) -> Self:
+        """A process that has imported what it needs, and waits for the model that it is to serve.
+
+        Raises OSError.
+        """
+        with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
+            process = await asyncio.create_subprocess_exec(
+                *child_command("lead.router.model_lead"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=[listener.fileno(), lifeline()],
+                env=child_environment(),
+                # Ctrl-C reaches the whole process group; the router decides when its models end.
+                start_new_session=True,
+            )
+            order = {"listener": listener.fileno(), "secret": secrets.token_urlsafe(32)}
+            return cls(process, listener.getsockname()[1], order)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def headers_for(self, connection: HTTPConnection) -> list[tuple[str, str]]:
+        """Which say who has sent a request that is passed on: key, address, and its id in the log."""
+        client = connection.client
+        return [
+            ("authorization", f"Bearer {vouch(self._secret, connection.state.principal)}"),
+            ("x-forwarded-for", client.host if client else "unknown"),
+            ("x-request-id", connection.state.request_id),
+        ]
+
+    async def load(self, model: ServedModel) -> None:
+        """Have it load a model; returns when that answers. Raises ModelEndedError."""
+        self._relaying = asyncio.ensure_future(self._relay_log(model))
+        asking = asyncio.ensure_future(self._begin(model))
+        try:
+            self._is_loading = True
+            await asyncio.wait({asking, self.ended}, return_when=asyncio.FIRST_COMPLETED)
+            self._is_loading = False
+            if asking.done():
+                with contextlib.suppress(httpx.HTTPError, OSError, ValueError, LookupError):
+                    self.about = asking.result()
+                    return
+            await self.stop()  # if it has not ended by itself
+            await self._relaying
+            raise ModelEndedError(
+                f"{model.name} cannot be loaded: {self._why()}", is_final=self._process.returncode in _FINAL
+            )
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """End it, by force if it takes too long, or has not loaded its model yet."""
+        with contextlib.suppress(ProcessLookupError):
+            if self._is_loading:  # nobody waits for an answer, and its children end with it
+                self._process.kill()
+            else:
+                self._process.terminate()
+            try:
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await asyncio.shield(self.ended)
+            except TimeoutError:
+                log.warning("the process %d does not end: killed", self.pid)
+                self._process.kill()
+        await self.ended
+
+    def own_bytes(self) -> int:
+        """Host memory of this process and its children, without what files are mapped there."""
+        try:
+            process = psutil.Process(self.pid)
+            infos = [each.memory_info() for each in (process, *process.children(recursive=True))]
+        except psutil.Error:  # it is ending
+            return 0
+        return sum(info.rss - getattr(info, "shared", 0) for info in infos)
+
+    async def _begin(self, model: ServedModel) -> AboutModel:
+        assert self._process.stdin
+        line = json.dumps(self._order | {"options": dict(model.options)})
+        self._process.stdin.write(f"{line}\n".encode())
+        headers = {"Authorization": f"Bearer {vouch(self._secret, ANYONE)}"}
+        transport = LocalTransport(trust_env=False)
+        async with httpx.AsyncClient(
+            base_url=self.url,
+            headers=headers,
+            transport=transport,
+            timeout=httpx.Timeout(None),
+            trust_env=False,
+        ) as client:
+            # It accepts connections once it is ready: until then this one waits in its queue.
+            models = await client.get("/v1/models")
+            speculation = await client.get("/v1/speculation")
+        vocabulary = speculation.json()["lead"]["vocabulary"]["fingerprint"]
+        return AboutModel(models.json()["data"][0], vocabulary)
+
+    async def _relay_log(self, model: ServedModel) -> None:
+        """Its log is the router's, with the name of the model before each line."""
+        assert self._process.stderr
+        prefix = "" if model.options.get("log_json") else f"{one_line(model.name)}: "
+        rest = b""
+        while chunk := await self._process.stderr.read(_MOST_LINE_BYTES):
+            *lines, rest = (rest + chunk)[-_MOST_LINE_BYTES:].split(b"\n")
+            for line in lines:
+                text = sanitize(line.decode("utf-8", "replace"))
+                say(prefix + text)
+                self._last_line = text or self._last_line
+
+    def _why(self) -> str:
+        status = self._process.returncode or 0
+        if status < 0:
+            return f"its process was ended by signal {-status}"
+        return _LEVEL.sub("", self._last_line) or f"its process has ended with status {status}"

@@ -1,0 +1,67 @@
+"""What `lead models show` says of a model: sizes, context, what fits here, which drafts pair with it."""
+
+from collections.abc import Iterable, Iterator
+
+from lead.router.catalog import KnownModel
+from lead.router.memory_need import MemoryNeed, memory_need
+from lead.router.models_file import ServedModel
+from shared.diagnostics.preflight import describe, gigabytes
+from shared.errors import ConfigError, ModelLoadError
+from shared.free_memory import free_memory
+from shared.llama.placement import CPU
+from shared.llama.vocabulary import Vocabulary
+from shared.models.file_kind import parts_of, size_of
+from shared.terminal import one_line
+from shared.translation.stored_pair import stored_pair
+
+_LARGEST_DRAFT = 0.5
+"""The size of a draft model, as a part of the target's, from which on it hardly gains anything."""
+
+
+def model_report(model: ServedModel, others: Iterable[KnownModel]) -> str:
+    """Several lines; raises ConfigError. others: which may be drafts."""
+    path = model.path
+    if path is None:
+        raise ConfigError(
+            f"{model.name} is not on this machine yet: lead models pull {model.options['hf_repo']}"
+        )
+    parts = parts_of(path)
+    n_bytes = size_of(path)
+    vocabulary = Vocabulary.load(path)
+    need = memory_need(model.settings, {})
+    more = f" and {len(parts) - 1} more" if len(parts) > 1 else ""
+    lines = [
+        ("file", f"{path}{more}, {gigabytes(n_bytes)}"),
+        ("model", describe(vocabulary.info)),
+        ("context", f"{need.n_ctx} tokens for one request; trained with {vocabulary.info.n_ctx_train}"),
+        *(("memory", line) for line in _fits(need)),
+        *(("draft", line) for line in _drafts(vocabulary, n_bytes, others)),
+    ]
+    return "\n".join([one_line(model.name), *(f"  {topic:<8} {one_line(text)}" for topic, text in lines)])
+
+
+def _fits(need: MemoryNeed) -> Iterator[str]:
+    free = {CPU: free_memory(), **need.free}
+    for place, n_bytes in need.sizes.items():
+        verdict = "fits" if n_bytes <= free[place] else "DOES NOT FIT"
+        needed, left = gigabytes(n_bytes), gigabytes(free[place])
+        yield f"{verdict}: {needed} on {place}, with earlier texts; {left} are free"
+
+
+def _drafts(target: Vocabulary, n_bytes: int, others: Iterable[KnownModel]) -> Iterator[str]:
+    for other in others:
+        try:
+            yield f"{other.name}: {_pairing(target, n_bytes, other)}"
+        except ModelLoadError as error:
+            yield f"{other.name}: no: {error}"
+
+
+def _pairing(target: Vocabulary, n_bytes: int, other: KnownModel) -> str:
+    """Whether and how `other` can draft; raises ModelLoadError."""
+    if other.n_bytes > _LARGEST_DRAFT * n_bytes:
+        return f"no: with {gigabytes(other.n_bytes)} it is too large to be a draft"
+    draft = Vocabulary.load(other.path)
+    if draft.identify().fingerprint == target.identify().fingerprint:
+        return "yes, of the same vocabulary"
+    share = stored_pair(draft, target).share_exact
+    return f"yes, translated: {100 * share:.0f} % of its tokens are also tokens of this model"

@@ -1,0 +1,150 @@
+"""`lead models`: the models on this machine, listed, downloaded, examined and deleted."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import CliPositionalArg, CliToggleFlag
+
+from lead.router.catalog import FOLDER, HUB, KnownModel, find_models
+from lead.router.models_file import ServedModel, served_models
+from lead.settings.lead_settings import LeadSettings
+from lead.text_table import listing
+from shared.errors import ConfigError
+from shared.exits import exiting_in_words, print_text
+from shared.models.file_kind import parts_of, read_beginning, size_of
+from shared.models.hub import Hub, HubModel
+from shared.settings.base import ProgramSettings
+from shared.terminal import one_line
+
+_GIGA, _MEGA = 1e9, 1e6
+
+
+class ModelsSettings(ProgramSettings):
+    """List, download, examine or delete models on this machine.
+
+        lead models                       those of packages and of the Hugging Face cache
+        lead models --models-dir FOLDER   those of a folder, too, as `lead --models-dir` serves them
+        lead models pull USER/REPO:Q4_K_M download one; what was interrupted goes on where it stopped
+        lead models show NAME             size, context, whether it fits here, and what drafts for it
+        lead models remove NAME           delete its files
+
+    NAME is as in the list, or a path.
+    """
+
+    program = "lead models"
+    prefix = "LEAD_MODELS_"
+
+    action: CliPositionalArg[Literal["list", "show", "pull", "remove"]] = Field(
+        "list", description="what to do: list, show, pull or remove"
+    )
+    name: CliPositionalArg[str | None] = Field(None, description="which model: all but list need it")
+    models_dir: Path | None = Field(None, description="folder with GGUF files")
+    models_file: Path | None = Field(None, description="TOML file with options, as with `lead --models-dir`")
+    hf_file: str | None = Field(None, description="file to download from the repository, instead of QUANT")
+    hf_token: SecretStr | None = Field(
+        None, description="Hugging Face access token; the variable HF_TOKEN hides it from process listings"
+    )
+    yes: CliToggleFlag[bool] = Field(False, description="delete without asking")
+
+    @property
+    def hub(self) -> Hub:
+        return Hub(self.hf_token.get_secret_value() if self.hf_token else None)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Exits with status 1 and a sentence if it cannot be done."""
+    settings = ModelsSettings.from_command_line(arguments)
+    with exiting_in_words(settings.program):
+        print_text(run(settings))
+
+
+def run(settings: ModelsSettings) -> str:
+    """What to print; raises ConfigError."""
+    if settings.action == "list":
+        return _table(find_models(settings.models_dir, settings.hub).values())
+    if settings.name is None:
+        raise ConfigError(f"lead models {settings.action} NAME: which one? `lead models` lists them")
+    if settings.action == "pull":
+        return _pull(settings, settings.name)
+    known = find_models(settings.models_dir, settings.hub)
+    if settings.action == "remove":
+        return _remove(_known(settings.name, known), settings)
+    return _show(settings, settings.name, known)
+
+
+def _table(models: Iterable[KnownModel]) -> str:
+    rows = []
+    for model in models:
+        beginning = read_beginning(model.path)
+        kind = " ".join(
+            filter(None, (beginning.get("general.architecture"), beginning.get("general.size_label")))
+        )
+        rows.append((model.name, _size(model.n_bytes), kind, model.origin))
+    if not rows:
+        return "no models: lead models pull USER/REPO:QUANT, or --models-dir FOLDER"
+    return listing(("name", "size", "architecture", "from"), rows)
+
+
+def _pull(settings: ModelsSettings, name: str) -> str:
+    try:
+        wanted = HubModel.parse(name, settings.hf_file)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    path = settings.hub.fetch(wanted)
+    names = [model.name for model in settings.hub.cached() if model.path.resolve() == path.resolve()]
+    return f"{next(iter(names), name)}: {_size(size_of(path))}, {path}"
+
+
+def _show(settings: ModelsSettings, name: str, known: dict[str, KnownModel]) -> str:
+    from lead.router.model_report import model_report  # noqa: PLC0415 - loads llama.cpp
+
+    path = Path(name)
+    if name not in known and path.is_file():
+        known = known | {name: KnownModel(name, path.absolute(), FOLDER, size_of(path))}
+    lead = LeadSettings.from_options(
+        models_dir=settings.models_dir or Path(), models_file=settings.models_file
+    )
+    served = served_models(lead, known, cache_ram=0)
+    if name not in served:
+        _known(name, known)
+    model: ServedModel = served[name]
+    return model_report(model, [other for other in known.values() if other.name != name])
+
+
+def _remove(model: KnownModel, settings: ModelsSettings) -> str:
+    if model.origin not in {FOLDER, HUB}:
+        raise ConfigError(f"{model.name} is part of a package: uninstall that with pip")
+    if not settings.yes:
+        _confirm(model)
+    try:
+        if model.origin == HUB:
+            settings.hub.remove(model.path)
+        else:
+            for part in parts_of(model.path):
+                part.unlink()
+    except OSError as error:
+        raise ConfigError(f"cannot delete {error.filename}: {error.strerror}") from error
+    return f"{model.name} is deleted, {_size(model.n_bytes)}"
+
+
+def _confirm(model: KnownModel) -> None:
+    """Raises ConfigError unless a person agrees."""
+    if not sys.stdin.isatty():
+        raise ConfigError(f"add --yes to delete {model.path}")
+    sys.stderr.write(f"delete {one_line(str(model.path))}, {_size(model.n_bytes)}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise ConfigError("nothing was deleted")
+
+
+def _known(name: str, known: dict[str, KnownModel]) -> KnownModel:
+    if name not in known:
+        raise ConfigError(f"there is no model {name!r}: there are {', '.join(known) or 'none'}")
+    return known[name]
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / _GIGA:.2f} GB" if n_bytes >= _GIGA else f"{n_bytes / _MEGA:.0f} MB"

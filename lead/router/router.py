@@ -1,0 +1,118 @@
+"""The running router: HTTP server and the processes of its models, from start to an orderly end."""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable
+
+from lead.http.application import application
+from lead.http.middleware.hosts import AllowedOrigins
+from lead.rings.table import RINGS
+from lead.router import router_api
+from lead.router.back_relay import BackRelay
+from lead.router.catalog import find_models
+from lead.router.forwarding import Forwarder
+from lead.router.model_host import ModelHost
+from lead.router.models_file import ServedModel, served_models
+from lead.router.router_api import RouterServices
+from lead.server.draining import DrainingServer
+from lead.server.listening import open_address
+from lead.server.site import Site, companions_of
+from lead.settings.lead_settings import LeadSettings
+from lead.settings.security import EXPOSED
+from shared.errors import ConfigError
+from shared.free_memory import free_memory
+from shared.models.hub import Hub
+from shared.seams import plugged
+from shared.tls import check_certificate
+
+log = logging.getLogger("models")
+
+_MIB = 1 << 20
+_CACHE_SHARE = 16
+"""A model keeps earlier texts in this part of the memory for all models, unless --cache-ram is set."""
+
+
+class Router:
+    def __init__(self, settings: LeadSettings) -> None:
+        """Raises ConfigError for models, options and keys that are wrong."""
+        self._settings = settings
+        room = host_room(settings.served.models_memory * _MIB)
+        self._reloading = asyncio.Lock()
+        self._cache_mib = room(0) // _CACHE_SHARE // _MIB
+        self._host = ModelHost(
+            self._find().values(),
+            most=settings.served.models_max,
+            most_waiting=settings.limits.max_queue,
+            idle_seconds=settings.sleep_idle_seconds if settings.sleep_idle_seconds > 0 else math.inf,
+            host_room=room,
+        )
+        self._forwarder = Forwarder(self._host)
+        self._relay = BackRelay(self._host)
+        self._host.on_change = self._relay.note_change
+        security = settings.security
+        if security.ssl_cert_file and security.ssl_key_file:
+            check_certificate(security.ssl_cert_file, security.ssl_key_file)
+        of_rings = [module.router for module in plugged(RINGS, "routes")]
+        self.app = application(
+            (*of_rings, router_api.router, router_api.everything_else),
+            keys=security.keyring(),
+            limits=settings.limits,
+            hosts=security.host_names(settings.host),
+            origins=AllowedOrigins(security.cors_origins),
+            with_page=settings.ui,
+        )
+        self.app.state.services = RouterServices(
+            self._host, self._forwarder, self._relay, int(time.time()), self._reload
+        )
+        self._server = DrainingServer(
+            self.app, settings, self._forwarder, on_drain=lambda: None, on_drained=self._host.stop
+        )
+
+    async def serve(self) -> None:
+        """Run until a signal ends it; raises ConfigError if it must not listen on its address.
+
+        At the end: no new connections; running answers go on for the drain time; then all models end.
+        """
+        settings = self._settings
+        address = open_address(settings.host, settings.port, takeover=False)
+        if not settings.security.may_listen_on(address.host):
+            address.listener.close()
+            raise ConfigError(f"the lead would listen on {address.host}: {EXPOSED}")
+        companions = companions_of(Site(self.app, self._server, settings, address, "models"))
+        shown = f"[{address.host}]" if ":" in address.host else address.host
+        log.info(
+            "listening on %s://%s:%d, with %s", settings.security.scheme, shown, address.port, self._names()
+        )
+        self._host.start()
+        try:
+            for companion in companions:
+                await companion.start()
+            await self._server.serve(sockets=[address.listener])
+        finally:
+            for companion in companions:
+                await companion.end()
+            await self._host.stop()
+            await self._forwarder.close()
+
+    def _find(self) -> dict[str, ServedModel]:
+        settings = self._settings
+        token = settings.source.hf_token
+        hub = Hub(token.get_secret_value() if token else None, settings.source.offline)
+        return served_models(settings, find_models(settings.served.models_dir, hub), self._cache_mib)
+
+    async def _reload(self) -> None:
+        """Raises ConfigError: then all stays as it is."""
+        async with self._reloading:  # the newer list last
+            models = await asyncio.to_thread(self._find)
+            self._host.serve(models.values())
+
+    def _names(self) -> str:
+        names = list(self._host.models)
+        return f"{len(names)} models: {', '.join(names)}" if names else "no models yet"
+
+
+def host_room(n_bytes: int) -> Callable[[int], int]:
+    """What all models together may take of host memory, given what the running ones hold; 0: what is free."""
+    return lambda held: n_bytes or free_memory() + held

@@ -1,0 +1,324 @@
+"""What the router answers itself: which models there are, and loading them; all else goes to a model."""
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, WebSocket
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
+
+from lead.apis.ollama.ollama_records import (
+    FOREVER,
+    LATEST,
+    VERSION,
+    keep_seconds,
+    model_details,
+    model_record,
+    running_record,
+    tagged,
+    time_text,
+)
+from lead.http.error_responses import error_response, http_error
+from lead.http.json_route import BodyReader, JsonRoute
+from lead.http.middleware.auth import has_principal, without_key
+from lead.router.back_relay import BackRelay
+from lead.router.forwarding import Forwarder
+from lead.router.model_host import ModelHost
+from lead.router.models_file import ServedModel
+from lead.router.residency import ModelState, Resident
+from shared.errors import ConfigError, ModelLoadError, NotServingError, RequestError, UnavailableError
+from shared.models.file_kind import read_beginning, size_of
+
+router = APIRouter(route_class=JsonRoute)
+
+_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+_OF_BACKS = {"/v1/speculation/vocabulary", "/v1/speculation"}
+_UNLOADING = {"/api/chat": "messages", "/api/generate": "prompt"}
+"""Ollama's paths at which `keep_alive: 0` without this field only unloads the model."""
+Name = Annotated[str, Field(max_length=1000)]
+
+
+@dataclass(frozen=True, slots=True)
+class RouterServices:
+    """What the routes work with. started_at: Unix time. reload: finds out which models there are now."""
+
+    host: ModelHost
+    forwarder: Forwarder
+    relay: BackRelay
+    started_at: int
+    reload: Callable[[], Awaitable[None]]
+
+    def find(self, name: str) -> str | None:
+        """The model that a request calls `name`; None: there is none."""
+        models = self.host.models
+        for wanted in (name, name.removesuffix(LATEST)):
+            if wanted in models:
+                return wanted
+            for model in models.values():
+                if wanted in {*model.aliases, tagged(model.name), tagged(model.name).removesuffix(LATEST)}:
+                    return model.name
+        return None
+
+    def default(self) -> str | None:
+        """The model of requests that name none: the last one in use, or the only one that there is."""
+        for model in self.host.residency.awake():
+            return model.name
+        starting = [model.name for model in self.host.models.values() if model.on_startup or model.pinned]
+        return next(iter(starting), None) or (
+            next(iter(self.host.models)) if len(self.host.models) == 1 else None
+        )
+
+
+def get_router_services(request: Request) -> RouterServices:
+    services: RouterServices = request.app.state.services
+    return services
+
+
+Routing = Annotated[RouterServices, Depends(get_router_services)]
+
+
+class RoutedFields(BaseModel):
+    """What the router reads of any body."""
+
+    model: Name | None = None
+    name: Name | None = None  # what older clients of Ollama send
+    keep_alive: float | Annotated[str, Field(max_length=100)] | None = None
+    messages: Any = None
+    prompt: Any = None
+
+
+class ModelByName(BaseModel):
+    model: Name
+
+
+@router.get("/health")
+@router.get("/v1/health", include_in_schema=False)
+async def health(request: Request) -> Response:
+    """200 until shortly before the end: each model is loaded when it is asked for."""
+    if request.app.state.is_leaving:
+        return error_response(NotServingError("stopped"), status="draining")
+    return JSONResponse({"status": "ok"})
+
+
+@router.get("/v1/models")
+@router.get("/models", include_in_schema=False)
+async def list_models(services: Routing, reload: Annotated[str, Query(max_length=8)] = "") -> dict[str, Any]:
+    """All models, and which of them are in memory; `reload` looks first which files there are now."""
+    if reload not in {"", "0", "false"}:
+        try:
+            await services.reload()
+        except ConfigError as error:
+            raise UnavailableError(f"the models stay as they were: {error}") from error
+    sizes = await _sizes(services.host.models.values())
+    found = services.host.models.values()
+    return {
+        "object": "list",
+        "data": [_record(model, services, sizes) for model in found],
+        "models": [{"name": model.name, "model": model.name} for model in found],
+    }
+
+
+@router.post("/models/load")
+async def load(body: ModelByName, services: Routing) -> Response:
+    """Have a model loaded; answers at once, /v1/models says how far it is."""
+    if (name := services.find(body.model)) is None:
+        return _unknown(body.model, services)
+    services.host.preload(name)
+    return JSONResponse({"success": True})
+
+
+@router.post("/models/unload")
+async def unload(body: ModelByName, services: Routing) -> Response:
+    """Have a model unloaded once it has answered what it is asked."""
+    if (name := services.find(body.model)) is None:
+        return _unknown(body.model, services)
+    services.host.unload(name)
+    return JSONResponse({"success": True})
+
+
+@router.get("/v1/models/{name:path}")
+@router.get("/models/{name:path}", include_in_schema=False)
+async def show_model(name: str, services: Routing) -> Response:
+    """One model, by any of its names."""
+    sizes = await _sizes(services.host.models.values())
+    if (found := services.find(name)) is None:
+        return _unknown(name, services)
+    return JSONResponse(_record(services.host.models[found], services, sizes))
+
+
+@router.get("/api/version")
+async def version() -> dict[str, Any]:
+    """The version of Ollama whose API this is."""
+    return {"version": VERSION}
+
+
+@router.get("/api/tags")
+async def tags(services: Routing) -> dict[str, Any]:
+    """All models, for clients of Ollama."""
+    return {"models": list((await _ollama_records(services.host.models.values())).values())}
+
+
+@router.get("/api/ps")
+async def running(services: Routing) -> dict[str, Any]:
+    """The models in memory, for clients of Ollama."""
+    records = await _ollama_records(services.host.models.values())
+    awake = [resident for resident in services.host.residency.awake() if resident.name in records]
+    return {"models": [_running_record(each, services, records[each.name]) for each in awake]}
+
+
+@router.websocket("/v1/speculation")
+async def follow(socket: WebSocket) -> None:
+    """Backs: see `BackRelay`."""
+    if not has_principal(socket):
+        await socket.send_denial_response(without_key())
+        return
+    services: RouterServices = socket.app.state.services
+    await services.relay.follow(socket)
+
+
+everything_else = APIRouter(include_in_schema=False)
+"""After all other routes."""
+
+
+@everything_else.api_route("/{path:path}", methods=_METHODS)
+async def forward(request: Request, services: Routing) -> Response:
+    """What the model answers that the body or `?model=` names; without either the one in use."""
+    if not has_principal(request):
+        return without_key()
+    bodies: BodyReader = request.app.state.bodies
+    body, fields = await bodies.read(request, RoutedFields)
+    fields = fields or RoutedFields()
+    path = request.scope["path"]
+    wanted = request.query_params.get("model") or fields.model or fields.name
+    if wanted:
+        name = services.find(wanted)
+        if name is None:
+            return _unknown(wanted, services)
+    else:
+        name = _unnamed(request, services)
+    seconds = keep_seconds(fields.keep_alive)
+    is_posted = request.method == "POST"
+    if seconds == 0 and is_posted and path in _UNLOADING and not getattr(fields, _UNLOADING[path]):
+        services.host.unload(name)
+        return JSONResponse(_unloaded(wanted or name, is_chat=path == "/api/chat"))
+    if is_posted and path == "/api/show" and services.host.process(name) is None:
+        return JSONResponse(await asyncio.to_thread(_details_of, services.host.models[name]))
+    return await services.forwarder.answer(request, name, body, seconds)
+
+
+def _unnamed(request: Request, services: RouterServices) -> str:
+    """The model of a request that names none; only a POST request starts it."""
+    is_of_back = request.scope["path"] in _OF_BACKS
+    name = services.relay.model_for(request) if is_of_back else services.default()
+    if name is not None and (request.method == "POST" or services.host.process(name)):
+        return name
+    names = ", ".join(services.host.models) or "none"
+    if request.method == "POST" and name is None:
+        raise RequestError(f"model: name one of those that there are: {names}", "model")
+    raise NotServingError(f"no model is in memory: name one (?model=), of {names}")
+
+
+def _unknown(name: str, services: RouterServices) -> Response:
+    names = ", ".join(services.host.models) or "none"
+    message = f"the model {name!r} does not exist; there are: {names}"
+    return http_error(404, message, "not_found_error", code="model_not_found")
+
+
+async def _sizes(models: Iterable[ServedModel]) -> dict[str, int]:
+    """Of their files, in bytes, by name; read in a thread, as all that is in files: a disk may be slow."""
+    found = list(models)
+    return await asyncio.to_thread(lambda: {model.name: _size(model) for model in found})
+
+
+async def _ollama_records(models: Iterable[ServedModel]) -> dict[str, dict[str, Any]]:
+    """For clients of Ollama, by name."""
+    found = list(models)
+    return await asyncio.to_thread(lambda: {model.name: _ollama_record(model) for model in found})
+
+
+def _record(model: ServedModel, services: RouterServices, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """As llama-server's router describes it; of a loaded model, with what that says of itself."""
+    resident, process = services.host.state(model.name), services.host.process(model.name)
+    need = services.host.needs.get(model.name)
+    return {
+        "id": model.name,
+        "aliases": [model.name, *model.aliases],
+        "tags": model.settings.tag_names,
+        "object": "model",
+        "created": services.started_at,
+        "owned_by": "llama-duo",
+        "path": str(model.path or ""),
+        "status": _status(resident),
+        "pinned": model.pinned,
+        "needs": need.sizes if need else None,
+        "meta": process.about.record.get("meta") if process else {"size": sizes.get(model.name, 0)},
+    }
+
+
+def _status(resident: Resident) -> dict[str, Any]:
+    """One that is being unloaded is loaded to clients: a request for it is served later."""
+    if resident.state is ModelState.UNLOADED and resident.failure:
+        return {"value": "unloaded", "failed": True, "exit_code": 1, "message": resident.failure}
+    return {"value": "loaded" if resident.state is ModelState.UNLOADING else resident.state.value}
+
+
+def _ollama_record(model: ServedModel) -> dict[str, Any]:
+    size = _size(model)
+    identity = (str(model.path), size)
+    return model_record(model.name, size, _modified(model.path), identity, _ollama_details(model))
+
+
+def _ollama_details(model: ServedModel) -> dict[str, Any]:
+    beginning = read_beginning(model.path) if model.path else {}
+    return model_details(
+        beginning.get("general.architecture", ""), beginning.get("general.size_label", ""), ""
+    )
+
+
+def _running_record(resident: Resident, services: RouterServices, record: dict[str, Any]) -> dict[str, Any]:
+    process = services.host.process(resident.name)
+    until = FOREVER
+    if math.isfinite(resident.idle_seconds) and not resident.pinned:
+        until = time_text(time.time() + resident.idle_seconds)
+    meta = process.about.record.get("meta", {}) if process else {}
+    return running_record(record, until, meta.get("n_ctx"))
+
+
+def _details_of(model: ServedModel) -> dict[str, Any]:
+    """What /api/show says of a model that is not loaded, nor should be for that."""
+    details = _ollama_details(model)
+    return {
+        "modelfile": "",
+        "parameters": "",
+        "template": "",
+        "details": details,
+        "model_info": {"general.architecture": details["family"]},
+        "capabilities": ["completion", "tools"],
+        "modified_at": _modified(model.path),
+    }
+
+
+def _unloaded(name: str, *, is_chat: bool) -> dict[str, Any]:
+    text: dict[str, Any] = {"message": {"role": "assistant", "content": ""}} if is_chat else {"response": ""}
+    ended = {"done": True, "done_reason": "unload"}
+    return {"model": name, "created_at": time_text()} | text | ended
+
+
+def _size(model: ServedModel) -> int:
+    try:
+        return size_of(model.path) if model.path else 0
+    except (ModelLoadError, OSError):
+        return 0
+
+
+def _modified(path: Path | None) -> str:
+    try:
+        seconds = path.stat().st_mtime if path else 0.0
+    except OSError:
+        seconds = 0.0
+    return time_text(int(seconds))

@@ -1,0 +1,1 @@
+"""RPC: layers of a model on other machines, and `lead rpc-worker`."""

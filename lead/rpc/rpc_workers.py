@@ -1,0 +1,52 @@
+"""Waits for the machines that have layers of the target, before the engine loads it."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+
+from shared.errors import ModelLoadError
+from shared.rpc.rpc_probe import ForeignWorkerError, WorkerAwayError, probe
+
+log = logging.getLogger("engine")
+
+_PROBE_SECONDS = 3.0
+_PAUSE_SECONDS = 0.5
+_LOG_SECONDS = 10.0
+
+
+def wait_for_workers(
+    addresses: Sequence[str],
+    seconds: float,
+    ask: Callable[[str, float], AbstractContextManager[object]] = probe,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Returns when each has answered.
+
+    Raises WorkerAwayError for one that has not within `seconds`, ModelLoadError at once for one that never
+    will. `ask` is given an address and the seconds that it may take; what it returns is held until all have
+    answered, so that two addresses are two workers.
+    """
+    deadline, next_log = clock() + seconds, clock()
+    with ExitStack() as held:
+        for address in addresses:
+            while isinstance(answer := _ask(address, ask), WorkerAwayError):
+                if clock() >= deadline:
+                    raise answer
+                if clock() >= next_log:
+                    log.warning("%s; waiting for it up to %g s (--rpc-timeout)", answer, seconds)
+                    next_log = clock() + _LOG_SECONDS
+                sleep(_PAUSE_SECONDS)
+            held.enter_context(answer)
+
+
+def _ask(
+    address: str, ask: Callable[[str, float], AbstractContextManager[object]]
+) -> AbstractContextManager[object] | WorkerAwayError:
+    try:
+        return ask(address, _PROBE_SECONDS)
+    except ForeignWorkerError as error:
+        raise ModelLoadError(str(error)) from error
+    except WorkerAwayError as error:
+        return error

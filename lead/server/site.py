@@ -1,0 +1,36 @@
+"""What runs beside the server of a lead or a router: a seam for rings."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from fastapi import FastAPI
+
+from lead.rings.table import RINGS
+from lead.server.draining import DrainingServer
+from lead.server.listening import Address
+from lead.settings.lead_settings import LeadSettings
+from shared.seams import plugged
+
+
+class Companion(Protocol):
+    async def start(self) -> None:
+        """Called once the program has its address. It must not raise what should not end the program."""
+
+    async def end(self) -> None:
+        """Called when the program ends, also before `start`."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where companions are. name: what is served there."""
+
+    app: FastAPI
+    server: DrainingServer
+    settings: LeadSettings
+    address: Address
+    name: str
+
+
+def companions_of(site: Site) -> list[Companion]:
+    """Those of all rings; also before they start, the application may use them."""
+    return [each for module in plugged(RINGS, "companions") for each in module.companions(site)]

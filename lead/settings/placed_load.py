@@ -1,0 +1,28 @@
+"""What a start with given settings would load, for who asks before there is one. Loads llama.cpp."""
+
+import contextlib
+from pathlib import Path
+
+from lead.engine.draft_loading import place_draft_model
+from lead.engine.load import Load
+from lead.settings.cache_shares import cache_shares
+from lead.settings.draft_model import DraftModelOptions
+from lead.settings.lead_settings import LeadSettings
+from shared.errors import ConfigError
+from shared.free_memory import free_memory
+
+
+def placed_load(settings: LeadSettings, model: Path) -> Load:
+    """What the engine would be told, with the place of a draft model that is at hand.
+
+    What is wrong with that is said elsewhere.
+    """
+    source = settings.source.model_copy(update={"offline": True})
+    drafting = settings.drafting
+    with contextlib.suppress(ConfigError):
+        if not (drafting.is_wanted and drafting.source(source).pending_conversion()):
+            settings = settings.model_copy(update={"drafting": drafting.located(source)})
+            load = settings.load_command(model, cache_shares(settings, free_memory()).target)
+            return place_draft_model(load)
+    alone = settings.model_copy(update={"drafting": DraftModelOptions(mtp=drafting.mtp)})
+    return alone.load_command(model, cache_shares(settings, free_memory()).target)

@@ -1,0 +1,1 @@
+"""Suffix memory: drafts from recent texts of the same API key (SuffixDecoding)."""

@@ -1,0 +1,1 @@
+"""Translation: what backs of another vocabulary need of the lead."""

@@ -1,0 +1,119 @@
+"""EAGLE-3: a drafter of one layer, in a file of its own, that reads inputs of three layers of its target.
+
+It drafts as a head for further tokens does (`mtp_heads`): for the token at position p it reads what the
+target knew at p - 1, and gives a hidden state with which it can go on. What it reads of the target (the
+inputs of three layers) is first fused to the size of its own states, by `llama_encode`. Where it has no
+embeddings or output matrix of its own, it uses those of its target. It may know a part of the vocabulary only
+(`d2t`); the logits of all other tokens are -inf.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.errors import DecodeFatalError, ModelLoadError
+from shared.heads.hidden_sources import ARCHITECTURES, target_layers
+from shared.heads.mtp_heads import MtpHeads
+from shared.llama.batch import MtpBatch
+from shared.llama.gguf_metadata import tensor_names
+from shared.llama.native import llama_cpp, llama_cpp_ext
+from shared.llama.span import MtpOutput, MtpSpan
+from shared.llama.vocabulary import metadata
+from shared.models.file_kind import EAGLE
+
+_OWN = {"token_embd.weight", "output.weight"}
+
+
+def why_no_target(architecture: str) -> str | None:
+    """Why a model of this architecture cannot have such a drafter; None if it can."""
+    if architecture in ARCHITECTURES:
+        return None
+    return (
+        f"llama.cpp does not give the inputs of the layers of {architecture} models, which EAGLE-3 drafters "
+        f"read (it does for {', '.join(sorted(ARCHITECTURES))})"
+    )
+
+
+def load_eagle(path: Path, target: Any, architecture: str, parameters: Any) -> tuple[Any, list[int]]:
+    """(llama_model, the layers of the target that it reads). Raises ModelLoadError if it does not fit.
+
+    target: the llama_model of this architecture, of which all has to be known before llama.cpp computes:
+    it aborts the process where something does not fit.
+    """
+    if reason := why_no_target(architecture):
+        raise ModelLoadError(f"{path} cannot draft here: {reason}")
+    model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
+    if not model:
+        raise ModelLoadError(f"{path} cannot be loaded as an EAGLE-3 drafter")
+    layers = target_layers(model)
+    if reason := _misfit(path, model, layers, target):
+        llama_cpp.llama_model_free(model)
+        raise ModelLoadError(f"{path} is not an EAGLE-3 drafter of this model: {reason}")
+    return model, layers
+
+
+def _misfit(path: Path, model: Any, layers: Sequence[int], target: Any) -> str | None:
+    n_embd, n_layers, n_vocab = _shape(target)
+    n_target = int(metadata(model, f"{EAGLE}.target_hidden_size") or 0)
+    if n_target != n_embd:
+        return f"it reads states of {n_target} numbers, those of the model have {n_embd}"
+    if not all(0 <= layer < n_layers for layer in layers):
+        return f"it reads the inputs of layers {layers} of {n_layers}"
+    own_embd, _, own_vocab = _shape(model)
+    if own_vocab != n_vocab:
+        return f"its vocabulary has {own_vocab} tokens, that of the model {n_vocab}"
+    missing = _OWN - set(tensor_names(path))
+    if missing and own_embd != n_embd:
+        return f"it lacks {' and '.join(sorted(missing))}, and its states have another size than the model's"
+    return None
+
+
+def _shape(model: Any) -> tuple[int, int, int]:
+    """`n_embd`, layers, tokens."""
+    n_vocab = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+    return llama_cpp.llama_model_n_embd(model), llama_cpp.llama_model_n_layer(model), n_vocab
+
+
+class EagleHeads(MtpHeads):
+    """A context that runs it. A state has `n_features` numbers of the target, or `n_embd` of its own."""
+
+    context_type = llama_cpp.LLAMA_CONTEXT_TYPE_DEFAULT
+    reads_first = False
+    source = "draft_model"
+    title = "an EAGLE-3 drafter"
+
+    def __init__(self, model: Any, target: Any, parameters: Any, n_features: int) -> None:
+        """model: freed by `close`. n_features: numbers in a state of the target. Raises ModelLoadError."""
+        super().__init__(model, target, parameters, owns_model=True)
+        self._n_fused_most: int = llama_cpp.llama_n_ubatch(self._context)
+        self._features = MtpBatch(self._n_fused_most, n_features, with_tokens=False)
+
+    def decode(self, spans: Sequence[MtpSpan]) -> list[MtpOutput]:
+        return super().decode([span._replace(states=self._fused(span.states)) for span in spans])
+
+    def _fused(self, states: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
+        """`states`, those of the target fused to the size of the drafter's own."""
+        fused = list(states)
+        wide = [i for i, state in enumerate(states) if len(state) != self.n_embd]
+        for first in range(0, len(wide), self._n_fused_most):
+            part = wide[first : first + self._n_fused_most]
+            for i, state in zip(part, self._encode([states[i] for i in part]), strict=True):
+                fused[i] = state
+        return fused
+
+    def _encode(self, states: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+        """Shape (len(states), n_embd), copied."""
+        # The positions mean nothing to it, but llama.cpp wants them to follow those in the cache.
+        start = llama_cpp.llama_memory_seq_pos_max(self._memory, 0) + 1
+        self._features.fill([MtpSpan(0, start, [0] * len(states), states)], with_outputs=True)
+        code = llama_cpp.llama_encode(self._context, self._features.native)
+        if code != 0:
+            raise DecodeFatalError(f"llama_encode of the EAGLE-3 drafter failed with {code}")
+        pointer = ctypes.cast(
+            llama_cpp_ext.llama_get_embeddings_nextn(self._context), ctypes.POINTER(ctypes.c_float)
+        )
+        return np.ctypeslib.as_array(pointer, shape=(len(states), self.n_embd)).copy()

@@ -1,0 +1,282 @@
+"""Leads on the local network: announced and found by multicast DNS, with zeroconf (an extra, `discover`).
+
+An announcement is not authenticated: any machine on the network can announce a lead, and receives the key of
+a back that connects. So it is off by default on both sides, and meant for trusted networks.
+"""
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from shared.errors import ConfigError, NoLeadError, SeveralLeadsError
+from shared.protocol import PROTOCOL_VERSION
+from shared.settings.server_url import Scheme
+from shared.terminal import sanitize
+
+if TYPE_CHECKING:  # an extra, imported when it is asked for
+    from zeroconf import ServiceInfo, Zeroconf
+
+log = logging.getLogger("discovery")
+
+SERVICE = "_llama-duo._tcp.local."
+JOIN_SERVICE = "_llama-duo-join._tcp.local."
+"""Where invited machines come in, while a code waits for one that looks for it here."""
+_READ_MS = 3000
+"""Time-out for the details of a lead whose name is known."""
+_MORE_SECONDS = 2.5
+"""How long to wait for further leads after the first; an answer may be held back for a second (RFC 6762)."""
+_MOST_NAME_BYTES = 200
+"""A property in multicast DNS has at most 255 bytes, including its key."""
+_KNOCK_SECONDS = 1.0
+_MAX_LEADS = 32
+"""Further announcements are ignored: nobody has that many leads, but anybody can announce them."""
+_MAX_ADDRESSES = 4
+"""Further addresses of a lead are not tried."""
+_MAX_LISTED = 8
+_NO_MULTICAST = (OSError, RuntimeError)
+"""What zeroconf raises without a network; RuntimeError if no interface has an address of IPv4."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FoundLead:
+    url: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.url} ({self.name})"
+
+
+@contextlib.contextmanager
+def announced(host: str, port: int, name: str, scheme: Scheme = "http") -> Iterator[None]:
+    """Announce a lead that listens on `host` and `port`, until the context is left.
+
+    Blocks for up to two seconds on entering. Raises ConfigError.
+    """
+    addresses = own_addresses() if host in {"0.0.0.0", "::"} else [host]
+    info = _describe(addresses, port, name, scheme)
+    with _registered(info):
+        log.info("announced on the local network as %s", info.name.removesuffix(f".{SERVICE}"))
+        yield
+
+
+@contextlib.contextmanager
+def announced_door(port: int, fingerprint: str) -> Iterator[None]:
+    """Announce where invited machines come in to this lead, with a certificate of this fingerprint.
+
+    Blocks as `announced` does. Raises ConfigError.
+    """
+    addresses = own_addresses()
+    info = _zeroconf().ServiceInfo(
+        JOIN_SERVICE,
+        f"{_label('lead', next(iter(addresses), 'nowhere'), port)}.{JOIN_SERVICE}",
+        port=port,
+        parsed_addresses=addresses,
+        properties={"fingerprint": fingerprint},
+    )
+    with _registered(info):
+        yield
+
+
+@contextlib.contextmanager
+def _registered(info: "ServiceInfo") -> Iterator[None]:
+    zeroconf = _zeroconf()
+    try:
+        announcer = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
+    except _NO_MULTICAST as error:
+        raise ConfigError(f"this machine cannot be announced by multicast: {error}") from error
+    try:
+        _register(announcer, info)
+        yield
+    finally:
+        announcer.close()
+
+
+def find_leads(seconds: float) -> list[FoundLead]:
+    """The leads that answer within `seconds`; returns a few seconds after the first, however many there are.
+
+    Raises ConfigError, and NoLeadError while this machine has no network.
+    """
+    with _browsing(SERVICE, seconds) as (names, read):
+        return resolve(names, read, answers)
+
+
+def find_door(fingerprint: str, seconds: float) -> tuple[str, ...]:
+    """host:port at which a lead with this certificate says that invited machines come in.
+
+    It is not believed: whoever connects compares certificates. Raises ConfigError.
+    """
+    with _browsing(JOIN_SERVICE, seconds) as (names, read):
+        found = [read(name) for name in names]
+    return tuple(
+        f"{address}:{info.port}"
+        for info in found
+        if info and info.properties.get(b"fingerprint") == fingerprint.encode()
+        for address in info.parsed_addresses()[:_MAX_ADDRESSES]
+    )
+
+
+@contextlib.contextmanager
+def _browsing(
+    service: str, seconds: float
+) -> Iterator[tuple[list[str], Callable[[str], "ServiceInfo | None"]]]:
+    """The names that are announced within `seconds`, and what reads one. Raises ConfigError, NoLeadError."""
+    zeroconf = _zeroconf()
+    names: dict[str, None] = {}
+    heard = threading.Event()
+
+    def on_change(*, name: str, state_change: object, **_: object) -> None:
+        if state_change is zeroconf.ServiceStateChange.Added and len(names) < _MAX_LEADS:
+            names[name] = None
+            heard.set()
+
+    try:
+        listener = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
+    except _NO_MULTICAST as error:
+        raise NoLeadError(f"this machine cannot send multicast: {error}") from error
+    with contextlib.closing(listener):
+        zeroconf.ServiceBrowser(listener, service, handlers=[on_change])
+        if heard.wait(seconds):
+            threading.Event().wait(_MORE_SECONDS)
+        yield list(names), lambda name: listener.get_service_info(service, name, _READ_MS)
+
+
+def resolve(
+    names: Sequence[str], read: Callable[[str], "ServiceInfo | None"], reaches: Callable[[str, int], bool]
+) -> list[FoundLead]:
+    """The leads with these names, all read at the same time; those without an address are left out."""
+
+    def find(name: str) -> FoundLead | None:
+        info = read(name)
+        return _lead(info, reaches) if info and info.parsed_addresses() else None
+
+    with ThreadPoolExecutor(_MAX_LEADS, "discovery") as pool:
+        return sorted({lead for lead in pool.map(find, names) if lead})
+
+
+def choose(found: Iterable[FoundLead], *, with_https: bool = False, former: str | None = None) -> FoundLead:
+    """The lead with the URL `former` if it was found, else the only one (of those with HTTPS).
+
+    Raises NoLeadError, SeveralLeadsError.
+    """
+    leads = usable(found, with_https=with_https)
+    if known := [each for each in leads if each.url == former]:
+        return known[0]
+    if len(leads) > 1:
+        more = f" and {len(leads) - _MAX_LISTED} more" if len(leads) > _MAX_LISTED else ""
+        listed = ", ".join(map(str, leads[:_MAX_LISTED])) + more
+        raise SeveralLeadsError(
+            f"several leads are announced: set --lead to one of them, or --discover-all: {listed}"
+        )
+    return leads[0]
+
+
+def usable(found: Iterable[FoundLead], *, with_https: bool = False) -> list[FoundLead]:
+    """All of them, or those with HTTPS; raises NoLeadError if there is none."""
+    leads = [each for each in found if each.url.startswith("https:") or not with_https]
+    if leads:
+        return leads
+    if with_https:
+        raise NoLeadError(
+            "no lead with HTTPS is announced on this network: start one with --announce, --ssl-cert-file "
+            "and --ssl-key-file, or set --lead"
+        )
+    raise NoLeadError("no lead is announced on this network: start one with --announce, or set --lead")
+
+
+def own_addresses() -> list[str]:
+    """The IPv4 addresses at which other machines may reach this one, that of the default route first."""
+    import psutil  # noqa: PLC0415 - only who is announced, or invites, needs it
+
+    found = [
+        each.address
+        for adapter in psutil.net_if_addrs().values()
+        for each in adapter
+        if each.family == socket.AF_INET and not each.address.startswith(("127.", "169.254."))
+    ]
+    return sorted(found, key=lambda address: address != _outward_address())
+
+
+def _outward_address() -> str | None:
+    """Of the default route; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # RFC 5737: belongs to nobody
+        except OSError:
+            return None
+        return str(probe.getsockname()[0])
+
+
+def _label(name: str, address: str, port: int) -> str:
+    """A name of at most 63 bytes (RFC 6763) without dots, which would end it.
+
+    With the address it is the lead's own, also where two machines have one host name: that two leads have
+    one name shows only if the other one answers in time.
+    """
+    place = f" at {address}:{port}".replace(".", "-")
+    words = f"{_harmless(name)} on {socket.gethostname()}".replace(".", "-")
+    return words.encode("ascii", "replace")[: 60 - len(place)].decode("ascii").strip() + place
+
+
+def _register(announcer: "Zeroconf", info: "ServiceInfo") -> None:
+    try:
+        announcer.register_service(info, allow_name_change=True)
+    except _zeroconf().Error as error:
+        raise ConfigError(f"--announce: cannot register {info.name!r}: {error}") from error
+
+
+def _describe(addresses: list[str], port: int, name: str, scheme: Scheme) -> "ServiceInfo":
+    described: ServiceInfo = _zeroconf().ServiceInfo(
+        SERVICE,
+        f"{_label(name, next(iter(addresses), 'nowhere'), port)}.{SERVICE}",
+        port=port,
+        parsed_addresses=addresses,
+        properties={
+            "protocol": str(PROTOCOL_VERSION),
+            "model": name.encode("utf-8", "replace")[:_MOST_NAME_BYTES],
+            "scheme": scheme,
+        },
+    )
+    return described
+
+
+def _lead(info: "ServiceInfo", reaches: Callable[[str, int], bool]) -> FoundLead:
+    """With an address instead of a host name: an attacker could announce a name it has a certificate for.
+
+    A machine has several addresses, also of containers and tunnels: the first that `reaches` one is used.
+    """
+    model = (info.properties.get(b"model") or b"").decode("utf-8", "replace")
+    scheme = "https" if info.properties.get(b"scheme") == b"https" else "http"
+    port, addresses = info.port or 0, info.parsed_addresses()[:_MAX_ADDRESSES]
+    address = next((each for each in addresses if reaches(each, port)), addresses[0])
+    host = f"[{address}]" if ":" in address else address
+    return FoundLead(f"{scheme}://{host}:{port}", _harmless(model[:_MOST_NAME_BYTES]))
+
+
+def _harmless(name: str) -> str:
+    """A name from the network, safe for one line of a log."""
+    return " ".join(sanitize(name).split())
+
+
+def answers(address: str, port: int) -> bool:
+    """Whether a server accepts connections there, within a second."""
+    try:
+        socket.create_connection((address, port), _KNOCK_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _zeroconf() -> ModuleType:
+    try:
+        import zeroconf  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise ConfigError(
+            "finding leads on the network needs zeroconf: pip install 'llama-duo[discover]'"
+        ) from None
+    return zeroconf

@@ -1,0 +1,1 @@
+"""RPC: llama.cpp's RPC backend."""

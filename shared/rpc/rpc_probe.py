@@ -1,0 +1,87 @@
+"""Asks whether a llama.cpp RPC worker is there: the greeting of its protocol, and nothing more.
+
+llama.cpp itself ends the process if a worker does not answer as expected, and waits for ever if it does not
+answer at all.
+"""
+
+import socket
+import struct
+import time
+
+from shared.errors import AwayError, DuoError
+
+VERSION = (7, 0)
+"""RPC_PROTO_MAJOR_VERSION and RPC_PROTO_MINOR_VERSION in ggml-rpc.h."""
+_HELLO = 14
+_N_CAPABILITIES = 24
+_REQUEST = struct.pack("<BQ", _HELLO, _N_CAPABILITIES) + bytes(_N_CAPABILITIES)
+_REPLY = struct.Struct(f"<Q4B{_N_CAPABILITIES}s")
+_WHY_SILENT = (
+    "it hangs, computes for another lead, or is named twice: a worker serves one connection at a time"
+)
+
+
+class WorkerAwayError(AwayError):
+    """A worker cannot be reached now; it may be later."""
+
+
+class ForeignWorkerError(DuoError):
+    """What listens there is not a worker that this llama.cpp can use."""
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """host:port; raises ValueError. llama.cpp has IPv4 only."""
+    host, _, port = address.rpartition(":")
+    if not host or ":" in host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise ValueError(f"{address!r} is not host:port (a name or an IPv4 address)")
+    return host, int(port)
+
+
+def probe(address: str, seconds: float) -> socket.socket:
+    """Greet the worker at host:port; raises WorkerAwayError, ForeignWorkerError.
+
+    It serves nobody else until the connection that is returned is closed.
+    """
+    deadline = time.monotonic() + seconds
+    host, port = split_address(address)
+    try:
+        connection = socket.create_connection((socket.gethostbyname(host), port), timeout=seconds)
+        try:
+            connection.sendall(_REQUEST)
+            _check(address, _read(connection, _REPLY.size, deadline))
+        except BaseException:
+            connection.close()
+            raise
+    except TimeoutError as error:
+        raise WorkerAwayError(f"RPC worker {address} does not answer: {_WHY_SILENT}") from error
+    except OSError as error:
+        raise WorkerAwayError(f"RPC worker {address} cannot be reached: {error}") from error
+    return connection
+
+
+def _check(address: str, reply: bytes) -> None:
+    """An empty reply is a worker that is ending."""
+    if not reply:
+        raise WorkerAwayError(f"RPC worker {address} has closed the connection")
+    size, major, minor, *_ = _REPLY.unpack(reply.ljust(_REPLY.size, b"\0"))
+    if len(reply) < _REPLY.size or size != _REPLY.size - struct.calcsize("<Q"):
+        raise ForeignWorkerError(f"what listens at {address} is not an RPC worker of llama.cpp")
+    own_major, own_minor = VERSION
+    if major != own_major or minor > own_minor:
+        raise ForeignWorkerError(
+            f"RPC worker {address} speaks version {major}.{minor} of llama.cpp's RPC protocol, this lead "
+            f"version {own_major}.{own_minor}: install the same llama-cpp-python on both"
+        )
+
+
+def _read(connection: socket.socket, n_bytes: int, deadline: float) -> bytes:
+    """Read `n_bytes`, or fewer if the connection ends before; raises TimeoutError."""
+    received = b""
+    while len(received) < n_bytes:
+        if (left := deadline - time.monotonic()) <= 0:
+            raise TimeoutError
+        connection.settimeout(left)
+        if not (piece := connection.recv(n_bytes - len(received))):
+            break
+        received += piece
+    return received

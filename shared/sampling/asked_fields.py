@@ -1,0 +1,47 @@
+"""Records that ask for sampling parameters, made of the one table of them, `SamplingParameters`.
+
+The requests of all APIs, the lead's options and the parameters of chat get a field for each of them here.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, create_model
+from pydantic.fields import FieldInfo
+
+from shared.sampling.parameters import Asked, SamplingParameters
+
+T = TypeVar("T", bound=BaseModel)
+Form = Callable[[str, FieldInfo, Asked], FieldInfo | None]
+"""What becomes of a parameter, by its name, its field and how it is asked for; None: nothing."""
+
+
+@functools.cache
+def asked_for() -> Mapping[str, Asked]:
+    """All parameters that can be asked for."""
+    return {
+        name: asked
+        for name, field in SamplingParameters.model_fields.items()
+        for asked in field.metadata
+        if isinstance(asked, Asked)
+    }
+
+
+def with_sampling_fields(form: Form) -> Callable[[type[T]], type[T]]:
+    """A decorator of models: adds a field for each parameter that can be asked for, made by `form`.
+
+    A field that the model itself has is left as it is there.
+    """
+
+    def add(model: type[T]) -> type[T]:
+        fields: dict[str, Any] = {}
+        for name, asked in asked_for().items():
+            made = form(name, SamplingParameters.model_fields[name], asked)
+            if made is not None and name not in model.model_fields:
+                fields[name] = (made.annotation, made)
+        return create_model(
+            model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields
+        )
+
+    return add

@@ -1,0 +1,21 @@
+"""Rings: parts that stand around the core, each in a folder of its own.
+
+The core imports no ring. It names seams, and a ring plugs something in at a seam by having a module of that
+name. So a ring is taken out by deleting its folder and its line in the program's list.
+"""
+
+import importlib
+import importlib.util
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+
+
+def plugged(rings: Iterable[str], seam: str) -> Iterator[ModuleType]:
+    """The modules called `seam`, of those of the packages `rings` that have one, in their order.
+
+    Each is imported when it is reached.
+    """
+    for ring in rings:
+        name = f"{ring}.{seam}"
+        if importlib.util.find_spec(name):
+            yield importlib.import_module(name)

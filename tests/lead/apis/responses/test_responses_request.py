@@ -1,0 +1,168 @@
+import pytest
+
+from lead.apis.responses.responses_request import ResponsesRequest
+from lead.chat.fields import MAX_MESSAGES
+from lead.chat.request import ConversationFields
+from lead.settings.conversation import ConversationOptions
+from shared.errors import RequestError
+
+
+def called(call_id, arguments='{"a": 1}'):
+    return {"type": "function_call", "call_id": call_id, "name": "add", "arguments": arguments}
+
+
+def call(call_id, arguments='{"a": 1}'):
+    return {"id": call_id, "type": "function", "function": {"name": "add", "arguments": arguments}}
+
+
+USER = {"role": "user", "content": "Hello"}
+SAID = [{"type": "output_text", "text": "Yes.", "annotations": []}]
+INPUTS = {
+    "text": ({"input": "Hello"}, [USER]),
+    "instructions": (
+        {"input": "Hello", "instructions": "Be brief."},
+        [{"role": "system", "content": "Be brief."}, USER],
+    ),
+    "messages with and without a type": (
+        {"input": [{"role": "developer", "content": "d"}, {"type": "message", **USER}]},
+        [{"role": "developer", "content": "d"}, USER],
+    ),
+    "parts": (
+        {"input": [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}]},
+        [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}],
+    ),
+    "a whole turn with reasoning, content, calls and results": (
+        {
+            "input": [
+                USER,
+                {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
+                {"type": "message", "role": "assistant", "content": SAID, "status": "completed"},
+                called("c1"),
+                called("c2", ""),
+                {"type": "function_call_output", "call_id": "c1", "output": "one"},
+                {
+                    "type": "function_call_output",
+                    "call_id": "c2",
+                    "output": [{"type": "input_text", "text": "two"}],
+                },
+            ]
+        },
+        [
+            USER,
+            {
+                "role": "assistant",
+                "reasoning_content": "Hm.",
+                "content": SAID,
+                "tool_calls": [call("c1"), call("c2", "{}")],
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": "one"},
+            {"role": "tool", "tool_call_id": "c2", "content": [{"type": "input_text", "text": "two"}]},
+        ],
+    ),
+    "a summary in place of reasoning": (
+        {
+            "input": [
+                {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]},
+                called("c1"),
+                {"type": "function_call_output", "call_id": "c1", "output": "one"},
+            ]
+        },
+        [
+            {"role": "assistant", "reasoning_content": "Hm.", "tool_calls": [call("c1")]},
+            {"role": "tool", "tool_call_id": "c1", "content": "one"},
+        ],
+    ),
+    "reasoning that the client cannot read": (
+        {"input": [USER, {"type": "reasoning", "summary": [], "encrypted_content": "x"}, USER]},
+        [USER, USER],
+    ),
+    "several contents of one answer": (
+        {
+            "input": [
+                {"type": "message", "role": "assistant", "content": SAID},
+                {"type": "message", "role": "assistant", "content": "No."},
+                USER,
+            ]
+        },
+        [{"role": "assistant", "content": [*SAID, {"type": "text", "text": "No."}]}, USER],
+    ),
+}
+SCHEMA = {"type": "object", "properties": {}}
+OPTIONS = {
+    "limits and sampling": (
+        {"max_output_tokens": 5, "temperature": 0.5, "stream": True, "metadata": {"x": "y"}},
+        {"max_tokens": 5, "temperature": 0.5, "stream": True},
+    ),
+    "reasoning effort": ({"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning_effort": "low"}),
+    "a flat schema": (
+        {"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}}},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}},
+    ),
+    "plain text": ({"text": {"format": {"type": "text"}}}, {"response_format": {"type": "text"}}),
+    "functions, but not the tools of OpenAI's servers": (
+        {
+            "tools": [
+                {
+                    "type": "function",
+                    "name": "add",
+                    "parameters": SCHEMA,
+                    "strict": True,
+                    "description": None,
+                },
+                {"type": "web_search"},
+            ]
+        },
+        {"tools": [{"type": "function", "function": {"name": "add", "parameters": SCHEMA, "strict": True}}]},
+    ),
+    "a choice": ({"tool_choice": "required"}, {"tool_choice": "required"}),
+    "a choice by name": (
+        {"tool_choice": {"type": "function", "name": "add"}},
+        {"tool_choice": {"type": "function", "function": {"name": "add"}}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_input_items_are_converted_to_messages(name):
+    request, expected = INPUTS[name]
+    chat = ResponsesRequest.model_validate(request).to_chat()
+    assert chat["messages"] == expected
+    body = ConversationFields.model_validate(chat)
+    assert body.conversation(ConversationOptions()).messages == body.messages
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_are_converted(name):
+    request, expected = OPTIONS[name]
+    chat = ResponsesRequest.model_validate({"input": "Hello"} | request).to_chat()
+    del chat["messages"]
+    assert {key: value for key, value in chat.items() if value is not None} == expected
+
+
+@pytest.mark.parametrize(
+    ("request_", "complaint"),
+    [
+        ({"input": "Hello", "previous_response_id": "r"}, "nothing is stored here"),
+        ({"input": "Hello", "conversation": {"id": "c"}}, "nothing is stored here"),
+        ({"input": "Hello", "background": True}, "nothing is stored here"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "'item_reference' are not supported"),
+    ],
+)
+def test_what_needs_stored_data_is_refused(request_, complaint):
+    with pytest.raises(RequestError, match=complaint):
+        ResponsesRequest.model_validate(request_).to_chat()
+
+
+@pytest.mark.parametrize("content", ["abc", ["abc"], {"text": "abc"}, 5, [None]])
+def test_reasoning_that_is_not_a_list_of_parts_is_refused(content):
+    request = ResponsesRequest(input=[{"type": "reasoning", "content": content}])
+    with pytest.raises(RequestError, match="reasoning"):
+        request.to_chat()
+
+
+def test_as_many_items_as_allowed_can_be_one_message():
+    items = [{"type": "reasoning", "content": [{"text": "a"}]} for _ in range(MAX_MESSAGES // 2)]
+    items += [called(str(number)) for number in range(MAX_MESSAGES // 2)]
+    (message,) = ResponsesRequest(input=items).to_chat()["messages"]
+    assert message["reasoning_content"] == "a" * (MAX_MESSAGES // 2)
+    assert [each["id"] for each in message["tool_calls"]] == [str(n) for n in range(MAX_MESSAGES // 2)]

@@ -1,0 +1,117 @@
+"""Prompts for a gap in a text, as llama-server makes them, and what drafts find in them."""
+
+from dataclasses import replace
+
+import pytest
+
+from bench.tiny_models import write_fim_vocabulary
+from lead.engine.drafters.lookup import NgramDrafter
+from lead.infill.infill import Gap, infill_prompt
+from shared.errors import UnsupportedError
+from shared.llama.vocabulary import FimTokens, Vocabulary
+
+PRE, SUF, MID, REP, SEP = range(4000, 4005)
+GAP = Gap("def add(a, b):\n    return ", "\n\nprint(add(1, 2))\n", "", [], 8192)
+OTHER = ("lib.py", "def sub(a, b):\n    return a - b\n")
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fim")
+
+    def load(**tokens):
+        return Vocabulary.load(write_fim_vocabulary(folder / "a.gguf", **tokens))
+
+    return load
+
+
+@pytest.fixture(scope="module")
+def plain_model(load):
+    """Knows gaps, and neither files nor repositories."""
+    return load(pre=PRE, suf=SUF, mid=MID)
+
+
+@pytest.fixture(scope="module")
+def repo_model(load):
+    return load(pre=PRE, suf=SUF, mid=MID, rep=REP, sep=SEP)
+
+
+def shown(prompt, vocabulary):
+    names = {PRE: "[PRE]", SUF: "[SUF]", MID: "[MID]", REP: "[REP]", SEP: "[SEP]"}
+    return "".join(names.get(token) or vocabulary.detokenize([token]) for token in prompt)
+
+
+def test_the_tokens_are_read(load, repo_model):
+    assert repo_model.fim == FimTokens(PRE, SUF, MID, REP, SEP)
+    assert load().fim == FimTokens(None, None, None, None, None)
+
+
+def test_prefix_and_suffix_come_before_the_middle(plain_model):
+    text = shown(infill_prompt(GAP, plain_model), plain_model)
+    assert text.endswith(f"[PRE]{GAP.prefix}[SUF]{GAP.suffix}[MID]")
+
+
+def test_what_the_middle_begins_with_follows_the_prefix(plain_model):
+    text = shown(infill_prompt(replace(GAP, prompt="a +"), plain_model), plain_model)
+    assert text.endswith(f"[PRE]{GAP.prefix}a +[SUF]{GAP.suffix}[MID]")
+
+
+def test_some_models_read_the_suffix_first(plain_model):
+    text = shown(infill_prompt(replace(GAP, spm=True), plain_model), plain_model)
+    assert text.endswith(f"[SUF]{GAP.suffix}[PRE]{GAP.prefix}[MID]")
+
+
+def test_other_files_come_first(plain_model, repo_model):
+    gap = replace(GAP, extra=[OTHER])
+    text = shown(infill_prompt(gap, repo_model), repo_model)
+    assert text.startswith(f"[REP]myproject\n[SEP]lib.py\n{OTHER[1]}[SEP]filename\n")
+    text = shown(infill_prompt(gap, plain_model), plain_model)
+    assert text.startswith(f"\n\n--- snippet ---\n\n{OTHER[1]}")
+
+
+def test_what_is_too_long_is_cut_away_from_the_gap(plain_model):
+    gap = replace(GAP, prefix="far " * 9000 + "near", suffix="close" + " away" * 9000)
+    prompt = infill_prompt(gap, plain_model)
+    text = shown(prompt, plain_model)
+    assert "near[SUF]close" in text
+    assert 1000 < len(prompt) <= 2048 + 1
+    small = infill_prompt(replace(gap, n_ctx=512), plain_model)
+    assert len(small) <= 256 + 1
+
+
+def test_of_other_files_the_end_is_kept(plain_model):
+    gap = replace(GAP, extra=[("a", "old " * 9000), ("b", "new " * 200)], n_ctx=4096)
+    prompt = infill_prompt(gap, plain_model)
+    assert len(prompt) < gap.n_ctx
+    text = shown(prompt, plain_model)
+    assert "new new new" in text.partition("[PRE]")[0]
+
+
+def test_texts_of_control_tokens_are_text(repo_model):
+    end = repo_model.detokenize([repo_model.eos])
+    gap = Gap(end, end, "", [(end, end)], 8192)
+    assert repo_model.eos not in infill_prompt(gap, repo_model)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "missing"),
+    [
+        ({}, "prefix token is missing. suffix token is missing. middle token is missing."),
+        ({"pre": PRE, "suf": SUF}, ": middle token is missing."),
+    ],
+)
+def test_a_model_without_the_tokens_says_which(load, tokens, missing):
+    with pytest.raises(UnsupportedError, match="Infill is not supported by this model") as refusal:
+        infill_prompt(GAP, load(**tokens))
+    assert str(refusal.value).endswith(missing)
+
+
+@pytest.mark.parametrize("where", ["suffix", "extra"])
+def test_what_is_written_is_drafted_from_the_text_around_it(repo_model, where):
+    passage = "\n".join(f"    self.{name} = {name}  # kept" for name in ("zebra", "apple", "quince"))
+    gap = replace(GAP, suffix=passage) if where == "suffix" else replace(GAP, extra=[("b.py", passage)])
+    written = repo_model.tokenize(passage, add_special=False, parse_special=False)
+    n = len(written) // 2
+    prompt = infill_prompt(gap, repo_model).tolist()
+    drafted, _ = NgramDrafter().draft([*prompt, *written[:n]], 8)
+    assert drafted == written[n : n + 8]

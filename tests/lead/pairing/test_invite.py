@@ -1,0 +1,144 @@
+"""`lead invite`: what it asks a lead for, and what it prints."""
+
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from lead.cli import main
+from shared.pairing.invitation import Invitation
+
+CODE = Invitation("back", b"s" * 12, b"f" * 16, ("10.0.0.1:5556",)).code()
+
+
+class Handler(BaseHTTPRequestHandler):
+    def _answer(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        key = self.headers.get("Authorization")
+        self.server.asked.append((self.command, self.path, json.loads(body) if body else None, key))
+        status, content = self.server.answers
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(content).encode())
+
+    do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - http.server's names
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def lead():
+    """Answers all requests alike, and remembers them."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.asked = []
+        server.answers = 200, {}
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def run(lead, monkeypatch, capsys):
+    def run(*arguments):
+        url = f"http://127.0.0.1:{lead.server_port}"
+        monkeypatch.setattr("sys.argv", ["lead", "invite", "--lead", url, *arguments])
+        main()
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_a_code_is_shown_with_the_command_that_uses_it(lead, run):
+    lead.answers = 200, {"code": CODE, "seconds": 600, "addresses": ["10.0.0.1:5556"], "role": "back"}
+    out = run("--open", "--address", "desk.lan")
+    assert f"back --model MODEL --join {CODE}" in out
+    assert "chat --join" not in out
+    assert "A code for one back" in out
+    assert "within 10 minutes" in out
+    body = {"role": "back", "open": True, "addresses": ["desk.lan"], "nearby": False}
+    assert lead.asked == [("POST", "/v1/invitations", body, None)]
+
+
+def test_a_code_for_chat_is_asked_for_and_shown_as_one(lead, run):
+    lead.answers = 200, {"code": CODE, "seconds": 600, "addresses": [], "role": "client"}
+    out = run("--chat")
+    assert f"    chat --join {CODE}" in out
+    assert "back" not in out
+    assert lead.asked[0][2]["role"] == "client"
+
+
+def test_a_terminal_is_shown_a_qr_code(lead, run, monkeypatch):
+    lead.answers = 200, {"code": CODE, "seconds": 600, "addresses": ["10.0.0.1:5556"], "role": "back"}
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert "█" in run()
+    assert "█" not in run("--no-qr")
+
+
+def test_members_are_listed(lead, run):
+    members = [{"name": "laptop [/b]", "role": "back", "joined_at": 1e9}]
+    lead.answers = 200, {"open": True, "addresses": ["a:1"], "members": members, "invited": 2, "refused": 3}
+    out = run("--list")
+    assert re.search(r"laptop \[/b\] +back +2001-09-0", out)
+    assert "open at a:1; codes not used yet: 2, wrong ones tried: 3" in out
+
+
+def test_a_machine_is_revoked(lead, run):
+    assert run("--revoke", "a b") == "a b is let in no more\n"
+    assert lead.asked[0][:2] == ("DELETE", "/v1/members?name=a+b")
+
+
+def test_the_door_is_closed(lead, run):
+    run("--close")
+    assert lead.asked[0][:2] == ("DELETE", "/v1/invitations")
+
+
+def test_the_admins_key_is_sent(lead, run, tmp_path):
+    (tmp_path / "key").write_text("secret\n")
+    run("--close", "--admin-key-file", str(tmp_path / "key"))
+    assert lead.asked[0][3] == "Bearer secret"
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "said"),
+    [
+        (400, {"error": {"message": "use --open"}}, "lead invite: use --open"),
+        (401, {}, "lead invite: this lead has keys: set --admin-key-file"),
+        (200, {}, "does not answer as a lead of this version does"),
+        (200, [], "does not answer as a lead of this version does"),
+        (500, {}, "lead invite: HTTP 500"),
+        (502, {"error": "no upstream"}, "lead invite: HTTP 502"),  # of a proxy; this was a traceback
+    ],
+)
+def test_a_refusal_is_a_sentence(lead, run, status, content, said):
+    lead.answers = status, content
+    with pytest.raises(SystemExit, match=re.escape(said)):
+        run()
+
+
+def test_what_a_lead_says_cannot_act_on_the_terminal(lead, run):
+    code = {"code": f"{CODE}\x1b]0;x\x07", "seconds": 600, "addresses": ["\x1b[2Jhere"], "role": "back"}
+    lead.answers = 200, code
+    assert "\x1b" not in run()
+    member = {"name": "desk\x9b1m\u202e", "role": "back", "joined_at": 1}
+    lead.answers = 200, {"open": True, "addresses": [], "members": [member], "invited": 0, "refused": 0}
+    assert not {"\x9b", "\u202e"} & set(run("--list"))
+
+
+def test_no_proxy_sees_the_admins_key(lead, run, monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    run("--close", "--admin-key", "secret")
+    assert lead.asked[0][3] == "Bearer secret"
+
+
+def test_a_lead_that_is_not_there_is_a_sentence(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["lead", "invite", "--lead", "http://127.0.0.1:9"])
+    with pytest.raises(SystemExit, match=r"no lead answers at http://127\.0\.0\.1:9"):
+        main()

@@ -1,0 +1,128 @@
+"""A code lets one machine in, once, for a while; its key is good until it is revoked."""
+
+import pytest
+
+from lead.pairing.members import INVITATION_SECONDS, Members, NotInvitedError
+from lead.settings.keys import Role
+from shared.errors import UnavailableError
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def members(clock):
+    return Members(clock=clock, wall_clock=lambda: 1e9)
+
+
+def join(members, secret, name="laptop", peer="10.0.0.2"):
+    members.admit(peer)
+    return members.join(secret, name, peer)
+
+
+def test_a_machine_joins_with_a_code_and_is_known_by_its_key(members):
+    member, key = join(members, members.invite(Role.BACK))
+    assert (member.name, member.role, member.joined_at) == ("laptop", Role.BACK, 1e9)
+    assert members.identify(key) == member.principal
+    assert members.identify(key).number == member.number
+
+
+@pytest.mark.parametrize("role", [Role.BACK, Role.CLIENT])
+def test_the_role_is_that_for_which_the_code_was_made(members, role):
+    member, key = join(members, members.invite(role))
+    assert members.identify(key).role is member.role is role
+
+
+@pytest.mark.parametrize("key", [None, "", "x", "\ud800", "k" * 10_000])
+def test_another_key_is_nobodys(members, key):
+    join(members, members.invite(Role.BACK))
+    assert members.identify(key) is None
+
+
+def test_the_key_itself_is_not_kept(members):
+    member, key = join(members, members.invite(Role.BACK))
+    assert key not in repr(member)
+
+
+def test_a_code_works_once(members):
+    secret = members.invite(Role.BACK)
+    join(members, secret)
+    with pytest.raises(NotInvitedError):
+        join(members, secret, peer="10.0.0.3")
+    assert members.n_refused == 1
+
+
+def test_a_code_works_for_ten_minutes(members, clock):
+    early, late = members.invite(Role.BACK), members.invite(Role.BACK)
+    clock.now = INVITATION_SECONDS - 1
+    join(members, early)
+    clock.now = INVITATION_SECONDS
+    assert members.n_invited == 0
+    with pytest.raises(NotInvitedError):
+        join(members, late)
+
+
+def test_who_guesses_is_locked_out_even_with_the_right_code(members):
+    secret = members.invite(Role.BACK)
+    with pytest.raises(NotInvitedError):
+        join(members, b"guess")
+    with pytest.raises(UnavailableError, match="too many wrong codes"):
+        join(members, secret)
+    assert members.n_refused == 2
+    join(members, secret, peer="10.0.0.3")
+
+
+def test_guesses_wait_longer_each_time(members, clock):
+    n_guesses = 0
+    for second in range(3600):
+        clock.now = float(second)
+        try:
+            join(members, b"guess")
+        except NotInvitedError:
+            n_guesses += 1
+        except UnavailableError:
+            pass
+    assert n_guesses <= 12
+    assert members.n_refused == 3600
+
+
+def test_only_so_many_codes_wait_the_oldest_is_forgotten(members):
+    first, *_ = [members.invite(Role.BACK) for _ in range(65)]
+    assert members.n_invited == 64
+    with pytest.raises(NotInvitedError):
+        join(members, first)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [("laptop", "laptop-2"), ("a b\n\x1b[31m", "a-b---31m"), ("", "machine"), ("x" * 99, "x" * 48)],
+)
+def test_names_are_plain_and_each_is_one_machines(members, given, named):
+    join(members, members.invite(Role.BACK))
+    member, _ = join(members, members.invite(Role.BACK), given)
+    assert member.name == named
+
+
+def test_a_revoked_member_is_nobody_and_its_name_is_free(members):
+    member, key = join(members, members.invite(Role.BACK))
+    assert members.remove("laptop") == member
+    assert members.identify(key) is None
+    assert members.remove("laptop") is None
+    assert join(members, members.invite(Role.BACK))[0].name == "laptop"
+
+
+def test_members_of_an_earlier_start_are_known(members, clock):
+    member, key = join(members, members.invite(Role.BACK))
+    again = Members([member], clock=clock, wall_clock=clock)
+    assert again.identify(key) == member.principal
+    another, _ = join(again, again.invite(Role.BACK), "desk")
+    assert another.number != member.number

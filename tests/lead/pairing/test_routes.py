@@ -1,0 +1,302 @@
+"""From an invitation to a member's requests, over real connections."""
+
+import asyncio
+import base64
+import contextlib
+import dataclasses
+import socket
+
+import httpx
+import pytest
+
+from lead.http.json_route import BodyReader
+from lead.pairing.door import Door
+from lead.server.listening import listen
+from shared.errors import ConfigError, UnavailableError
+from shared.pairing import joined_lead
+from shared.pairing.invitation import Invitation
+from shared.pairing.joined_lead import JoinedLead
+from shared.tls import pinning
+from tests.lead.http.event_streams import client_of
+from tests.lead.serving import ASK
+
+
+@pytest.fixture
+async def door(lead, serve, tmp_path):
+    """Of a lead that serves."""
+    with contextlib.closing(listen("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    door = Door(
+        tmp_path / "lead",
+        port,
+        listen=lambda _, port: listen("127.0.0.1", port),
+        own_addresses=lambda: ["127.0.0.1"],
+    )
+    served = serve()
+    door.belongs_to(served.server)
+    await served.server.accepting.wait()
+    lead.app.state.door = door
+    yield door
+    lead.app.state.door = None
+
+
+@pytest.fixture
+async def admin(lead, door):  # noqa: ARG001 - the lead's
+    async with client_of(lead.app) as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def own_data(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+async def invited(admin, role="client", **fields):
+    body = {"open": True, "role": role} | fields
+    return (await admin.post("/v1/invitations", json=body)).json()["code"]
+
+
+async def join(code, role="client", name="laptop"):
+    return await asyncio.to_thread(JoinedLead.find, role, name, code)
+
+
+def member(joined):
+    key = joined.key.get_secret_value()
+    headers = {"Authorization": f"Bearer {key}"}
+    return httpx.AsyncClient(base_url=joined.url, headers=headers, verify=pinning(joined.certificate))
+
+
+async def post_join(door, invitation, **fields):
+    """What another program than ours sends to join; returns the answer."""
+    secret = base64.urlsafe_b64encode(invitation.secret).decode()
+    url = f"https://127.0.0.1:{door.port}/v1/join"
+    async with httpx.AsyncClient(verify=False, trust_env=False) as client:  # noqa: S501 - of this test
+        return (await client.post(url, json={"secret": secret, "name": "guest"} | fields)).json()
+
+
+async def test_a_machine_joins_and_asks(lead, admin):
+    lead.will_say("Hello")
+    joined = await join(await invited(admin))
+    async with member(joined) as client:
+        answer = (await client.post("/v1/chat/completions", json=ASK)).json()
+    assert answer["choices"][0]["message"]["content"] == "Hello"
+
+
+async def test_it_is_remembered(admin):
+    joined = await join(await invited(admin))
+    assert await join(None) == joined
+    assert await join(None, role="back") is None
+    assert await join("forget") is None
+    assert await join(None) is None
+
+
+async def test_nobody_is_invited_before_the_door_is_open(admin):
+    response = await admin.post("/v1/invitations", json={"role": "back"})
+    assert response.status_code == 400
+    assert "--open" in response.json()["error"]["message"]
+
+
+async def test_whoever_makes_a_code_says_what_for(admin):
+    assert (await admin.post("/v1/invitations", json={"open": True})).status_code == 400
+    assert (await admin.post("/v1/invitations", json={"open": True, "role": "admin"})).status_code == 400
+
+
+async def test_a_code_cannot_be_used_at_another_port(admin):
+    await invited(admin)
+    response = await admin.post("/v1/join", json={"secret": "AAAA", "name": "x"})
+    assert response.status_code == 400
+
+
+async def test_a_used_code_is_refused(admin):
+    code = await invited(admin)
+    await join(code)
+    with pytest.raises(ConfigError, match="does not let this machine in: the code is wrong"):
+        await join(code)
+
+
+@pytest.mark.parametrize(
+    ("made_for", "used_as", "said"),
+    [("client", "back", "is for chat, not for a back"), ("back", "client", "is for a back, not for chat")],
+)
+async def test_a_code_of_another_role_is_refused_and_can_still_be_used(admin, door, made_for, used_as, said):
+    code = await invited(admin, made_for)
+    with pytest.raises(ConfigError, match=said):
+        await join(code, used_as)
+    assert (door.members.n_invited, door.members.n_refused) == (1, 0)
+    assert await join(code, made_for)
+
+
+async def test_who_joins_does_not_choose_its_role(admin, door):
+    guest = Invitation.parse(await invited(admin))
+    answer = await post_join(door, guest, role="back")
+    assert (answer["role"], [each.role.value for each in door.members]) == ("client", ["client"])
+    # Whoever writes another role into the code gets what the lead has made it for.
+    forged = dataclasses.replace(Invitation.parse(await invited(admin)), role="back")
+    joined = await join(forged.code(), "back")
+    async with member(joined) as client:
+        assert (await client.post("/v1/speculation", json={"messages": []})).status_code == 403
+
+
+async def test_only_a_small_body_of_who_has_no_key_is_read(admin, door):
+    invitation = Invitation.parse(await invited(admin))
+    refused = await post_join(door, invitation, more="x" * 4096)
+    assert "more than 4096 bytes" in refused["error"]["message"]
+    assert (await post_join(door, invitation))["role"] == "client"
+
+
+async def test_nothing_is_read_of_who_tries_too_often(admin, door, monkeypatch):
+    invitation = Invitation.parse(await invited(admin))
+    with contextlib.suppress(UnavailableError):
+        while True:
+            door.members.admit("127.0.0.1")
+    monkeypatch.setattr(BodyReader, "read", None)
+    assert "try again later" in (await post_join(door, invitation))["error"]["message"]
+
+
+async def test_the_secret_is_not_sent_to_another_certificate(admin, door, monkeypatch):
+    invitation = Invitation.parse(await invited(admin))
+    posted = []
+    monkeypatch.setattr(httpx, "post", lambda *_, **__: posted.append(1))
+    impostor = dataclasses.replace(invitation, fingerprint=b"x" * 16)
+    with pytest.raises(ConfigError, match="is not the lead that made this code"):
+        await join(impostor.code())
+    assert posted == []
+    assert door.members.n_invited == 1
+
+
+@pytest.mark.parametrize("answer", [[], {}, {"name": "laptop"}, {"key": 1, "name": "laptop"}])
+async def test_an_odd_answer_is_a_sentence(admin, monkeypatch, answer):
+    code = await invited(admin)
+    monkeypatch.setattr(httpx, "post", lambda *_, **__: httpx.Response(200, json=answer))
+    with pytest.raises(ConfigError, match="does not answer as a lead"):
+        await join(code)
+
+
+async def test_an_address_where_nobody_is_is_passed_over(admin):
+    with contextlib.closing(listen("127.0.0.1", 0)) as free:
+        nobody = f"127.0.0.1:{free.getsockname()[1]}"
+    invitation = Invitation.parse(await invited(admin))
+    elsewhere = dataclasses.replace(invitation, addresses=(nobody, *invitation.addresses))
+    assert (await join(elsewhere.code())).url == f"https://{invitation.addresses[0]}"
+    with pytest.raises(ConfigError, match=f"no lead answers at {nobody}"):
+        await join(dataclasses.replace(invitation, addresses=(nobody,)).code())
+
+
+async def test_a_machine_without_a_key_may_do_nothing_there(admin):
+    joined = await join(await invited(admin))
+    async with httpx.AsyncClient(base_url=joined.url, verify=pinning(joined.certificate)) as client:
+        assert (await client.get("/v1/models")).status_code == 401
+        assert (await client.post("/v1/invitations", json={})).status_code == 401
+        assert (await client.get("/health")).status_code == 200
+
+
+async def test_a_member_is_no_admin(admin):
+    async with member(await join(await invited(admin))) as client:
+        assert (await client.post("/v1/invitations", json={})).status_code == 403
+        assert (await client.get("/v1/members")).status_code == 403
+
+
+async def test_a_member_may_call_the_lead_by_any_name(admin):
+    async with member(await join(await invited(admin))) as client:
+        assert (await client.get("/v1/models", headers={"Host": "desk.tail.net"})).status_code == 200
+
+
+async def test_a_revoked_member_is_cut_off_while_it_reads(lead, admin):
+    lead.will_say("one two")
+    lead.engine.pause_after = 1
+    joined = await join(await invited(admin))
+    async with member(joined) as client:
+        async with client.stream("POST", "/v1/chat/completions", json=ASK | {"stream": True}) as response:
+            lines = response.aiter_lines()
+            await anext(lines)
+            assert (await admin.delete("/v1/members", params={"name": "laptop"})).status_code == 200
+            with pytest.raises(httpx.TransportError):
+                async for _ in lines:
+                    pass
+        assert (await client.get("/v1/models")).status_code == 401
+
+
+async def test_who_has_joined_is_listed(admin, door):
+    code = await invited(admin)
+    await join(code)
+    with pytest.raises(ConfigError):
+        await join(code)
+    await invited(admin)
+    found = (await admin.get("/v1/members")).json()
+    assert [(each["name"], each["role"]) for each in found["members"]] == [("laptop", "client")]
+    assert (found["open"], found["invited"], found["refused"]) == (True, 1, 1)
+    assert found["addresses"] == [f"127.0.0.1:{door.port}"]
+
+
+async def test_nobody_comes_in_after_the_door_is_closed(admin, door):
+    joined = await join(await invited(admin))
+    await admin.delete("/v1/invitations")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", door.port), 5).close()
+    await invited(admin)
+    async with member(joined) as client:
+        assert (await client.get("/v1/models")).status_code == 200
+
+
+async def test_an_unknown_member_cannot_be_revoked(admin):
+    assert (await admin.delete("/v1/members", params={"name": "nobody"})).status_code == 400
+
+
+async def test_a_lead_that_keeps_no_members_says_so(lead):
+    async with client_of(lead.app) as client:
+        assert (await client.get("/v1/members")).status_code == 400
+
+
+@pytest.fixture
+def network(door, monkeypatch):
+    """What is announced, by fingerprint: whoever looks for a door finds it there."""
+    announced = {}
+
+    @contextlib.contextmanager
+    def announce(port, fingerprint):
+        announced[fingerprint] = (f"127.0.0.1:{port}",)
+        yield
+        announced.clear()
+
+    door._announce = announce
+    monkeypatch.setattr(joined_lead, "find_door", lambda fingerprint, _: announced.get(fingerprint, ()))
+    return announced
+
+
+async def test_a_machine_nearby_joins_with_a_code_without_address(admin, network):
+    code = await invited(admin, nearby=True)
+    assert len(code) < len(await invited(admin))
+    assert Invitation.parse(code).addresses == ()
+    joined = await join(code)
+    assert joined.url == f"https://{next(iter(network.values()))[0]}"
+    assert await join(None) == joined
+    with pytest.raises(ConfigError, match="the code is wrong"):
+        await join(code)
+
+
+async def test_who_announces_itself_as_that_lead_gets_no_secret(admin, network, door, monkeypatch):
+    code = await invited(admin, nearby=True)
+    ours = Invitation.parse(code)
+    network["78" * 16] = next(iter(network.values()))  # with another certificate than it says
+    posted = []
+    monkeypatch.setattr(httpx, "post", lambda *_, **__: posted.append(1))
+    with pytest.raises(ConfigError, match="is not the lead that made this code"):
+        await join(dataclasses.replace(ours, fingerprint=b"x" * 16).code())
+    assert (posted, door.members.n_invited) == ([], 1)
+
+
+async def test_a_lead_that_is_not_announced_is_not_found(admin, network):
+    code = await invited(admin, nearby=True)
+    network.clear()
+    with pytest.raises(ConfigError, match="not found on this network"):
+        await join(code)
+
+
+async def test_without_multicast_nobody_is_invited_nearby(admin, door):
+    def cannot(*_):
+        raise ConfigError("this machine cannot be announced by multicast: Network is unreachable")
+
+    door._announce = cannot
+    response = await admin.post("/v1/invitations", json={"role": "back", "open": True, "nearby": True})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "nearby")
+    assert door.members.n_invited == 0

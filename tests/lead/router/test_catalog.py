@@ -1,0 +1,78 @@
+"""Which models there are: in a folder, as llama-server's --models-dir, and in the hub's cache."""
+
+import os
+import shutil
+
+import pytest
+
+from lead.router.catalog import FOLDER, HUB, find_models
+from shared.errors import ConfigError
+from shared.models.builtin import builtin_draft
+from shared.models.hub import CachedModel
+
+
+class NoHub:
+    def cached(self):
+        return []
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Writes copies of a model under these names."""
+
+    def write(*names):
+        for name in names:
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            shutil.copy(builtin_draft(), path)
+        return tmp_path
+
+    return write
+
+
+def names(folder):
+    return [name for name, model in find_models(folder, NoHub()).items() if model.origin == FOLDER]
+
+
+def test_a_file_is_called_by_its_name_and_a_folder_with_one_model_by_its_own(folder):
+    assert names(folder("b-Q4_0.gguf", "a/model.gguf", "a/mmproj-F16.gguf")) == ["a", "b-Q4_0"]
+
+
+def test_several_models_of_a_folder_have_the_names_of_their_files(folder):
+    assert names(folder("a/x.gguf", "a/y.gguf")) == ["x", "y"]
+
+
+def test_a_model_in_parts_is_one_model(folder):
+    parts = [f"big/big-0000{n}-of-00002.gguf" for n in (1, 2)]
+    model = find_models(folder(*parts), NoHub())["big"]
+    assert model.path.name == "big-00001-of-00002.gguf"
+    assert model.n_bytes == 2 * builtin_draft().stat().st_size
+
+
+def test_what_is_no_model_is_left_out(folder):
+    path = folder("good.gguf", "big/big-00001-of-00002.gguf")
+    (path / "notes.txt").write_text("x")
+    assert names(path) == ["good"]
+
+
+def test_a_pipe_is_not_waited_for(folder):
+    path = folder("good.gguf")
+    os.mkfifo(path / "pipe.gguf")
+    assert names(path) == ["good"]
+
+
+def test_the_hubs_cache_is_listed_and_the_folder_goes_first(folder):
+    path = folder("here.gguf")
+
+    class Hub:
+        def cached(self):
+            return [CachedModel("a/b", "b-Q8_0.gguf", path / "here.gguf", "c" * 40)]
+
+    models = find_models(path, Hub())
+    assert models["a/b:Q8_0"].origin == HUB
+    assert models["here"].origin == FOLDER
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match=r"--models-dir: .*cannot be read"):
+        find_models(tmp_path / "none", NoHub())

@@ -1,0 +1,181 @@
+"""Requests that are passed on to a model, which may die at any moment."""
+
+import asyncio
+import json
+from urllib.parse import unquote
+
+import httpx
+import pytest
+
+from lead.router.forwarding import sent_headers
+from shared.errors import NotServingError
+from tests.lead.router.conftest import echo
+from tests.lead.router.fakes import FakeProcess, until
+
+
+def test_headers_about_the_connection_and_the_key_are_not_passed_on():
+    given = [(b"Connection", b"close"), (b"Authorization", b"x"), (b"X-Forwarded-For", b"me")]
+    assert sent_headers([*given, (b"Accept", b"y")]) == [(b"Accept", b"y")]
+
+
+async def test_a_request_and_its_answer_pass_unchanged(routed):
+    house = await routed()
+    answer = await house.client.post(
+        "/v1/x%2Fy?q=1",
+        content=b'{"model": "a" }',
+        headers={"x-mine": "1", "content-type": "application/json"},
+    )
+    assert (answer.status_code, answer.headers["x-model"]) == (201, "yes")
+    told = answer.json()
+    assert (told["path"], told["query"], told["method"]) == ("/v1/x/y", "q=1", "POST")
+    assert told["body"] == '{"model": "a" }'
+    assert told["headers"]["x-mine"] == "1"
+
+
+async def test_a_header_passes_in_any_encoding(routed):
+    house = await routed()
+    names = {"utf-8": "café".encode(), "latin-1": "café".encode("latin-1")}
+    headers = {f"x-{encoding}".encode(): value for encoding, value in names.items()}
+    told = (await house.client.post("/x", json={"model": "a"}, headers=headers)).json()["headers"]
+    assert {encoding: told[f"x-{encoding}"].encode("latin-1") for encoding in names} == names
+
+
+@pytest.mark.parametrize("path", ["/x/../v1/speculation", "/./props", "//props", "/x/%2e%2e/props"])
+async def test_a_path_passes_as_it_was_sent(routed, path):
+    """So that a model does not answer at another path than the one that a key was shown for."""
+    house = await routed()
+    answer = await house.client.get("/", extensions={"target": f"{path}?model=a".encode()})
+    assert answer.json()["path"] == unquote(path)
+
+
+async def test_the_model_is_told_who_asks(routed):
+    house = await routed()
+    told = (await house.ask()).json()
+    assert told["headers"]["authorization"] == "Bearer of admin anyone"
+
+
+async def test_a_stream_arrives_part_by_part(routed):
+    house = await routed()
+    arrived, may_go_on = [], asyncio.Event()
+    app = echo()
+    app.state.after_part = may_go_on.wait
+    house.house.make = lambda: FakeProcess(app)
+    async with house.client.stream("POST", "/x", json={"model": "a", "stream": True}) as answer:
+        async for part in answer.aiter_raw():
+            arrived.append(part)
+            may_go_on.set()
+    assert arrived == [b"data: 1\n\n", b"data: 2\n\n"]
+
+
+@pytest.fixture
+def die():
+    """Lets a process die while a request waits for it."""
+    dying = []
+
+    async def die(process):
+        dying.append(asyncio.ensure_future(process.die()))
+        await asyncio.Event().wait()
+
+    return die
+
+
+async def test_a_model_that_dies_before_it_answers_is_started_and_asked_again(routed, die):
+    house = await routed()
+    apps = [echo(), echo()]
+    house.house.make = lambda: FakeProcess(apps[len(house.house.processes)])
+    apps[0].middleware("http")(lambda *_: die(house["a"]))
+    answer = await house.ask(text="again")
+    assert answer.status_code == 201
+    assert json.loads(answer.json()["body"])["text"] == "again"
+
+
+async def test_a_stream_that_breaks_off_ends_with_an_error_event(routed, die):
+    house = await routed()
+    app = echo()
+    app.state.after_part = lambda: die(house["a"])
+    house.house.make = lambda: FakeProcess(app)
+    answer = await house.ask(stream=True)
+    first, last = answer.text.strip().split("\n\n")
+    assert first == "data: 1"
+    assert "ended while it answered" in json.loads(last.removeprefix("data: "))["error"]["message"]
+
+
+async def test_a_model_that_says_that_it_serves_nobody_is_asked_again(routed, monkeypatch):
+    monkeypatch.setattr("lead.router.forwarding._PAUSE_SECONDS", 0.01)
+    house = await routed()
+    app = echo()
+    refused = []
+
+    @app.middleware("http")
+    async def refuse_once(request, call_next):
+        answer = await call_next(request)
+        if not refused:
+            refused.append(1)
+            answer.status_code = 503
+            answer.headers[NotServingError.HEADER] = "true"
+        return answer
+
+    house.house.make = lambda: FakeProcess(app)
+    assert (await house.ask()).status_code == 201
+
+
+async def test_a_request_that_kills_every_process_is_given_up(routed, die):
+    house = await routed()
+
+    def make():
+        process = FakeProcess(echo())
+        process.app.middleware("http")(lambda *_: die(process))
+        return process
+
+    house.house.make = make
+    answer = await house.ask()
+    assert answer.status_code == 503
+    assert "has ended 5 times" in answer.json()["error"]["message"]
+
+
+async def test_a_client_that_leaves_stops_the_model_and_gives_it_back(routed):
+    house = await routed()
+    app, begun, stopped = echo(), asyncio.Event(), asyncio.Event()
+
+    @app.middleware("http")
+    async def slow(request, call_next):
+        begun.set()
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        stopped.set()
+        return await call_next(request)
+
+    house.house.make = lambda: FakeProcess(app)
+    asking = asyncio.ensure_future(house.ask())
+    await begun.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await stopped.wait()
+    await until(lambda: not house.host.state("a").n_running)
+    assert len(house.services.forwarder) == 0
+
+
+async def test_what_is_running_is_counted(routed):
+    house = await routed()
+    app, go_on = echo(), asyncio.Event()
+    app.state.after_part = go_on.wait
+    house.house.make = lambda: FakeProcess(app)
+    async with house.client.stream("POST", "/x", json={"model": "a", "stream": True}) as answer:
+        assert len(house.services.forwarder) == 1
+        go_on.set()
+        await answer.aread()
+    await until(lambda: not len(house.services.forwarder))
+
+
+async def test_who_waits_at_the_end_is_told_so(routed):
+    house = await routed()
+    process = FakeProcess(echo())
+    process.may_load.clear()
+    house.house.make = lambda: process
+    asking = asyncio.ensure_future(house.ask())
+    await until(lambda: house.host.residency.n_waiting)
+    house.services.forwarder.fail_all("the server is shutting down")
+    answer: httpx.Response = await asking
+    assert answer.status_code == 503
+    assert answer.json()["error"]["message"] == "the server is shutting down"

@@ -1,0 +1,120 @@
+"""`lead models`: the models of a folder and of the hub's cache, listed, examined and deleted."""
+
+import shutil
+
+import pytest
+
+from lead.router import models_program
+from shared.models.builtin import builtin_draft, builtin_target
+from shared.models.hub import CachedModel, Hub
+
+
+@pytest.fixture(autouse=True)
+def hub(monkeypatch, tmp_path):
+    """A hub with one model, which can be fetched; what was removed from its cache."""
+
+    class StandIn(Hub):
+        removed = []  # noqa: RUF012 - one for each test
+        models = []  # noqa: RUF012
+
+        def cached(self):
+            return self.models
+
+        def fetch(self, model):
+            path = tmp_path / "hub" / f"{model.quantization}.gguf"
+            path.parent.mkdir(exist_ok=True)
+            shutil.copy(builtin_draft(), path)
+            self.models.append(CachedModel(model.repository, f"x-{model.quantization}.gguf", path, "c"))
+            return path
+
+        def remove(self, path):
+            self.removed.append(path)
+
+    monkeypatch.setattr(models_program, "Hub", StandIn)
+    monkeypatch.setattr("lead.router.catalog.packaged_models", dict)
+    return StandIn
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "models"
+    path.mkdir()
+    shutil.copy(builtin_target(), path / "big.gguf")
+    shutil.copy(builtin_draft(), path / "small.gguf")
+    return path
+
+
+@pytest.fixture
+def run(folder, capsys):
+    """What `lead models …` prints."""
+
+    def run(*arguments):
+        models_program.main([*arguments, "--models-dir", str(folder)])
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_models_are_listed_with_size_and_architecture(run):
+    header, big, small = run().splitlines()
+    assert header.split() == ["name", "size", "architecture", "from"]
+    assert big.split()[0] == "big"
+    assert big.split()[2:4] == ["MB", "llama"]
+    assert small.split()[-1] == "folder"
+
+
+def test_where_there_are_none_it_says_how_to_get_one(run, folder):
+    for path in folder.iterdir():
+        path.unlink()
+    assert run().startswith("no models: lead models pull")
+
+
+def test_a_model_is_shown_with_its_context_memory_and_drafts(run):
+    text = run("show", "big")
+    assert "tokens for one request; trained with" in text
+    assert "fits: " in text
+    assert "small: yes, of the same vocabulary" in text
+
+
+def test_what_is_no_draft_says_why(run):
+    assert "big: no: with 6 MB it is too large to be a draft" in run("show", "small")
+
+
+def test_options_of_the_models_file_count(run, folder):
+    (folder / "models.toml").write_text("[big]\nctx-size = 256\n")
+    assert "256 tokens for one request" in run("show", "big")
+
+
+def test_a_model_of_the_hub_is_downloaded_and_then_listed(run):
+    assert run("pull", "a/b:Q8_0").startswith("a/b:Q8_0: 1 MB, ")
+    assert "a/b:Q8_0" in run()
+
+
+def test_a_model_is_deleted_with_yes_only(run, folder, hub):
+    with pytest.raises(SystemExit, match="add --yes"):
+        run("remove", "small")
+    assert run("remove", "small", "--yes").startswith("small is deleted")
+    assert not (folder / "small.gguf").exists()
+    run("pull", "a/b:Q8_0")
+    run("remove", "a/b:Q8_0", "--yes")
+    assert [path.name for path in hub.removed] == ["Q8_0.gguf"]
+
+
+def test_a_model_of_a_package_stays(run, monkeypatch):
+    monkeypatch.setattr("lead.router.catalog.packaged_models", lambda: {"smollm2": builtin_draft()})
+    with pytest.raises(SystemExit, match="uninstall that with pip"):
+        run("remove", "smollm2", "--yes")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("show", "none"), "there is no model 'none': there are big, small"),
+        (("show",), "which one"),
+        (("pull", "nonsense"), "write it as in"),
+        (("remove", "none", "--yes"), "there is no model"),
+    ],
+)
+def test_what_cannot_be_done_ends_with_a_sentence(run, arguments, reason):
+    with pytest.raises(SystemExit, match=reason):
+        run(*arguments)

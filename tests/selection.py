@@ -1,0 +1,33 @@
+"""Which tests run: those that `pytest -m` selects, but for what needs more than a checkout and minutes.
+
+With `--short-proofs` only some cases of each proof.
+"""
+
+import itertools
+import re
+
+LEFT_OUT = ("clients", "downloads", "gpu", "models", "ray", "routers")
+"""Markers of tests that run only if `-m` names them."""
+N_SHORT = 13
+"""Cases of a proof that remain of many. A prime: else some values of a parameter would be passed over."""
+
+
+def selection(expression):
+    """The expression of `-m` and what it leaves out, for another `-m`; the same for its own result."""
+    unnamed = [marker for marker in LEFT_OUT if marker not in re.findall(r"\w+", expression)]
+    return " and ".join([f"({expression})"] * bool(expression) + [f"not {marker}" for marker in unnamed])
+
+
+def is_proof(item):
+    return item.path.name.startswith("test_proof")
+
+
+def shortened(items):
+    """The items with N_SHORT cases at most of each proof, spread evenly; and those that are left out."""
+    kept, left_out = [], []
+    for cases in (list(group) for _, group in itertools.groupby(items, lambda item: item.function)):
+        n = min(N_SHORT, len(cases)) if is_proof(cases[0]) else len(cases)
+        chosen = {i * len(cases) // n for i in range(n)}
+        for i, case in enumerate(cases):
+            (kept if i in chosen else left_out).append(case)
+    return kept, left_out

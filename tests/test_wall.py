@@ -1,0 +1,168 @@
+"""The core imports no ring, and no ring another one, but as the tables here say."""
+
+import ast
+import functools
+import itertools
+from pathlib import Path
+
+from lead.rings.table import RINGS as LEADS_RINGS
+
+ROOT = Path(__file__).parent.parent
+PRODUCT = ("lead", "back", "chat", "shared", "fleet")
+RINGS = {
+    "several models": ("lead.router",),
+    "pairing": ("lead.pairing", "shared.pairing"),
+    "other APIs": ("lead.apis",),
+    "texts on disk": ("lead.disk_cache",),
+    "translation": ("lead.translation", "back.translation", "shared.translation"),
+    "heads": ("lead.heads", "shared.heads"),
+    "exact": ("lead.exact", "shared.exact"),
+    "rpc": ("lead.rpc", "shared.rpc"),
+    "convert": ("lead.convert", "shared.convert"),
+    "service": ("lead.service", "back.service", "shared.service"),
+    "generate": ("lead.generate",),
+    "suffix": ("lead.suffix",),
+    "infill": ("lead.infill",),
+    "lora": ("shared.lora",),
+    "metrics": ("lead.metrics",),
+    "plan, bench, doctor": (
+        "lead.planning",
+        "lead.benchmark",
+        "lead.simulation",
+        "lead.diagnostics",
+        "back.doctor",
+    ),
+    "fleet": ("fleet",),
+}
+"""Packages of each ring."""
+
+
+ROOTS = {
+    "lead.cli": {"plan, bench, doctor"},
+    "lead.settings.lead_settings": {"rpc"},
+    "lead.engine.worker": {"exact"},
+    "lead.engine.draft_loading": {"heads", "translation"},
+    "lead.tokenizer.preparation": {"infill"},
+    "shared.llama.model": {"heads", "lora"},
+    "shared.llama.memory_plan": {"lora"},
+    "shared.models.builtin": {"convert"},
+    "shared.models.model_file": {"convert"},
+    "shared.settings.model_source": {"convert"},
+    "back.cli": {"plan, bench, doctor", "service"},
+    "back.program": {"translation"},
+    "back.settings": {"pairing"},
+    "chat.settings": {"pairing"},
+}
+"""Modules of the core that put programs together, and the rings that each may import.
+
+Those of the lead's server import none: rings are plugged in there (`lead.rings`). A ring that none of them
+imports can be deleted.
+"""
+RINGS_OF_RINGS = {
+    ("generate", "plan, bench, doctor"),
+    *(("plan, bench, doctor", each) for each in ("exact", "heads", "rpc", "several models", "translation")),
+    *(("several models", each) for each in ("heads", "other APIs", "translation")),
+}
+"""(importing, imported): what examines a lead or runs several of them has to know what they are made of."""
+WITHOUT = (
+    "several models",
+    "pairing",
+    "other APIs",
+    "service",
+    "generate",
+    "metrics",
+    "suffix",
+    "texts on disk",
+    "plan, bench, doctor",
+)
+"""Rings without which a lead starts and answers: tests/real/test_without_rings.py."""
+
+
+@functools.cache
+def modules():
+    """All source files by the names of their modules."""
+    found = {}
+    for path in (path for package in (*PRODUCT, "bench") for path in (ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@functools.cache
+def imported(module):
+    """The modules of the tree that one imports, anywhere in it; `plugged` is the other way."""
+    found = set()
+    for node in ast.walk(ast.parse(modules()[module].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {
+                name if (name := f"{node.module}.{alias.name}") in modules() else node.module
+                for alias in node.names
+            }
+    return {name for name in found if name in modules()}
+
+
+def is_in(module, package):
+    return module == package or module.startswith(f"{package}.")
+
+
+def ring_of(module):
+    """None for the core."""
+    return next(
+        (ring for ring, packages in RINGS.items() if any(is_in(module, each) for each in packages)), None
+    )
+
+
+def edges():
+    """(importing, imported) with a ring at the other end."""
+    for module in modules():
+        for other in imported(module):
+            if ring_of(other) and ring_of(other) != ring_of(module) and not is_in(module, "bench"):
+                yield module, other
+
+
+def test_the_core_imports_a_ring_only_where_programs_are_put_together():
+    found = {}
+    for module, other in edges():
+        if ring_of(module) is None:
+            found.setdefault(module, set()).add(ring_of(other))
+    assert found == ROOTS
+
+
+def test_a_ring_imports_another_only_as_the_table_says():
+    found = {(ring_of(module), ring_of(other)) for module, other in edges() if ring_of(module)}
+    assert found == RINGS_OF_RINGS
+
+
+def test_each_package_of_a_ring_says_what_it_adds():
+    for package in itertools.chain.from_iterable(RINGS.values()):
+        assert ast.get_docstring(ast.parse(modules()[package].read_text())), package
+
+
+def test_the_lists_of_rings_have_only_packages_of_rings():
+    assert [each for each in LEADS_RINGS if ring_of(each) is None] == []
+
+
+def test_nobody_imports_what_measures_or_deploys():
+    for module in modules():
+        for other in imported(module):
+            for package in ("bench", "fleet"):
+                assert is_in(module, package) or is_in(module, "bench") or not is_in(other, package), module
+
+
+def package_of(module):
+    """As a reader of a map sees it: the folder below the program's, or the program."""
+    parts = module.split(".")
+    return ".".join(parts[:2]) if len(parts) > 2 else parts[0]
+
+
+def test_no_two_packages_import_each_other():
+    found = {
+        (package_of(module), package_of(other))
+        for module in modules()
+        if module not in ROOTS
+        for other in imported(module)
+        if package_of(module) != package_of(other) and is_in(module, "lead") and is_in(other, "lead")
+    }
+    assert {pair for pair in found if pair[::-1] in found and pair < pair[::-1]} == set()
