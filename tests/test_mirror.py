@@ -84,6 +84,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "shared/sampling/grammar_budget.py",
         "shared/sampling/grammar_handler.py",
     ),
+    "tests/shared/test_tls.py": ("shared/tls_failures.py",),
     "tests/shared/sampling/test_sampler.py": (
         "shared/errors.py",
         "shared/sampling/parameters.py",
