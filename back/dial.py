@@ -13,7 +13,7 @@ from websockets.exceptions import InvalidStatus, InvalidURI
 from shared.errors import ConfigError, ProtocolError
 from shared.protocol import MAX_LEAD_MESSAGE_BYTES, Hello, Refused, Welcome, parse_lead_message
 from shared.terminal import one_line, said_by_lead
-from shared.tls import HANGS_UP, SPEAKS_PLAIN, explain_distrust, is_plain
+from shared.tls_failures import HANGS_UP, SPEAKS_PLAIN, explain_distrust, is_plain
 
 log = logging.getLogger("back")
 

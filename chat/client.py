@@ -19,7 +19,7 @@ from chat.answer import ChatAnswer, Piece
 from chat.errors import IncompleteAnswerError, LeadError, NotReadyError, RejectedError, UnreachableError
 from chat.wire import BacksReply, Chunk, ErrorReply, ModelsReply
 from shared.diagnostics.lead_probe import BackReport
-from shared.tls import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust, is_plain
+from shared.tls_failures import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust, is_plain
 
 CONNECT_TIMEOUT_S = 10.0
 GET_TIMEOUT_S = 3.0

@@ -8,14 +8,6 @@ from typing import Final
 from shared.errors import ConfigError
 
 _FIRST_CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-_OUT_OF_DATE: Final = {9, 10}
-"""X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL's x509_vfy.h."""
-_NAME_MISMATCHES: Final = {62, 64}
-"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
-
-HANGS_UP: Final = "it closed the connection: if it serves HTTPS, its address begins with https://"
-"""The message for a server that closes a plain HTTP connection without an answer."""
-SPEAKS_PLAIN: Final = "it does not speak HTTPS: does its address begin with http://?"
 
 
 def trusting(authorities: Path | None) -> ssl.SSLContext:
@@ -47,31 +39,6 @@ def trusting_only(certificate: str) -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context
-
-
-def explain_distrust(error: ssl.SSLCertVerificationError) -> str:
-    """Why a server's certificate was rejected, and what a person can do."""
-    reason = error.verify_message.rstrip(".")
-    if error.verify_code in _NAME_MISMATCHES:
-        return f"{reason}: set --lead to a name that the certificate contains"
-    if error.verify_code in _OUT_OF_DATE:
-        return f"{reason}: renew the certificate, or correct the clock of this machine"
-    return f"{reason}: set --ca-file to its certificate or that of its CA, or join it again with --join"
-
-
-def distrust_behind(error: BaseException) -> ssl.SSLCertVerificationError | None:
-    """The failed verification of a certificate that caused `error`, if one did."""
-    cause: BaseException | None = error
-    while cause:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return cause
-        cause = cause.__cause__ or cause.__context__
-    return None
-
-
-def is_plain(error: Exception) -> bool:
-    """Whether `error` means that TLS was used with a server of plain HTTP."""
-    return "WRONG_VERSION_NUMBER" in str(error)
 
 
 def check_certificate(certificate: Path, key: Path) -> None:

@@ -46,7 +46,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/lead/engine/test_commands.py": ("lead/engine/events.py",),
     "tests/lead/exact/test_exact_model.py": ("lead/engine/engine_limits.py",),
-    "tests/lead/disk_cache/test_slot_actions.py": ("lead/engine/idle_slots.py",),
+    "tests/lead/disk_cache/test_slot_actions.py": ("lead/disk_cache/idle_slots.py",),
     "tests/lead/disk_cache/test_kept_texts.py": ("lead/disk_cache/in_engine.py",),
     "tests/real/test_rpc.py": ("lead/rpc/before_load.py", "shared/rpc/rpc_backend.py"),
     "tests/real/test_seen_texts.py": ("lead/suffix/in_engine.py",),
@@ -80,7 +80,11 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/shared/llama/test_batch_layout.py": ("shared/llama/span.py",),
     "tests/shared/llama/test_model.py": ("shared/llama/batch.py",),
     "tests/shared/translation/test_lattice.py": ("shared/translation/projection.py",),
-    "tests/shared/sampling/test_grammar_worker.py": ("shared/sampling/grammar_handler.py",),
+    "tests/shared/sampling/test_grammar_worker.py": (
+        "shared/sampling/grammar_budget.py",
+        "shared/sampling/grammar_handler.py",
+    ),
+    "tests/shared/test_tls.py": ("shared/tls_failures.py",),
     "tests/shared/sampling/test_sampler.py": (
         "shared/errors.py",
         "shared/sampling/parameters.py",

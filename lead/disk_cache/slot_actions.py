@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from lead.disk_cache import slot_files
 from lead.disk_cache.act_on_slot import ActOnSlot, SlotActed
+from lead.disk_cache.idle_slots import IdleSlots
 from lead.disk_cache.text_keeper import TextMemory
 from lead.engine.engine import Engine
-from lead.engine.idle_slots import IdleSlots
 from lead.engine.side_jobs import Doing
 from shared.cache_edits import Snapshot, apply_edits
 from shared.errors import RequestError, UnavailableError

@@ -26,8 +26,8 @@ from shared.llama.placement import CPU
 from shared.llama.span import MtpSpan, Span
 from shared.models.file_kind import is_eagle_file, size_of
 from shared.prompt_cache import NO_PROMPT_CACHE
-from shared.sampling.constrained import GrammarBudget
 from shared.sampling.factory import drafting_sampler
+from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
 from shared.step_cost import StepCost
 from shared.translation.drafter_maker import DrafterMaker, most_ahead

@@ -30,7 +30,7 @@ from lead.engine.speculation.speculation_stats import StepReport
 from shared.cache_edits import CacheEdit
 from shared.errors import KvCacheFullError, WindowLostError
 from shared.protocol import Draft
-from shared.sampling.constrained import GrammarBudget
+from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.sampler import Sampler
 
 log = logging.getLogger("engine")

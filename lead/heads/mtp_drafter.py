@@ -19,7 +19,7 @@ from shared.drafting.interfaces import MakeSampler
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.heads.hidden_states import HiddenStates
 from shared.llama.span import MtpOutput, MtpSpan
-from shared.sampling.constrained import GrammarBudget
+from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import common_prefix_length

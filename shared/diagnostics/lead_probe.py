@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared.diagnostics.findings import Finding, good, hint, problem
 from shared.terminal import said_by_lead
-from shared.tls import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust
+from shared.tls_failures import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust
 
 NonNegative = Annotated[int, Field(ge=0, lt=1 << 53)]
 """What a float holds exactly: checks divide and multiply."""

@@ -25,7 +25,7 @@ from shared.drafting.slot_pool import SlotPool
 from shared.errors import DecodeAbortedError, KvCacheFullError, PendingAnswerError
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune
-from shared.sampling.constrained import GrammarBudget
+from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.sampler import RankedToken, Sampler
 from shared.slot_cache import SlotCache
 from shared.step_cost import StepCost

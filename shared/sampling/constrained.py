@@ -43,13 +43,6 @@ class Constraint(Protocol):
         """An independent copy, at the same place."""
 
 
-class GrammarBudget:
-    """How long to wait for other processes that follow grammars; this one is for where there are none."""
-
-    def set(self, seconds: float) -> None:
-        """Wait at most `seconds` from now on, for all answers together."""
-
-
 class ConstrainedSampler(Sampler):
     """A sampler under a grammar that applies to the tokens from `parameters.grammar_start` on."""
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.errors import PendingAnswerError, RequestError
-from shared.sampling.constrained import GrammarBudget
+from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.grammar_handler import GrammarProgram
 from shared.sampling.grammar_worker import AnswerKind, Operation
 from shared.sandbox import FOLLOW, Sandbox, SandboxError

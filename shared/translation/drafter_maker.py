@@ -9,8 +9,8 @@ from shared.drafting.drafter_options import N_FURTHER_STATES, DrafterOptions
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.prompt_cache import NO_PROMPT_CACHE
-from shared.sampling.constrained import GrammarBudget
 from shared.sampling.factory import drafting_sampler
+from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
 from shared.translation.projection import Projection
 from shared.translation.stored_pair import stored_pair

@@ -6,7 +6,8 @@ import pytest
 import trustme
 
 from shared.errors import ConfigError
-from shared.tls import check_certificate, distrust_behind, explain_distrust, pinning, trusting
+from shared.tls import check_certificate, pinning, trusting
+from shared.tls_failures import distrust_behind, explain_distrust
 from tests import certificates
 from tests.certificates import make_certificate
 

@@ -29,8 +29,8 @@ from shared.llama.model import Model
 from shared.llama.placement import Device
 from shared.llama.span import MtpSpan, Span
 from shared.models.builtin import builtin_draft, builtin_target
-from shared.sampling.constrained import GrammarBudget
 from shared.sampling.factory import make_sampler
+from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 from shared.step_cost import StepCost
