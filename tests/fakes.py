@@ -906,12 +906,19 @@ class FakeTextFiles:
         self._numbers = itertools.count()
         self.texts: dict[str, SavedText] = {}
         self._named: set[str] = set()
+        self._seen: dict[str, SavedText] = {}
         self.parts: dict[str, bytes] = {}
         self.folder = "a fake"
         self.n_read = self.n_failed = 0
 
+    def open_again(self):
+        """For another engine, which has seen none of them."""
+        self._seen = {}
+
     def look(self):
-        return FolderNews(list(self.texts.values()), self._named - self.texts.keys())
+        new = [text for name, text in self.texts.items() if self._seen.get(name) is not text]
+        self._seen = dict(self.texts)
+        return FolderNews(new, self._named - self.texts.keys())
 
     def write(self, text, pace):
         self._fail(OSError("the disk is full"))
@@ -931,6 +938,7 @@ class FakeTextFiles:
         rest = {name: getattr(text, name) for name in ("name", "owner", "tokens", "n_prefill")}
         self.texts[text.name] = SavedText(parts=tuple(parts), **rest)
         self._named.add(text.name)
+        self._seen[text.name] = self.texts[text.name]
         return self.texts[text.name]
 
     def read(self, part, into):

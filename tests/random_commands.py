@@ -455,6 +455,7 @@ class RandomRun:
         self.keeper = None
         if limits.prompt_cache.n_bytes:
             late = LateExecutor(self._n_late)
+            self.files.open_again()
             self.keeper = HastyKeeper(
                 self._engine, self.files, self.target, self.front.clock, lambda *_, **__: late
             )

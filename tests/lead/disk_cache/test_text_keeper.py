@@ -1,5 +1,6 @@
 """When texts are written to disk and read from there, and that whatever fails costs the text only."""
 
+import copy
 import errno
 import itertools
 import os
@@ -63,6 +64,8 @@ class Machine:
         self.engine = make_engine(limits)
         self.target = FakeTarget(2, limits.n_ctx, limits.n_batch, traits=self._traits)
         late = self._executor or LateExecutor(self._n_late)
+        if isinstance(self.files, FakeTextFiles):
+            self.files.open_again()
         self.keeper = TextKeeper(self.engine, self.files, self.target, self.clock, lambda *_: late)
         self.loop = Loop(self.target, self.engine, self, clock=self.clock, chores=[self.keeper])
 
@@ -338,7 +341,7 @@ def test_an_engine_that_fails_does_not_wait_for_the_disk():
 
 def test_what_another_lead_has_written_meanwhile_serves_the_next_request():
     machine = Machine()
-    other = Machine(machine.files)
+    other = Machine(copy.copy(machine.files))  # the same disk
     other.ask()
     other.settle()
     assert machine.ask() == len(PROMPT) - 1
