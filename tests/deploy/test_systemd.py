@@ -55,7 +55,7 @@ def systemd_analyze():
 
 
 def test_answers_may_finish_before_the_lead_is_killed(units):
-    assert float(dict(lines_of(units["lead.service.lead_service"]))["TimeoutStopSec"]) > 100 + END_SECONDS
+    assert float(dict(lines_of(units["lead.service"]))["TimeoutStopSec"]) > 100 + END_SECONDS
 
 
 def verified(command, path, folder):
@@ -109,14 +109,14 @@ def test_systemd_finds_little_that_a_service_could_do_without(systemd_analyze, u
 
 def test_gpus_can_be_reached(units):
     """`ProtectClock=` allows a device, and then all that are not allowed are forbidden."""
-    lines = lines_of(units["lead.service.lead_service"])
+    lines = lines_of(units["lead.service"])
     assert ("ProtectClock", "yes") in lines
     assert {"char-nvidia* rw", "char-drm rw", "char-kfd rw"} <= {v for k, v in lines if k == "DeviceAllow"}
     assert "PrivateDevices" not in dict(lines)
 
 
 def test_an_engine_that_runs_out_of_memory_does_not_stop_the_lead(units):
-    assert ("OOMPolicy", "continue") in lines_of(units["lead.service.lead_service"])
+    assert ("OOMPolicy", "continue") in lines_of(units["lead.service"])
 
 
 def filtered(units, name):

@@ -15,7 +15,7 @@ from tests.conftest import more
 from tests.real.processes import F32_CACHE
 from tests.shared.convert import gpt2_reference as gpt2
 from tests.shared.convert import llama2c_reference as llama2c
-from tests.shared.models.conftest import PIECES, SCORES, small_gpt2, small_llama
+from tests.shared.convert.conftest import PIECES, SCORES, small_gpt2, small_llama
 
 pytestmark = pytest.mark.real
 

@@ -56,6 +56,16 @@ def question(model, **fields):
     return {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8} | fields
 
 
+def ollamas_question(model, n_tokens=8, **fields):
+    messages = question(model)["messages"]
+    return {
+        "model": model,
+        "messages": messages,
+        "options": {"num_predict": n_tokens},
+        "stream": False,
+    } | fields
+
+
 def states(url):
     records = httpx.get(f"{url}/v1/models").json()["data"]
     return {record["id"]: record["status"]["value"] for record in records}
@@ -90,7 +100,7 @@ async def ask(client, rng, lost, interrupted):
         "chat": ("/v1/chat/completions", question(name, max_tokens=n)),
         "stream": ("/v1/chat/completions", question(name, max_tokens=n, stream=True)),
         "messages": ("/v1/messages", question(name, max_tokens=n)),
-        "ollama": ("/api/chat", question(name, stream=False, options={"num_predict": n})),
+        "ollama": ("/api/chat", ollamas_question(name, n)),
         "completion": ("/completion", {"model": name, "prompt": "Once", "n_predict": n}),
     }[kind]
     answer = await client.post(path, json=body)
@@ -141,14 +151,14 @@ async def test_no_answer_is_lost_when_models_are_killed(house, n_requests):
 
 def test_a_model_stays_as_long_as_ollamas_clients_say(house):
     _, url = house
-    fields = question("green", stream=False, options={"num_predict": 2}, keep_alive=0)
+    fields = ollamas_question("green", 2, keep_alive=0)
     assert httpx.post(f"{url}/api/chat", json=fields, timeout=ENOUGH).status_code == 200
     assert "green:latest" not in {each["name"] for each in httpx.get(f"{url}/api/ps").json()["models"]}
 
 
 def test_a_model_that_is_not_to_stay_answers_all_who_ask_next(house):
     _, url = house
-    httpx.post(f"{url}/api/chat", json=question("green", stream=False, keep_alive=0), timeout=ENOUGH)
+    httpx.post(f"{url}/api/chat", json=ollamas_question("green", keep_alive=0), timeout=ENOUGH)
     with ThreadPoolExecutor(50) as pool:
         asking = [
             pool.submit(httpx.post, f"{url}/v1/chat/completions", json=question("green"), timeout=ENOUGH)

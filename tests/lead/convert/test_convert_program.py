@@ -4,7 +4,7 @@ import pytest
 from gguf import GGUFReader
 
 from lead.cli import main
-from tests.shared.models.conftest import (  # noqa: F401 - fixtures
+from tests.shared.convert.conftest import (  # noqa: F401 - fixtures
     checkpoint,
     conversion_cache,
     gpt2_folder,

@@ -8,7 +8,7 @@ from shared.errors import ModelLoadError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.model_file import read_conversion
 from tests.shared.convert import gpt2_reference, llama2c_reference
-from tests.shared.models.conftest import PIECES, SCORES, small_gpt2, small_llama
+from tests.shared.convert.conftest import PIECES, SCORES, small_gpt2, small_llama
 
 _HEAD = 4096
 """Bytes at the beginning of a file that are changed."""

@@ -9,8 +9,8 @@ from shared.convert.gpt2 import byte_alphabet, read_vocabulary
 from shared.errors import ModelLoadError
 from shared.models.model_file import read_conversion
 from tests.shared.convert import gpt2_reference as gpt2
+from tests.shared.convert.conftest import converted, logits, small_gpt2
 from tests.shared.convert.gpt2_reference import ALPHABET, vocabulary
-from tests.shared.models.conftest import converted, logits, small_gpt2
 
 SHAPES = {
     "GPT-2's head width": {"width": 192, "n_heads": 3, "n_layers": 3},

@@ -15,7 +15,7 @@ from shared.convert.grow import Shape, grow, main
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft
 from shared.models.gguf_file import Quantization
-from tests.shared.models.conftest import load, logits
+from tests.shared.convert.conftest import load, logits
 from tests.shared.models.gguf_copies import with_tensor, without_vocabulary, write_header_only
 
 OLD = Shape(width=128, n_layers=2, n_heads=4, n_feed_forward=256)

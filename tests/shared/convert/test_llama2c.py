@@ -9,7 +9,7 @@ from shared.errors import ModelLoadError
 from shared.models.gguf_file import Encoder
 from shared.models.model_file import read_conversion
 from tests.shared.convert import llama2c_reference as llama2c
-from tests.shared.models.conftest import PIECES, converted, logits, small_llama
+from tests.shared.convert.conftest import PIECES, converted, logits, small_llama
 
 SHAPES = {
     "stories15M's width": {"width": 288, "n_hidden": 768, "n_heads": 6, "n_kv_heads": 6},

@@ -6,8 +6,8 @@ import pytest
 
 from shared.convert.tokenizer_bin import read_tokenizer
 from shared.errors import ModelLoadError
+from tests.shared.convert.conftest import PIECES, SCORES, converted
 from tests.shared.convert.llama2c_reference import tokenizer_bin
-from tests.shared.models.conftest import PIECES, SCORES, converted
 
 SPLIT = {
     "Once upon a time, the hen": b" Once/ upon/ a/ time/,/ the/ /he/n",

@@ -21,7 +21,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.models import builtin
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
-from tests.shared.models.conftest import (  # noqa: F401 - fixtures
+from tests.shared.convert.conftest import (  # noqa: F401 - fixtures
     checkpoint,
     conversion_cache,
     gpt2_folder,

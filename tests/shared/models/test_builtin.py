@@ -65,16 +65,16 @@ def test_a_second_call_uses_the_same_file(cache: Path) -> None:
 @pytest.mark.parametrize(
     ("constant", "value"),
     [
-        ("grow.VERSION", 99),
-        ("builtin._GROWN_QUANTIZATION", "q8_0"),
-        ("builtin._GROWN_SHAPE", TINY | {"n_layers": 7}),
+        ("convert.grow.VERSION", 99),
+        ("models.builtin._GROWN_QUANTIZATION", "q8_0"),
+        ("models.builtin._GROWN_SHAPE", TINY | {"n_layers": 7}),
     ],
 )
 def test_another_recipe_has_another_name(
     monkeypatch: pytest.MonkeyPatch, constant: str, value: object
 ) -> None:
     old = grown_target()
-    monkeypatch.setattr(f"shared.models.{constant}", value)
+    monkeypatch.setattr(f"shared.{constant}", value)
     assert grown_target().name != old.name
     assert not old.exists()
 

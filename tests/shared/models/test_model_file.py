@@ -8,8 +8,8 @@ import pytest
 from shared.errors import ModelLoadError
 from shared.models.builtin import builtin_draft
 from shared.models.model_file import converted, loadable, pending_conversion, read_conversion
+from tests.shared.convert.conftest import small_llama
 from tests.shared.convert.llama2c_reference import version_0
-from tests.shared.models.conftest import small_llama
 
 
 def test_a_gguf_is_used_as_it_is():

@@ -67,7 +67,7 @@ def test_files_of_keys_are_credentials_of_a_system_service(machine, monkeypatch,
     (tmp_path / "my key").write_text(KEY)
     monkeypatch.chdir(tmp_path)
     machine.run("back", "install", "--system", "--key-file", "my key")
-    unit = (machine.units / "llama-duo-back.service.back_service").read_text().splitlines()
+    unit = (machine.units / "llama-duo-back.service").read_text().splitlines()
     assert f"LoadCredential=key_file:{tmp_path}/my key" in unit
     assert "Environment=BACK_KEY_FILE=%d/key_file" in unit
 
@@ -95,11 +95,11 @@ def test_an_interpreter_in_a_home_folder_is_refused_for_a_system_service(machine
 
 def test_installing_again_replaces_all_options(machine):
     machine.run("lead", "install", "--port", "7000", "--socket")
-    assert machine.state["active"] == ["llama-duo-lead.service.lead_service", "llama-duo-lead.socket"]
+    assert machine.state["active"] == ["llama-duo-lead.service", "llama-duo-lead.socket"]
     machine.run("lead", "install", "--top-k", "7")
     assert (lead_settings(machine).port, lead_settings(machine).sampling.top_k) == (5555, 7)
-    assert machine.files() == {"llama-duo-lead.service.lead_service", "llama-duo-lead.toml"}
-    assert machine.state["active"] == machine.state["enabled"] == ["llama-duo-lead.service.lead_service"]
+    assert machine.files() == {"llama-duo-lead.service", "llama-duo-lead.toml"}
+    assert machine.state["active"] == machine.state["enabled"] == ["llama-duo-lead.service"]
 
 
 def test_several_services_of_a_program_have_names(machine):
@@ -130,7 +130,7 @@ def test_a_service_that_cannot_be_stopped_is_not_removed(machine):
     machine.run("lead", "install")
     machine.trouble("bus")
     assert "No medium found" in machine.run("lead", "remove")
-    assert machine.files() == {"llama-duo-lead.service.lead_service", "llama-duo-lead.toml"}
+    assert machine.files() == {"llama-duo-lead.service", "llama-duo-lead.toml"}
 
 
 def test_a_systemctl_that_hangs_is_not_waited_for(machine, monkeypatch):
@@ -181,7 +181,7 @@ def test_windows_is_referred_to_its_own_services(machine, monkeypatch):
 
 def test_the_command_of_the_unit_starts_the_program(machine):
     machine.run("back", "install", "--name", "of-the-unit")
-    unit = (machine.units / "llama-duo-back.service.back_service").read_text()
+    unit = (machine.units / "llama-duo-back.service").read_text()
     (line,) = (line for line in unit.splitlines() if line.startswith("ExecStart="))
     command = [*line.removeprefix("ExecStart=").split(), "--check"]
     shown = subprocess.run(command, check=False, capture_output=True, text=True)

@@ -10,7 +10,7 @@ from lead.settings.lead_settings import LeadSettings
 from shared.errors import ModelLoadError
 from shared.models import builtin
 from shared.models.hub import Hub, HubModel
-from tests.shared.models.conftest import checkpoint, conversion_cache, tokenizer  # noqa: F401 - fixtures
+from tests.shared.convert.conftest import checkpoint, conversion_cache, tokenizer  # noqa: F401 - fixtures
 from tests.shared.models.gguf_copies import write_header_only
 
 

@@ -4,7 +4,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.models.model_file import read_conversion
 from tests.shared.convert import gpt2_reference, llama2c_reference
-from tests.shared.models.conftest import PIECES, SCORES, small_gpt2, small_llama
+from tests.shared.convert.conftest import PIECES, SCORES, small_gpt2, small_llama
 
 
 @pytest.fixture(scope="session")

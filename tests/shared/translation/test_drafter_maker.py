@@ -14,7 +14,7 @@ from shared.protocol import Open
 from shared.translation.vocabulary_pair import vocabulary_pair
 from tests.fakes import GREEDY
 from tests.shared.convert import gpt2_reference
-from tests.shared.models.conftest import small_gpt2
+from tests.shared.convert.conftest import small_gpt2
 
 
 @pytest.fixture(autouse=True)
