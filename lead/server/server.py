@@ -158,7 +158,8 @@ class Lead:
                 ),
             )
         running = asyncio.ensure_future(self._run_engine())
-        async with _in_background(self._run_local_back(address)), _in_background(self._start(companions)):
+        starting = asyncio.ensure_future(self._start(companions))
+        async with _in_background(self._run_local_back(address)):
             try:
                 if address.is_inherited:
                     await self._wait_until_ready(running)
@@ -166,6 +167,7 @@ class Lead:
                     await self._server.serve(sockets=[address.listener])
             finally:
                 self._stopping.set()
+                starting.cancel()
                 for companion in companions:
                     await companion.end()
                 await self._end_local_back()
@@ -173,8 +175,9 @@ class Lead:
                     await self._engine.stop()
                 else:
                     running.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await running
+                for ended in (running, starting):
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await ended
 
     def _site(self, address: Address) -> Site:
         path = self._settings.source.model
@@ -183,8 +186,12 @@ class Lead:
 
     async def _start(self, companions: Sequence[Companion]) -> None:
         await self._owns_address.wait()  # the lead before this one has left the port
-        for companion in companions:
-            await companion.start()
+        try:
+            for companion in companions:
+                await companion.start()
+        except BaseException:
+            self.stop()
+            raise
 
     async def _wait_until_ready(self, running: asyncio.Future[Any]) -> None:
         """A lead that cannot load its model must not replace one that runs, nor answer who can wait.

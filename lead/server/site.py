@@ -14,7 +14,7 @@ from shared.seams import plugged
 
 class Companion(Protocol):
     async def start(self) -> None:
-        """Called once the program has its address. It must not raise what should not end the program."""
+        """Called once the program has its address. What it raises ends the program."""
 
     async def end(self) -> None:
         """Called when the program ends, also before `start`."""

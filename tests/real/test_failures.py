@@ -25,6 +25,15 @@ def test_a_lead_can_be_ended_while_its_engine_is_started_again(own_lead):
     assert lead.process.wait(TIMEOUT_S) == 0
 
 
+def test_a_lead_that_cannot_be_announced_says_why_and_ends(tiny_model, tmp_path, monkeypatch):
+    (tmp_path / "zeroconf.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    options = ("--host", "0.0.0.0", "--port", "0", "--insecure", "--announce")
+    with Program("lead", "--model", str(tiny_model("llama")), *options, *LEAD) as lead:
+        lead.wait_for(r"needs zeroconf: pip install")
+        assert lead.process.wait(TIMEOUT_S) == 1
+
+
 def test_a_back_may_be_started_before_the_lead_and_comes_back_to_one_that_was_started_again(target):
     port = free_port()
     url = f"http://127.0.0.1:{port}"
