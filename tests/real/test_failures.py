@@ -68,7 +68,7 @@ def test_connected_backs_do_not_hold_up_sigterm(own_lead):
 
 def test_sigterm_for_all_its_processes_ends_no_answer(own_lead):
     """As `timeout`, supervisors and a machine that is shut down send it."""
-    lead, url = own_lead()
+    lead, url = own_lead("--drain-seconds", "240")
     with stream(url, max_tokens=400) as answer:
         answer.until(lambda reply: reply.text)
         for child in (engine_of(lead), lead.process.pid):
