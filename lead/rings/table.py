@@ -8,6 +8,7 @@ RINGS = (
     "lead.pairing",
     "lead.apis.ollama",
     "lead.translation",
+    "lead.infill",
     "lead.metrics",
     "lead.rpc",
     "lead.suffix",

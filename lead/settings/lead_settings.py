@@ -21,12 +21,12 @@ from shared import cpus
 from shared.errors import ConfigError
 from shared.logs import LogLevel
 from shared.models.builtin import grown_target
-from shared.rpc.rpc_probe import split_address
 from shared.settings.base import FileSettings
 from shared.settings.llama_server_options import LLAMA_SERVER
 from shared.settings.model_options import MAX_CTX, ModelOptions
 from shared.settings.model_source import ModelSource
 from shared.settings.options import CommaList, CpuList, OptionError, OptionGroup
+from shared.settings.server_url import split_address
 
 log = logging.getLogger("lead")
 

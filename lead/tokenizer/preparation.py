@@ -18,7 +18,6 @@ from lead.chat.template import ChatTemplate
 from lead.grammar.gbnf import gbnf_to_lark
 from lead.grammar.json_schema import JSON_OBJECT, check_schema
 from lead.grammar.lark import check_grammar, check_size, json_rule, lark_grammar
-from lead.infill.infill import infill_prompt
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import (
@@ -103,6 +102,8 @@ class Preparation(Jobs):
         json_schema: Mapping[str, Any] | None = None,
         texts: FieldTexts = NO_TEXTS,
     ) -> PreparedRequest:
+        from lead.infill.infill import infill_prompt  # noqa: PLC0415 - a ring, which may be missing
+
         tokens = [infill_prompt(gap, self._vocabulary)]
         return self._with_texts(PreparedRequest(tokens, self._grammar_of(grammar, json_schema)), texts)
 

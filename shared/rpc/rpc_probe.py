@@ -9,6 +9,7 @@ import struct
 import time
 
 from shared.errors import AwayError, DuoError
+from shared.settings.server_url import split_address
 
 VERSION = (7, 0)
 """RPC_PROTO_MAJOR_VERSION and RPC_PROTO_MINOR_VERSION in ggml-rpc.h."""
@@ -27,14 +28,6 @@ class WorkerAwayError(AwayError):
 
 class ForeignWorkerError(DuoError):
     """What listens there is not a worker that this llama.cpp can use."""
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """host:port; raises ValueError. llama.cpp has IPv4 only."""
-    host, _, port = address.rpartition(":")
-    if not host or ":" in host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise ValueError(f"{address!r} is not host:port (a name or an IPv4 address)")
-    return host, int(port)
 
 
 def probe(address: str, seconds: float) -> socket.socket:

@@ -20,3 +20,11 @@ def server_url(value: str) -> str:
         raise ValueError(_HOW_TO_WRITE)
     # urlsplit has made the scheme lower-case, as what is made of this expects it.
     return urlunsplit(parts).rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """host:port; raises ValueError. llama.cpp has IPv4 only."""
+    host, _, port = address.rpartition(":")
+    if not host or ":" in host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise ValueError(f"{address!r} is not host:port (a name or an IPv4 address)")
+    return host, int(port)

@@ -6,23 +6,20 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from lead.chat.fields import MAX_PROMPT_ELEMENTS, MAX_PROMPTS, AtMost, NullIsDefault
+from lead.chat.fields import MAX_PROMPT_ELEMENTS, MAX_PROMPTS, AtMost
 from lead.chat.unused_fields import NATIVE
-from lead.http.generation_request import GenerationRequest, read_infill_request, read_text_request
+from lead.http.generation_request import GenerationRequest, read_text_request
 from lead.http.json_route import JsonRoute
 from lead.http.render.llama_server import LlamaServerRenderer
 from lead.http.render.openai import CompletionRenderer
 from lead.http.schema import GenerationFields
 from lead.http.services import Services, get_ready_services
 from lead.http.sse import respond
-from lead.tokenizer.jobs import Gap, Prompt
+from lead.tokenizer.jobs import Prompt
 from shared.errors import RequestError
 from shared.logs import LogLevel
 
 router = APIRouter(route_class=JsonRoute)
-
-_MAX_FILES = 1024
-"""Of `input_extra`; editors send some dozens of parts."""
 
 TokenIds = Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 
@@ -122,48 +119,13 @@ async def create_native_completion(
 ) -> Response:
     """Continue text; one object for one prompt, a list of them for several."""
     request = await read_text_request(body, body.prompts(), http_request, services)
-    return await _respond(body, request, http_request, services)
+    return await respond_as_llama_server(body, request, http_request, services)
 
 
-class ExtraFile(NullIsDefault, strict=True):
-    """Another file of a project, or a part of one."""
-
-    text: str
-    filename: str = "tmp"
-
-
-class InfillRequest(NativeFields):
-    """What is around a gap in a text; `prompt` is what it begins with."""
-
-    input_prefix: str
-    input_suffix: str
-    input_extra: Annotated[list[ExtraFile], AtMost(_MAX_FILES)] | None = None
-    prompt: str | None = None
-
-    def gap(self, services: Services) -> Gap:
-        return Gap(
-            prefix=self.input_prefix,
-            suffix=self.input_suffix,
-            prompt=self.prompt or "",
-            extra=[(each.filename, each.text) for each in self.input_extra or ()],
-            n_ctx=services.n_ctx,
-            n_predict=services.settings.sampling.n_predict,
-            spm=services.settings.spm_infill,
-        )
-
-
-@router.post("/infill")
-async def create_infill(
-    body: InfillRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
-) -> Response:
-    """Fill a gap in a text, for editors; the answer is that of `/completion`."""
-    request = await read_infill_request(body, body.gap(services), http_request, services)
-    return await _respond(body, request, http_request, services)
-
-
-async def _respond(
+async def respond_as_llama_server(
     body: NativeFields, request: GenerationRequest, http_request: Request, services: Services
 ) -> Response:
+    """In the form of `/completion`."""
     renderer = LlamaServerRenderer(
         request, services, return_tokens=bool(body.return_tokens), response_fields=body.response_fields
     )

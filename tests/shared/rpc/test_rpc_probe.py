@@ -8,7 +8,8 @@ import time
 import pytest
 
 from shared.rpc import rpc_probe
-from shared.rpc.rpc_probe import VERSION, ForeignWorkerError, WorkerAwayError, probe, split_address
+from shared.rpc.rpc_probe import VERSION, ForeignWorkerError, WorkerAwayError, probe
+from shared.settings.server_url import split_address
 
 HELLO_BYTES = 1 + 8 + 24
 MAJOR, MINOR = VERSION
