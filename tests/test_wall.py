@@ -72,6 +72,7 @@ WITHOUT = (
     "generate",
     "convert",
     "infill",
+    "lora",
     "metrics",
     "rpc",
     "suffix",

@@ -14,7 +14,6 @@ from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.native_parameters import context_parameters, make_room
 from shared.llama.placement import CPU, EMBEDDINGS, EXPERTS, Device, ModelSizes, Placement, group_of, settle
 from shared.llama.stored_outline import MeasuredOutline, StoredOutline
-from shared.lora.adapters import check_adapters
 from shared.models.file_kind import parts_of, read_beginning
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
@@ -132,7 +131,10 @@ def plan_memory(
     """
     n_slots = options.parallel if n_slots is None else n_slots
     _refuse_several_slots(path, n_slots)
-    check_adapters(options.lora, path)
+    if options.lora:
+        from shared.lora.adapters import check_adapters  # noqa: PLC0415 - a ring, which may be missing
+
+        check_adapters(options.lora, path)
     room = _free_room(options, taken or {}, with_workers=with_workers)
     with StoredOutline.open(path, on_cpu(options), with_heads=with_heads) as outline:
         measured, probe = outline.measured, outline.measured.probe

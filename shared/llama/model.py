@@ -37,7 +37,6 @@ from shared.llama.span import Pass, Rows, Span
 from shared.llama.start_key import changed_meanwhile, state_of_files
 from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
-from shared.lora.adapters import apply_adapters, load_adapters
 from shared.models.file_kind import is_eagle_file
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import UNQUANTIZED, ModelOptions
@@ -128,7 +127,10 @@ class Model:
         self.vocabulary = Vocabulary(self._model, path)
         adapters = self._load_adapters()
         self._context, self._memory = self._open_context(path, context_parameters)
-        apply_adapters(self._context, adapters, self.options.lora)
+        if adapters:
+            from shared.lora.adapters import apply_adapters  # noqa: PLC0415 - a ring, which may be missing
+
+            apply_adapters(self._context, adapters, self.options.lora)
 
     def _make_parts(self, plan: MemoryPlan) -> None:
         """What a slot has beside its cells."""
@@ -170,6 +172,10 @@ class Model:
 
     def _load_adapters(self) -> list[Any]:
         """Frees the model and raises ModelLoadError if one does not fit to it."""
+        if not self.options.lora:
+            return []
+        from shared.lora.adapters import load_adapters  # noqa: PLC0415 - as above
+
         try:
             return load_adapters(self._model, self.options.lora)
         except ModelLoadError:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from shared.errors import ModelLoadError
-from shared.llama import model
 from shared.llama.memory_plan import plan_memory
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.lora import adapters
 from shared.settings.model_options import ModelOptions
 
 RANK, ALPHA = 4, 8.0
@@ -113,14 +113,14 @@ def test_a_file_that_is_replaced_while_it_is_loaded_is_refused(
 ):
     """It could be kept for another than it is."""
     path = shutil.copy(base, tmp_path / "model.gguf")
-    load = model.load_adapters
+    load = adapters.load_adapters
 
     def replace(*arguments):
         loaded = load(*arguments)
         os.utime(adapter if is_adapter else path, (0, 0))
         return loaded
 
-    monkeypatch.setattr(model, "load_adapters", replace)
+    monkeypatch.setattr(adapters, "load_adapters", replace)
     with pytest.raises(ModelLoadError, match="has changed while it was loaded"):
         Model(path, options(str(adapter)))
 
