@@ -343,8 +343,9 @@ def test_nothing_gets_past_the_door_of_a_fleet_without_a_right_key(fleet, settin
     (url,) = lead_children()
 
     def state():
-        texts = (httpx.get(url + path, headers=admin).text for path in ("/slots", "/loads", "/v1/members"))
-        return get(url, "/v1/speculation", key=KEYS[Role.ADMIN])["totals"], *texts
+        key = KEYS[Role.ADMIN]
+        known = get(url, "/v1/speculation", key=key)["totals"], get(url, "/loads", key=key)["loads"]
+        return *known, *(get(url, path, key=key) for path in ("/slots", "/v1/members"))
 
     before = state()
     for headers, role in [({}, None), (bearer("wrong"), None), (bearer(KEYS[Role.BACK]), Role.BACK)]:
