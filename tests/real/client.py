@@ -1,6 +1,7 @@
 """Requests to a real lead over HTTP: whole answers, and streams that are watched while they run."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,8 +16,9 @@ ENDLESS = 2000
 """More tokens than any test waits for; fewer than the context has."""
 TIMEOUT_S = 240.0
 """How long a lead may be silent on a machine that is busy with other things; pytest's own limit is longer."""
-MOST_ANSWERS = 60
-"""How many answers a back on a busy machine gets to have a draft token accepted; usually one is enough."""
+MOST_ANSWERS, LEAST_PATIENCE_S = 60, 150.0
+"""How many answers, or how long, a back on a busy machine gets to have a draft token accepted; usually one
+answer is enough."""
 
 
 def chat(prompt: str = PROMPT, **fields: Any) -> dict[str, Any]:
@@ -145,12 +147,13 @@ def text_of(response: httpx.Response) -> str:
 def repeat_until(enough: Callable[[Reply], object], answer: Callable[[], Reply]) -> Reply:
     """The first answer that is `enough`; the answers before it must have the same text."""
     first = reply = answer()
-    for _ in range(MOST_ANSWERS):
+    n_answers, until = 0, time.monotonic() + LEAST_PATIENCE_S
+    while n_answers < MOST_ANSWERS or time.monotonic() < until:
         assert reply.text == first.text
         if enough(reply):
             return reply
-        reply = answer()
-    raise AssertionError(f"{MOST_ANSWERS} answers were not enough, the last one is {reply}")
+        reply, n_answers = answer(), n_answers + 1
+    raise AssertionError(f"{n_answers} answers were not enough, the last one is {reply}")
 
 
 def ask_until_accepted(url: str, *, key: str | None = None, **fields: Any) -> Reply:

@@ -39,7 +39,7 @@ def after_leaving(folder, *command, then, **environment):
     done = subprocess.run(
         [sys.executable, *(command or ("-m", "program"))],
         cwd=folder,
-        env=os.environ | environment,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"} | environment,
         check=True,
         capture_output=True,
         text=True,
