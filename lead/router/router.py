@@ -18,7 +18,7 @@ from lead.router.models_file import ServedModel, served_models
 from lead.router.router_api import RouterServices
 from lead.server.draining import DrainingServer
 from lead.server.listening import open_address
-from lead.server.site import Site, companions_of
+from lead.server.site import Site, companions_of, end_all
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import EXPOSED
 from shared.errors import ConfigError
@@ -91,8 +91,7 @@ class Router:
                 await companion.start()
             await self._server.serve(sockets=[address.listener])
         finally:
-            for companion in companions:
-                await companion.end()
+            await end_all(companions)
             await self._host.stop()
             await self._forwarder.close()
 

@@ -26,7 +26,7 @@ from lead.server.app import create_app, open_services
 from lead.server.draining import DrainingServer
 from lead.server.listening import Address, hand_over, meeting_point, open_address
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
-from lead.server.site import Companion, Site, companions_of
+from lead.server.site import Companion, Site, companions_of, end_all
 from lead.settings.cache_shares import cache_shares
 from lead.settings.keys import Key, Keyring, Principal, Role
 from lead.settings.lead_settings import LeadSettings
@@ -168,8 +168,7 @@ class Lead:
             finally:
                 self._stopping.set()
                 starting.cancel()
-                for companion in companions:
-                    await companion.end()
+                await end_all(companions)
                 await self._end_local_back()
                 if self._engine:
                     await self._engine.stop()

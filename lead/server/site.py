@@ -1,5 +1,7 @@
 """What runs beside the server of a lead or a router: a seam for rings."""
 
+import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,3 +36,8 @@ class Site:
 def companions_of(site: Site) -> list[Companion]:
     """Those of all rings; also before they start, the application may use them."""
     return [each for module in plugged(RINGS, "companions") for each in module.companions(site)]
+
+
+async def end_all(companions: Iterable[Companion]) -> None:
+    """Whatever ails one, the rest is to end, too."""
+    await asyncio.gather(*(each.end() for each in companions), return_exceptions=True)
