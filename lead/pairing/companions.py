@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from platformdirs import user_data_path
 
 from lead.pairing.door import Door
-from lead.server.listening import listen
 from lead.server.site import Companion, Site
 from shared.errors import ConfigError
 from shared.pairing.discovery import announced
@@ -31,11 +30,10 @@ def _door(site: Site) -> Door | None:
     port = site.address.port
     folder = user_data_path("llama-duo") / f"lead-{port}"
     try:
-        door = Door(folder, port + 1 if port < _LAST_PORT else port - 1, listen=listen)
+        door = Door(folder, port + 1 if port < _LAST_PORT else port - 1, site.server)
     except ConfigError as error:
         log.error("%s: nobody can be invited", error)  # noqa: TRY400 - a sentence for a person
         return None
-    door.belongs_to(site.server)
     site.app.state.door = door
     return door
 

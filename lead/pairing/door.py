@@ -9,19 +9,19 @@ import contextlib
 import json
 import logging
 import socket
-import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
 from lead.http.listeners import OWN_KEYS
 from lead.pairing.certificate import server_context
 from lead.pairing.members import INVITATION_SECONDS, JoinedMachine, Members
+from lead.server.draining import DrainingServer
+from lead.server.listening import listen
 from lead.settings.keys import Principal, Role
 from shared.cached_files import write_private
 from shared.errors import ConfigError
@@ -32,24 +32,6 @@ log = logging.getLogger("lead")
 
 _FILE = "members.json"
 _MOST_ADDRESSES = 4
-
-
-class Listening(Protocol):
-    """What accepts connections, until it is closed; asyncio's servers do."""
-
-    def close(self) -> None: ...
-
-
-class DoorServer(Protocol):
-    """Serves the application on further sockets."""
-
-    async def listen_also(
-        self, listener: socket.socket, tls: ssl.SSLContext, state: dict[str, Any]
-    ) -> Listening:
-        """Accept connections; `state` is that of each request."""
-
-    def disconnect(self, number: int) -> None:
-        """Cut the connections of the principal with this number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +48,26 @@ class Door:
         self,
         folder: Path,
         port: int,
+        server: DrainingServer,
         *,
-        listen: Callable[[str, int], socket.socket],
+        listen: Callable[[str, int], socket.socket] = listen,
         own_addresses: Callable[[], Sequence[str]] = own_addresses,
         announce: Callable[[int, str], AbstractContextManager[None]] = announced_door,
     ) -> None:
-        """folder: keeps certificate, key and members. Raises ConfigError if members cannot be read."""
+        """folder: keeps certificate, key and members. server: serves whoever comes in.
+
+        Raises ConfigError if members cannot be read.
+        """
         self.port = port
         self._folder = folder
+        self._server = server
         self._listen = listen
         self._own_addresses = own_addresses
         self._announce = announce
         self._announcing: contextlib.ExitStack | None = None
         self._announced_until: asyncio.TimerHandle | None = None
         self.read()
-        self._server: DoorServer | None = None
-        self._listening: Listening | None = None
+        self._listening: asyncio.Server | None = None
         self._certificate = ""
 
     def read(self) -> None:
@@ -89,10 +75,6 @@ class Door:
         kept = _read(self._folder / _FILE)
         self.was_open = kept.is_open
         self.members = Members(kept.members, clock=time.monotonic, wall_clock=time.time)
-
-    def belongs_to(self, server: DoorServer) -> None:
-        """To be called before it is opened."""
-        self._server = server
 
     def identify(self, secret: str | None) -> Principal | None:
         """Which member has this key."""
@@ -106,7 +88,6 @@ class Door:
         """Let members in, now and after each start; raises ConfigError. Does nothing if it is open."""
         if self.is_open:
             return
-        assert self._server
         tls, self._certificate = server_context(self._folder)
         listener = self._listen("0.0.0.0", self.port)
         self._listening = await self._server.listen_also(listener, tls, {OWN_KEYS: self})
@@ -155,7 +136,7 @@ class Door:
             self._listening.close()
         self._listening = None
         for member in self.members:
-            self._disconnect(member)
+            self._server.disconnect(member.number)
         self._save()
 
     def addresses(self, others: Iterable[str] = ()) -> tuple[str, ...]:
@@ -188,13 +169,9 @@ class Door:
         member = self.members.remove(name)
         if member:
             self._save()
-            self._disconnect(member)
+            self._server.disconnect(member.number)
             log.info("%s is no member any more", member.principal)
         return member is not None
-
-    def _disconnect(self, member: JoinedMachine) -> None:
-        if self._server:
-            self._server.disconnect(member.number)
 
     def _save(self) -> None:
         kept = asdict(_Kept(self.is_open, tuple(self.members)))

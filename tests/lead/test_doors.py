@@ -162,10 +162,10 @@ def door_of(folder):
     door = Door(
         folder / "door",
         5556,
+        Server(),
         listen=lambda host, port: f"{host}:{port}",
         own_addresses=lambda: ["10.0.0.1"],
     )
-    door.belongs_to(Server())
     door.members.identify = keyring().identify
     return door
 

@@ -46,9 +46,7 @@ def make(tmp_path, server):
             "listen": lambda host, port: f"{host}:{port}",
             "own_addresses": lambda: ["10.0.0.1"],
         } | options
-        door = Door(tmp_path / "lead", 5556, **options)
-        door.belongs_to(server)
-        return door
+        return Door(tmp_path / "lead", 5556, server, **options)
 
     return make
 

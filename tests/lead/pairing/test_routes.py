@@ -26,14 +26,14 @@ async def door(lead, serve, tmp_path):
     """Of a lead that serves."""
     with contextlib.closing(listen("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
+    served = serve()
     door = Door(
         tmp_path / "lead",
         port,
+        served.server,
         listen=lambda _, port: listen("127.0.0.1", port),
         own_addresses=lambda: ["127.0.0.1"],
     )
-    served = serve()
-    door.belongs_to(served.server)
     await served.server.accepting.wait()
     lead.app.state.door = door
     yield door
