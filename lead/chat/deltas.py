@@ -4,6 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import Any
+
+from pydantic_core import from_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,15 @@ class ToolCall:
     id: str
     name: str
     arguments: str = ""
+
+    @property
+    def as_object(self) -> dict[str, Any]:
+        """The arguments; none of a call that was cut off."""
+        try:
+            value = from_json(self.arguments)
+        except ValueError:
+            return {}
+        return value if isinstance(value, dict) else {}
 
 
 @dataclass(slots=True)

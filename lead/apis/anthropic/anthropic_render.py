@@ -3,8 +3,6 @@
 import secrets
 from collections.abc import Iterator
 
-from pydantic_core import from_json
-
 from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
 from lead.generation.answer_stats import AnswerStats
 from lead.http.answers import AnswerEnd, AnswerUpdate, WholeAnswer
@@ -115,19 +113,10 @@ def _content(message: AssistantMessage) -> list[JsonObject]:
     if message.content or not message.calls:
         content.append({"type": "text", "text": message.content})
     content += [
-        {"type": "tool_use", "id": call.id, "name": call.name, "input": _object(call.arguments)}
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": call.as_object}
         for call in message.calls
     ]
     return content
-
-
-def _object(arguments: str) -> JsonObject:
-    """A call that was cut off has no usable input."""
-    try:
-        value = from_json(arguments)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _stop(end: AnswerEnd) -> JsonObject:

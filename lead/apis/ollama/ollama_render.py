@@ -1,9 +1,9 @@
 """Answers as Ollama's objects: one for each line of a stream, the last one with figures."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from lead.apis.ollama.ollama_records import time_text
 from lead.chat.deltas import Content, Delta, Reasoning, ToolCall, ToolCallArguments, ToolCallStart
@@ -84,12 +84,7 @@ class OllamaRenderer(Renderer):
 
 
 def _call(call: ToolCall) -> JsonObject:
-    """A call that was cut off has no usable arguments."""
-    try:
-        arguments: Any = from_json(call.arguments)
-    except ValueError:
-        arguments = {}
-    return {"function": {"name": call.name, "arguments": arguments if isinstance(arguments, dict) else {}}}
+    return {"function": {"name": call.name, "arguments": call.as_object}}
 
 
 def _figures(end: AnswerEnd) -> JsonObject:
