@@ -75,10 +75,6 @@ def _record(services: Services) -> dict[str, Any]:
 @router.get("/lora-adapters")
 async def adapters(services: Annotated[Services, Depends(get_services)]) -> list[dict[str, Any]]:
     """Those that are applied to the model (`--lora`), to all requests."""
-    return _adapters(services)
-
-
-def _adapters(services: Services) -> list[dict[str, Any]]:
     return [
         {"id": number, "path": str(each.path), "scale": each.scale, "task_name": "", "prompt_prefix": ""}
         for number, each in enumerate(services.settings.compute.lora)
@@ -97,7 +93,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "total_slots": ready.n_slots,
         "model_alias": services.alias,
         "model_path": str(model.info.path),
-        "lora_adapters": _adapters(services),
+        "lora_adapters": await adapters(services),
         "chat_template": model.template,
         "bos_token": model.bos_text,
         "eos_token": model.eos_text,
