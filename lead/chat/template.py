@@ -83,17 +83,9 @@ class ChatTemplate:
         return self._plain.source
 
     @property
-    def tool_source(self) -> str:
-        return self._tool_use.source
-
-    @property
-    def takes_tools(self) -> bool:
-        return self._tool_capabilities.tools
-
-    @property
     def tool_format(self) -> ToolFormat:
         """How the model writes tool calls; GENERIC if the template cannot describe tools."""
-        return detect_tool_format(self.tool_source, takes_tools=self.takes_tools)
+        return detect_tool_format(self._tool_use.source, takes_tools=self._tool_capabilities.tools)
 
     @property
     def ignored_markers(self) -> tuple[str, ...]:

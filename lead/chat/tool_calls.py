@@ -105,11 +105,6 @@ class HeldCall:
     def __bool__(self) -> bool:
         return bool(self._pieces)
 
-    @property
-    def n_separators(self) -> int:
-        """The number of characters between markers, and between a marker and the call."""
-        return self._n_separators
-
     def has_marker(self, marker: str) -> bool:
         return marker in self._markers
 
@@ -129,7 +124,7 @@ class HeldCall:
         """Text between markers, or between a marker and the call; ignored if no marker came before."""
         if self:
             self._pieces.append(text)
-            self._n_separators += len(text)
+            self.n_separators += len(text)
 
     def add(self, text: str) -> None:
         self._pieces.append(text)
@@ -138,8 +133,9 @@ class HeldCall:
         """Hold nothing: it is a call."""
         self._pieces: list[str] = []
         self._markers: list[str] = []
-        self._n_separators = 0
         self._n_content = 0
+        self.n_separators = 0
+        """The number of characters between markers, and between a marker and the call."""
 
     def reject(self, rest: str) -> tuple[str, str]:
         """Hold nothing: it is not a call. Returns what is content, and what, with `rest`, is read again."""

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from lead.generation.sequences import LiveSequence
 
-"""What is told of the drafts of an answer."""
-
 
 class VerifiedDraft(NamedTuple):
     n_drafted: int

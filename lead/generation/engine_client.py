@@ -108,10 +108,6 @@ class EngineClient:
     def _stopped(self) -> bool:
         return self.state is EngineState.STOPPED
 
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process else None
-
     async def run(self, backs: "asyncio.Future[DraftReports]") -> None:
         """Keep an engine running and pass its events to the listeners.
 

@@ -39,13 +39,13 @@ TokenId = Callable[[str], int | None]
 """The special token of a text, if there is one."""
 
 
-def gbnf_to_lark(text: str, token_id: TokenId, limits: RequestLimits, param: str = "grammar") -> str:
-    """Raises RequestError naming `param` for what is not GBNF, or too large."""
-    check_size(text, limits, param)
+def gbnf_to_lark(text: str, token_id: TokenId, limits: RequestLimits) -> str:
+    """Raises RequestError naming the field `grammar` for what is not GBNF, or too large."""
+    check_size(text, limits, "grammar")
     try:
         return lark_grammar(_Converter(text, token_id).convert())
     except _GbnfError as error:
-        raise RequestError(f"{param}: {error}", param) from error
+        raise RequestError(f"grammar: {error}", "grammar") from error
 
 
 class _GbnfError(ValueError):

@@ -98,13 +98,18 @@ class Front:
             backs.set_result(self)
         self.running = asyncio.ensure_future(self.client.run(backs))
 
+    @property
+    def pid(self):
+        process = self.client._process
+        return process.pid if process else None
+
     async def on_sleep(self):
         self.n_slept += 1
         self._news.set()
 
     def apply(self, event, now):
         assert now >= 1.0
-        self.processes.append(self.client.pid)
+        self.processes.append(self.pid)
         self.events.append(event)
         self._news.set()
 
@@ -375,9 +380,9 @@ async def test_answers_do_not_outlast_the_wait_for_a_machine_that_is_away(start)
 async def test_a_stop_ends_the_engine(start):
     front = start("ready()\n" + LISTEN)
     await front.until(is_up)
-    pid = front.client.pid
+    pid = front.pid
     await front.stop()
-    assert (front.client.state, front.client.pid, front.lost) == (EngineState.STOPPED, None, [])
+    assert (front.client.state, front.pid, front.lost) == (EngineState.STOPPED, None, [])
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
@@ -393,7 +398,7 @@ async def test_after_the_end_no_descriptor_is_held_back(start):
 async def test_a_stop_between_two_engines_starts_no_third(start):
     front = start("ready(); sys.exit(3)\n")
     await front.until(lambda front: front.lost)
-    assert front.client.pid is None
+    assert front.pid is None
     await front.stop()
     assert (front.client.state, front.events) == (EngineState.STOPPED, [UP])
 
@@ -416,7 +421,7 @@ async def test_drafts_that_the_engine_does_not_read_are_replaced_by_newer_ones(s
     for base in range(20_000):
         front.client.post_draft(Draft(sequence="s", source="desk", base=base, tokens=[2] * 16))
     n_held = len(front.drafted.held_drafts)
-    os.kill(front.client.pid, signal.SIGUSR1)
+    os.kill(front.pid, signal.SIGUSR1)
     await front.until(lambda front: len(front.events) == 2)
     await front.stop()
     lines = (tmp_path / "notes").read_text().splitlines()
