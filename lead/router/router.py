@@ -20,8 +20,6 @@ from lead.server.draining import DrainingServer
 from lead.server.listening import open_address
 from lead.server.site import Site, companions_of, end_all
 from lead.settings.lead_settings import LeadSettings
-from lead.settings.security import EXPOSED
-from shared.errors import ConfigError
 from shared.free_memory import free_memory
 from shared.models.hub import Hub
 from shared.seams import plugged
@@ -76,15 +74,9 @@ class Router:
         At the end: no new connections; running answers go on for the drain time; then all models end.
         """
         settings = self._settings
-        address = open_address(settings.host, settings.port, takeover=False)
-        if not settings.security.may_listen_on(address.host):
-            address.listener.close()
-            raise ConfigError(f"the lead would listen on {address.host}: {EXPOSED}")
+        address = open_address(settings)
         companions = companions_of(Site(self.app, self._server, settings, address, "models"))
-        shown = f"[{address.host}]" if ":" in address.host else address.host
-        log.info(
-            "listening on %s://%s:%d, with %s", settings.security.scheme, shown, address.port, self._names()
-        )
+        log.info("listening on %s://%s, with %s", settings.security.scheme, address, self._names())
         self._host.start()
         try:
             for companion in companions:

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from platformdirs import user_runtime_path
 
+from lead.settings.lead_settings import LeadSettings
+from lead.settings.security import EXPOSED
 from shared.errors import ConfigError
 
 log = logging.getLogger("lead")
@@ -86,15 +88,27 @@ class Address:
     def port(self) -> int:
         return int(self.listener.getsockname()[1])
 
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
-def open_address(host: str, port: int, *, takeover: bool) -> Address:
-    """The socket that systemd has opened, that of the lead to replace, or a new one; raises ConfigError."""
+
+def open_address(settings: LeadSettings) -> Address:
+    """The socket that systemd has opened, that of the lead to replace, or a new one.
+
+    Raises ConfigError, also if a lead with these settings must not listen there.
+    """
     if activated := activated_socket(os.environ, os.getpid()):
-        return Address(activated, is_inherited=True)
-    if not takeover:
-        return Address(listen(host, port))
-    predecessor = Predecessor(meeting_point(host, port))
-    return Address(predecessor.listener, is_inherited=True, predecessor=predecessor)
+        address = Address(activated, is_inherited=True)
+    elif settings.takeover:
+        predecessor = Predecessor(meeting_point(settings.host, settings.port))
+        address = Address(predecessor.listener, is_inherited=True, predecessor=predecessor)
+    else:
+        address = Address(listen(settings.host, settings.port))
+    host = address.host
+    if not settings.security.may_listen_on(host):  # systemd or another lead has chosen it
+        address.listener.close()
+        raise ConfigError(f"the lead would listen on {host}: {EXPOSED}")
+    return address
 
 
 def meeting_point(host: str, port: int) -> Path:

@@ -30,12 +30,10 @@ from lead.server.site import Companion, Site, companions_of, end_all
 from lead.settings.cache_shares import cache_shares
 from lead.settings.keys import Key, Keyring, Principal, Role
 from lead.settings.lead_settings import LeadSettings
-from lead.settings.security import EXPOSED
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import Jobs
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
-from shared.errors import ConfigError
 from shared.free_memory import free_memory
 from shared.python_child import child_environment
 from shared.tls import check_certificate
@@ -97,13 +95,8 @@ class Lead:
         if self._routed:
             await self._serve(Address(self._routed.listener, is_inherited=True))
             return
-        address = open_address(settings.host, settings.port, takeover=settings.takeover)
-        host, port = address.host, address.port
-        if not settings.security.may_listen_on(host):  # systemd or another lead has chosen it
-            address.listener.close()
-            raise ConfigError(f"the lead would listen on {host}: {EXPOSED}")
-        shown = f"[{host}]" if ":" in host else host
-        log.info("listening on %s://%s:%d, loading the model", settings.security.scheme, shown, port)
+        address = open_address(settings)
+        log.info("listening on %s://%s, loading the model", settings.security.scheme, address)
         await self._serve(address)
 
     async def ready(self) -> Services:
