@@ -1,12 +1,15 @@
 """Work for a client that may leave before it is done."""
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from fastapi import Request
+from fastapi import Request, WebSocket, WebSocketDisconnect
 
 T = TypeVar("T")
+
+_MOST_REASON_BYTES = 123  # RFC 6455: control frames have at most 125 bytes, two of them the code
 
 
 class ClientGoneError(Exception):
@@ -31,6 +34,13 @@ async def cancel(*tasks: asyncio.Future[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def close_socket(socket: WebSocket, code: int, reason: str = "") -> None:
+    """As far as that is still possible: the client may have been faster."""
+    cut = reason.encode("utf-8", "replace")[:_MOST_REASON_BYTES].decode("utf-8", "ignore")
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+        await socket.close(code, cut)
 
 
 async def _disconnect(request: Request) -> None:

@@ -5,7 +5,6 @@ connection is closed, and it connects again by itself.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import Counter
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from starlette.types import Message
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
+from lead.http.client_gone import cancel, close_socket
 from lead.router.model_host import ModelHost
 from lead.router.model_process import ModelProcess
 from shared.errors import ProtocolError
@@ -32,7 +32,6 @@ _NextMessage = asyncio.Future[Message]
 """What the back sends next."""
 _NOT_SENT_CODES = {1005, 1006, 1015}
 """RFC 6455: codes that no close frame has."""
-_MOST_REASON_BYTES = 123
 
 
 @dataclass(eq=False, slots=True)
@@ -68,7 +67,7 @@ class BackRelay:
             others = self._links - {link}
             best = self._best(link.vocabulary, others)
             if best not in {None, link.model} and not self._speaks(link.model, link.vocabulary):
-                moving = asyncio.ensure_future(_close(link.socket, _RESTART, f"{best} is in use now"))
+                moving = asyncio.ensure_future(close_socket(link.socket, _RESTART, f"{best} is in use now"))
                 self._moving.add(moving)
                 moving.add_done_callback(self._moving.discard)
 
@@ -80,10 +79,10 @@ class BackRelay:
                 text = await socket.receive_text()
             hello = _read_hello(text)
         except (WebSocketDisconnect, TimeoutError, KeyError):
-            await _close(socket, _POLICY, "no hello arrived")
+            await close_socket(socket, _POLICY, "no hello arrived")
             return
         except ProtocolError as error:
-            await _close(socket, _POLICY, str(error))
+            await close_socket(socket, _POLICY, str(error))
             return
         first = asyncio.ensure_future(socket.receive())
         try:
@@ -93,10 +92,9 @@ class BackRelay:
                     _FollowedModel(socket, hello.vocabulary.fingerprint, name), process, text, first
                 )
             else:
-                await _close(socket, _RESTART, "no model is in memory")
+                await close_socket(socket, _RESTART, "no model is in memory")
         finally:
-            first.cancel()
-            await asyncio.gather(first, return_exceptions=True)
+            await cancel(first)
 
     async def _wait_for_model(self, hello: Hello, first: _NextMessage) -> str | None:
         """None if the back has left, or speaks out of turn."""
@@ -129,9 +127,10 @@ class BackRelay:
             ) as model:
                 await model.send(hello)
                 await self._pass_on(link.socket, model, first)
-            await _close(link.socket, model.close_code, model.close_reason or "")
+            code, reason = model.close_code or _RESTART, model.close_reason or ""
+            await close_socket(link.socket, _RESTART if code in _NOT_SENT_CODES else code, reason)
         except (OSError, InvalidHandshake, ConnectionClosed) as error:
-            await _close(link.socket, _RESTART, str(error))
+            await close_socket(link.socket, _RESTART, str(error))
         finally:
             self._links.discard(link)
 
@@ -152,9 +151,7 @@ class BackRelay:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel(*tasks)
 
     def _best(self, vocabulary: str, links: "set[_FollowedModel] | None" = None) -> str | None:
         """The model for a back: of its vocabulary if possible, then with few backs, then the last used."""
@@ -179,11 +176,3 @@ def _read_hello(text: str) -> Hello:
 def _peer(connection: HTTPConnection) -> str:
     host = connection.client.host if connection.client else "unknown"
     return f"{connection.state.principal} at {host}"
-
-
-async def _close(socket: WebSocket, code: int | None, reason: str) -> None:
-    """As far as that is still possible."""
-    code = _RESTART if code is None or code in _NOT_SENT_CODES else code
-    short = reason.encode()[:_MOST_REASON_BYTES].decode("utf-8", "ignore")
-    with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-        await socket.close(code, short)

@@ -15,6 +15,7 @@ import httpx
 import psutil
 from starlette.requests import HTTPConnection
 
+from lead.http.client_gone import cancel
 from lead.router.models_file import ServedModel
 from lead.router.routed import vouch
 from lead.settings.keys import ANYONE
@@ -116,8 +117,7 @@ class ModelProcess:
                 f"{model.name} cannot be loaded: {self._why()}", is_final=self._process.returncode in _FINAL
             )
         finally:
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
+            await cancel(asking)
 
     async def stop(self) -> None:
         """End it, by force if it takes too long, or has not loaded its model yet."""

@@ -20,6 +20,7 @@ from lead.generation.engine_client import DraftReports, EngineClient
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
+from lead.http.client_gone import cancel
 from lead.http.middleware.hosts import AllowedOrigins
 from lead.http.services import Services
 from lead.server.app import create_app, open_services
@@ -307,5 +308,4 @@ async def _in_background(work: Awaitable[Any]) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel(task)

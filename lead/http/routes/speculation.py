@@ -16,7 +16,7 @@ from lead.chat.fields import NullIsDefault
 from lead.engine.commands import PolicyName
 from lead.engine.speculation.constants import MAX_DEPTH
 from lead.generation.exactness import promise
-from lead.http.client_gone import unless_gone
+from lead.http.client_gone import close_socket, unless_gone
 from lead.http.json_route import JsonRoute
 from lead.http.services import Services, get_ready_services, get_services
 from lead.settings.host_names import is_loopback
@@ -46,7 +46,6 @@ _CLOSE_GONE = 1006  # RFC 6455: closed without a word
 _CLOSED_FOR_FRAMES = {1002, 1007, 1008, 1009}  # RFC 6455: the server has read invalid or too large frames
 _CLOSE_POLICY = 1008  # RFC 6455: "a message that violates its policy"
 _CLOSE_TRY_AGAIN = 1013  # IANA: "Try Again Later"
-_MOST_REASON_BYTES = 123  # RFC 6455: control frames have at most 125 bytes, two of them the code
 
 
 @router.get("/v1/speculation")
@@ -115,7 +114,7 @@ async def follow(socket: WebSocket) -> None:
     services: Services | None = socket.app.state.services
     await socket.accept()
     if services is None or services.engine.ready is None:
-        await _close(socket, _CLOSE_TRY_AGAIN, "the lead is loading its model")
+        await close_socket(socket, _CLOSE_TRY_AGAIN, "the lead is loading its model")
         return
     sender = _sender_of(socket)
     try:
@@ -132,7 +131,7 @@ async def follow(socket: WebSocket) -> None:
         log.log(level, "a back was refused: %s", error)
         with contextlib.suppress(WebSocketDisconnect):
             await _send(socket, _refused(error))
-        await _close(socket, _CLOSE_POLICY)
+        await close_socket(socket, _CLOSE_POLICY)
         return
     except (UnavailableError, TimeoutError) as error:
         reason = str(error) or "no hello arrived"
@@ -188,7 +187,7 @@ async def _serve(socket: WebSocket, back: Back, services: Services) -> None:
     for error in results:
         if isinstance(error, ProtocolError):
             services.backs.expel(back, str(error))
-            await _close(socket, _CLOSE_POLICY, str(error))
+            await close_socket(socket, _CLOSE_POLICY, str(error))
         elif isinstance(error, WebSocketDisconnect):
             if error.code in _CLOSED_FOR_FRAMES:
                 services.backs.expel(back, f"invalid or too large frames (code {error.code})")
@@ -222,13 +221,7 @@ async def _refuse(socket: WebSocket, backs: Backs, reason: str) -> None:
     """Close late, which costs a peer that tries again at once more than the lead."""
     with backs.join_limits.held_refusal() as seconds:
         await asyncio.sleep(seconds)
-    await _close(socket, _CLOSE_TRY_AGAIN, reason)
-
-
-async def _close(socket: WebSocket, code: int, reason: str = "") -> None:
-    cut = reason.encode("utf-8", "replace")[:_MOST_REASON_BYTES].decode("utf-8", "ignore")
-    with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the peer was faster
-        await socket.close(code, cut)
+    await close_socket(socket, _CLOSE_TRY_AGAIN, reason)
 
 
 async def _send(socket: WebSocket, message: LeadMessage) -> None:
