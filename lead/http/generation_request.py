@@ -141,16 +141,15 @@ async def read_text_request(
 ) -> GenerationRequest:
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
     texts = _checked(fields, len(prompts), services)
-    given = prompts, fields.grammar, fields.json_schema, texts
-    return await _read(fields, http_request, services, Jobs.prepare_prompts, *given)
+    return await _read(fields, http_request, services, Jobs.prepare_prompts, prompts, texts)
 
 
 async def read_infill_request(
     fields: GenerationFields, gap: Gap, http_request: Request, services: Services
 ) -> GenerationRequest:
     """A request to fill a gap; raises RequestError naming the field at fault."""
-    given = gap, fields.grammar, fields.json_schema, _checked(fields, 1, services)
-    return await _read(fields, http_request, services, Jobs.prepare_infill, *given)
+    texts = _checked(fields, 1, services)
+    return await _read(fields, http_request, services, Jobs.prepare_infill, gap, texts)
 
 
 async def _read(
@@ -219,8 +218,8 @@ async def read_chat_request(
 ) -> GenerationRequest:
     """A request to continue a conversation; raises RequestError naming the field at fault."""
     check_tools(body, services)
-    given = write_conversation(body), _checked(body, 1, services)
-    return await _read(body, http_request, services, Jobs.prepare_chat, *given)
+    texts = replace(_checked(body, 1, services), grammar=None, json_schema=None)  # the conversation has them
+    return await _read(body, http_request, services, Jobs.prepare_chat, write_conversation(body), texts)
 
 
 def as_chat(fields: dict[str, Any]) -> ChatRequest:

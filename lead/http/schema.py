@@ -181,6 +181,8 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
                 f"logit_bias: at most {limits.max_logit_bias} entries are accepted", "logit_bias"
             )
         return FieldTexts(
+            grammar=self.grammar,
+            json_schema=self.json_schema,
             prediction=self.prediction.text if self.prediction else "",
             biased=tuple(key for key, _ in self.biases() if isinstance(key, str) and not _is_id(key)),
         )

@@ -29,9 +29,11 @@ Prompt = str | Sequence[int | str]
 class FieldTexts:
     """Texts in other fields of a request than its prompt, and whether the text of that is wanted, too.
 
-    biased: the text keys of `logit_bias`.
+    grammar, json_schema: of a request that has no conversation. biased: the text keys of `logit_bias`.
     """
 
+    grammar: str | None = None
+    json_schema: Mapping[str, Any] | None = None
     prediction: str = ""
     biased: tuple[str, ...] = ()
     shows_prompt: bool = False
@@ -103,22 +105,10 @@ class Jobs(Protocol):
     def identify(self) -> VocabularyId:
         """What lead and back compare at `hello`; for a quarter of a million tokens it takes .15 s."""
 
-    def prepare_prompts(
-        self,
-        prompts: Sequence[Prompt],
-        grammar: str | None = None,
-        json_schema: Mapping[str, Any] | None = None,
-        texts: FieldTexts = NO_TEXTS,
-    ) -> PreparedRequest:
+    def prepare_prompts(self, prompts: Sequence[Prompt], texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
         """A request to continue texts."""
 
-    def prepare_infill(
-        self,
-        gap: Gap,
-        grammar: str | None = None,
-        json_schema: Mapping[str, Any] | None = None,
-        texts: FieldTexts = NO_TEXTS,
-    ) -> PreparedRequest:
+    def prepare_infill(self, gap: Gap, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
         """A request to fill a gap; raises UnsupportedError for a model that has no tokens for that."""
 
     def prepare_chat(self, conversation: bytes, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:

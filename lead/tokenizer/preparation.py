@@ -85,27 +85,15 @@ class Preparation(Jobs):
     def identify(self) -> VocabularyId:
         return self._vocabulary.identify()
 
-    def prepare_prompts(
-        self,
-        prompts: Sequence[Prompt],
-        grammar: str | None = None,
-        json_schema: Mapping[str, Any] | None = None,
-        texts: FieldTexts = NO_TEXTS,
-    ) -> PreparedRequest:
+    def prepare_prompts(self, prompts: Sequence[Prompt], texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
         tokens = [self._tokenize_parts(prompt) for prompt in prompts]
-        return self._with_texts(PreparedRequest(tokens, self._grammar_of(grammar, json_schema)), texts)
+        return self._with_texts(PreparedRequest(tokens, self._grammar_of(texts)), texts)
 
-    def prepare_infill(
-        self,
-        gap: Gap,
-        grammar: str | None = None,
-        json_schema: Mapping[str, Any] | None = None,
-        texts: FieldTexts = NO_TEXTS,
-    ) -> PreparedRequest:
+    def prepare_infill(self, gap: Gap, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
         from lead.infill.infill import infill_prompt  # noqa: PLC0415 - a ring, which may be missing
 
         tokens = [infill_prompt(gap, self._vocabulary)]
-        return self._with_texts(PreparedRequest(tokens, self._grammar_of(grammar, json_schema)), texts)
+        return self._with_texts(PreparedRequest(tokens, self._grammar_of(texts)), texts)
 
     def prepare_chat(self, conversation: bytes, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
         body = read_conversation(conversation)
@@ -113,7 +101,7 @@ class Preparation(Jobs):
         prompt = self._render_prompt(given)
         parser = self._parser_config(body, given, prompt.text)
         if body.grammar:
-            grammar = self._grammar_of(body.grammar, None)
+            grammar = self._grammar_of(FieldTexts(grammar=body.grammar))
         else:
             may_think = parser.in_reasoning or given.variables.get("enable_thinking", True)
             grammar = self._constrain(body, parser, may_think=bool(may_think))
@@ -240,16 +228,16 @@ class Preparation(Jobs):
         )
         return replace(parser, special_tokens=self._special_tokens(parser))
 
-    def _grammar_of(self, gbnf: str | None, json_schema: Mapping[str, Any] | None) -> str | None:
+    def _grammar_of(self, texts: FieldTexts) -> str | None:
         """The grammar that a client sent itself, in one of two forms."""
-        if gbnf and json_schema is not None:
+        if texts.grammar and texts.json_schema is not None:
             raise RequestError("grammar: cannot be combined with json_schema", "grammar")
-        if json_schema is not None:
-            schema = check_schema(json_schema or JSON_OBJECT, self._limits, "json_schema")
+        if texts.json_schema is not None:
+            schema = check_schema(texts.json_schema or JSON_OBJECT, self._limits, "json_schema")
             grammar, param = lark_grammar([json_rule("start", schema)]), "json_schema"
             check_size(grammar, self._limits, param)
-        elif gbnf:
-            grammar = gbnf_to_lark(gbnf, self._vocabulary.special_tokens.get, self._limits)
+        elif texts.grammar:
+            grammar = gbnf_to_lark(texts.grammar, self._vocabulary.special_tokens.get, self._limits)
             param = "grammar"
         else:
             return None
