@@ -4,14 +4,13 @@ Knows neither network nor files. A member has a key of its own, of which only th
 """
 
 import hashlib
-import hmac
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from lead.backs.join_limits import JoinLimits
-from lead.settings.keys import Principal, Role
+from lead.settings.keys import Principal, Role, identify, key_digest
 from shared.errors import DuoError, UnavailableError
 from shared.pairing.invitation import SECRET_BYTES
 
@@ -106,8 +105,7 @@ class Members:
             raise NotInvitedError("the code is wrong, was used before, or is older than ten minutes")
         key = secrets.token_urlsafe(_KEY_BYTES)
         number = 1 + max((each.number for each in self), default=_FIRST_NUMBER)
-        digest = _digest(key.encode()).hex()
-        member = JoinedMachine(self._unique(name), invited[0], digest, number, self._wall_clock())
+        member = JoinedMachine(self._unique(name), invited[0], key_digest(key), number, self._wall_clock())
         self._members[member.name] = member
         return member, key
 
@@ -116,13 +114,8 @@ class Members:
         return self._members.pop(name, None)
 
     def identify(self, key: str | None) -> Principal | None:
-        """The member with this key. As in `Keyring.identify`, the time it takes says nothing about keys."""
-        digest = _digest((key or "").encode("utf-8", "surrogatepass")).hex()
-        found = None
-        for member in self:
-            if hmac.compare_digest(member.digest, digest):
-                found = member.principal
-        return found
+        """The member with this key."""
+        return identify(key or "", ((each.digest, each.principal) for each in self))
 
     def _drop_old(self) -> None:
         now = self._clock()

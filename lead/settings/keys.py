@@ -65,7 +65,7 @@ class Keyring:
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         """Raises ConfigError for a key that a header cannot carry, or that has two roles."""
-        self._known: dict[bytes, Principal] = {}
+        self._known: dict[str, Principal] = {}
         for key in keys:
             self._add(key)
 
@@ -78,8 +78,8 @@ class Keyring:
                 f"the key of {key.principal} is empty or has characters that a header cannot carry; "
                 + HOW_TO_MAKE_ONE
             )
-        digest = _digest(key.secret)
-        principal = replace(key.principal, number=1 + len(self._known), key=digest.hex())
+        digest = key_digest(key.secret)
+        principal = replace(key.principal, number=1 + len(self._known), key=digest)
         known = self._known.setdefault(digest, principal)
         if known.role is not key.principal.role:
             raise ConfigError(
@@ -87,21 +87,25 @@ class Keyring:
             )
 
     def identify(self, secret: str | None) -> Principal | None:
-        """The principal of a key; None if it is unknown.
+        """The principal of a key; None if it is unknown."""
+        return identify(secret or "", self._known.items()) if self._known else ANYONE
 
-        The time it takes depends only on the number of keys: all of them are compared, by their hashes, whose
-        first bytes reveal nothing about the key's.
-        """
-        if not self._known:
-            return ANYONE
-        if secret is None:
-            return None
-        digest = _digest(secret)
-        found = None
-        for known, principal in self._known.items():
-            if hmac.compare_digest(known, digest):
-                found = principal
-        return found
+
+def identify(secret: str, known: Iterable[tuple[str, Principal]]) -> Principal | None:
+    """Whose key this is, of those with the digests `known`.
+
+    The time it takes depends only on the number of keys: all of them are compared, by their hashes, whose
+    first bytes reveal nothing about the key's.
+    """
+    digest, found = key_digest(secret), None
+    for each, principal in known:
+        if hmac.compare_digest(each, digest):
+            found = principal
+    return found
+
+
+def key_digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def role_keys(role: Role, secrets: Iterable[str], file: Path | None) -> Iterator[Key]:
@@ -142,7 +146,3 @@ def _lines(path: Path) -> Iterator[str]:
     for line in text.splitlines():
         if (bare := line.strip()) and not bare.startswith("#"):
             yield bare
-
-
-def _digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
