@@ -31,8 +31,9 @@ from lead.router.forwarding import Forwarder
 from lead.router.model_host import ModelHost
 from lead.router.models_file import ServedModel
 from lead.router.residency import ModelState, Resident
-from shared.errors import ConfigError, ModelLoadError, NotServingError, RequestError, UnavailableError
-from shared.models.file_kind import read_beginning, size_of
+from lead.settings.cache_shares import size_if_known
+from shared.errors import ConfigError, NotServingError, RequestError, UnavailableError
+from shared.models.file_kind import read_beginning
 
 router = APIRouter(route_class=JsonRoute)
 
@@ -232,7 +233,7 @@ def _unknown(name: str, services: RouterServices) -> Response:
 async def _sizes(models: Iterable[ServedModel]) -> dict[str, int]:
     """Of their files, in bytes, by name; read in a thread, as all that is in files: a disk may be slow."""
     found = list(models)
-    return await asyncio.to_thread(lambda: {model.name: _size(model) for model in found})
+    return await asyncio.to_thread(lambda: {model.name: size_if_known(model.path) for model in found})
 
 
 async def _ollama_records(models: Iterable[ServedModel]) -> dict[str, dict[str, Any]]:
@@ -268,7 +269,7 @@ def _status(resident: Resident) -> dict[str, Any]:
 
 
 def _ollama_record(model: ServedModel) -> dict[str, Any]:
-    size = _size(model)
+    size = size_if_known(model.path)
     identity = (str(model.path), size)
     return model_record(model.name, size, _modified(model.path), identity, _ollama_details(model))
 
@@ -307,13 +308,6 @@ def _unloaded(name: str, *, is_chat: bool) -> dict[str, Any]:
     text: dict[str, Any] = {"message": {"role": "assistant", "content": ""}} if is_chat else {"response": ""}
     ended = {"done": True, "done_reason": "unload"}
     return {"model": name, "created_at": time_text()} | text | ended
-
-
-def _size(model: ServedModel) -> int:
-    try:
-        return size_of(model.path) if model.path else 0
-    except (ModelLoadError, OSError):
-        return 0
 
 
 def _modified(path: Path | None) -> str:

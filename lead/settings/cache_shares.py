@@ -30,7 +30,7 @@ def cache_shares(settings: LeadSettings, free_bytes: int) -> CacheShares:
     n_mib = _share(settings, free_bytes)
     n_small = int(_DRAFTING_SHARE * n_mib)
     n_draft, n_back = n_small * drafting.is_wanted, n_small * own_back.is_wanted
-    n_for_back = int(_DRAFTING_SHARE * _share(settings, free_bytes - _size(settings.source.model)))
+    n_for_back = int(_DRAFTING_SHARE * _share(settings, free_bytes - size_if_known(settings.source.model)))
     return CacheShares(n_mib - n_draft - n_back, n_draft, min(n_back, n_for_back))
 
 
@@ -39,8 +39,9 @@ def _share(settings: LeadSettings, free_bytes: int) -> int:
     return n_mib if settings.compute.cache_ram < 0 else min(n_mib, settings.compute.cache_ram)
 
 
-def _size(model: Path | None) -> int:
+def size_if_known(model: Path | None) -> int:
+    """In bytes; 0 where it cannot be read: whoever loads it says why."""
     try:
         return size_of(model) if model else 0
-    except (ModelLoadError, OSError):  # whoever loads it says so
+    except (ModelLoadError, OSError):
         return 0
