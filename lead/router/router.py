@@ -23,7 +23,6 @@ from lead.settings.lead_settings import LeadSettings
 from shared.free_memory import free_memory
 from shared.models.hub import Hub
 from shared.seams import plugged
-from shared.tls import check_certificate
 
 log = logging.getLogger("models")
 
@@ -50,8 +49,6 @@ class Router:
         self._relay = BackRelay(self._host)
         self._host.on_change = self._relay.note_change
         security = settings.security
-        if security.ssl_cert_file and security.ssl_key_file:
-            check_certificate(security.ssl_cert_file, security.ssl_key_file)
         of_rings = [module.router for module in plugged(RINGS, "routes")]
         self.app = application(
             (*of_rings, router_api.router, router_api.everything_else),

@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 
 from lead.http.middleware.timeouts import HttpProtocol, ServerConfig, WebSocketProtocol
 from lead.settings.lead_settings import LeadSettings
+from shared.tls import check_certificate
 
 log = logging.getLogger("lead")
 
@@ -63,7 +64,9 @@ class DrainingServer(uvicorn.Server):
         on_drain: Callable[[], None],
         on_drained: Callable[[], Awaitable[None]],
     ) -> None:
-        """`on_stopping` is called at each signal, before anything else.
+        """Raises ConfigError for a certificate that cannot be used.
+
+        `on_stopping` is called at each signal, before anything else.
 
         `on_drain` ends what would wait for ever, `on_drained` what serves running answers. For
         --drain-notice-seconds before the drain, connections are still accepted, while /health says that this
@@ -217,6 +220,8 @@ class DrainingServer(uvicorn.Server):
 
 def _config(app: FastAPI, settings: LeadSettings) -> ServerConfig:
     limits, security = settings.limits, settings.security
+    if security.ssl_cert_file and security.ssl_key_file:
+        check_certificate(security.ssl_cert_file, security.ssl_key_file)
     return ServerConfig(
         app,
         limits,

@@ -37,7 +37,6 @@ from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from shared.free_memory import free_memory
 from shared.python_child import child_environment
-from shared.tls import check_certificate
 
 log = logging.getLogger("lead")
 
@@ -121,8 +120,6 @@ class Lead:
 
     def _create_app(self) -> FastAPI:
         settings, security = self._settings, self._settings.security
-        if security.ssl_cert_file and security.ssl_key_file:
-            check_certificate(security.ssl_cert_file, security.ssl_key_file)
         own = [Key(Principal(Role.BACK, NAME), self._local_key)]
         app = create_app(
             keys=self._routed.keyring(own) if self._routed else security.keyring(own),
