@@ -40,11 +40,6 @@ class ChatConversation:
         self.sampling = sampling or Sampling()
         self.turns: list[Turn] = []
 
-    @property
-    def messages(self) -> list[RequestMessage]:
-        """The messages of a request: the system prompt, if any, then all turns."""
-        return self._messages(self.turns)
-
     def request(self, question: str, *, instead: bool = False) -> dict[str, Any]:
         """The body of a chat completion that asks `question` next, or `instead` of the last one.
 
@@ -54,7 +49,7 @@ class ChatConversation:
         return self._body([*messages, RequestMessage(role="user", content=question)])
 
     def record(self) -> dict[str, Any]:
-        return self._body(self.messages)
+        return self._body(self._messages(self.turns))
 
     def add(self, question: str, answer: str, *, instead: bool = False) -> None:
         self.turns[len(self.turns) - instead :] = [Turn(question, answer)]
@@ -63,6 +58,7 @@ class ChatConversation:
         return ChatConversation(model=self.model, system=self.system, sampling=self.sampling)
 
     def _messages(self, turns: list[Turn]) -> list[RequestMessage]:
+        """The system prompt, if any, then the turns."""
         messages: list[RequestMessage] = (
             [RequestMessage(role="system", content=self.system)] if self.system else []
         )

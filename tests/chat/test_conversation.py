@@ -13,7 +13,7 @@ def test_an_emptied_conversation_keeps_model_system_prompt_and_parameters():
     conversation = ChatConversation(model="big", system="Be brief.", sampling=Sampling(seed=7))
     conversation.add("Hi", "Hello.")
     emptied = conversation.emptied()
-    assert emptied.messages == [{"role": "system", "content": "Be brief."}]
+    assert (emptied.turns, emptied.system) == ([], "Be brief.")
     assert (emptied.model, emptied.sampling.seed) == ("big", 7)
 
 
@@ -37,7 +37,7 @@ def test_a_file_is_the_body_of_a_request(conversation, tmp_path):
     write_conversation(tmp_path / "talk.json", conversation)
     assert json.loads((tmp_path / "talk.json").read_text()) == {
         "model": "big",
-        "messages": conversation.messages,
+        "messages": conversation.request("More?")["messages"][:-1],
         "temperature": 0.5,
         "seed": 7,
     }

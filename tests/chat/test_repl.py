@@ -203,7 +203,7 @@ def test_ctrl_c_before_the_answer_leaves_the_question_out():
         " :retry asks it again.\n"
         "> ^D\n"
     )
-    assert session.conversation.messages == []
+    assert session.conversation.turns == []
 
 
 def test_ctrl_c_at_the_prompt_says_how_to_leave():
@@ -266,7 +266,7 @@ def test_an_error_in_the_middle_leaves_the_question_out():
         "The question was left out of the conversation. :retry asks it again.\n"
         "> ^D\n"
     )
-    assert session.conversation.messages == []
+    assert session.conversation.turns == []
 
 
 def test_the_greeting_names_the_model():
