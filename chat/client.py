@@ -42,7 +42,6 @@ class LeadClient:
     ) -> None:
         """`timeout_s` is the longest time without data; `tls` says whom to trust at https://…, by default the
         system's authorities; `transport` replaces the network in tests.
-
         """
         self.url = url
         self._asks_for_sources = True

@@ -10,7 +10,6 @@ class LineReader(Protocol):
     def read(self, draft: str = "") -> str:
         """The next line, without its end; at a prompt it begins with `draft`, to be edited.
 
-
         Raises EOFError at the end of the input, KeyboardInterrupt on Ctrl-C.
         """
 
