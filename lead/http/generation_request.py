@@ -137,19 +137,11 @@ def _n_kept(prompt: Sequence[int], n_keep: int, services: Services) -> int:
 
 
 async def read_text_request(
-    fields: GenerationFields, prompts: Sequence[Prompt], http_request: Request, services: Services
+    fields: GenerationFields, prompts: Sequence[Prompt | Gap], http_request: Request, services: Services
 ) -> GenerationRequest:
-    """A request to continue `prompts`; raises RequestError naming the field at fault."""
+    """A request to continue `prompts`, or to fill gaps; raises RequestError naming the field at fault."""
     texts = _checked(fields, len(prompts), services)
     return await _read(fields, http_request, services, Jobs.prepare_prompts, prompts, texts)
-
-
-async def read_infill_request(
-    fields: GenerationFields, gap: Gap, http_request: Request, services: Services
-) -> GenerationRequest:
-    """A request to fill a gap; raises RequestError naming the field at fault."""
-    texts = _checked(fields, 1, services)
-    return await _read(fields, http_request, services, Jobs.prepare_infill, gap, texts)
 
 
 async def _read(

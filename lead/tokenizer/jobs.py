@@ -105,11 +105,13 @@ class Jobs(Protocol):
     def identify(self) -> VocabularyId:
         """What lead and back compare at `hello`; for a quarter of a million tokens it takes .15 s."""
 
-    def prepare_prompts(self, prompts: Sequence[Prompt], texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
-        """A request to continue texts."""
+    def prepare_prompts(
+        self, prompts: Sequence[Prompt | Gap], texts: FieldTexts = NO_TEXTS
+    ) -> PreparedRequest:
+        """A request to continue texts, or to fill gaps.
 
-    def prepare_infill(self, gap: Gap, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
-        """A request to fill a gap; raises UnsupportedError for a model that has no tokens for that."""
+        Raises UnsupportedError for a gap if the model has no tokens for that.
+        """
 
     def prepare_chat(self, conversation: bytes, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
         """A request of a chat API."""

@@ -85,14 +85,10 @@ class Preparation(Jobs):
     def identify(self) -> VocabularyId:
         return self._vocabulary.identify()
 
-    def prepare_prompts(self, prompts: Sequence[Prompt], texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
+    def prepare_prompts(
+        self, prompts: Sequence[Prompt | Gap], texts: FieldTexts = NO_TEXTS
+    ) -> PreparedRequest:
         tokens = [self._tokenize_parts(prompt) for prompt in prompts]
-        return self._with_texts(PreparedRequest(tokens, self._grammar_of(texts)), texts)
-
-    def prepare_infill(self, gap: Gap, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
-        from lead.infill.infill import infill_prompt  # noqa: PLC0415 - a ring, which may be missing
-
-        tokens = [infill_prompt(gap, self._vocabulary)]
         return self._with_texts(PreparedRequest(tokens, self._grammar_of(texts)), texts)
 
     def prepare_chat(self, conversation: bytes, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
@@ -167,8 +163,12 @@ class Preparation(Jobs):
         breaks = [at - n_removed for at in prompt.breaks]
         return vocabulary.encode(text, add_special=True, parse_special=True, breaks=breaks)
 
-    def _tokenize_parts(self, prompt: Prompt) -> "array[int]":
+    def _tokenize_parts(self, prompt: Prompt | Gap) -> "array[int]":
         """What the model wants around a prompt (BOS) is added where it begins with text."""
+        if isinstance(prompt, Gap):
+            from lead.infill.infill import infill_prompt  # noqa: PLC0415 - a ring, which may be missing
+
+            return infill_prompt(prompt, self._vocabulary)
         tokens = array("i")
         for i, part in enumerate([prompt] if isinstance(prompt, str) else prompt):
             if isinstance(part, str):
