@@ -1,6 +1,6 @@
 // The conversations that this browser keeps: a list to choose from, search, rename, delete, export and import.
 
-import { byId, make, tell } from "./dom.js";
+import { button, byId, make, tell } from "./dom.js";
 import { fromFile, toFile } from "./exchange.js";
 
 const TYPING_MS = 200;
@@ -51,7 +51,7 @@ export class ConversationList {
 
   #row(one) {
     const isShown = one.id === this.#shownId;
-    const open = button(one.title, "open", () => this.onOpen(one.id));
+    const open = button(one.title, () => this.onOpen(one.id), { className: "open" });
     if (!isShown) return make("li", {}, open);
     open.setAttribute("aria-current", "true");
     const row = make("li", {}, open);
@@ -59,9 +59,9 @@ export class ConversationList {
       make(
         "div",
         { className: "row" },
-        button("Rename", "quiet small", () => this.#rename(one, row)),
-        button("Export", "quiet small", () => this.#export([one])),
-        button("Delete", "quiet small", () => this.#delete(one)),
+        button("Rename", () => this.#rename(one, row)),
+        button("Export", () => this.#export([one])),
+        button("Delete", () => this.#delete(one)),
       ),
     );
     return row;
@@ -117,10 +117,4 @@ export class ConversationList {
   #say(words) {
     tell(byId("list-note"), words);
   }
-}
-
-function button(label, className, then) {
-  const element = make("button", { type: "button", className }, label);
-  element.addEventListener("click", then);
-  return element;
 }

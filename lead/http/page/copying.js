@@ -1,17 +1,16 @@
 // Copying texts; also over plain HTTP, where browsers have no navigator.clipboard.
 
-import { make } from "./dom.js";
+import { button, make } from "./dom.js";
 
 const SHOWN_MS = 1500;
 
 /** A button that copies what `text()` gives. */
 export function copyButton(label, text) {
-  const button = make("button", { type: "button", className: "quiet small", ariaLabel: label }, "Copy");
-  button.addEventListener("click", async () => {
-    button.textContent = (await copied(text())) ? "Copied" : "Not copied";
-    setTimeout(() => (button.textContent = "Copy"), SHOWN_MS);
-  });
-  return button;
+  const copy = async ({ target }) => {
+    target.textContent = (await copied(text())) ? "Copied" : "Not copied";
+    setTimeout(() => (target.textContent = "Copy"), SHOWN_MS);
+  };
+  return button("Copy", copy, { ariaLabel: label });
 }
 
 async function copied(text) {

@@ -8,6 +8,13 @@ export function make(tag, of = {}, ...children) {
   return element;
 }
 
+/** A button that does `then`; a quiet and small one, unless `of` says otherwise. */
+export function button(label, then, of = {}) {
+  const element = make("button", { type: "button", className: "quiet small", ...of }, label);
+  element.addEventListener("click", then);
+  return element;
+}
+
 /** An SVG element with attributes. */
 export function makeSvg(tag, attributes = {}) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);

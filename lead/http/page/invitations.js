@@ -1,7 +1,7 @@
 // Inviting machines, for those whose key allows it: a code with its QR code, and who has joined.
 
 import { LeadError, invite, members, revoke } from "./api.js";
-import { byId, make, makeSvg, tell } from "./dom.js";
+import { button, byId, make, makeSvg, tell } from "./dom.js";
 
 // By the role of the machine that joins: its command, and whom the code is for.
 const ROLES = {
@@ -47,12 +47,17 @@ export class Invitations {
   }
 
   #row({ name, role }) {
-    const button = make("button", { type: "button", className: "quiet", ariaLabel: `Revoke ${name}` }, "Revoke");
-    button.addEventListener("click", async () => {
+    const drop = async () => {
       await revoke(name);
       await this.look();
-    });
-    return make("li", { className: "row" }, make("span", { className: "name" }, name), make("span", { className: "note" }, role), button);
+    };
+    return make(
+      "li",
+      { className: "row" },
+      make("span", { className: "name" }, name),
+      make("span", { className: "note" }, role),
+      button("Revoke", drop, { className: "quiet", ariaLabel: `Revoke ${name}` }),
+    );
   }
 }
 

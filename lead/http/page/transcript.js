@@ -1,7 +1,7 @@
 // The conversation as it is shown, with what can be done with each message.
 
 import { AnswerView } from "./answer.js";
-import { make } from "./dom.js";
+import { button, make } from "./dom.js";
 
 const NEAR_PX = 48;
 const AT_ONCE = 4; // messages of a long conversation that are shown before the others
@@ -57,9 +57,9 @@ export class Transcript {
 
   /** Let the last question be edited, as if its button had been pressed; false: there is none. */
   editLast() {
-    const button = [...this.element.querySelectorAll(".question .edit")].at(-1);
-    button?.click();
-    return button !== undefined;
+    const edit = [...this.element.querySelectorAll(".question .edit")].at(-1);
+    edit?.click();
+    return edit !== undefined;
   }
 
   actionsOfAnswer(answer, siblings, copy) {
@@ -67,12 +67,14 @@ export class Transcript {
       "div",
       { className: "row actions" },
       copy,
-      act("Regenerate", "another answer to the same question", () => this.on.again(answer.parent, null)),
+      button("Regenerate", () => this.on.again(answer.parent, null), { title: "another answer to the same question" }),
       answer.seed !== null &&
-        act("Repeat", "the same seed: the same text, perhaps at another speed", () =>
-          this.on.again(answer.parent, answer.seed),
-        ),
-      answer.isStopped && answer.content !== "" && act("Continue", "go on with this answer", () => this.on.resume(answer)),
+        button("Repeat", () => this.on.again(answer.parent, answer.seed), {
+          title: "the same seed: the same text, perhaps at another speed",
+        }),
+      answer.isStopped &&
+        answer.content !== "" &&
+        button("Continue", () => this.on.resume(answer), { title: "go on with this answer" }),
       ...this.#chooser(answer, siblings),
     );
   }
@@ -104,24 +106,24 @@ export class Transcript {
 
   #question(question, siblings) {
     const text = make("div", { className: "text" }, question.content);
-    const edit = act("Edit", "ask something else here", () => this.#edit(question, text, edit));
+    const edit = button("Edit", () => this.#edit(question, text, edit), { title: "ask something else here" });
     edit.classList.add("edit");
     const actions = make("div", { className: "row actions" }, edit, ...this.#chooser(question, siblings));
     return make("article", { className: "question" }, make("h2", {}, "You"), text, actions);
   }
 
-  #edit(question, text, button) {
+  #edit(question, text, opener) {
     const field = make("textarea", { value: question.content, rows: 3, ariaLabel: "Edit your question" });
     const form = make(
       "form",
       {},
       field,
-      make("div", { className: "row" }, make("button", {}, "Ask this"), act("Cancel", "leave it as it was", () => close())),
+      make("div", { className: "row" }, make("button", {}, "Ask this"), button("Cancel", () => close(), { title: "leave it as it was" })),
     );
     const close = () => {
       form.replaceWith(text);
-      button.hidden = false;
-      button.focus();
+      opener.hidden = false;
+      opener.focus();
     };
     form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -137,12 +139,12 @@ export class Transcript {
       form.requestSubmit();
     });
     text.replaceWith(form);
-    button.hidden = true;
+    opener.hidden = true;
     field.focus();
   }
 
   #unanswered(question) {
-    const again = act("Ask again", "it got no answer", () => this.on.again(question.id, null));
+    const again = button("Ask again", () => this.on.again(question.id, null), { title: "it got no answer" });
     return make("div", { className: "row unanswered" }, again);
   }
 
@@ -151,19 +153,10 @@ export class Transcript {
     const i = siblings.indexOf(message);
     if (siblings.length < 2 || i < 0) return [];
     const to = (step, sign, label) => {
-      const button = make("button", { type: "button", className: "quiet small", ariaLabel: label }, sign);
       const other = siblings[i + step];
-      button.disabled = !other;
-      if (other) button.addEventListener("click", () => this.on.choose(other));
-      return button;
+      return button(sign, () => this.on.choose(other), { ariaLabel: label, disabled: !other });
     };
     const number = make("span", { className: "note" }, `${i + 1} of ${siblings.length}`);
     return [to(-1, "‹", "Previous version"), number, to(1, "›", "Next version")];
   }
-}
-
-function act(label, title, then) {
-  const button = make("button", { type: "button", className: "quiet small", title }, label);
-  button.addEventListener("click", then);
-  return button;
 }
