@@ -1,7 +1,6 @@
 """The interactive prompt: line editing, history across sessions, completion, and a status line below."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -68,24 +67,15 @@ class PromptReader:
     def read(self, draft: str = "") -> str:
         """See `LineReader.read`. Ctrl-C clears the line, or raises KeyboardInterrupt if it is empty."""
         while True:
-            with suppress(_LineDiscarded):
-                return self._read_once(draft)
-            draft = ""
-
-    def _read_once(self, draft: str) -> str:
-        try:
-            return self._session.prompt(default=draft)
-        except KeyboardInterrupt:
-            if self._session.default_buffer.text:
-                raise _LineDiscarded from None
-            raise
+            try:
+                return self._session.prompt(default=draft)
+            except KeyboardInterrupt:
+                if not self._session.default_buffer.text:
+                    raise
+                draft = ""
 
     def _is_command(self) -> bool:
         return self._session.default_buffer.text.startswith(":")
-
-
-class _LineDiscarded(Exception):  # noqa: N818  (an outcome, not an error)
-    """Ctrl-C on a line with text."""
 
 
 def open_history(path: Path) -> History:
