@@ -31,22 +31,16 @@ def wait_for_workers(
     deadline, next_log = clock() + seconds, clock()
     with ExitStack() as held:
         for address in addresses:
-            while isinstance(answer := _ask(address, ask), WorkerAwayError):
-                if clock() >= deadline:
-                    raise answer
-                if clock() >= next_log:
-                    log.warning("%s; waiting for it up to %g s (--rpc-timeout)", answer, seconds)
-                    next_log = clock() + _LOG_SECONDS
-                sleep(_PAUSE_SECONDS)
-            held.enter_context(answer)
-
-
-def _ask(
-    address: str, ask: Callable[[str, float], AbstractContextManager[object]]
-) -> AbstractContextManager[object] | WorkerAwayError:
-    try:
-        return ask(address, _PROBE_SECONDS)
-    except ForeignWorkerError as error:
-        raise ModelLoadError(str(error)) from error
-    except WorkerAwayError as error:
-        return error
+            while True:
+                try:
+                    held.enter_context(ask(address, _PROBE_SECONDS))
+                    break
+                except ForeignWorkerError as error:
+                    raise ModelLoadError(str(error)) from error
+                except WorkerAwayError as error:
+                    if clock() >= deadline:
+                        raise
+                    if clock() >= next_log:
+                        log.warning("%s; waiting for it up to %g s (--rpc-timeout)", error, seconds)
+                        next_log = clock() + _LOG_SECONDS
+                    sleep(_PAUSE_SECONDS)
