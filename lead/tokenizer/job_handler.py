@@ -3,7 +3,7 @@
 import logging
 from multiprocessing.connection import Connection
 
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, GrammarsNeededError, JobLimits, Jobs, decode, encode
+from lead.tokenizer.jobs import JobLimits, Jobs, decode, encode
 from shared.errors import DuoError, RequestError, ServerError
 from shared.sandbox import WorkerLimits
 
@@ -39,8 +39,6 @@ class JobHandler:
         try:
             method, arguments, options = decode(data)
             return getattr(self._jobs, method)(*arguments, **options)
-        except GrammarsNeededError:
-            return GRAMMARS_NEEDED
         except DuoError as error:
             return error
         except MemoryError:

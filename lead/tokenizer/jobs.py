@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
+from shared.errors import DuoError
 from shared.llama.model_info import ModelInfo
 from shared.protocol import VocabularyId
 
@@ -129,12 +130,9 @@ class Jobs(Protocol):
         """The text of tokens, as the body of a response."""
 
 
-class GrammarsNeededError(Exception):
-    """There is a grammar to check, and the vocabulary has not been indexed for that."""
+class GrammarsNeededError(DuoError):
+    """There is a grammar to check, in a process forked before the vocabulary was indexed for that."""
 
-
-GRAMMARS_NEEDED = "grammars needed"
-"""The answer to a job with a grammar, of a process that was forked before the vocabulary was indexed."""
 
 HEADER = struct.Struct("!i")
 """The number of bytes that follow, as in `multiprocessing.connection`."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lead.tokenizer.fair_queue import Client, FairQueue
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, JobLimits, Jobs, encode_job
+from lead.tokenizer.jobs import GrammarsNeededError, JobLimits, Jobs, encode_job
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import Worker, WorkerDiedError, Workers, WorkersGoneError
 from shared.errors import DuoError, ModelLoadError, QueueFullError, RequestError, UnavailableError
@@ -141,7 +141,7 @@ class TokenizerPool:
         processes read the model anew for the next job. Cancelling it stops the job.
         """
         message, n_rests = encode_job(method, arguments, options), self._n_rests
-        while (answer := await self._answer(client, message)) == GRAMMARS_NEEDED:
+        while isinstance(answer := await self._answer(client, message), GrammarsNeededError):
             (await _begin(self._workers, FOLLOW)).close()
             self._quick.needs_grammars = self._long.needs_grammars = True
         if isinstance(answer, ModelLoadError) and self._has_worked:
@@ -233,7 +233,7 @@ async def _attempt(ticket: _Ticket, worker: Worker, lane: _Lane) -> bool:
         asking.cancel()
     if not ticket.answer.done():
         ticket.answer.set_result(asking.result())
-    return not (lane.needs_grammars and asking.result() == GRAMMARS_NEEDED)
+    return not (lane.needs_grammars and isinstance(asking.result(), GrammarsNeededError))
 
 
 def _too_costly(ticket: _Ticket, status: int) -> RequestError:

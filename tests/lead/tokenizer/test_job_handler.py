@@ -10,7 +10,7 @@ import pytest
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer import workers as workers_module
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, FieldTexts, Jobs, encode_job
+from lead.tokenizer.jobs import FieldTexts, GrammarsNeededError, Jobs, encode_job
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import WorkerDiedError, Workers, WorkersGoneError
 from shared.errors import ConfigError, ModelLoadError, ServerError
@@ -108,7 +108,7 @@ async def test_a_job_with_a_grammar_needs_a_process_that_was_forked_since_the_fi
     workers,
 ):
     job = encode_job(Jobs.prepare_prompts, [["Say"], FieldTexts(grammar='root ::= "yes"')], {})
-    assert await ask(workers, job) == GRAMMARS_NEEDED
+    assert isinstance(await ask(workers, job), GrammarsNeededError)
     (await workers.begin(FOLLOW)).close()
     assert (await ask(workers, job)).grammar
 

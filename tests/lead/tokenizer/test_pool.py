@@ -10,7 +10,7 @@ from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer import pool as pool_module
 from lead.tokenizer.fair_queue import Client
-from lead.tokenizer.jobs import GRAMMARS_NEEDED, Jobs, decode, encode
+from lead.tokenizer.jobs import GrammarsNeededError, Jobs, decode, encode
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import WorkerDiedError, WorkersGoneError
@@ -281,13 +281,13 @@ async def test_a_job_that_is_lost_with_all_processes_is_done_again(pool, server)
 
 
 async def test_a_job_with_the_first_grammar_is_done_again_by_a_process_that_can_check_it(pool, server):
-    server.script["grammar"] = [GRAMMARS_NEEDED, GRAMMARS_NEEDED, "checked"]
+    server.script["grammar"] = [GrammarsNeededError(), GrammarsNeededError(), "checked"]
     assert await ask(pool, "grammar") == "checked"
     assert server.kinds == [JOBS, FOLLOW, JOBS, FOLLOW]
 
 
 async def test_other_jobs_do_not_wait_until_grammars_can_be_checked(pool, server):
-    server.script["grammar"] = [GRAMMARS_NEEDED, "checked"]
+    server.script["grammar"] = [GrammarsNeededError(), "checked"]
     server.may_follow.clear()
     job = ask(pool, "grammar")
     await settle()
