@@ -2,10 +2,8 @@
 
 import asyncio
 import dataclasses
-import functools
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import uvloop
 
@@ -28,7 +26,6 @@ from shared.terminal import sanitize
 
 _N_WARM_UP = 8
 _LOOK_SECONDS = 0.02
-_Result = TypeVar("_Result")
 
 
 class StoppedError(Exception):
@@ -57,21 +54,18 @@ def generate(settings: GenerateSettings) -> None:
     prompt = settings.read_prompt()
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))
-    settings = settings.located()
-    work = functools.partial(_generate, settings, prompt)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(with_lead(settings, work))
+        runner.run(_run(settings.located(), prompt))
 
 
-async def with_lead(settings: GenerateSettings, work: Callable[[Services], Awaitable[_Result]]) -> _Result:
-    """Start a lead, wait for its back, do the work and end the lead.
+async def _run(settings: GenerateSettings, prompt: str) -> None:
+    """Start a lead, wait for its back, generate and end the lead.
 
-    `settings` have models that are there. Raises ConfigError if it cannot start, StoppedError after a signal,
-    and what `work` raises.
+    `settings` have models that are there. Raises ConfigError if it cannot start, StoppedError after a signal.
     """
     lead = Lead(settings.alone())
     serving = asyncio.ensure_future(lead.serve())
-    working = asyncio.ensure_future(_work(lead, settings, work))
+    working = asyncio.ensure_future(_work(lead, settings, prompt))
     try:
         await asyncio.wait({serving, working}, return_when=asyncio.FIRST_COMPLETED)
         was_stopped = lead.is_stopping
@@ -81,21 +75,19 @@ async def with_lead(settings: GenerateSettings, work: Callable[[Services], Await
         # its end tells why there is no result: the model cannot be loaded, say
         await serving
     try:
-        return await working
+        await working
     except (asyncio.CancelledError, UnavailableError) as error:
         if was_stopped:
             raise StoppedError from error
         raise
 
 
-async def _work(
-    lead: Lead, settings: GenerateSettings, work: Callable[[Services], Awaitable[_Result]]
-) -> _Result:
+async def _work(lead: Lead, settings: GenerateSettings, prompt: str) -> None:
     services = await lead.ready()
     if settings.own_back.source(settings.source).model is not None:
         while not any(services.backs) and not lead.has_given_up_back:  # noqa: ASYNC110 - nobody else waits
             await asyncio.sleep(_LOOK_SECONDS)
-    return await work(services)
+    await _generate(settings, prompt, services)
 
 
 async def _generate(settings: GenerateSettings, prompt: str, services: Services) -> None:
