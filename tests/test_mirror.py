@@ -7,7 +7,6 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("lead", "back", "chat", "fleet", "shared")
 COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/test_ways_in.py": ("shared/way_in.py",),
-    "tests/lead/test_doors.py": ("lead/http/listeners.py",),
     "tests/lead/pairing/test_companions.py": ("lead/server/site.py",),
     "tests/lead/metrics/test_model_routes.py": ("lead/metrics/opened.py",),
     "tests/lead/translation/test_model_routes.py": ("lead/translation/opened.py",),

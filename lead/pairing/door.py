@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from lead.http.listeners import OWN_KEYS
+from lead.http.middleware.auth import OWN_KEYS
 from lead.pairing.certificate import server_context
 from lead.pairing.members import INVITATION_SECONDS, JoinedMachine, Members
 from lead.server.draining import DrainingServer

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 
 from lead.chat.fields import AtMost, NullIsDefault
 from lead.http.json_route import JsonRoute
-from lead.http.listeners import own_keys
+from lead.http.middleware.auth import own_keys
 from lead.pairing.door import Door
 from lead.pairing.members import INVITATION_SECONDS, NotInvitedError
 from shared.errors import ConfigError, RequestError, UnavailableError

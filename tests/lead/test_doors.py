@@ -14,7 +14,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from fleet.forwarding import passed_on
-from lead.http.listeners import OWN_KEYS
+from lead.http.middleware.auth import OWN_KEYS
 from lead.http.page import FILES
 from lead.http.routes.models import REASONS
 from lead.pairing.door import Door

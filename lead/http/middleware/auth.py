@@ -1,15 +1,15 @@
 """Authentication and authorization: who may use which method and path."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.http.error_responses import ErrorResponse, http_error
-from lead.http.listeners import own_keys
 from lead.http.page import FILES
-from lead.settings.keys import Keyring, Role
+from lead.settings.keys import Keyring, Principal, Role
 
 WEBSOCKET = "WEBSOCKET"
 """The method of a WebSocket handshake in the table below."""
@@ -18,6 +18,11 @@ Route = tuple[str, str]
 """Method and path; GET stands for HEAD, too (`HeadMiddleware`)."""
 
 HEALTH = ("/health", "/v1/health")
+OWN_KEYS = "own_keys"
+"""The name in the state of each request that came in at a further listener, which has keys of its own.
+
+Its value is an `Identifies`.
+"""
 
 _ROUTES_WITHOUT_KEY = frozenset({*(("GET", path) for path in HEALTH), ("POST", "/v1/join")})
 """Load balancers have no key, and who joins has a code instead."""
@@ -37,6 +42,11 @@ _ROLES: Mapping[tuple[str, str], frozenset[Role]] = {
     ("DELETE", "/v1/members"): frozenset(),
 }
 """The exceptions from the default, by method and path. Admins may use everything."""
+
+
+class Identifies(Protocol):
+    def identify(self, secret: str | None) -> Principal | None:
+        """See `lead.settings.keys.Keyring`."""
 
 
 class AuthMiddleware:
@@ -71,6 +81,12 @@ class AuthMiddleware:
             await http_error(403, message, "permission_error")(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+
+def own_keys(scope: Scope) -> Identifies | None:
+    """Who may ask where this request came in; None: it came in at the lead's own address."""
+    found: Identifies | None = scope.get("state", {}).get(OWN_KEYS)
+    return found
 
 
 def public_routes(*, with_page: bool) -> frozenset[Route]:

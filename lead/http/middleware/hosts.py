@@ -12,8 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.http.error_responses import http_error
-from lead.http.listeners import own_keys
-from lead.http.middleware.auth import Route, route_of
+from lead.http.middleware.auth import Route, own_keys, route_of
 from lead.settings.host_names import AllowedHosts
 
 

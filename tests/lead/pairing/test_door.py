@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lead.http.listeners import OWN_KEYS
+from lead.http.middleware.auth import OWN_KEYS
 from lead.pairing import door as module
 from lead.pairing.door import Door
 from shared.errors import ConfigError
