@@ -19,12 +19,8 @@ _MAGIC = "llama-duo slot 1"
 _MOST_LINE_BYTES = 1 << 30
 
 
-class SlotFileError(RequestError):
-    """Why a file cannot be written or used, in words for who asked."""
-
-
 def write(path: Path, key: str, text: SavedText, pieces: Sequence[tuple[Snapshot, memoryview]]) -> int:
-    """Write `text`, whose parts are `pieces`, whole or not at all; how many bytes. Raises SlotFileError."""
+    """Write `text`, whose parts are `pieces`, whole or not at all; how many bytes. Raises RequestError."""
     parts = tuple(SavedPart.of(snapshot, "", len(piece), _digest(piece)) for snapshot, piece in pieces)
     manifest = text.model_copy(update={"parts": parts}).model_dump_json()
     head = f"{_MAGIC} {key}\n{_digest(manifest.encode())}\n{manifest}\n".encode()
@@ -36,17 +32,17 @@ def write(path: Path, key: str, text: SavedText, pieces: Sequence[tuple[Snapshot
                     file.write(piece)
             return part.stat().st_size
     except OSError as error:
-        raise SlotFileError(f"cannot write {path.name}: {error.strerror}") from error
+        raise RequestError(f"cannot write {path.name}: {error.strerror}") from error
 
 
 def read_manifest(path: Path, key: str) -> SavedText:
-    """What a file holds; raises SlotFileError."""
+    """What a file holds; raises RequestError."""
     with _opened(path) as file:
         return _read_manifest(file, path, key)
 
 
 def read_parts(path: Path, key: str, into: Sequence[memoryview]) -> int:
-    """Fill `into`, one for each part of the manifest; the size of the file. Raises SlotFileError."""
+    """Fill `into`, one for each part of the manifest; the size of the file. Raises RequestError."""
     with _opened(path) as file:
         saved = _read_manifest(file, path, key)
         for part, view in zip(saved.parts, into, strict=True):
@@ -61,17 +57,17 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         with path.open("rb") as file:
             yield file
     except FileNotFoundError:
-        raise SlotFileError(f"there is no {path.name}") from None
+        raise RequestError(f"there is no {path.name}") from None
     except OSError as error:
-        raise SlotFileError(f"cannot read {path.name}: {error.strerror}") from error
+        raise RequestError(f"cannot read {path.name}: {error.strerror}") from error
 
 
 def _read_manifest(file: BinaryIO, path: Path, key: str) -> SavedText:
     magic, _, saved_with = file.readline(len(_MAGIC) + 64).decode(errors="replace").strip().rpartition(" ")
     if magic != _MAGIC:
-        raise SlotFileError(f"{path.name} is no saved slot")
+        raise RequestError(f"{path.name} is no saved slot")
     if saved_with != key:
-        raise SlotFileError(
+        raise RequestError(
             f"{path.name} was saved with another model, other options, or another version of llama.cpp"
         )
     digest = file.readline(64).decode(errors="replace").strip()
@@ -87,8 +83,8 @@ def _read_manifest(file: BinaryIO, path: Path, key: str) -> SavedText:
     return saved
 
 
-def _damaged(path: Path) -> SlotFileError:
-    return SlotFileError(f"{path.name} is damaged or cut off")
+def _damaged(path: Path) -> RequestError:
+    return RequestError(f"{path.name} is damaged or cut off")
 
 
 def _digest(content: bytes | memoryview) -> str:

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from lead.disk_cache import slot_files
-from lead.disk_cache.slot_files import SlotFileError
 from shared.cache_edits import Snapshot
+from shared.errors import RequestError
 from shared.saved_text import SavedText, text_hash
 
 KEY = "0123456789abcdef01234567"
@@ -49,7 +49,7 @@ def test_a_file_is_replaced_whole(path):
 
 
 def test_what_another_model_has_saved_is_refused(path):
-    with pytest.raises(SlotFileError, match="another model"):
+    with pytest.raises(RequestError, match="another model"):
         slot_files.read_manifest(path, KEY[::-1])
 
 
@@ -57,23 +57,23 @@ def test_every_changed_or_missing_byte_is_noticed(path):
     whole = path.read_bytes()
     for at in range(len(whole)):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(SlotFileError):
+        with pytest.raises(RequestError):
             read(path)
     for n in range(len(whole)):
         path.write_bytes(whole[:n])
-        with pytest.raises(SlotFileError):
+        with pytest.raises(RequestError):
             read(path)
     path.write_bytes(whole + b"x")
-    with pytest.raises(SlotFileError, match="damaged"):
+    with pytest.raises(RequestError, match="damaged"):
         read(path)
 
 
 def test_what_cannot_be_opened_or_written_is_said(tmp_path):
-    with pytest.raises(SlotFileError, match="there is no a"):
+    with pytest.raises(RequestError, match="there is no a"):
         slot_files.read_manifest(tmp_path / "a", KEY)
-    with pytest.raises(SlotFileError, match="cannot read"):
+    with pytest.raises(RequestError, match="cannot read"):
         slot_files.read_manifest(tmp_path, KEY)
-    with pytest.raises(SlotFileError, match="cannot write a"):
+    with pytest.raises(RequestError, match="cannot write a"):
         slot_files.write(tmp_path / "nowhere" / "a", KEY, TEXT, PIECES)
 
 
@@ -86,5 +86,5 @@ def test_sizes_that_only_add_up_to_the_files_are_damage(path, sizes):
     manifest = json.dumps(changed).encode()
     digest = text_hash(manifest).hexdigest().encode()
     path.write_bytes(b"\n".join([magic, digest, manifest, rest]))
-    with pytest.raises(SlotFileError, match="damaged"):
+    with pytest.raises(RequestError, match="damaged"):
         slot_files.read_manifest(path, KEY)
