@@ -15,7 +15,7 @@ from lead.http.client_gone import ClientGoneError, unless_gone
 from lead.http.error_responses import body_at
 from lead.router.model_host import ModelHost
 from lead.router.model_process import ModelProcess
-from shared.errors import DuoError, NotServingError, UnavailableError
+from shared.errors import NotServingError, UnavailableError
 from shared.local_transport import LocalTransport, target_of
 
 log = logging.getLogger("models")
@@ -46,10 +46,6 @@ _NOT_RETURNED = _HOP_BY_HOP | {b"x-request-id", b"server", b"date"}
 """The router has its own."""
 _EVENTS = {"text/event-stream": b"data: %b\n\n", "application/x-ndjson": b"%b\n"}
 """How an error is written into a stream that has begun, by type."""
-
-
-class ModelGoneError(DuoError):
-    """A model has ended while it answered."""
 
 
 class Forwarder:
@@ -180,10 +176,10 @@ class ForwardedAnswer(Response):
             async for part in self._parts:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
         except httpx.TransportError as error:
+            gone = UnavailableError("the model has ended while it answered")
             if self._event is None:  # the client sees that it is cut off
-                raise ModelGoneError("the model has ended while it answered") from error
-            told = body_at(scope["path"], UnavailableError("the model has ended while it answered"))
-            rest = self._event % json.dumps(told).encode()
+                raise gone from error
+            rest = self._event % json.dumps(body_at(scope["path"], gone)).encode()
         await send({"type": "http.response.body", "body": rest, "more_body": False})
 
 
