@@ -1,21 +1,17 @@
-"""Prints the text as it is generated, and logs a line of statistics after each sequence."""
+"""Prints the text as it is generated."""
 
 import contextlib
-import logging
 import os
 import queue
 import threading
 from typing import TextIO
 
 from lead.engine.events import Committed
-from lead.generation.answer_stats import AnswerStats
 from lead.generation.assembler import Assembler
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import LiveSequence
 from lead.settings.choices import Print
 from shared.terminal import sanitize, wants_colour
-
-log = logging.getLogger("lead")
 
 ACCEPTED = "\x1b[32m"
 _REJECTED = "\x1b[31m"
@@ -57,27 +53,10 @@ class Printer:
         if self._shown is sequence:
             self._shown = None
             self._writer.put("\n")
-        if sequence.finish_reason and sequence.first_token_at is not None:
-            log.debug("%s", _summary(sequence))  # the access log has most of it
 
     def _show(self, text: str, colour: str) -> None:
         if shown := sanitize(text):
             self._writer.put(f"{colour}{shown}{RESET}" if colour and self._colour else shown)
-
-
-def _summary(sequence: LiveSequence) -> str:
-    stats = AnswerStats.of(sequence, len(sequence.tokens) - sequence.n_prompt)
-    n_processed = stats.n_prompt - stats.n_cached
-    line = (
-        f"prompt {n_processed} tokens (+{stats.n_cached} cached) in {stats.prompt_seconds:.2f} s, "
-        f"generated {stats.n_generated} in {stats.generation_seconds:.2f} s"
-    )
-    if (rate := stats.tokens_per_second) is not None:
-        line += f" ({rate:.1f} tokens/s)"
-    if stats.n_drafted:
-        share = stats.n_accepted / stats.n_drafted
-        line += f", drafted {stats.n_drafted}, accepted {stats.n_accepted} ({share:.0%})"
-    return line
 
 
 class _TerminalWriter:
