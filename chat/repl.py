@@ -83,14 +83,13 @@ class Repl:
         return True
 
     def _greet(self) -> None:
+        whom = self._client.url
         try:
             names = self._client.models()
-            whom = f"{names[0]} at {self._client.url}" if len(names) == 1 else self._client.url
+            whom = f"{names[0]} at {whom}" if len(names) == 1 else whom
         except (UnreachableError, NotReadyError) as error:
             self._screen.error(str(error))
-            whom = self._client.url
         except LeadError as error:
-            whom = self._client.url
             if isinstance(error, RejectedError) and error.wants_key:
                 self._screen.error(str(error))
             # Otherwise it may answer all the same.
