@@ -33,11 +33,10 @@ def without_echo(stdin: TextIO) -> Iterator[None]:
         yield
         return
     import termios  # noqa: PLC0415  (not on Windows)
+    import tty  # noqa: PLC0415
 
     before = termios.tcgetattr(stdin)
-    changed = termios.tcgetattr(stdin)
-    changed[3] &= ~(termios.ECHO | termios.ICANON)
-    termios.tcsetattr(stdin, termios.TCSANOW, changed)
+    tty.setcbreak(stdin, termios.TCSANOW)
     try:
         yield
     finally:
