@@ -153,9 +153,7 @@ class Back:
         part: Callable[[str, "Back"], BranchPart | None],
         tune: Tune | None,
     ) -> list[LeadMessage]:
-        """All messages since the last call; empty if nothing has changed.
-
-        asked, part: `Assignment`'s.
+        """All messages since the last call; empty if nothing has changed. asked, part: `Assignment`'s.
 
         The tokens of sequences that it is not asked for are sent when it is again.
         """

@@ -74,12 +74,9 @@ class EngineClient:
     ) -> None:
         """At most `max_queue` sequences wait for a slot; None: any number.
 
-        The engine is killed after `timeout` seconds without a sign of life; 0: never.
-
-        After `sleep_seconds` with no sequence it ends, until there is one again; 0 or less:
-        never. on_sleep: is called then.
-        `share_grammars` is `TokenizerPool.share`.
-        `clock` returns seconds; times of events are measured with it.
+        The engine is killed after `timeout` seconds without a sign of life; 0: never. After `sleep_seconds`
+        with no sequence it ends, until there is one again; 0 or less: never. on_sleep: is called then.
+        `share_grammars` is `TokenizerPool.share`. `clock` returns seconds; those of events are its.
         """
         self._load = load.model_copy(update={"heartbeat_seconds": timeout / _BEATS})
         self._sequences, self._share_grammars = sequences, share_grammars
