@@ -198,7 +198,7 @@ class SpeculationManager:
 
     def on_wait(self, seconds: float) -> None:
         """The engine waited for drafts, because a plan asked for it."""
-        self.stats.add_wait(seconds)
+        self.stats.wait_seconds += seconds
         self._waited += seconds
 
     def draft(self, order: DraftOrder) -> DraftRound:
@@ -220,7 +220,7 @@ class SpeculationManager:
         """That round took `seconds`."""
         assert self.inline
         self.inline.on_round(done.n_tokens, done.n_drafted, seconds)
-        self.stats.add_drafting(seconds)
+        self.stats.draft_seconds += seconds
         self._waited += seconds
 
     def pop_events(self) -> list[BackEvent]:
