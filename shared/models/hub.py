@@ -75,12 +75,11 @@ class HubModel:
 
 @dataclass(frozen=True, slots=True)
 class CachedModel:
-    """A model in the hub's cache: `file` of `repository`, at `path`, of the revision `commit`."""
+    """A model in the hub's cache: `file` of `repository`, at `path`."""
 
     repository: str
     file: str
     path: Path
-    commit: str
 
     @property
     def name(self) -> str:
@@ -148,9 +147,9 @@ class Hub:
         except ConfigError:
             return []
         found: dict[str, CachedModel] = {}
-        for repository, revision, paths in self._revisions(hub):
+        for repository, _, paths in self._revisions(hub):
             for name in sorted(filter(is_model, paths)):
-                model = CachedModel(repository, name, paths[name], revision)
+                model = CachedModel(repository, name, paths[name])
                 found.setdefault(model.name, model)
         return list(found.values())
 

@@ -66,7 +66,7 @@ def test_the_hubs_cache_is_listed_and_the_folder_goes_first(folder):
 
     class Hub:
         def cached(self):
-            return [CachedModel("a/b", "b-Q8_0.gguf", path / "here.gguf", "c" * 40)]
+            return [CachedModel("a/b", "b-Q8_0.gguf", path / "here.gguf")]
 
     models = find_models(path, Hub())
     assert models["a/b:Q8_0"].origin == HUB

@@ -24,7 +24,7 @@ def hub(monkeypatch, tmp_path):
             path = tmp_path / "hub" / f"{model.quantization}.gguf"
             path.parent.mkdir(exist_ok=True)
             shutil.copy(builtin_draft(), path)
-            self.models.append(CachedModel(model.repository, f"x-{model.quantization}.gguf", path, "c"))
+            self.models.append(CachedModel(model.repository, f"x-{model.quantization}.gguf", path))
             return path
 
         def remove(self, path):
