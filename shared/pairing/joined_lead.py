@@ -9,7 +9,6 @@ import json
 import logging
 import socket
 import ssl
-from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -138,7 +137,7 @@ def _reach(invitation: Invitation) -> tuple[str, str]:
             "The code was not sent to it"
         )
     raise ConfigError(
-        f"no lead answers at {_listed(addresses)}: is it running, and does a firewall let this "
+        f"no lead answers at {' or '.join(addresses)}: is it running, and does a firewall let this "
         "machine in? `lead invite --address HOST` makes a code with another address"
     )
 
@@ -187,7 +186,3 @@ def _host_and_port(address: str) -> tuple[str, int]:
     """Raises ValueError."""
     parts = urlsplit(f"//{address}")
     return parts.hostname or "", parts.port or 0
-
-
-def _listed(addresses: Iterable[str]) -> str:
-    return " or ".join(addresses)
