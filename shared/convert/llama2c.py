@@ -94,14 +94,9 @@ class Llama2cHeader:
     def head_width(self) -> int:
         return self.width // self.n_heads
 
-    @property
-    def weights_at(self) -> int:
-        """Where the weights begin."""
-        return _HEADER_BYTES if self.version else _SHAPE.size
-
     def places(self) -> Iterator["TensorPlace"]:
         """All tensors, and unused parts, in the order of the file; raises ValueError."""
-        at = self.weights_at
+        at = _HEADER_BYTES if self.version else _SHAPE.size
         for name, *dimensions in self._order():
             n_values = math.prod(dimensions)
             group_size = self.group_size if len(dimensions) > 1 else 0

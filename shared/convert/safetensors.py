@@ -7,7 +7,6 @@ data
 
 import math
 import re
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -46,25 +45,20 @@ class _Index(BaseModel):
 
 
 class SafetensorsFile:
-    """One file; its weights are memory-mapped."""
+    """One file; its weights are memory-mapped. entries: by name."""
 
     def __init__(self, path: Path) -> None:
         """Raises ModelLoadError."""
         self.path = path
         self._data = SourceBytes(path)
         try:
-            self._data_at, self._entries = self._read_header()
+            self._data_at, self.entries = self._read_header()
         except ValueError as error:
             raise ModelLoadError(f"{path} is not a whole safetensors file: {_first_line(error)}") from error
 
-    @property
-    def entries(self) -> Mapping[str, TensorEntry]:
-        """By name."""
-        return self._entries
-
     def rows(self, name: str, start: int, stop: int, *, transposed: bool = False) -> Floats:
         """Rows `[start, stop)` of a tensor as float32; of its transpose if `transposed`."""
-        entry = self._entries[name]
+        entry = self.entries[name]
         values = self._data.array(
             self._data_at + entry.data_offsets[0], math.prod(entry.shape), _TYPES[entry.dtype]
         )
