@@ -82,7 +82,6 @@ def print_text(text: str) -> None:
 
 
 def end_unwritten(error: OSError) -> NoReturn:
-    """End the program, as the result cannot be written."""
     discard_stdout()
     if isinstance(error, BrokenPipeError):
         sys.exit(BROKEN_PIPE)

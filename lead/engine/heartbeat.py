@@ -45,7 +45,6 @@ class Heartbeat(threading.Thread):
         self._has_proceeded = has_proceeded
 
     def end(self) -> None:
-        """Send no more."""
         self._ended.set()
 
     def run(self) -> None:

@@ -199,7 +199,6 @@ class _ShowVersion(argparse.Action):
     """`const` says which it is, which may take a while."""
 
     def __call__(self, *_: object) -> None:
-        """Print it and exit."""
         print_text(self.const())
         sys.exit(0)
 

@@ -141,7 +141,6 @@ class SpeculationManager:
             self.inline.open(sequence.drafts, sequence.request.sampling)
 
     def close(self, sequence: EngineSequence) -> None:
-        """It has ended."""
         sequence.drafts.close()
         if self.inline:
             self.inline.close(sequence.drafts)
@@ -217,7 +216,6 @@ class SpeculationManager:
         return DraftRound(n_tokens, len(grown), rest if left and rest.n_rounds > 0 else None)
 
     def on_drafted(self, done: DraftRound, seconds: float) -> None:
-        """That round took `seconds`."""
         assert self.inline
         self.inline.on_round(done.n_tokens, done.n_drafted, seconds)
         self.stats.draft_seconds += seconds
