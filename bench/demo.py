@@ -24,7 +24,7 @@ from chat.report import figures
 from shared import cpus
 from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft, grown_target, named_model
-from shared.models.gguf_file import Progress, progress_bar
+from shared.progress import Progress, progress_bar
 from shared.python_child import python_command
 
 _GROWN = (

@@ -20,11 +20,12 @@ from bench.quantize import quantize
 from bench.tiny_models import TinyModel, write_tiny_model
 from lead.planning.pinned_process import pinned_process
 from lead.planning.timing import measure_steps
+from shared.convert.gguf_file import Quantization
 from shared.convert.grow import VERSION, Shape, grow
 from shared.cpus import parse_cpus
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft, builtin_target, grown_target, named_model
-from shared.models.gguf_file import Progress, Quantization
+from shared.progress import Progress
 from shared.settings.model_options import ModelOptions
 
 TARGET_SHAPES = {

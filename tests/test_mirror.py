@@ -89,7 +89,8 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "shared/errors.py",
         "shared/sampling/parameters.py",
     ),
-    "tests/shared/convert/test_grow.py": ("shared/models/gguf_file.py",),
+    "tests/shared/convert/test_grow.py": ("shared/convert/gguf_file.py",),
+    "tests/shared/models/test_model_file.py": ("shared/progress.py",),
     "tests/shared/settings/test_base.py": ("shared/settings/sources.py", "shared/settings/options.py"),
     "tests/lead/chat/test_request.py": ("lead/chat/request_parts.py",),
 }

@@ -13,9 +13,9 @@ from gguf import GGUFWriter, TokenType
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from shared.convert.conversion import Conversion, read_small
+from shared.convert.gguf_file import Quantization, Weights
 from shared.convert.safetensors import SafetensorsFile, SafetensorsFolder, is_known_type
 from shared.errors import ModelLoadError
-from shared.models.gguf_file import Quantization, Weights
 
 CONFIG: Final = "config.json"
 _MAX_CONFIG = 1 << 20

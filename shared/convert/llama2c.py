@@ -19,9 +19,9 @@ import numpy as np
 from gguf import GGUFWriter
 
 from shared.convert.conversion import Conversion, SourceBytes
+from shared.convert.gguf_file import Bytes, Encoder, Floats, Weights
 from shared.convert.tokenizer_bin import TokenizerBin, read_tokenizer
 from shared.errors import ModelLoadError
-from shared.models.gguf_file import Bytes, Encoder, Floats, Weights
 
 MAGIC = struct.pack("<I", 0x616B3432)  # "ak42"
 """The first bytes of versions 1 and 2."""
@@ -157,7 +157,6 @@ class TensorPlace:
     group_size: int
 
     def weights(self, data: SourceBytes) -> Weights:
-        """The tensor in a file."""
         if not self.group_size:
             return Weights(self.name, self.dimensions, partial(self._floats, data))
         rows, encoded = partial(self._dequantized, data), partial(self._encoded, data)

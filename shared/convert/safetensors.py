@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from shared.convert.conversion import SourceBytes, read_small
+from shared.convert.gguf_file import Floats
 from shared.errors import ModelLoadError
-from shared.models.gguf_file import Floats
 
 SINGLE: Final = "model.safetensors"
 INDEX: Final = "model.safetensors.index.json"
@@ -32,8 +32,6 @@ _Offset = Annotated[int, Field(ge=0, lt=1 << 63, strict=True)]
 
 
 class TensorEntry(BaseModel):
-    """What a header says of one tensor."""
-
     model_config = ConfigDict(extra="ignore", frozen=True)
     dtype: str
     shape: Annotated[list[_Offset], Field(max_length=_MAX_DIMENSIONS)]

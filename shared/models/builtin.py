@@ -17,9 +17,10 @@ from platformdirs import user_cache_path
 
 from shared.cached_files import make_cache_folder, remove_abandoned
 from shared.errors import ConfigError
+from shared.progress import Progress
 
 if TYPE_CHECKING:  # what makes models is imported when one is made
-    from shared.models.gguf_file import Progress, Quantization
+    from shared.convert.gguf_file import Quantization
 
 # Of the shapes near 0.4G that were measured this one gains most from checking several tokens in a step, and
 # f16 gains more than q8_0 or q4_0 (docs/performance.md); the file takes 0.77 GB.
@@ -81,7 +82,7 @@ def grown_path() -> Path:
     return user_cache_path("llama-duo") / f"{_GROWN_PREFIX}{digest}.gguf"
 
 
-def grown_target(progress: "Progress | None" = None) -> Path:
+def grown_target(progress: Progress | None = None) -> Path:
     """The demo's target: the shipped one's answers at the cost of 0.4G parameters.
 
     Takes some seconds the first time, and then calls `progress`, which may raise to cancel. The file appears
