@@ -10,12 +10,12 @@ def run(name: str, *, is_interrupted: bool = False) -> None:
     """
     leave_working_directory()
     from shared import program_start  # noqa: PLC0415 - what these import may be there, too
-    from shared.exits import QuietInterrupts  # noqa: PLC0415
+    from shared.exits import quiet_interrupts  # noqa: PLC0415
 
     program_start.open_closed_streams()
     program_start.keep_from_children()
     program_start.ensure_home()
-    with QuietInterrupts():
+    with quiet_interrupts():
         if not is_interrupted:
             program_start.run_program(name)
             return
