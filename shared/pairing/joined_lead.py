@@ -5,7 +5,6 @@ that has it, so nobody in between can use the code.
 """
 
 import base64
-import json
 import logging
 import socket
 import ssl
@@ -17,7 +16,7 @@ from urllib.parse import urlsplit
 
 from annotated_types import Len
 from platformdirs import user_data_path
-from pydantic import SecretStr, TypeAdapter, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from shared.cached_files import write_private
 from shared.errors import ConfigError
@@ -45,22 +44,16 @@ _LOOK_SECONDS = 10.0
 _FILE, _CERTIFICATE = "lead.json", "certificate.pem"
 
 
-@dataclass(frozen=True, slots=True)
-class _KeptLead:
+class _KeptLead(BaseModel, frozen=True):
     addresses: Annotated[tuple[str, ...], Len(1)]
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Membership:
+class _Membership(BaseModel, frozen=True):
     """What a lead answers to whom it lets in; `name`: what it calls that machine."""
 
     name: str
     key: str
-
-
-_remembered: TypeAdapter[_KeptLead] = TypeAdapter(_KeptLead)
-_answered: TypeAdapter[_Membership] = TypeAdapter(_Membership)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +78,7 @@ class JoinedLead:
     @classmethod
     def _read(cls, folder: Path) -> Self | None:
         try:
-            kept = _remembered.validate_json((folder / _FILE).read_bytes())
+            kept = _KeptLead.model_validate_json((folder / _FILE).read_bytes())
         except FileNotFoundError:
             return None
         except (OSError, ValidationError) as error:
@@ -110,10 +103,10 @@ def _join(folder: Path, invitation: Invitation, name: str) -> None:
     secret = base64.urlsafe_b64encode(invitation.secret).decode("ascii")
     answer = _post(address, certificate, {"secret": secret, "name": name[:64] or "machine"})
     addresses = dict.fromkeys((address, *invitation.addresses))
-    kept = _KeptLead(tuple(addresses), answer.key)
+    kept = _KeptLead(addresses=tuple(addresses), key=answer.key)
     try:
         write_private(folder / _CERTIFICATE, certificate.encode("ascii"))
-        write_private(folder / _FILE, json.dumps({"addresses": kept.addresses, "key": kept.key}).encode())
+        write_private(folder / _FILE, kept.model_dump_json().encode())
     except OSError as error:
         raise ConfigError(f"joined, but cannot remember it in {folder}: {error.strerror}") from error
     log.info("joined the lead at %s as %s", address, answer.name)
@@ -169,7 +162,7 @@ def _post(address: str, certificate: str, body: dict[str, str]) -> _Membership:
         message = said_by_lead(response.content, response.status_code)
         raise ConfigError(f"the lead at {address} does not let this machine in: {message}")
     try:
-        return _answered.validate_json(response.content)
+        return _Membership.model_validate_json(response.content)
     except ValidationError as error:
         raise ConfigError(f"{address} does not answer as a lead of this version does") from error
 
