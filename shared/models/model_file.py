@@ -4,12 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shared.errors import ModelLoadError
-from shared.models.file_kind import check_kind, parts_of
+from shared.models.file_kind import GGUF_MAGIC, check_kind, parts_of
 
 if TYPE_CHECKING:  # what reads models of other formats is imported when there is one
     from shared.convert.conversion import Conversion
-
-GGUF_MAGIC = b"GGUF"
 
 
 def loadable(path: Path, tokenizer: Path | None = None) -> Path:
