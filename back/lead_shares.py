@@ -45,10 +45,6 @@ class LeadShares:
         self._waiting: Collection[int] = ()
         self._now = 0.0  # the least weighted time of those that had work
 
-    def seconds(self, lead: int) -> float:
-        """The weighted time spent for a lead."""
-        return self._leads[lead].seconds
-
     def choose(self, waiting: Collection[int]) -> set[int]:
         """Those of the leads with work to serve in the next step; all of one or none."""
         for lead in waiting:

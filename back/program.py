@@ -175,7 +175,6 @@ def _jitter() -> random.Random:
 
 
 def _on_signal(loop: asyncio.AbstractEventLoop, number: int, call: Callable[[], None]) -> None:
-    """Have the loop call it."""
     try:
         loop.add_signal_handler(number, call)
     except NotImplementedError:  # Windows

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from shared.errors import ConfigError
-from shared.exits import INTERRUPTED, QuietInterrupts
+from shared.exits import INTERRUPTED, quiet_interrupts
 from shared.logs import configure_logging
 from shared.search_paths import leave_working_directory
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     part, *rest = list(sys.argv[1:] if arguments is None else arguments) or [""]
     if part not in PARTS:
         sys.exit(_usage(part))
-    with QuietInterrupts():
+    with quiet_interrupts():
         module = importlib.import_module(f"bench.{part}")
     try:
         module.main(rest)

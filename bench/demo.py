@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.foreground import run_in_foreground
+from bench.models import grown_smollm2
 from bench.processes import ProgramError, split_cores, start_back, start_lead
 from chat.answer import ChatAnswer, GenerationStats
 from chat.client import LeadClient
@@ -22,8 +23,8 @@ from chat.render import Screen
 from chat.report import figures
 from shared import cpus
 from shared.logs import configure_logging
-from shared.models.builtin import builtin_draft, grown_smollm2, grown_target, named_model
-from shared.models.gguf_file import Progress, progress_bar
+from shared.models.builtin import builtin_draft, grown_target, named_model
+from shared.progress import Progress, progress_bar
 from shared.python_child import python_command
 
 _GROWN = (

@@ -20,11 +20,12 @@ from bench.quantize import quantize
 from bench.tiny_models import TinyModel, write_tiny_model
 from lead.planning.pinned_process import pinned_process
 from lead.planning.timing import measure_steps
+from shared.convert.gguf_file import Quantization
 from shared.convert.grow import VERSION, Shape, grow
 from shared.cpus import parse_cpus
 from shared.errors import ConfigError
-from shared.models.builtin import builtin_draft, builtin_target, grown_target
-from shared.models.gguf_file import Quantization
+from shared.models.builtin import builtin_draft, builtin_target, grown_target, named_model
+from shared.progress import Progress
 from shared.settings.model_options import ModelOptions
 
 TARGET_SHAPES = {
@@ -51,6 +52,8 @@ _WITH_HEADS = TinyModel(
 )
 SHIPPED = "shipped"
 _SHIPPED_SHAPE = Shape(width=256, n_layers=6, n_heads=8, n_feed_forward=768)
+_SMOLLM2_SHAPE = Shape(width=1024, n_layers=30, n_heads=15, n_feed_forward=2816)
+"""Of 0.78 GB in f16, as the demo's target; it has as many layers as there are."""
 
 _DRAFT_LAYERS, _DRAFT_WIDTH_STEP = 4, 64
 _DRAFT_TYPE: Quantization = "q8_0"
@@ -205,12 +208,17 @@ def _step_seconds(path: Path, cores: str) -> float:
         return process.submit(measure_steps, path, options, [1], _REPEATS, math.inf).result()[1]
 
 
-def _grown(source: Path, shape: Shape, quantization: Quantization) -> Path:
+def grown_smollm2(progress: Progress | None = None) -> Path:
+    """SmolLM2-135M's answers at the cost of 0.4G parameters, as `grown_target`."""
+    return _grown(named_model(Path("smollm2")), _SMOLLM2_SHAPE, "f16", progress)
+
+
+def _grown(source: Path, shape: Shape, quantization: Quantization, progress: Progress | None = None) -> Path:
     recipe = f"{VERSION} {shape} {quantization}".encode() + source.read_bytes()
     kind = source.name.partition("-")[0]
     path = _cache() / f"bench-{kind}-{quantization}-{hashlib.sha256(recipe).hexdigest()[:16]}.gguf"
     if not path.is_file():
-        grow(source, path, shape, quantization)
+        grow(source, path, shape, quantization, progress)
     return path
 
 

@@ -27,7 +27,7 @@ from chat.session import Session
 from chat.settings import ChatSettings
 from chat.streaming import AnswerStreamer
 from shared.errors import ConfigError
-from shared.exits import INTERRUPTED, QuietInterrupts, discard_stdout
+from shared.exits import INTERRUPTED, discard_stdout, quiet_interrupts
 from shared.terminal import sanitize
 
 EXIT_FAILED = 1
@@ -131,7 +131,7 @@ def _screen(
         return JsonScreen(stdout, stderr, os.environ)
     if not settings.markdown or not stdout.isatty() or os.environ.get("TERM") == "dumb":
         return Screen(stdout, stderr, os.environ, with_summary=interactive)
-    with QuietInterrupts():
+    with quiet_interrupts():
         from chat.terminal_screen import TerminalScreen  # noqa: PLC0415  (importing rich is slow, and a pipe does not need it)
 
     def status(answer: ChatAnswer, columns: int) -> str:
@@ -148,7 +148,7 @@ def _typed_lines(
     kept: bool,
 ) -> LineReader:
     # A quarter of the start-up time; a pipe does not need these.
-    with QuietInterrupts():
+    with quiet_interrupts():
         from chat import prompt  # noqa: PLC0415
         from chat.prompt import CommandCompleter  # noqa: PLC0415
 

@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import NoReturn
 
 from shared.errors import DuoError
@@ -20,26 +19,23 @@ BROKEN_PIPE = 141
 """128 + SIGPIPE: the exit status of a program whose reader has closed the pipe, as in shells."""
 
 
-class QuietInterrupts:
+@contextmanager
+def quiet_interrupts() -> Iterator[None]:
     """Within this context Ctrl-C has the system's default effect, until the program installs a handler.
 
     While modules are imported, Python would print a traceback at best; an import in C, or in another thread,
     may even swallow it. A process that ignores Ctrl-C, as one that a script has started with `&`, continues
     to ignore it.
     """
-
-    def __enter__(self) -> None:
-        self._before = signal.getsignal(signal.SIGINT)
-        if self._before is signal.default_int_handler:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        signal.signal(signal.SIGINT, self._before)
-        # An event loop that handled it has restored Python's handler.
-        if kind is not None and issubclass(kind, KeyboardInterrupt):
-            sys.exit(INTERRUPTED)
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    except KeyboardInterrupt:  # an event loop that handled it has restored Python's handler
+        sys.exit(INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def raise_interrupts() -> None:
@@ -82,7 +78,6 @@ def print_text(text: str) -> None:
 
 
 def end_unwritten(error: OSError) -> NoReturn:
-    """End the program, as the result cannot be written."""
     discard_stdout()
     if isinstance(error, BrokenPipeError):
         sys.exit(BROKEN_PIPE)

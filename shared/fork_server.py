@@ -41,7 +41,7 @@ _REST_SECONDS = 0.05
 def main() -> None:
     """Serve until the other end of the socket is closed."""
     end_with_parent_only()
-    gc.disable()  # what is loaded here stays, as in `shared.imports.import_program`
+    gc.disable()  # what is loaded here stays, as in `shared.program_start.import_program`
     program: Program = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent, a program with the same rights
     try:
         handlers = program.load()
@@ -208,24 +208,20 @@ class ForkServer:
 def _do_tasks(tasks: socket.socket, handler: TaskHandler) -> None:
     """Do one task after the other until `tasks` is closed, or the fork server was killed."""
     with contextlib.suppress(ConnectionError):
-        _do_all(tasks, handler)
-
-
-def _do_all(tasks: socket.socket, handler: TaskHandler) -> None:
-    handler.warm_up()
-    limits = WorkerLimits()
-    while not limits.has_grown:
-        message, descriptors, _, _ = socket.recv_fds(tasks, 1, 1)
-        if not message:
-            return
-        with (
-            Connection(descriptors[0]) as connection,
-            contextlib.suppress(EOFError, OSError),
-            limits.memory(_TASK_MEMORY),
-        ):
-            handler.do(connection, limits)
-        if not limits.has_grown:
-            tasks.send(b"\0")
+        handler.warm_up()
+        limits = WorkerLimits()
+        while not limits.has_grown:
+            message, descriptors, _, _ = socket.recv_fds(tasks, 1, 1)
+            if not message:
+                return
+            with (
+                Connection(descriptors[0]) as connection,
+                contextlib.suppress(EOFError, OSError),
+                limits.memory(_TASK_MEMORY),
+            ):
+                handler.do(connection, limits)
+            if not limits.has_grown:
+                tasks.send(b"\0")
 
 
 def fork(work: Callable[[], None], unwanted: Iterable[int] = ()) -> int:

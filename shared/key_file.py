@@ -12,7 +12,6 @@ _KEY = re.compile(r"[!-~]+")
 
 
 def is_key(text: str) -> bool:
-    """Whether `text` can be a key: an HTTP header must be able to carry it."""
     return _KEY.fullmatch(text) is not None
 
 

@@ -9,17 +9,15 @@ def run(name: str, *, is_interrupted: bool = False) -> None:
     is_interrupted: Ctrl-C raises KeyboardInterrupt there, once it is imported.
     """
     leave_working_directory()
-    from shared.exits import QuietInterrupts  # noqa: PLC0415 - what these import may be there, too
-    from shared.home_folder import ensure_home  # noqa: PLC0415
-    from shared.imports import import_program, run_program  # noqa: PLC0415
-    from shared.standard_streams import keep_from_children, open_closed_streams  # noqa: PLC0415
+    from shared import program_start  # noqa: PLC0415 - what these import may be there, too
+    from shared.exits import quiet_interrupts  # noqa: PLC0415
 
-    open_closed_streams()
-    keep_from_children()
-    ensure_home()
-    with QuietInterrupts():
+    program_start.open_closed_streams()
+    program_start.keep_from_children()
+    program_start.ensure_home()
+    with quiet_interrupts():
         if not is_interrupted:
-            run_program(name)
+            program_start.run_program(name)
             return
-        program = import_program(name)
+        program = program_start.import_program(name)
     program.main()

@@ -800,7 +800,9 @@ class RealBack:
         self._told: Texts = {}
 
     def _make(self, options, blur):
-        model = FakeTarget(options.n_model_slots, options.n_cells, 16, n_window=options.n_window, blur=blur)
+        model = FakeTarget(
+            options.n_model_slots, cells_for(options), 16, n_window=options.n_window, blur=blur
+        )
         return Drafter(model, options, toy_sampler, END_TOKENS)
 
     def drafts(self, committed: Texts) -> Drafts:
@@ -1075,10 +1077,15 @@ def local_drafters(request: Submit):
     }
 
 
+def cells_for(options: DrafterOptions) -> int:
+    """What all sequences take at most; a branch shares the cells of its prefix."""
+    return options.n_slots * (options.n_window + options.n_branches * options.n_branch_tokens)
+
+
 def inline_drafter(n_slots: int, blur: float, n_most=6, n_window=100) -> ModelDrafter:
     """The engine's own drafter, with a model that is `blur` away from the target."""
     options = DrafterOptions(n_slots, n_window, n_most, n_chunk=4, prompt_cache=PromptCacheSize(200, 1))
-    model = FakeTarget(options.n_model_slots, options.n_cells, 16, n_window=n_window, blur=blur)
+    model = FakeTarget(options.n_model_slots, cells_for(options), 16, n_window=n_window, blur=blur)
     return ModelDrafter("draft_model", Drafter(model, options, toy_sampler, END_TOKENS), n_most)
 
 

@@ -47,7 +47,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/exact/test_exact_model.py": ("lead/engine/engine_limits.py",),
     "tests/lead/disk_cache/test_slot_actions.py": ("lead/disk_cache/idle_slots.py",),
     "tests/lead/disk_cache/test_kept_texts.py": ("lead/disk_cache/in_engine.py",),
-    "tests/real/test_rpc.py": ("lead/rpc/before_load.py", "shared/rpc/rpc_backend.py"),
+    "tests/real/test_rpc.py": ("shared/rpc/rpc_backend.py",),
     "tests/real/test_seen_texts.py": ("lead/suffix/in_engine.py",),
     "tests/real/test_without_rings.py": ("lead/engine/engine_parts.py",),
     "tests/lead/engine/test_side_jobs.py": ("lead/engine/question.py",),
@@ -88,7 +88,8 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "shared/errors.py",
         "shared/sampling/parameters.py",
     ),
-    "tests/shared/convert/test_grow.py": ("shared/models/gguf_file.py",),
+    "tests/shared/convert/test_grow.py": ("shared/convert/gguf_file.py",),
+    "tests/shared/models/test_model_file.py": ("shared/progress.py",),
     "tests/shared/settings/test_base.py": ("shared/settings/sources.py", "shared/settings/options.py"),
     "tests/lead/chat/test_request.py": ("lead/chat/request_parts.py",),
 }

@@ -7,11 +7,11 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
 from shared.convert.conversion import ConversionType
+from shared.convert.converted_file import read_conversion
 from shared.errors import ConfigError
 from shared.exits import exiting_in_words, say
 from shared.models.file_kind import parts_of
-from shared.models.gguf_file import progress_bar
-from shared.models.model_file import read_conversion
+from shared.progress import progress_bar
 from shared.settings.base import ProgramSettings
 
 

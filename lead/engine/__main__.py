@@ -1,7 +1,7 @@
 """The way into the engine process: `python -m lead.engine FD GRAMMARS LEVEL`, started by `process`."""
 
 from shared.exits import end_with_parent_only
-from shared.imports import run_program
+from shared.program_start import run_program
 
 
 def main() -> None:

@@ -87,7 +87,6 @@ class StepTimer:
                 self._step(size)
 
     def seconds(self, size: int) -> float:
-        """The duration of a step of `size` tokens."""
         for _ in range(N_UNSTEADY if self._is_offloaded else 0):
             self._step(size)
         return self._step(size)
@@ -178,7 +177,6 @@ class Recalibration:
         self._n_retries = 0
 
     def wait(self, now: float) -> float | None:
-        """Seconds until it is due; None: never again."""
         return max(0.0, self._due[0] - now) if self._due else None
 
     def turn(self, now: float, *, idle: bool) -> float:

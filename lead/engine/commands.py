@@ -70,8 +70,6 @@ class SetBacks(BaseModel, frozen=True):
 
 
 class SetPolicy(BaseModel, frozen=True):
-    """Use this policy for the depth of drafts from now on."""
-
     type: Literal["set_policy"] = "set_policy"
     policy: PolicyName
     depth: int
@@ -93,5 +91,4 @@ _commands: TypeAdapter[_AnyCommand] = TypeAdapter(Command)
 
 
 def decode_command(line: bytes) -> Command:
-    """The command in one line."""
     return _commands.validate_json(line)

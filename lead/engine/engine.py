@@ -27,7 +27,7 @@ from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.manager import DraftRound, SpeculationManager
 from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.speculation.speculation_stats import StepReport
-from shared.cache_edits import CacheEdit
+from shared.cache_edits import CacheEdit, moved_texts
 from shared.errors import KvCacheFullError, WindowLostError
 from shared.protocol import Draft
 from shared.sampling.grammar_budget import GrammarBudget
@@ -80,7 +80,7 @@ class Engine:
     @property
     def idle(self) -> bool:
         """Nothing to do until a command arrives."""
-        return self.slots.idle
+        return not self.slots.sequences
 
     def apply(self, command: Command, now: float) -> None:
         """Raises AssertionError for a command that is not for a running engine."""
@@ -144,7 +144,8 @@ class Engine:
 
     def edited(self, edits: Sequence[CacheEdit], seconds: float) -> None:
         """What `pop_edits` gave was applied, which took `seconds`."""
-        self._scheduler.edited(edits, seconds)
+        if texts := moved_texts(edits):
+            self.slots.learn_moves(texts, seconds, self.speculation.cost.seconds(1))
 
     def failed(self, error: KvCacheFullError | WindowLostError) -> None:
         """A plan was not decoded."""

@@ -190,5 +190,4 @@ def encode_line(message: BaseModel) -> bytes:
 
 
 def decode_event(line: bytes) -> Event:
-    """The event in one line."""
     return _events.validate_json(line)

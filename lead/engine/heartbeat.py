@@ -1,28 +1,9 @@
 """Signs of life of the engine process, from a thread of its own."""
 
 import threading
-import time
 from collections.abc import Callable
 
 from lead.engine.events import Alive, Event
-
-_LEAST_SECONDS = 0.001
-"""CPU time between two looks that counts as computing: more than a sign of life takes, less than loading a
-part of a model."""
-
-
-class Computing:
-    """Whether this process computes, while it loads a model of which other machines have a part."""
-
-    def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
-        """`clock`: seconds of CPU time that this process has used."""
-        self._clock = clock
-        self._before = clock()
-
-    def has_proceeded(self) -> bool:
-        """Whether it has computed since it was asked last."""
-        before, self._before = self._before, self._clock()
-        return self._before - before > _LEAST_SECONDS
 
 
 class Heartbeat(threading.Thread):
@@ -45,7 +26,6 @@ class Heartbeat(threading.Thread):
         self._has_proceeded = has_proceeded
 
     def end(self) -> None:
-        """Send no more."""
         self._ended.set()
 
     def run(self) -> None:

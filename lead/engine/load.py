@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
@@ -94,16 +94,3 @@ class Load(EngineOptions, DiskCacheOptions):
     rpc_timeout: float = 0.0
     taken: Mapping[str, int] = {}
     most_threads: int = 0
-
-
-BY_WAY_OF: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("policy", "draft", "mtp"), "with_heads"),
-    "calibrate": "flash_attn",
-    "exactness": "batch_sizes",
-    "taken": "n_gpu_layers",
-    **{name: name for name in ("rpc", "most_threads")},
-    **dict.fromkeys(("depth", "ngram", "suffix_memory", "suffix_max_age", "n_most_mtp"), ""),
-    **dict.fromkeys(("cache_disk", "cache_disk_size", "heartbeat_seconds", "rpc_timeout"), ""),
-}
-"""By which input of `shared.llama.start_key` each part of `Load`, but for `model` and `options`, acts on what
-is kept for later starts; empty: by none."""

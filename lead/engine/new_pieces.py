@@ -1,25 +1,16 @@
 """What the front has to be told of tokens before it reads an event: their bytes, each once."""
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from lead.engine.events import Committed, Event, Pieces
+from shared.llama.vocabulary import Vocabulary
 
 _N_TOGETHER = 256
 """Tokens with neighbouring ids are told together: frequent ones are, so few events come between others."""
 
 
-class PieceReader(Protocol):
-    """The part of `shared.llama.vocabulary.Vocabulary` that is needed here."""
-
-    n_tokens: int
-
-    def piece(self, token: int, *, special: bool = False) -> bytes:
-        """The bytes of a token; control tokens are empty unless `special`."""
-
-
 class NewPieces:
-    def __init__(self, vocabulary: PieceReader) -> None:
+    def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._told: set[int] = set()  # numbers of blocks of _N_TOGETHER tokens
 

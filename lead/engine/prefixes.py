@@ -93,7 +93,7 @@ class Prefixes:
         """How much of a slot's cache another slot can have for `sequence`."""
         if not self.may_share(sequence):
             return 0
-        n = self.useful(source, sequence)
+        n = self.useful(source.cache, sequence)
         if self._traits.can_trim:
             return n
         return max((length for length in source.cache.checkpoints if length <= n), default=0)
@@ -104,7 +104,7 @@ class Prefixes:
             return 0, None
 
         def serves(text: StoredText) -> int:
-            n = text.reachable(self._useful(text, sequence), can_trim=self._traits.can_trim)
+            n = text.reachable(self.useful(text, sequence), can_trim=self._traits.can_trim)
             if text.place is not TextPlace.MEMORY and not self._may_fetch(text, n, sequence):
                 return 0
             return n if text.n_cells(n) <= n_cells else 0
@@ -119,14 +119,10 @@ class Prefixes:
 
     def reusable(self, slot: Slot, sequence: EngineSequence) -> int:
         """How much of its own cache a slot can keep for `sequence`."""
-        return slot.cache.reachable(self.useful(slot, sequence)) if may_reuse(sequence) else 0
+        return slot.cache.reachable(self.useful(slot.cache, sequence)) if may_reuse(sequence) else 0
 
-    def useful(self, slot: Slot, sequence: EngineSequence) -> int:
-        """Length of the common prefix of a slot's text and `sequence`, which still decodes its last token."""
-        return self._useful(slot.cache, sequence)
-
-    def _useful(self, text: SlotCache | StoredText, sequence: EngineSequence) -> int:
-        # the last token of `sequence` is always decoded, for the logits
+    def useful(self, text: SlotCache | StoredText, sequence: EngineSequence) -> int:
+        """Length of the common prefix with `sequence`, whose last token is always decoded, for the logits."""
         n = min(common_prefix_length(text.tokens, sequence.context), len(sequence.context) - 1)
         if self._separates_prompts and text.n_prefill != sequence.n_prefill:
             return min(n, text.n_prefill, sequence.n_prefill)

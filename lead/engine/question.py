@@ -19,7 +19,6 @@ class EngineQuestion(BaseModel, Generic[R], frozen=True):
 
     @classmethod
     def read_reply(cls, reply: Mapping[str, Any]) -> R:
-        """The reply, as it came over the pipe."""
         base: type[BaseModel] = cls.__bases__[0]  # `EngineQuestion[...]`
         model: type[R] = base.__pydantic_generic_metadata__["args"][0]
         return model.model_validate(reply)

@@ -14,7 +14,6 @@ from lead.engine.speculation.drafts import DraftChain, survival
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.policy import Choice, DraftOrder, Verify, Wait
 from lead.engine.speculation.speculation_stats import StepReport
-from shared.cache_edits import CacheEdit, moved_texts
 from shared.llama.batch_layout import TILE, Layout, layout
 from shared.llama.span import Span
 
@@ -128,7 +127,7 @@ class Scheduler:
         prompts = [slot for slot in running if slot not in generating]
         n_prompt = self._n_prompt(generating, prompts)
         choice = self._choose(generating, n_prompt, now)
-        if isinstance(choice, Wait) and self._slots.has_moved:
+        if isinstance(choice, Wait) and self._slots.table.has_moved:
             return Wait(0.0)  # the next part of a text moves then
         if not isinstance(choice, Verify):
             return choice
@@ -137,16 +136,10 @@ class Scheduler:
         return StepPlan(entries, planned, sum([entry.n_fed for entry in entries[len(generating) :]]))
 
     def learn(self, plan: StepPlan, seconds: float) -> None:
-        """A plan was decoded, which took `seconds`."""
         self.is_minimal = False
         if plan.n_prompt:
             self._prompt_chunk.learn(plan.n_prompt, seconds)
             self._slots.learn_reading(self._prompt_chunk.seconds)
-
-    def edited(self, edits: Sequence[CacheEdit], seconds: float) -> None:
-        """`edits` were applied, which took `seconds`."""
-        if texts := moved_texts(edits):
-            self._slots.learn_moves(texts, seconds, self._speculation.cost.seconds(1))
 
     def _generating_slots(self, running: list[Slot]) -> list[Slot]:
         """Those whose next token is due, as far as all that they replay fits into the step."""

@@ -12,7 +12,6 @@ from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot, TrialPlace
 from shared.cache_edits import CacheEdit, Snapshot
 from shared.errors import RequestError, UnavailableError
-from shared.prompt_cache import PromptCache
 from shared.slot_cache import Loading, SlotCache, StoredText, TextPlace
 from shared.slot_table import SlotTable
 
@@ -37,9 +36,11 @@ class SlotManager:
         self._n_checkpoints = limits.n_checkpoints
         self._stores_idle = not limits.own_cells and limits.prompt_cache.n_bytes > 0
         self.table = SlotTable(limits.n_slots, limits.traits, limits.prompt_cache)
+        self.texts = self.table.texts
+        """What is in host memory and on disk."""
         self._price = MovePrice(limits.prompt_cache, limits.step_bytes)
         self._slots = [Slot(cache) for cache in self.table.caches]
-        self._prefixes = Prefixes(self._slots, self.table.texts, limits)
+        self._prefixes = Prefixes(self._slots, self.texts, limits)
         self.sequences: dict[str, EngineSequence] = {}
         """All that have not ended, by id, in the order in which those that wait start."""
         self._running: list[Slot] = []
@@ -47,24 +48,9 @@ class SlotManager:
         self._n_released = 0
 
     @property
-    def idle(self) -> bool:
-        """No sequence runs or waits."""
-        return not self.sequences
-
-    @property
-    def texts(self) -> PromptCache:
-        """What is in host memory and on disk."""
-        return self.table.texts
-
-    @property
     def n_free(self) -> int:
         """Cells that hold nothing valid, and that nothing which is being loaded will take."""
         return self.n_ctx - self.table.n_cells
-
-    @property
-    def has_moved(self) -> bool:
-        """See `SlotTable.has_moved`."""
-        return self.table.has_moved
 
     def running(self) -> list[Slot]:
         """Slots with a sequence, in the order in which those started."""
@@ -91,7 +77,7 @@ class SlotManager:
                 break
             self.table.finish_loads()
             slot = _best_slot(idle, sequence)
-            n_common = max(self._prefixes.useful(each, sequence) for each in self._slots)
+            n_common = max(self._prefixes.useful(each.cache, sequence) for each in self._slots)
             n_reused = self._reuse(slot, sequence)
             if n_reused is None:
                 break
@@ -373,7 +359,6 @@ class SlotManager:
         self.table.n_step = self._price.n_step
 
     def learn_reading(self, token_seconds: float | None) -> None:
-        """A token of a prompt is read in so many seconds."""
         self._price.token_seconds = token_seconds
 
     def _store(self, cache: SlotCache) -> None:

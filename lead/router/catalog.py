@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lead.router.hub_cache import cached_models
 from shared.errors import ConfigError, ModelLoadError
 from shared.models.builtin import packaged_models
 from shared.models.file_kind import check_kind, read_name, size_of
@@ -49,7 +50,7 @@ def _places(folder: Path | None, hub: Hub) -> Iterator[tuple[str, Path, str]]:
     if folder is not None:
         yield from ((name, path, FOLDER) for name, path in _in_folder(folder))
     yield from ((name, path, PACKAGE) for name, path in packaged_models().items())
-    yield from ((model.name, model.path, HUB) for model in hub.cached())
+    yield from ((model.name, model.path, HUB) for model in cached_models(hub))
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -11,7 +11,7 @@ from lead.cli import run
 from lead.router.routed import RoutedBy
 from lead.settings.lead_settings import LeadSettings
 from shared.logs import configure_logging
-from shared.standard_streams import keep_from_children
+from shared.program_start import keep_from_children
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr
 from pydantic_settings import CliPositionalArg, CliToggleFlag
 
 from lead.router.catalog import FOLDER, HUB, KnownModel, find_models
+from lead.router.hub_cache import cached_models, remove_model
 from lead.router.models_file import ServedModel, served_models
 from lead.settings.lead_settings import LeadSettings
 from lead.text_table import listing
@@ -94,7 +95,7 @@ def _pull(settings: ModelsSettings, name: str) -> str:
     except ValueError as error:
         raise ConfigError(f"{name}: {error}") from error
     path = settings.hub.fetch(wanted)
-    names = [model.name for model in settings.hub.cached() if model.path.resolve() == path.resolve()]
+    names = [model.name for model in cached_models(settings.hub) if model.path.resolve() == path.resolve()]
     return f"{next(iter(names), name)}: {_size(size_of(path))}, {path}"
 
 
@@ -121,7 +122,7 @@ def _remove(model: KnownModel, settings: ModelsSettings) -> str:
         _confirm(model)
     try:
         if model.origin == HUB:
-            settings.hub.remove(model.path)
+            remove_model(model.path)
         else:
             for part in parts_of(model.path):
                 part.unlink()

@@ -1,9 +1,30 @@
 """With `--rpc` the engine waits for its workers before it loads the model."""
 
-from lead.engine.heartbeat import Computing, Heartbeat
+import time
+from collections.abc import Callable
+
+from lead.engine.heartbeat import Heartbeat
 from lead.engine.load import Load
 from lead.rpc.rpc_workers import wait_for_workers
 from shared.rpc import rpc_backend
+
+_LEAST_SECONDS = 0.001
+"""CPU time between two looks that counts as computing: more than a sign of life takes, less than loading a
+part of a model."""
+
+
+class Computing:
+    """Whether this process computes, while it loads a model of which other machines have a part."""
+
+    def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
+        """`clock`: seconds of CPU time that this process has used."""
+        self._clock = clock
+        self._before = clock()
+
+    def has_proceeded(self) -> bool:
+        """Whether it has computed since it was asked last."""
+        before, self._before = self._before, self._clock()
+        return self._before - before > _LEAST_SECONDS
 
 
 def before_load(load: Load, heartbeat: Heartbeat | None) -> None:

@@ -21,6 +21,7 @@ from shared import cpus
 from shared.errors import ConfigError
 from shared.logs import LogLevel
 from shared.models.builtin import grown_target
+from shared.progress import progress_bar
 from shared.settings.base import FileSettings
 from shared.settings.llama_server_options import LLAMA_SERVER
 from shared.settings.model_options import MAX_CTX, ModelOptions
@@ -385,8 +386,6 @@ def _demo_model(cancelled: Callable[[], bool]) -> Path:
         "without --model, the built-in demo model is served: 6M parameters expanded to 0.4G, which gives the "
         "answers of the small model at the speed of a large one"
     )
-    from shared.models.gguf_file import progress_bar  # noqa: PLC0415 - imports what writes models
-
     with progress_bar("creating the demo model") as show:
 
         def progress(n_done: int, n_total: int) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 from gguf import GGUFWriter
 from numpy.typing import NDArray
 
+from shared.convert.gguf_file import GgufFile, Quantization, Weights
 from shared.errors import ModelLoadError
-from shared.models.gguf_file import GgufFile, Quantization, Weights
 
 ConversionType = Literal["auto", "f32", "f16", "q8_0"]
 """How matrices are stored; auto: as in the source."""

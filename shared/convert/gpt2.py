@@ -3,7 +3,7 @@
 Its linear layers are `Conv1D`, whose matrices are transposed; queries, keys and values are one matrix.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,9 +13,9 @@ from gguf import GGUFWriter, TokenType
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from shared.convert.conversion import Conversion, read_small
+from shared.convert.gguf_file import Quantization, Weights
 from shared.convert.safetensors import SafetensorsFile, SafetensorsFolder, is_known_type
 from shared.errors import ModelLoadError
-from shared.models.gguf_file import Quantization, Weights
 
 CONFIG: Final = "config.json"
 _MAX_CONFIG = 1 << 20
@@ -103,15 +103,12 @@ def read_merges(path: Path, known: dict[str, int]) -> list[str]:
         del lines[0]
     merges = [line.removesuffix("\r") for line in lines if line.strip()]
     for merge in merges:
-        _check_merge(path, merge.split(" "), known)
+        pair = merge.split(" ")
+        if len(pair) != 2 or not all(pair) or "".join(pair) not in known:  # noqa: PLR2004 - a pair
+            raise ModelLoadError(f"{path} does not fit vocab.json: {merge[:100]!r} makes no token")
     if len(set(merges)) < len(merges) or not merges:
         raise ModelLoadError(f"{path} has {'a merge twice' if merges else 'no merges'}")
     return merges
-
-
-def _check_merge(path: Path, pair: Sequence[str], known: dict[str, int]) -> None:
-    if len(pair) != 2 or not all(pair) or "".join(pair) not in known:  # noqa: PLR2004 - a pair
-        raise ModelLoadError(f"{path} does not fit vocab.json: {' '.join(pair)[:100]!r} makes no token")
 
 
 class Gpt2Config(BaseModel):

@@ -32,18 +32,17 @@ from gguf import GGUFReader, GGUFValueType, GGUFWriter, ReaderField, ReaderTenso
 from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
-from shared.errors import ConfigError
-from shared.exits import exiting_in_words, say
-from shared.models.gguf_file import (
+from shared.convert.gguf_file import (
     Bytes,
     Encoder,
     Floats,
     GgufFile,
-    Progress,
     Quantization,
     Weights,
-    progress_bar,
 )
+from shared.errors import ConfigError
+from shared.exits import exiting_in_words, say
+from shared.progress import Progress, progress_bar
 from shared.settings.base import ProgramSettings
 
 VERSION = 2

@@ -19,9 +19,9 @@ import numpy as np
 from gguf import GGUFWriter
 
 from shared.convert.conversion import Conversion, SourceBytes
+from shared.convert.gguf_file import Bytes, Encoder, Floats, Weights
 from shared.convert.tokenizer_bin import TokenizerBin, read_tokenizer
 from shared.errors import ModelLoadError
-from shared.models.gguf_file import Bytes, Encoder, Floats, Weights
 
 MAGIC = struct.pack("<I", 0x616B3432)  # "ak42"
 """The first bytes of versions 1 and 2."""
@@ -94,14 +94,9 @@ class Llama2cHeader:
     def head_width(self) -> int:
         return self.width // self.n_heads
 
-    @property
-    def weights_at(self) -> int:
-        """Where the weights begin."""
-        return _HEADER_BYTES if self.version else _SHAPE.size
-
     def places(self) -> Iterator["TensorPlace"]:
         """All tensors, and unused parts, in the order of the file; raises ValueError."""
-        at = self.weights_at
+        at = _HEADER_BYTES if self.version else _SHAPE.size
         for name, *dimensions in self._order():
             n_values = math.prod(dimensions)
             group_size = self.group_size if len(dimensions) > 1 else 0
@@ -162,7 +157,6 @@ class TensorPlace:
     group_size: int
 
     def weights(self, data: SourceBytes) -> Weights:
-        """The tensor in a file."""
         if not self.group_size:
             return Weights(self.name, self.dimensions, partial(self._floats, data))
         rows, encoded = partial(self._dequantized, data), partial(self._encoded, data)

@@ -7,7 +7,6 @@ data
 
 import math
 import re
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -17,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from shared.convert.conversion import SourceBytes, read_small
+from shared.convert.gguf_file import Floats
 from shared.errors import ModelLoadError
-from shared.models.gguf_file import Floats
 
 SINGLE: Final = "model.safetensors"
 INDEX: Final = "model.safetensors.index.json"
@@ -33,8 +32,6 @@ _Offset = Annotated[int, Field(ge=0, lt=1 << 63, strict=True)]
 
 
 class TensorEntry(BaseModel):
-    """What a header says of one tensor."""
-
     model_config = ConfigDict(extra="ignore", frozen=True)
     dtype: str
     shape: Annotated[list[_Offset], Field(max_length=_MAX_DIMENSIONS)]
@@ -46,25 +43,20 @@ class _Index(BaseModel):
 
 
 class SafetensorsFile:
-    """One file; its weights are memory-mapped."""
+    """One file; its weights are memory-mapped. entries: by name."""
 
     def __init__(self, path: Path) -> None:
         """Raises ModelLoadError."""
         self.path = path
         self._data = SourceBytes(path)
         try:
-            self._data_at, self._entries = self._read_header()
+            self._data_at, self.entries = self._read_header()
         except ValueError as error:
             raise ModelLoadError(f"{path} is not a whole safetensors file: {_first_line(error)}") from error
 
-    @property
-    def entries(self) -> Mapping[str, TensorEntry]:
-        """By name."""
-        return self._entries
-
     def rows(self, name: str, start: int, stop: int, *, transposed: bool = False) -> Floats:
         """Rows `[start, stop)` of a tensor as float32; of its transpose if `transposed`."""
-        entry = self._entries[name]
+        entry = self.entries[name]
         values = self._data.array(
             self._data_at + entry.data_offsets[0], math.prod(entry.shape), _TYPES[entry.dtype]
         )

@@ -72,17 +72,13 @@ def _parse(data: bytes, n_vocab: int) -> TokenizerBin:
         at += _ENTRY.size
         if not (0 <= length <= longest and at + length <= len(data) and math.isfinite(score)):
             raise ValueError(f"token {token} is damaged, or the file is cut off")
-        pieces.append(_SPECIAL.get(token) or _piece(data[at : at + length]))
+        pieces.append(_SPECIAL.get(token) or data[at : at + length].decode("utf-8").replace(" ", _SPACE))
         scores.append(score)
         at += length
     if at != len(data):
         raise ValueError(f"it has more tokens, {len(data) - at} bytes of them")
     _check(pieces)
     return TokenizerBin(pieces, scores)
-
-
-def _piece(data: bytes) -> str:
-    return data.decode("utf-8").replace(" ", _SPACE)
 
 
 def _check(pieces: list[str]) -> None:

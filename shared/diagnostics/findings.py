@@ -49,7 +49,6 @@ class DoctorReport:
 
     @property
     def status(self) -> int:
-        """The exit status: 1 if there is a problem."""
         return int(any(each.severity is Severity.PROBLEM for each in self.findings))
 
     def __str__(self) -> str:
@@ -79,6 +78,5 @@ class Report(Protocol):
 
 
 def exit_with(report: Report) -> NoReturn:
-    """Print it and exit."""
     print_text(str(report))
     sys.exit(report.status)

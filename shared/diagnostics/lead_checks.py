@@ -28,7 +28,6 @@ times at 0.6.
 
 
 def check_version(report: LeadReport, version: str) -> Iterator[Finding]:
-    """Compare the lead's version with this installation's."""
     lead = report.lead
     if lead.protocol not in {None, PROTOCOL_VERSION}:
         yield problem(

@@ -36,7 +36,6 @@ class PreflightReport:
 
     @property
     def status(self) -> int:
-        """The exit status: 1 if there is a problem."""
         return int(bool(self.problems))
 
     def __str__(self) -> str:
@@ -231,5 +230,4 @@ def check_cores(report: PreflightReport, chosen: str | None, count_threads: Call
 
 
 def gigabytes(n_bytes: int) -> str:
-    """Format a size, in GB or MB."""
     return f"{n_bytes / 1e9:.1f} GB" if abs(n_bytes) >= 1e9 else f"{n_bytes / 1e6:.0f} MB"  # noqa: PLR2004 - one GB

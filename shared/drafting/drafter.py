@@ -182,7 +182,6 @@ class Drafter:
         )
 
     def learn(self, seconds: float) -> None:
-        """The last step took so long."""
         if n := self.n_decoded.total():
             self._cost.learn(n, seconds)
 

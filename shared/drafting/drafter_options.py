@@ -20,7 +20,7 @@ class DrafterOptions:
     While any sequence is drafting, prompts of others are decoded in chunks of at most `n_chunk` tokens per
     step. A draft stops where the product of its confidences falls below `min_confidence`. Each sequence has
     up to `n_branches` side branches of at most `n_branch_tokens` tokens. Texts of ended sequences are kept
-    in `prompt_cache`. The model needs `n_model_slots` slots and `n_cells` cells in its cache.
+    in `prompt_cache`. The model needs `n_model_slots` slots in its cache.
     """
 
     n_slots: int
@@ -55,11 +55,6 @@ class DrafterOptions:
     @property
     def n_model_slots(self) -> int:
         return self.n_slots * (1 + self.n_branches)
-
-    @property
-    def n_cells(self) -> int:
-        """A branch shares the cells of its prefix."""
-        return self.n_slots * (self.n_window + self.n_branches * self.n_branch_tokens)
 
     @property
     def n_choices(self) -> int:

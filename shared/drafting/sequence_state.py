@@ -160,7 +160,6 @@ class SequenceState:
         return self.main.unranked is None and self.main.end > 0 and not self.is_complete
 
     def append(self, path: DraftPath, choices: Sequence[RankedToken]) -> None:
-        """Add the first of `choices` to a path."""
         if self.grown_from is None:
             self.grown_from = len(self.main.ranked)
         path.append(choices)

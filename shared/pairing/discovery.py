@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from shared.errors import ConfigError, NoLeadError, SeveralLeadsError
 from shared.protocol import PROTOCOL_VERSION
 from shared.settings.server_url import Scheme
-from shared.terminal import sanitize
+from shared.terminal import one_line
 
 if TYPE_CHECKING:  # an extra, imported when it is asked for
-    from zeroconf import ServiceInfo, Zeroconf
+    from zeroconf import ServiceInfo
 
 log = logging.getLogger("discovery")
 
@@ -90,11 +90,12 @@ def _registered(info: "ServiceInfo") -> Iterator[None]:
         announcer = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
     except _NO_MULTICAST as error:
         raise ConfigError(f"this machine cannot be announced by multicast: {error}") from error
-    try:
-        _register(announcer, info)
+    with contextlib.closing(announcer):
+        try:
+            announcer.register_service(info, allow_name_change=True)
+        except zeroconf.Error as error:
+            raise ConfigError(f"--announce: cannot register {info.name!r}: {error}") from error
         yield
-    finally:
-        announcer.close()
 
 
 def find_leads(seconds: float) -> list[FoundLead]:
@@ -219,15 +220,8 @@ def _label(name: str, address: str, port: int) -> str:
     one name shows only if the other one answers in time.
     """
     place = f" at {address}:{port}".replace(".", "-")
-    words = f"{_harmless(name)} on {socket.gethostname()}".replace(".", "-")
+    words = f"{one_line(name)} on {socket.gethostname()}".replace(".", "-")
     return words.encode("ascii", "replace")[: 60 - len(place)].decode("ascii").strip() + place
-
-
-def _register(announcer: "Zeroconf", info: "ServiceInfo") -> None:
-    try:
-        announcer.register_service(info, allow_name_change=True)
-    except _zeroconf().Error as error:
-        raise ConfigError(f"--announce: cannot register {info.name!r}: {error}") from error
 
 
 def _describe(addresses: list[str], port: int, name: str, scheme: Scheme) -> "ServiceInfo":
@@ -255,12 +249,7 @@ def _lead(info: "ServiceInfo", reaches: Callable[[str, int], bool]) -> FoundLead
     port, addresses = info.port or 0, info.parsed_addresses()[:_MAX_ADDRESSES]
     address = next((each for each in addresses if reaches(each, port)), addresses[0])
     host = f"[{address}]" if ":" in address else address
-    return FoundLead(f"{scheme}://{host}:{port}", _harmless(model[:_MOST_NAME_BYTES]))
-
-
-def _harmless(name: str) -> str:
-    """A name from the network, safe for one line of a log."""
-    return " ".join(sanitize(name).split())
+    return FoundLead(f"{scheme}://{host}:{port}", one_line(model[:_MOST_NAME_BYTES]))
 
 
 def answers(address: str, port: int) -> bool:

@@ -5,11 +5,9 @@ that has it, so nobody in between can use the code.
 """
 
 import base64
-import json
 import logging
 import socket
 import ssl
-from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -18,7 +16,7 @@ from urllib.parse import urlsplit
 
 from annotated_types import Len
 from platformdirs import user_data_path
-from pydantic import SecretStr, TypeAdapter, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from shared.cached_files import write_private
 from shared.errors import ConfigError
@@ -46,22 +44,16 @@ _LOOK_SECONDS = 10.0
 _FILE, _CERTIFICATE = "lead.json", "certificate.pem"
 
 
-@dataclass(frozen=True, slots=True)
-class _KeptLead:
+class _KeptLead(BaseModel, frozen=True):
     addresses: Annotated[tuple[str, ...], Len(1)]
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Membership:
+class _Membership(BaseModel, frozen=True):
     """What a lead answers to whom it lets in; `name`: what it calls that machine."""
 
     name: str
     key: str
-
-
-_remembered: TypeAdapter[_KeptLead] = TypeAdapter(_KeptLead)
-_answered: TypeAdapter[_Membership] = TypeAdapter(_Membership)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +78,7 @@ class JoinedLead:
     @classmethod
     def _read(cls, folder: Path) -> Self | None:
         try:
-            kept = _remembered.validate_json((folder / _FILE).read_bytes())
+            kept = _KeptLead.model_validate_json((folder / _FILE).read_bytes())
         except FileNotFoundError:
             return None
         except (OSError, ValidationError) as error:
@@ -111,10 +103,10 @@ def _join(folder: Path, invitation: Invitation, name: str) -> None:
     secret = base64.urlsafe_b64encode(invitation.secret).decode("ascii")
     answer = _post(address, certificate, {"secret": secret, "name": name[:64] or "machine"})
     addresses = dict.fromkeys((address, *invitation.addresses))
-    kept = _KeptLead(tuple(addresses), answer.key)
+    kept = _KeptLead(addresses=tuple(addresses), key=answer.key)
     try:
         write_private(folder / _CERTIFICATE, certificate.encode("ascii"))
-        write_private(folder / _FILE, json.dumps({"addresses": kept.addresses, "key": kept.key}).encode())
+        write_private(folder / _FILE, kept.model_dump_json().encode())
     except OSError as error:
         raise ConfigError(f"joined, but cannot remember it in {folder}: {error.strerror}") from error
     log.info("joined the lead at %s as %s", address, answer.name)
@@ -138,7 +130,7 @@ def _reach(invitation: Invitation) -> tuple[str, str]:
             "The code was not sent to it"
         )
     raise ConfigError(
-        f"no lead answers at {_listed(addresses)}: is it running, and does a firewall let this "
+        f"no lead answers at {' or '.join(addresses)}: is it running, and does a firewall let this "
         "machine in? `lead invite --address HOST` makes a code with another address"
     )
 
@@ -170,7 +162,7 @@ def _post(address: str, certificate: str, body: dict[str, str]) -> _Membership:
         message = said_by_lead(response.content, response.status_code)
         raise ConfigError(f"the lead at {address} does not let this machine in: {message}")
     try:
-        return _answered.validate_json(response.content)
+        return _Membership.model_validate_json(response.content)
     except ValidationError as error:
         raise ConfigError(f"{address} does not answer as a lead of this version does") from error
 
@@ -187,7 +179,3 @@ def _host_and_port(address: str) -> tuple[str, int]:
     """Raises ValueError."""
     parts = urlsplit(f"//{address}")
     return parts.hostname or "", parts.port or 0
-
-
-def _listed(addresses: Iterable[str]) -> str:
-    return " or ".join(addresses)

@@ -73,7 +73,7 @@ def serve_as(
         )
     values = {name: value for name, value in given.items() if name not in ServiceOptions.model_fields}
     try:
-        service = _Service(options, settings, facts, ServicePlaces.of(is_system=options.system))
+        service = _Service(options, settings, facts)
         match options.action:
             case "install":
                 print_text(service.install(values))
@@ -87,19 +87,13 @@ def serve_as(
 
 
 class _Service:
-    def __init__(
-        self,
-        options: ServiceOptions,
-        settings: type[ProgramSettings],
-        facts: ServiceFacts,
-        places: ServicePlaces,
-    ) -> None:
+    def __init__(self, options: ServiceOptions, settings: type[ProgramSettings], facts: ServiceFacts) -> None:
         self._name = options.unit or f"llama-duo-{facts.program}"
         self._is_system = options.system
         self._settings = settings
         self._facts = facts
-        self._places = places
-        self._config = places.settings / f"{self._name}.toml"
+        self._places = ServicePlaces.of(is_system=options.system)
+        self._config = self._places.settings / f"{self._name}.toml"
         """All options, keys among them: only its owner may read it."""
         self._on_mac = sys.platform == "darwin"
         if self._on_mac and self._is_system:

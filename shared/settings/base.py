@@ -119,7 +119,6 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def version(cls) -> str:
-        """What `--version` prints."""
         return f"llama-duo {importlib.metadata.version('llama-duo')}"
 
 

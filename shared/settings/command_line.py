@@ -98,15 +98,14 @@ class OptionParser(argparse.ArgumentParser):
 
     def add_setting(self, *names: str, **arguments: Any) -> None:
         """Like `add_argument`, with the spellings of the dialect in addition to `names`."""
+        arguments["help"] = _plain_default(arguments["help"])
         if not names[0].startswith("-"):
             more = " ..." if arguments.get("nargs") in {"*", "+"} else ""
             self.usage = f"{self.usage} [{arguments['metavar']}{more}]"
-            arguments["help"] = _plain_default(arguments["help"])
             self.add_argument(*names, **arguments)
             return
         setting = arguments["dest"]
         spelling = self._dialect.spellings.get(setting, Spelling())
-        arguments["help"] = _plain_default(arguments["help"])
         if "metavar" in arguments:
             arguments["metavar"] = _metavar(arguments["metavar"])
         if setting in _BARE:
@@ -150,9 +149,8 @@ class OptionParser(argparse.ArgumentParser):
         sys.exit(2)
 
     def _add_hidden(self, option: str, action: type[argparse.Action], **arguments: Any) -> None:
-        if (
-            option not in self._option_string_actions
-        ):  # a program may have an option that another ignores or refuses
+        # A program may have an option that another ignores or refuses.
+        if option not in self._option_string_actions:
             self.add_argument(
                 option,
                 action=action,
@@ -199,7 +197,6 @@ class _ShowVersion(argparse.Action):
     """`const` says which it is, which may take a while."""
 
     def __call__(self, *_: object) -> None:
-        """Print it and exit."""
         print_text(self.const())
         sys.exit(0)
 

@@ -11,23 +11,14 @@ from shared.settings.command_line import Dialect, Spelling
 
 _SPELLINGS: Final = {
     "alias": Spelling(("-a",), ("LLAMA_ARG_ALIAS",)),
-    "tags": Spelling((), ("LLAMA_ARG_TAGS",)),
-    "rpc": Spelling(variables=("LLAMA_ARG_RPC",)),
     "api_key": Spelling(variables=("LLAMA_API_KEY",)),
-    "api_key_file": Spelling(variables=("LLAMA_ARG_API_KEY_FILE",)),
     "batch_size": Spelling(("-b",), ("LLAMA_ARG_BATCH",), default=2048),
-    "cache_prompt": Spelling(variables=("LLAMA_ARG_CACHE_PROMPT",)),
     "cache_ram": Spelling(("-cram",), ("LLAMA_ARG_CACHE_RAM",)),
     "cache_type_k": Spelling(("-ctk",), ("LLAMA_ARG_CACHE_TYPE_K",)),
     "cache_type_k_draft": Spelling(("-ctkd", "--spec-draft-type-k")),
     "cache_type_v": Spelling(("-ctv",), ("LLAMA_ARG_CACHE_TYPE_V",)),
     "cache_type_v_draft": Spelling(("-ctvd", "--spec-draft-type-v")),
-    "chat_template": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE",)),
-    "chat_template_file": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE_FILE",)),
-    "chat_template_kwargs": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE_KWARGS",)),
     "cpu_moe": Spelling(("-cmoe",), ("LLAMA_ARG_CPU_MOE",)),
-    "context_shift": Spelling(variables=("LLAMA_ARG_CONTEXT_SHIFT",)),
-    "cors_origins": Spelling(variables=("LLAMA_ARG_CORS_ORIGINS",)),
     "ctx_size": Spelling(("-c",), ("LLAMA_ARG_CTX_SIZE",)),
     "ctx_size_draft": Spelling(("-cd",)),
     "device": Spelling(("-dev",), ("LLAMA_ARG_DEVICE",)),
@@ -41,7 +32,6 @@ _SPELLINGS: Final = {
     "hf_repo": Spelling(("-hf", "-hfr"), ("LLAMA_ARG_HF_REPO",)),
     "hf_repo_draft": Spelling(("-hfd", "-hfrd", "--spec-draft-hf"), ("LLAMA_ARG_SPEC_DRAFT_HF_REPO",)),
     "hf_token": Spelling(("-hft",), ("HF_TOKEN",)),
-    "host": Spelling(variables=("LLAMA_ARG_HOST",)),
     "key": Spelling(("--api-key",)),
     "ctx_checkpoints": Spelling(("-ctxcp", "--swa-checkpoints"), ("LLAMA_ARG_CTX_CHECKPOINTS",)),
     "key_file": Spelling(("--api-key-file",)),
@@ -58,29 +48,22 @@ _SPELLINGS: Final = {
     "main_gpu": Spelling(("-mg",), ("LLAMA_ARG_MAIN_GPU",)),
     "metrics": Spelling(variables=("LLAMA_ARG_ENDPOINT_METRICS",)),
     "model": Spelling(("-m",), ("LLAMA_ARG_MODEL",)),
-    "models_dir": Spelling(variables=("LLAMA_ARG_MODELS_DIR",)),
-    "models_max": Spelling(variables=("LLAMA_ARG_MODELS_MAX",)),
     "n_cpu_moe": Spelling(("-ncmoe",), ("LLAMA_ARG_N_CPU_MOE",)),
     "n_gpu_layers": Spelling(("-ngl", "--gpu-layers"), ("LLAMA_ARG_N_GPU_LAYERS",)),
     "n_gpu_layers_draft": Spelling(
         ("-ngld", "--gpu-layers-draft", "--spec-draft-ngl"), ("LLAMA_ARG_N_GPU_LAYERS_DRAFT",)
     ),
     "n_predict": Spelling(("-n", "--predict"), ("LLAMA_ARG_N_PREDICT",)),
-    "offline": Spelling(variables=("LLAMA_ARG_OFFLINE",)),
     "override_tensor": Spelling(("-ot",), ("LLAMA_ARG_OVERRIDE_TENSOR",)),
     "parallel": Spelling(("-np",), ("LLAMA_ARG_N_PARALLEL",)),
     "port": Spelling(variables=("LLAMA_ARG_PORT",), default=8080),
     "props": Spelling(variables=("LLAMA_ARG_ENDPOINT_PROPS",)),
-    "prefill_assistant": Spelling(variables=("LLAMA_ARG_PREFILL_ASSISTANT",)),
     "reasoning": Spelling(("-rea",), ("LLAMA_ARG_REASONING",)),
     "reasoning_budget": Spelling(variables=("LLAMA_ARG_THINK_BUDGET",)),
     "reasoning_format": Spelling(variables=("LLAMA_ARG_THINK",)),
     "repack": Spelling(variables=("LLAMA_ARG_REPACK",), constants={"-nr": False}),
     "slots": Spelling(variables=("LLAMA_ARG_ENDPOINT_SLOTS",)),
     "split_mode": Spelling(("-sm",), ("LLAMA_ARG_SPLIT_MODE",)),
-    "ssl_cert_file": Spelling(variables=("LLAMA_ARG_SSL_CERT_FILE",)),
-    "ssl_key_file": Spelling(variables=("LLAMA_ARG_SSL_KEY_FILE",)),
-    "swa_full": Spelling(variables=("LLAMA_ARG_SWA_FULL",)),
     "tensor_split": Spelling(("-ts",), ("LLAMA_ARG_TENSOR_SPLIT",)),
     "threads": Spelling(("-t",), ("LLAMA_ARG_THREADS",)),
     "threads_batch": Spelling(("-tb",)),
@@ -89,6 +72,13 @@ _SPELLINGS: Final = {
     "ui": Spelling(("--webui",), ("LLAMA_ARG_UI",)),
     "write_seconds": Spelling(("-to", "--timeout"), ("LLAMA_ARG_TIMEOUT",)),
 }
+
+_BY_VARIABLE: Final = (
+    "api_key_file cache_prompt chat_template chat_template_file chat_template_kwargs context_shift "
+    "cors_origins host models_dir models_max offline prefill_assistant rpc ssl_cert_file ssl_key_file "
+    "swa_full tags"
+)
+"""Options that are only given by another variable, too: LLAMA_ARG_ and their name."""
 
 _IGNORED: Final = {
     # what they ask for is always the case
@@ -187,7 +177,9 @@ _REFUSED: Final = {
 """Options by the reason why they are refused."""
 
 LLAMA_SERVER: Final = Dialect(
-    _SPELLINGS | {name: Spelling(each.spellings, each.variables) for name, each in asked_for().items()},
+    _SPELLINGS
+    | {name: Spelling(variables=(f"LLAMA_ARG_{name.upper()}",)) for name in _BY_VARIABLE.split()}
+    | {name: Spelling(each.spellings, each.variables) for name, each in asked_for().items()},
     {option: n_values for n_values, options in _IGNORED.items() for option in options.split()},
     {option: reason for reason, options in _REFUSED.items() for option in options.split()},
 )

@@ -60,6 +60,4 @@ ThreadCount = Annotated[int, _reading({"-1": 0})]
 
 
 class OptionGroup(BaseModel):
-    """Options that are used together."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")

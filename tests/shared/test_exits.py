@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from shared.exits import QuietInterrupts, raise_interrupts
+from shared.exits import quiet_interrupts, raise_interrupts
 
 INTERRUPTED = """
 import signal
-from shared.exits import QuietInterrupts
+from shared.exits import quiet_interrupts
 
 {before}
-with QuietInterrupts():
+with quiet_interrupts():
     signal.raise_signal(signal.SIGINT)
     print("went on")
 """
@@ -38,19 +38,19 @@ def test_a_process_that_ignores_it_goes_on():
 
 def test_afterwards_it_is_as_before():
     before = signal.getsignal(signal.SIGINT)
-    with QuietInterrupts():
+    with quiet_interrupts():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
     assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_an_interrupt_that_somebody_raised_is_the_exit_status():
-    with pytest.raises(SystemExit) as ended, QuietInterrupts():
+    with pytest.raises(SystemExit) as ended, quiet_interrupts():
         raise KeyboardInterrupt
     assert ended.value.code == 130
 
 
 def test_a_program_that_has_something_to_undo_gets_an_exception():
-    with QuietInterrupts():
+    with quiet_interrupts():
         raise_interrupts()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)

@@ -45,11 +45,9 @@ class InlineDrafting:
     # The life of a sequence
 
     def open(self, drafts: Drafts, sampling: SamplingParameters) -> None:
-        """It begins. See `InlineDrafter.open`."""
         drafts.inline = self.drafter.open(drafts.id, sampling, drafts.tokens)
 
     def close(self, drafts: Drafts) -> None:
-        """It has ended."""
         if n_generated := len(drafts.tokens) - drafts.n_opened:
             decay = self._constants.answer_decay
             self._answer_length = decay * self._answer_length + (1 - decay) * n_generated

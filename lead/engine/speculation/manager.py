@@ -141,7 +141,6 @@ class SpeculationManager:
             self.inline.open(sequence.drafts, sequence.request.sampling)
 
     def close(self, sequence: EngineSequence) -> None:
-        """It has ended."""
         sequence.drafts.close()
         if self.inline:
             self.inline.close(sequence.drafts)
@@ -198,7 +197,7 @@ class SpeculationManager:
 
     def on_wait(self, seconds: float) -> None:
         """The engine waited for drafts, because a plan asked for it."""
-        self.stats.add_wait(seconds)
+        self.stats.wait_seconds += seconds
         self._waited += seconds
 
     def draft(self, order: DraftOrder) -> DraftRound:
@@ -217,10 +216,9 @@ class SpeculationManager:
         return DraftRound(n_tokens, len(grown), rest if left and rest.n_rounds > 0 else None)
 
     def on_drafted(self, done: DraftRound, seconds: float) -> None:
-        """That round took `seconds`."""
         assert self.inline
         self.inline.on_round(done.n_tokens, done.n_drafted, seconds)
-        self.stats.add_drafting(seconds)
+        self.stats.draft_seconds += seconds
         self._waited += seconds
 
     def pop_events(self) -> list[BackEvent]:

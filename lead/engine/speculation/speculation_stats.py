@@ -45,14 +45,6 @@ class SpeculationStats:
     actual_tokens: int = 0
     actual_seconds: float = 0.0
 
-    def add_wait(self, seconds: float) -> None:
-        """The engine waited for drafts."""
-        self.wait_seconds += seconds
-
-    def add_drafting(self, seconds: float) -> None:
-        """The engine drafted."""
-        self.draft_seconds += seconds
-
     def add_committed(self, committed: Committed, *, covered: bool) -> None:
         """One sequence's part of a step. `covered`: after a rejection a draft of some back was left."""
         self.n_committed += len(committed.tokens)

@@ -3,7 +3,7 @@ import queue
 import pytest
 
 from lead.engine.events import Alive
-from lead.engine.heartbeat import Computing, Heartbeat
+from lead.engine.heartbeat import Heartbeat
 
 
 @pytest.fixture
@@ -42,9 +42,3 @@ def test_it_beats_only_when_the_engine_has_proceeded(start):
     heartbeat.end()
     heartbeat.join(60)
     assert sent.qsize() == sum(seen) == 2
-
-
-def test_a_process_that_only_waits_does_not_proceed():
-    seconds = iter([1.0, 1.5, 1.5002, 1.6])
-    computing = Computing(lambda: next(seconds))
-    assert [computing.has_proceeded() for _ in range(3)] == [True, False, True]

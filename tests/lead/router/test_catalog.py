@@ -6,14 +6,17 @@ import shutil
 import pytest
 
 from lead.router.catalog import FOLDER, HUB, find_models
+from lead.router.hub_cache import CachedModel
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft
-from shared.models.hub import CachedModel
 
 
-class NoHub:
-    def cached(self):
-        return []
+@pytest.fixture(autouse=True)
+def cached(monkeypatch):
+    """What is in the hub's cache."""
+    models = []
+    monkeypatch.setattr("lead.router.catalog.cached_models", lambda _hub: models)
+    return models
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def folder(tmp_path):
 
 
 def names(folder):
-    return [name for name, model in find_models(folder, NoHub()).items() if model.origin == FOLDER]
+    return [name for name, model in find_models(folder).items() if model.origin == FOLDER]
 
 
 def test_a_file_is_called_by_its_name_and_a_folder_with_one_model_by_its_own(folder):
@@ -44,7 +47,7 @@ def test_several_models_of_a_folder_have_the_names_of_their_files(folder):
 
 def test_a_model_in_parts_is_one_model(folder):
     parts = [f"big/big-0000{n}-of-00002.gguf" for n in (1, 2)]
-    model = find_models(folder(*parts), NoHub())["big"]
+    model = find_models(folder(*parts))["big"]
     assert model.path.name == "big-00001-of-00002.gguf"
     assert model.n_bytes == 2 * builtin_draft().stat().st_size
 
@@ -61,18 +64,14 @@ def test_a_pipe_is_not_waited_for(folder):
     assert names(path) == ["good"]
 
 
-def test_the_hubs_cache_is_listed_and_the_folder_goes_first(folder):
+def test_the_hubs_cache_is_listed_and_the_folder_goes_first(folder, cached):
     path = folder("here.gguf")
-
-    class Hub:
-        def cached(self):
-            return [CachedModel("a/b", "b-Q8_0.gguf", path / "here.gguf", "c" * 40)]
-
-    models = find_models(path, Hub())
+    cached.append(CachedModel("a/b", "b-Q8_0.gguf", path / "here.gguf"))
+    models = find_models(path)
     assert models["a/b:Q8_0"].origin == HUB
     assert models["here"].origin == FOLDER
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match=r"--models-dir: .*cannot be read"):
-        find_models(tmp_path / "none", NoHub())
+        find_models(tmp_path / "none")

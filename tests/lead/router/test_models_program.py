@@ -4,9 +4,10 @@ import shutil
 
 import pytest
 
-from lead.router import models_program
+from lead.router import catalog, models_program
+from lead.router.hub_cache import CachedModel
 from shared.models.builtin import builtin_draft, builtin_target
-from shared.models.hub import CachedModel, Hub
+from shared.models.hub import Hub
 
 
 @pytest.fixture(autouse=True)
@@ -17,20 +18,17 @@ def hub(monkeypatch, tmp_path):
         removed = []  # noqa: RUF012 - one for each test
         models = []  # noqa: RUF012
 
-        def cached(self):
-            return self.models
-
         def fetch(self, model):
             path = tmp_path / "hub" / f"{model.quantization}.gguf"
             path.parent.mkdir(exist_ok=True)
             shutil.copy(builtin_draft(), path)
-            self.models.append(CachedModel(model.repository, f"x-{model.quantization}.gguf", path, "c"))
+            self.models.append(CachedModel(model.repository, f"x-{model.quantization}.gguf", path))
             return path
 
-        def remove(self, path):
-            self.removed.append(path)
-
     monkeypatch.setattr(models_program, "Hub", StandIn)
+    monkeypatch.setattr(models_program, "remove_model", StandIn.removed.append)
+    for module in (models_program, catalog):
+        monkeypatch.setattr(module, "cached_models", lambda hub: hub.models)
     monkeypatch.setattr("lead.router.catalog.packaged_models", dict)
     return StandIn
 

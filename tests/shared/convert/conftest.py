@@ -2,9 +2,9 @@
 
 import pytest
 
+from shared.convert.converted_file import read_conversion
 from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.models.model_file import read_conversion
 from shared.settings.model_options import ModelOptions
 from tests.shared.convert import gpt2_reference, llama2c_reference
 
@@ -15,7 +15,7 @@ PIECES, SCORES = llama2c_reference.words()
 def conversion_cache(tmp_path, monkeypatch):
     """An empty cache folder."""
     folder = tmp_path / "cache" / "llama-duo"
-    monkeypatch.setattr("shared.models.model_file.user_cache_path", lambda _name: folder)
+    monkeypatch.setattr("shared.convert.converted_file.user_cache_path", lambda _name: folder)
     return folder
 
 

@@ -3,9 +3,9 @@
 import pytest
 from gguf import GGUFReader
 
+from shared.convert.converted_file import read_conversion
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
-from shared.models.model_file import read_conversion
 
 
 @pytest.mark.parametrize(("stored_as", "matrix"), [("auto", "F32"), ("f32", "F32"), ("f16", "F16")])

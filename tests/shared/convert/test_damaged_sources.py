@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.convert.converted_file import read_conversion
 from shared.errors import ModelLoadError
 from shared.llama.vocabulary import Vocabulary
-from shared.models.model_file import read_conversion
 from tests.shared.convert import gpt2_reference, llama2c_reference
 from tests.shared.convert.conftest import PIECES, SCORES, small_gpt2, small_llama
 

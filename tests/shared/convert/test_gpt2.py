@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from shared.convert.converted_file import read_conversion
 from shared.convert.gpt2 import byte_alphabet, read_vocabulary
 from shared.errors import ModelLoadError
-from shared.models.model_file import read_conversion
 from tests.shared.convert import gpt2_reference as gpt2
 from tests.shared.convert.conftest import converted, logits, small_gpt2
 from tests.shared.convert.gpt2_reference import ALPHABET, vocabulary

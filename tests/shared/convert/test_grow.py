@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
+from shared.convert.gguf_file import Quantization
 from shared.convert.grow import Shape, grow, main
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft
-from shared.models.gguf_file import Quantization
 from tests.shared.convert.conftest import load, logits
 from tests.shared.models.gguf_copies import with_tensor, without_vocabulary, write_header_only
 
@@ -180,7 +180,7 @@ def test_a_folder_without_room_is_refused_before_anything_is_written(
     class Usage:
         free = 1000
 
-    monkeypatch.setattr("shared.models.gguf_file.shutil.disk_usage", lambda _folder: Usage)
+    monkeypatch.setattr("shared.convert.gguf_file.shutil.disk_usage", lambda _folder: Usage)
     with pytest.raises(ConfigError, match=r"takes 0\.\d\d GB and .* has 0\.00 GB free"):
         grow(source, tmp_path / "x.gguf", LARGER, "f16")
     assert not list(tmp_path.iterdir())
@@ -217,7 +217,7 @@ def test_a_failing_disk_is_a_config_error_and_leaves_the_old_file(
 
     destination = tmp_path / "x.gguf"
     destination.write_text("old")
-    monkeypatch.setattr("shared.models.gguf_file.os.fsync", full)
+    monkeypatch.setattr("shared.convert.gguf_file.os.fsync", full)
     with pytest.raises(ConfigError, match=r"cannot write .*x\.gguf: .*No space left"):
         grow(source, destination, LARGER, "f16")
     assert destination.read_text() == "old"

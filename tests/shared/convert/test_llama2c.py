@@ -5,9 +5,9 @@ import struct
 import numpy as np
 import pytest
 
+from shared.convert.converted_file import read_conversion
+from shared.convert.gguf_file import Encoder
 from shared.errors import ModelLoadError
-from shared.models.gguf_file import Encoder
-from shared.models.model_file import read_conversion
 from tests.shared.convert import llama2c_reference as llama2c
 from tests.shared.convert.conftest import PIECES, converted, logits, small_llama
 

@@ -8,7 +8,7 @@ from shared.drafting.drafter_options import DrafterOptions
 from shared.llama.memory_traits import PLAIN
 from shared.protocol import Close, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
-from tests.fakes import END_TOKENS, GREEDY, FakeTarget, plain_run, submit, toy_sampler
+from tests.fakes import END_TOKENS, GREEDY, FakeTarget, cells_for, plain_run, submit, toy_sampler
 
 LONG = [0, 2]
 TEXT, _ = plain_run(submit(tokens=LONG), 100)
@@ -38,7 +38,7 @@ class DrafterHarness:
     ):
         options = DrafterOptions(n_slots, n_window, n_ahead, **more)
         self.model = target(
-            options.n_model_slots, options.n_cells, n_batch, n_window=n_window, blur=blur, traits=traits
+            options.n_model_slots, cells_for(options), n_batch, n_window=n_window, blur=blur, traits=traits
         )
         self.drafter = Drafter(self.model, options, make_sampler, END_TOKENS, interrupt=interrupt)
         self.slope = slope

@@ -3,6 +3,7 @@
 import pytest
 
 from shared.drafting.drafter_options import DrafterOptions
+from tests.fakes import cells_for
 
 
 def shared(n_cells=4000, n_slots=4, n_train=2048, n_branches=3):
@@ -15,7 +16,7 @@ def shared(n_cells=4000, n_slots=4, n_train=2048, n_branches=3):
 @pytest.mark.parametrize("n_slots", [1, 3, 4])
 def test_windows_and_branches_together_fit_into_the_cache(n_slots, n_branches):
     options = shared(n_slots=n_slots, n_branches=n_branches)
-    assert options.n_cells <= 4000
+    assert cells_for(options) <= 4000
     assert options.n_model_slots == n_slots * (1 + n_branches)
 
 

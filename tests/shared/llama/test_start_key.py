@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from lead.engine.load import BY_WAY_OF, Load
+from lead.engine.load import Load
 from shared.errors import ModelLoadError
 from shared.llama import start_key as module
 from shared.llama.start_key import DECIDES, StoredKind, start_key, state_of_files
@@ -43,6 +43,17 @@ ANOTHER = {
     "checkpoint_memory": 1,
 }
 """Another value than the default of each option of a model."""
+BY_WAY_OF = {
+    **dict.fromkeys(("policy", "draft", "mtp"), "with_heads"),
+    "calibrate": "flash_attn",
+    "exactness": "batch_sizes",
+    "taken": "n_gpu_layers",
+    **{name: name for name in ("rpc", "most_threads")},
+    **dict.fromkeys(("depth", "ngram", "suffix_memory", "suffix_max_age", "n_most_mtp"), ""),
+    **dict.fromkeys(("cache_disk", "cache_disk_size", "heartbeat_seconds", "rpc_timeout"), ""),
+}
+"""By which input of a key each part of `Load`, but for `model` and `options`, acts on what is kept; empty: by
+none."""
 OF_A_START = sorted(DECIDES.keys() - ModelOptions.model_fields.keys())
 
 

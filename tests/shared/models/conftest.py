@@ -4,3 +4,4 @@ from tests.shared.convert.conftest import (  # noqa: F401 - fixtures
     gpt2_folder,
     tokenizer,
 )
+from tests.shared.models.hub_server import cache, server  # noqa: F401 - fixtures

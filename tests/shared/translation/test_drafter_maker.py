@@ -5,11 +5,11 @@ import pytest
 
 from back.program import setup_for
 from back.settings import BackComputeOptions, BackSettings
+from shared.convert.converted_file import read_conversion
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft, builtin_target
-from shared.models.model_file import read_conversion
 from shared.protocol import Open
 from shared.translation.vocabulary_pair import vocabulary_pair
 from tests.fakes import GREEDY

@@ -5,9 +5,8 @@ Memory stays at a few chunks however large the file is, which appears under its 
 
 import os
 import shutil
-import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -23,14 +22,10 @@ from gguf import (
     quants,
 )
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from shared.cached_files import written_whole
 from shared.errors import ConfigError
-from shared.terminal import one_line
-
-Progress = Callable[[int, int], None]
-"""Called with (bytes done, bytes in total); an exception that it raises cancels the writing."""
+from shared.progress import Progress
 
 _HEADER_ROOM = 64 << 20  # bytes; more than the metadata of any vocabulary takes
 
@@ -93,8 +88,6 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """Weights and how they are stored."""
-
     weights: Weights
     encoder: Encoder
 
@@ -218,19 +211,3 @@ def _require_room(folder: Path, n_needed: int) -> None:
             f"the model takes {n_needed / 1e9:.2f} GB and {folder} has {n_free / 1e9:.2f} GB free:"
             " make room there or choose another folder"
         )
-
-
-APPEARS_AFTER_SECONDS = 0.1
-
-
-@contextmanager
-def progress_bar(what: str) -> Iterator[Progress]:
-    """Yields the function that moves the bar. It appears after a moment, so that short work shows none."""
-    what = one_line(what)
-    with tqdm(unit="B", unit_scale=True, desc=what, file=sys.stderr, delay=APPEARS_AFTER_SECONDS) as bar:
-
-        def show(n_done: int, n_total: int) -> None:
-            bar.total = n_total
-            bar.update(n_done - bar.n)
-
-        yield show

@@ -1,0 +1,106 @@
+"""Models of other formats: recognised, converted once, and kept in the user's cache."""
+
+import hashlib
+import logging
+import shutil
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from shared.cached_files import CacheFolder, make_cache_folder, remove_abandoned
+from shared.convert import gpt2, llama2c
+from shared.convert.conversion import Conversion
+from shared.errors import ModelLoadError
+from shared.models.file_kind import GGUF_MAGIC
+from shared.models.model_file import read_magic
+from shared.progress import progress_bar
+
+log = logging.getLogger("model")
+
+
+VERSION = 2
+"""Raise this when the same source gives another file."""
+_ZIP_MAGIC = b"PK\x03\x04"
+"""PyTorch's files are ZIP archives with pickled objects, which can run code when they are read."""
+
+
+def read_conversion(path: Path, tokenizer: Path | None = None) -> Conversion | None:
+    """The model at `path`, if it has to be converted; None for a GGUF and for what does not exist.
+
+    `tokenizer`: of a llama2.c checkpoint. Raises ModelLoadError for a damaged or unknown one.
+    """
+    if path.is_dir():
+        return gpt2.read_folder(path) if (path / gpt2.CONFIG).is_file() else None
+    magic = read_magic(path) if path.is_file() else GGUF_MAGIC
+    if magic == GGUF_MAGIC:
+        return None
+    if magic != llama2c.MAGIC:
+        _refuse_others(path, magic)
+        if path.suffix != ".bin":
+            return None
+    return llama2c.read_checkpoint(path, tokenizer)
+
+
+def _refuse_others(path: Path, magic: bytes) -> None:
+    """Raise ModelLoadError for files that are a part of a model."""
+    if path.suffix == ".safetensors":
+        raise ModelLoadError(f"{path} is a part of a model: name its folder, with config.json")
+    if magic == _ZIP_MAGIC:
+        raise ModelLoadError(
+            f"{path} is a PyTorch file: GPT-2 is read from a folder with model.safetensors, "
+            "other models as GGUF"
+        )
+
+
+def pending_conversion(path: Path, tokenizer: Path | None = None) -> Conversion | None:
+    """The conversion that `converted` would do; None if there is nothing to do. Raises ConfigError."""
+    conversion = read_conversion(path, tokenizer)
+    return conversion if conversion and not cached_path(conversion).is_file() else None
+
+
+def cached_path(conversion: Conversion) -> Path:
+    """Where the converted model is, or will be; raises ModelLoadError.
+
+    The folder's name depends on path, size and time of change of all files of the source; the file has the
+    model's name.
+    """
+    folder = user_cache_path("llama-duo") / CacheFolder.CONVERTED
+    return folder / f"{_source_digest(conversion)}-{_state_digest(conversion)}" / f"{conversion.name}.gguf"
+
+
+def converted(conversion: Conversion) -> Path:
+    """The model in the cache, converted if it is not there or the source has changed; raises ConfigError.
+
+    With a progress bar. The file appears when it is whole: any number of processes may ask at once.
+    """
+    path = cached_path(conversion)
+    if not path.is_file():
+        log.info("%s is %s: converting it to GGUF, once", conversion.path, conversion.kind)
+        make_cache_folder(path.parent)
+        with progress_bar(f"converting {conversion.name}") as progress:
+            conversion.file().write(path, progress)
+        _remove_old(path, _source_digest(conversion))
+    return path
+
+
+def _source_digest(conversion: Conversion) -> str:
+    return hashlib.sha256(str(conversion.path.absolute()).encode()).hexdigest()[:12]
+
+
+def _state_digest(conversion: Conversion) -> str:
+    digest = hashlib.sha256(str(VERSION).encode())
+    for path in conversion.files:
+        try:
+            state = path.stat()
+        except OSError as error:
+            raise ModelLoadError(f"{path} cannot be read: {error.strerror}") from error
+        digest.update(f"\0{path.absolute()}\0{state.st_size}\0{state.st_mtime_ns}".encode())
+    return digest.hexdigest()[:12]
+
+
+def _remove_old(newest: Path, source: str) -> None:
+    """Delete what was converted from earlier states of the source, and partial files of killed processes."""
+    for folder in newest.parent.parent.glob(f"{source}-*"):
+        if folder != newest.parent:
+            shutil.rmtree(folder, ignore_errors=True)  # what another process has open stays
+    remove_abandoned(newest.parent)
