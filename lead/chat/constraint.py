@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lead.chat.output_format import GENERIC, ReasoningMarkers, ToolFormat
+from lead.chat.output_format import ReasoningMarkers
 from lead.chat.request import ConversationFields
 from lead.grammar.lark import json_rule, lark_grammar, literal, spelled
+from lead.tools.call_format import CallFormat
 
 CheckSchema = Callable[[object, str], Mapping[str, Any]]
 """Turns a JSON schema from the named field into one that llguidance reads; raises RequestError."""
@@ -16,7 +17,7 @@ _ANY_ARGUMENTS = {"type": "object"}
 
 def grammar_for(
     request: ConversationFields,
-    tool_format: ToolFormat | None,
+    tool_format: CallFormat | None,
     reasoning: ReasoningMarkers | None,
     *,
     in_reasoning: bool,
@@ -27,9 +28,10 @@ def grammar_for(
 
     `reasoning` are the markers of reasoning that may come first, `in_reasoning` if the prompt began it.
     """
+    is_generic = tool_format is not None and tool_format.is_generic
     writer = _Writer(check, special_tokens)
     ways = []
-    if not request.must_call and (request.content_schema is not None or tool_format is GENERIC):
+    if not request.must_call and (request.content_schema is not None or is_generic):
         ways.append(writer.content(request, tool_format))
     if tool_format and request.usable_tools and (ways or request.must_call):
         ways.append(writer.calls(request, tool_format))
@@ -52,21 +54,21 @@ class _Writer:
     def grammar(self, body: str) -> str:
         return lark_grammar([f"start: {body}", *self._rules])
 
-    def content(self, request: ConversationFields, tool_format: ToolFormat | None) -> str:
+    def content(self, request: ConversationFields, tool_format: CallFormat | None) -> str:
         schema = {"type": "string"} if request.content_schema is None else request.content_schema
         name = self._json(schema, request.schema_field)
-        if tool_format is not GENERIC:
+        if not (tool_format and tool_format.is_generic):
             return name
         return f"{self._text(_RESPONSE)} {name} {self._text('}')}"
 
-    def calls(self, request: ConversationFields, tool_format: ToolFormat) -> str:
+    def calls(self, request: ConversationFields, tool_format: CallFormat) -> str:
         calls = []
         for tool in request.usable_tools:
             start, end = tool_format.frame(tool.function.name)
             arguments = self._json(tool.function.parameters or _ANY_ARGUMENTS, "tools")
             calls.append(f"{self._text(start)} {arguments} {self._text(end)}")
         self._rules.append(f"call: {' | '.join(calls)}")
-        several = "" if request.one_call else f"({self._text(tool_format.between)} call)*"
+        several = "" if request.one_call or tool_format.between is None else f"({self._text(tool_format.between or "")} call)*"
         return f"{self._text(tool_format.before)} call {several} {self._text(tool_format.after)}".strip()
 
     def reasoning(self, markers: ReasoningMarkers, *, in_reasoning: bool) -> str:

@@ -16,8 +16,10 @@ from enum import Enum, auto
 from lead.chat.deltas import Content, Delta, Reasoning, ToolCallStart, merge_deltas
 from lead.chat.json_stream import ObjectStream, ResponseStream, ValueScanner
 from lead.chat.markers import TextPieces, partial_marker_length, split_at_marker
-from lead.chat.output_format import GENERIC, ParserConfig
+from lead.chat.output_format import ParserConfig
 from lead.chat.tool_calls import HeldCall, ToolCallParser, parse_python_call
+from lead.tools.call_format import MARKER
+from lead.tools.tagged_reader import TaggedReader
 
 _MAX_HEADER_CHARACTERS = 300
 """The longest text before the arguments of a call; with more it is not a call."""
@@ -56,6 +58,21 @@ class _NamedCall:
 
 
 @dataclass(frozen=True, slots=True)
+class _TaggedCall:
+    """A call whose arguments are written one by one."""
+
+    call: ToolCallParser
+    reader: TaggedReader
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What begins like a call inside reasoning: it is one if the reasoning never ends."""
+
+    pieces: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Code:
     pieces: list[str] = field(default_factory=list)
 
@@ -74,8 +91,8 @@ class OutputParser:
         self._has_content = False
         self.n_calls = 0
         """The number of tool calls so far."""
-        self._after_reasoning = _Mode.GENERIC if self._format is GENERIC else _Mode.CONTENT
-        self._mode: _Mode | _ObjectCall | _NamedCall | _Code | ResponseStream = self._after_reasoning
+        self._after_reasoning = _Mode.GENERIC if self._format and self._format.is_generic else _Mode.CONTENT
+        self._mode: _Mode | _ObjectCall | _NamedCall | _TaggedCall | _Draft | _Code | ResponseStream = self._after_reasoning
         if config.reasoning and config.in_reasoning:
             self._mode = _Mode.REASONING
         self._skips_space = self._mode is _Mode.REASONING and not config.continues_reasoning
@@ -89,13 +106,15 @@ class OutputParser:
         """The deltas that were held back, now that the answer is complete."""
         self._finished = True
         deltas = self._read()
+        if isinstance(self._mode, _Draft):
+            deltas += self._leave_draft(self._mode.pieces)
         while self._is_unfinished_call():
             deltas += self._reject_call()
             deltas += self._read()
         match self._mode:
             case _Code(pieces) if pieces:
                 deltas += self._finish_code("".join(pieces))
-            case _ObjectCall(call) | _NamedCall(call):
+            case _ObjectCall(call) | _NamedCall(call) | _TaggedCall(call):
                 deltas += self._counted(call.finish())
             case _ if not self._is_separator(self._text):
                 deltas += self._content(self._text)
@@ -134,6 +153,10 @@ class OutputParser:
                 return self._read_object(call, stream)
             case _NamedCall(call, value):
                 return self._read_arguments(call, value)
+            case _TaggedCall(call, reader):
+                return self._read_tagged(call, reader)
+            case _Draft(pieces):
+                return self._read_draft(pieces)
             case _Code(pieces):
                 return self._read_code(pieces)
             case ResponseStream() as response:
@@ -143,17 +166,34 @@ class OutputParser:
         assert self._config.reasoning
         self._skip_space()
         end = self._config.reasoning.end
-        starts = self._call_starts() if self._format and self._format.ends_reasoning else ()
-        text, marker, self._text = split_at_marker(self._text, (end, *starts), complete=self._complete)
+        text, marker, self._text = split_at_marker(
+            self._text, (end, *self._call_starts()), complete=self._complete
+        )
         kept, space = _split_space(self._space + text)
         self._space = "" if marker else space
         if marker == end:
             self._mode, self._skips_space = self._after_reasoning, True
         elif marker:
-            self._begin_calls(marker)
+            self._mode, self._space = _Draft([space + marker]), ""
         elif not kept:
             return None
         return [Reasoning(kept)] if kept else []
+
+    def _read_draft(self, pieces: list[str]) -> list[Delta] | None:
+        assert self._config.reasoning
+        end = self._config.reasoning.end
+        text, marker, self._text = split_at_marker(self._text, (end,), complete=self._complete)
+        pieces.append(text)
+        if not marker:
+            return [] if text else None
+        kept, self._space = _split_space("".join(pieces))
+        self._mode, self._skips_space, self._space = self._after_reasoning, True, ""
+        return [Reasoning(kept)]
+
+    def _leave_draft(self, pieces: list[str]) -> list[Delta]:
+        """The reasoning never ended: what began like a call is one."""
+        self._mode, self._text = self._after_reasoning, "".join([*pieces, self._text])
+        return self._read()
 
     def _read_content(self) -> list[Delta] | None:
         self._skip_space()
@@ -169,9 +209,9 @@ class OutputParser:
         deltas = self._content(text)
         if marker and self._config.reasoning and marker == self._config.reasoning.start:
             self._mode, self._skips_space, self._space = _Mode.REASONING, True, ""
-        elif marker and self._format and marker == self._format.python_tag:
+        elif marker and self._format and marker == self._format.code_tag:
             self._mode, self._space = _Code(), ""
-        elif marker and self._format and marker in self._format.call_starts:
+        elif marker and self._format and marker in self._format.starts:
             self._begin_calls(marker)
         return deltas
 
@@ -182,13 +222,13 @@ class OutputParser:
             return self._reject_call()
         if not self._text or self._text[0] == "{":
             return self._begin_object() if self._text else None
-        start = next((marker for marker in self._format.call_starts if self._text.startswith(marker)), None)
+        start = next((marker for marker in self._format.starts if self._text.startswith(marker)), None)
         if start:
             return self._read_start(start)
         if self._is_partial_marker():
             return None
-        if self._format.call_header and self._held:
-            return self._read_header(self._format.call_header)
+        if self._format.header and (self._held or (self.n_calls and self._format.is_bare)):
+            return self._read_header(self._format.header)
         return self._leave_calls()
 
     def _read_start(self, marker: str) -> list[Delta]:
@@ -203,22 +243,54 @@ class OutputParser:
         assert self._format
         if self._complete:
             return not self._held and self._is_separator(self._text)
-        markers = (*self._format.separators, *self._format.call_starts)
+        markers = (*self._format.ends, *self._format.starts)
         return partial_marker_length(self._text, markers) == len(self._text)
 
     def _read_header(self, header: re.Pattern[str]) -> list[Delta] | None:
-        brace = self._text.find("{", 0, _MAX_HEADER_CHARACTERS)
-        if brace < 0:
+        end = self._header_end()
+        if end < 0:
             return None if len(self._text) < _MAX_HEADER_CHARACTERS else self._reject_call()
-        match = header.fullmatch(self._text[:brace])
-        if match is None:
+        match = header.fullmatch(" ".join(self._text[:end].split()))
+        if match is None or not self._is_known(match["name"]):
             return self._reject_call()
-        self._text = self._text[brace:]
+        self._text = self._text[end:]
         self._held.release()
         call = self._new_call()
-        self._mode = _NamedCall(call)
         groups = match.groupdict()
+        self._mode = self._arguments_of(call, groups["name"])
         return self._counted(call.begin(groups["name"], groups.get("id")))
+
+    def _header_end(self) -> int:
+        """Where the arguments begin; -1 if that has not been written yet."""
+        assert self._format
+        arguments, text = self._format.arguments, self._text[:_MAX_HEADER_CHARACTERS]
+        if arguments is None:
+            return text.find("{")
+        if last := self._format.header_end:
+            at = text.find(last)
+            return at if at < 0 else at + len(last)
+        marks = (arguments.key.strip(), *self._format.ends)
+        return min((at for mark in marks if mark and (at := text.find(mark)) >= 0), default=-1)
+
+    def _is_known(self, name: str) -> bool:
+        """Whether a call of the tool may be one: where other text begins like calls, only known ones are."""
+        assert self._format
+        has_marker = all(MARKER.search(start) or "<" in start for start in self._format.starts)
+        return (has_marker and bool(self._held)) or name in self._config.tools
+
+    def _arguments_of(self, call: ToolCallParser, name: str) -> _NamedCall | _TaggedCall:
+        assert self._format
+        if self._format.arguments is None:
+            return _NamedCall(call)
+        types = self._config.types.get(name, {})
+        return _TaggedCall(call, TaggedReader(self._format, types))
+
+    def _read_tagged(self, call: ToolCallParser, reader: TaggedReader) -> list[Delta]:
+        text, self._text = self._text, ""
+        deltas = call.arguments(reader.push(text, complete=self._complete))
+        if reader.rest is not None:
+            self._text, self._mode = reader.rest, _Mode.CALLS
+        return self._counted(deltas)
 
     def _read_arguments(self, call: ToolCallParser, end: ValueScanner) -> list[Delta]:
         n = end.push(self._text)
@@ -294,7 +366,9 @@ class OutputParser:
     def _new_call(self) -> ToolCallParser:
         assert self._format
         known = self._config.tools if self._format.json_only else None
-        return ToolCallParser(self.n_calls, known, self._format.id_characters)
+        return ToolCallParser(
+            self.n_calls, known, self._format.id_characters, name_is_key=self._format.name_is_key
+        )
 
     def _counted(self, deltas: list[Delta]) -> list[Delta]:
         """`deltas` of a call, or none if the client wants one call and has had it."""
@@ -332,12 +406,12 @@ class OutputParser:
             return self._mode is _Mode.CALLS or not text
         if self._mode is not _Mode.CALLS or not self.n_calls or self._format is None:
             return False
-        return self._format is GENERIC or partial_marker_length(text, self._format.separators) == len(text)
+        return self._format.is_generic or partial_marker_length(text, self._format.ends) == len(text)
 
     # Text
 
     def _call_starts(self) -> tuple[str, ...]:
-        return self._format.call_starts if self._format and self._finds_calls else ()
+        return self._format.starts if self._format and self._finds_calls else ()
 
     @property
     def _finds_calls(self) -> bool:
@@ -349,8 +423,8 @@ class OutputParser:
         if reasoning and (reasoning.interleaved or self._may_begin_with(reasoning.start)):
             markers.append(reasoning.start)
         markers += self._call_starts()
-        if self._format and self._format.python_tag and self._finds_calls:
-            markers.append(self._format.python_tag)
+        if self._format and self._format.code_tag and self._finds_calls:
+            markers.append(self._format.code_tag)
         return tuple(markers)
 
     def _may_begin_with(self, marker: str) -> bool:
@@ -370,15 +444,20 @@ class OutputParser:
             self._skips_space = not self._text
 
     def _skip_separators(self) -> None:
+        """Up to what may begin a call, which may begin like a separator."""
         assert self._format
-        while True:
-            n = len(self._text) - len(self._text.lstrip())
-            rest = self._text[n:]
-            n += max((len(each) for each in self._format.separators if rest.startswith(each)), default=0)
-            if n == 0:
-                return
+        while n := self._separator_length(self._text):
             self._held.add_separators(self._text[:n])
             self._text = self._text[n:]
+
+    def _separator_length(self, text: str) -> int:
+        assert self._format
+        starts = self._format.starts
+        if text.startswith(starts) or partial_marker_length(text, starts) == len(text):
+            return 0
+        if text[0].isspace():
+            return 1
+        return max((len(each) for each in self._format.ends if text.startswith(each)), default=0)
 
 
 def _split_space(text: str) -> tuple[str, str]:

@@ -4,8 +4,10 @@ Templates differ in what they support. What one does not (a system message, tool
 as text of ordinary messages, as llama-server does it.
 """
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 from lead.chat.jinja import (
@@ -17,12 +19,13 @@ from lead.chat.jinja import (
 )
 from lead.chat.output_format import (
     ReasoningMarkers,
-    ToolFormat,
     detect_ignored_markers,
     detect_reasoning,
-    detect_tool_format,
 )
 from lead.chat.request_parts import ChatMessage, TemplateInput, ToolCallParam
+from lead.tools.call_format import CallFormat
+from lead.tools.call_probes import PROBE_TOOLS, Render, derive_call_format
+from lead.tools.known_formats import GENERIC, completed, format_without_calls
 from shared.errors import ConfigError, RequestError
 from shared.limited_call import LimitError, call_limited
 from shared.llama.vocabulary import Vocabulary
@@ -31,7 +34,7 @@ from shared.sandbox import MEGABYTE, WorkerLimits
 TEMPLATE_SECONDS, TEMPLATE_BYTES = 2.0, 96 * MEGABYTE
 """CPU time and memory for finding out what a template supports; most take a twentieth of a second."""
 
-_BothCapabilities = tuple[TemplateCapabilities, TemplateCapabilities]
+_Known = tuple[TemplateCapabilities, TemplateCapabilities, CallFormat]
 
 
 class ChatTemplate:
@@ -43,7 +46,7 @@ class ChatTemplate:
         bos: str,
         eos: str,
         tool_use: str | None = None,
-        known: _BothCapabilities | None = None,
+        known: _Known | None = None,
     ) -> None:
         """`source` is Jinja, the name of a template of llama.cpp's, or None for ChatML.
 
@@ -54,7 +57,7 @@ class ChatTemplate:
         self._plain = load_template(source)
         self._tool_use = load_template(tool_use) if tool_use else self._plain
         self._tokens = {"bos_token": bos, "eos_token": eos}
-        self.capabilities, self._tool_capabilities = known or self._detect()
+        self.capabilities, self._tool_capabilities, self.tool_format = known or self._detect()
 
     @classmethod
     def of_stranger(
@@ -69,14 +72,54 @@ class ChatTemplate:
             return cls(source, bos, eos, tool_use, known)
 
     @property
-    def known(self) -> _BothCapabilities:
-        """What the template without tools supports, and that with tools."""
-        return self.capabilities, self._tool_capabilities
+    def known(self) -> _Known:
+        """What the template without tools supports, and that with tools; how calls are written."""
+        return self.capabilities, self._tool_capabilities, self.tool_format
 
-    def _detect(self) -> _BothCapabilities:
+    def _detect(self) -> _Known:
         plain = detect_capabilities(self._plain, self._tokens)
         uses_other = self._tool_use is not self._plain
-        return plain, detect_capabilities(self._tool_use, self._tokens) if uses_other else plain
+        with_tools = detect_capabilities(self._tool_use, self._tokens) if uses_other else plain
+        if not with_tools.tools:
+            return plain, with_tools, GENERIC
+        found = derive_call_format(*self._probes(with_tools))
+        if not found:
+            return plain, with_tools, format_without_calls(self.tool_source)
+        calls, as_object = found
+        with_tools = replace(with_tools, object_arguments=as_object)
+        return with_tools if not uses_other else plain, with_tools, completed(calls, self.tool_source)
+
+    def _probes(self, capabilities: TemplateCapabilities) -> tuple[Render, Render]:
+        """What renders messages with tools: without the beginning of an answer, and with it."""
+
+        def render(messages: Sequence[Mapping[str, Any]], *, opened: bool) -> str | None:
+            typed = [_typed(message) if capabilities.typed_content else message for message in messages]
+            try:
+                return self._tool_use.run(self._variables(typed, PROBE_TOOLS, capabilities, opened=opened))
+            except TemplateError:
+                return None
+
+        return functools.partial(render, opened=False), functools.partial(render, opened=True)
+
+    def _variables(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Any],
+        capabilities: TemplateCapabilities,
+        *,
+        opened: bool,
+    ) -> dict[str, Any]:
+        """Those of a template for these messages; opened: with the beginning of an answer."""
+        given = list(tools) or (None if capabilities.no_tools_is_none else [])
+        return {
+            **date_variables(),
+            **self._tokens,
+            "messages": messages,
+            "tools": given,
+            "xml_tools": given,
+            "functions": _json(list(tools)),
+            "add_generation_prompt": opened,
+        }
 
     @property
     def source(self) -> str:
@@ -89,11 +132,6 @@ class ChatTemplate:
     @property
     def takes_tools(self) -> bool:
         return self._tool_capabilities.tools
-
-    @property
-    def tool_format(self) -> ToolFormat:
-        """How the model writes tool calls; GENERIC if the template cannot describe tools."""
-        return detect_tool_format(self.tool_source, takes_tools=self.takes_tools)
 
     @property
     def ignored_markers(self) -> tuple[str, ...]:
@@ -114,15 +152,12 @@ class ChatTemplate:
         messages = list(conversation.messages)
         continued = messages.pop() if conversation.continues else None
         tools: list[Any] = mark(list(conversation.tools))
+        opened = conversation.open_answer or continued is not None
+        adapted = mark(adapt_messages(messages, capabilities))
         variables = {
             "documents": mark(conversation.documents),
-            **date_variables(),
             **conversation.variables,
-            **self._tokens,
-            "messages": mark(adapt_messages(messages, capabilities)),
-            "tools": tools or (None if capabilities.no_tools_is_none else []),
-            "functions": _json(tools),
-            "add_generation_prompt": conversation.open_answer or continued is not None,
+            **self._variables(adapted, tools, capabilities, opened=opened),
         }
         try:
             prompt = template.run(variables)
@@ -144,10 +179,11 @@ def adapt_messages(
     adapted = [_adapt(message, capabilities) for message in messages]
     if not capabilities.system:
         adapted = _without_system(adapted)
-    if capabilities.typed_content:
-        for message in adapted:
-            message["content"] = [{"type": "text", "text": message["content"]}]
-    return adapted
+    return [_typed(message) for message in adapted] if capabilities.typed_content else adapted
+
+
+def _typed(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {**message, "content": [{"type": "text", "text": message["content"]}]}
 
 
 def _adapt(message: ChatMessage, capabilities: TemplateCapabilities) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lead.chat import output_format
+from lead.tools import known_formats
 from lead.chat.output_format import ParserConfig, unfinished_marker
 from lead.chat.request_parts import ChatMessage, TemplateInput
 from lead.chat.template import ChatTemplate
@@ -67,7 +67,7 @@ class Case:
     def config(self):
         """The parser as lead/http configures it."""
         chat, prompt = template(self.template), self.prompt()
-        own = {each.name: each for each in output_format.FORMATS}.get(self.tool_format, chat.tool_format)
+        own = chat.tool_format
         return ParserConfig(
             reasoning=chat.reasoning,
             in_reasoning=chat.reasoning is not None and chat.reasoning.is_open(prompt),
