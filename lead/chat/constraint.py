@@ -5,8 +5,9 @@ from typing import Any
 
 from lead.chat.output_format import ReasoningMarkers
 from lead.chat.request import ConversationFields
-from lead.grammar.lark import json_rule, lark_grammar, literal, spelled
+from lead.grammar.lark import json_rule, lark_grammar, spelled, text_up_to
 from lead.tools.call_format import CallFormat
+from lead.tools.tagged_grammar import TaggedGrammar
 
 CheckSchema = Callable[[object, str], Mapping[str, Any]]
 """Turns a JSON schema from the named field into one that llguidance reads; raises RequestError."""
@@ -65,19 +66,23 @@ class _Writer:
         calls = []
         for tool in request.usable_tools:
             start, end = tool_format.frame(tool.function.name)
-            arguments = self._json(tool.function.parameters or _ANY_ARGUMENTS, "tools")
+            parameters = tool.function.parameters or _ANY_ARGUMENTS
+            if tool_format.arguments is None:
+                arguments = self._json(parameters, "tools")
+            else:
+                arguments = TaggedGrammar(tool_format.arguments, self._rules, self._json, self._special_tokens).of(
+                    self._check(parameters, "tools")
+                )
             calls.append(f"{self._text(start)} {arguments} {self._text(end)}")
         self._rules.append(f"call: {' | '.join(calls)}")
-        several = "" if request.one_call or tool_format.between is None else f"({self._text(tool_format.between or "")} call)*"
+        is_one = request.one_call or tool_format.between is None
+        several = "" if is_one else f"({self._text(tool_format.between or '')} call)*"
         return f"{self._text(tool_format.before)} call {several} {self._text(tool_format.after)}".strip()
 
     def reasoning(self, markers: ReasoningMarkers, *, in_reasoning: bool) -> str:
         """Text up to the first end marker, and the white space after it."""
-        ends = ["text_to_end_marker"]
-        self._rules.append(f"text_to_end_marker[suffix={literal(markers.end)}]: /(?s:.*)/")
-        if (token := self._special_tokens.get(markers.end)) is not None:
-            ends.append(f"/(?s:.*)/ <[{token}]>")
-        self._rules.append(f"reasoning: ({' | '.join(ends)}) /[ \\n]*/")
+        ends = text_up_to(markers.end, "text_to_end_marker", self._rules, self._special_tokens)
+        self._rules.append(f"reasoning: ({ends}) /[ \\n]*/")
         return "reasoning" if in_reasoning else f"({self._text(markers.start)} reasoning)?"
 
     def _text(self, text: str) -> str:

@@ -89,6 +89,7 @@ class OutputParser:
         self._held = HeldCall()
         self._n_rejected_objects = 0
         self._has_content = False
+        self._call: list[Delta] = []  # of the call that is being read
         self.n_calls = 0
         """The number of tool calls so far."""
         self._after_reasoning = _Mode.GENERIC if self._format and self._format.is_generic else _Mode.CONTENT
@@ -102,8 +103,11 @@ class OutputParser:
         self._later.append(text)
         return merge_deltas(self._read())
 
-    def finish(self) -> list[Delta]:
-        """The deltas that were held back, now that the answer is complete."""
+    def finish(self, *, is_cut: bool = False) -> list[Delta]:
+        """The deltas that were held back, now that the answer is complete; of a call only if that is.
+
+        is_cut: the model would have gone on.
+        """
         self._finished = True
         deltas = self._read()
         if isinstance(self._mode, _Draft):
@@ -114,8 +118,11 @@ class OutputParser:
         match self._mode:
             case _Code(pieces) if pieces:
                 deltas += self._finish_code("".join(pieces))
-            case _ObjectCall(call) | _NamedCall(call) | _TaggedCall(call):
-                deltas += self._counted(call.finish())
+            case _TaggedCall(call, reader) if reader.is_whole and not is_cut:
+                self._call += call.arguments(reader.finish())
+                deltas += self._end_call(call)
+            case _ObjectCall() | _NamedCall() | _TaggedCall():
+                pass
             case _ if not self._is_separator(self._text):
                 deltas += self._content(self._text)
         if self._space and not self.n_calls and self._mode is not _Mode.REASONING:
@@ -258,7 +265,8 @@ class OutputParser:
         call = self._new_call()
         groups = match.groupdict()
         self._mode = self._arguments_of(call, groups["name"])
-        return self._counted(call.begin(groups["name"], groups.get("id")))
+        self._call = call.begin(groups["name"], groups.get("id"))
+        return []
 
     def _header_end(self) -> int:
         """Where the arguments begin; -1 if that has not been written yet."""
@@ -287,34 +295,33 @@ class OutputParser:
 
     def _read_tagged(self, call: ToolCallParser, reader: TaggedReader) -> list[Delta]:
         text, self._text = self._text, ""
-        deltas = call.arguments(reader.push(text, complete=self._complete))
-        if reader.rest is not None:
-            self._text, self._mode = reader.rest, _Mode.CALLS
-        return self._counted(deltas)
+        self._call += call.arguments(reader.push(text, complete=self._complete))
+        if reader.rest is None:
+            return []
+        self._text = reader.rest
+        return self._end_call(call)
 
     def _read_arguments(self, call: ToolCallParser, end: ValueScanner) -> list[Delta]:
         n = end.push(self._text)
         value, self._text = self._text[:n], "" if n is None else self._text[n:]
-        if n is not None:
-            self._mode = _Mode.CALLS
-        return self._counted(call.arguments(value))
+        self._call += call.arguments(value)
+        return [] if n is None else self._end_call(call)
 
     def _read_object(self, call: ToolCallParser, stream: ObjectStream) -> list[Delta]:
         text, self._text = self._text, ""
         self._held.add(text)
-        deltas: list[Delta] = []
         for member in stream.push(text):
-            deltas += call.take(member)
+            self._call += call.take(member)
             if call.unknown:
                 return self._reject_object()
         rest = stream.rest
         if not call.begun:
             return self._reject_object() if rest is not None else []
         self._held.release()
-        if rest is not None:
-            deltas += call.finish()
-            self._text, self._mode = rest, _Mode.CALLS
-        return self._counted(deltas)
+        if rest is None:
+            return []
+        self._text = rest
+        return self._end_call(call)
 
     def _read_code(self, pieces: list[str]) -> list[Delta] | None:
         if not pieces:
@@ -332,8 +339,8 @@ class OutputParser:
             return self._content(code)
         name, arguments = called
         call = self._new_call()
-        text = json.dumps(arguments, ensure_ascii=False)
-        return self._counted([*call.begin(name, None), *call.arguments(text)])
+        self._call = [*call.begin(name, None), *call.arguments(json.dumps(arguments, ensure_ascii=False))]
+        return self._end_call(call)
 
     def _read_generic(self) -> list[Delta] | None:
         head = _GENERIC_HEAD.match(self._text)
@@ -370,11 +377,12 @@ class OutputParser:
             self.n_calls, known, self._format.id_characters, name_is_key=self._format.name_is_key
         )
 
-    def _counted(self, deltas: list[Delta]) -> list[Delta]:
-        """`deltas` of a call, or none if the client wants one call and has had it."""
-        if any(isinstance(delta, ToolCallStart) for delta in deltas):
-            self.n_calls += 1
-            self._space = ""
+    def _end_call(self, call: ToolCallParser) -> list[Delta]:
+        """The call, now that it is whole; nothing if the client wants one call and has had it."""
+        deltas, self._call = [*self._call, *call.finish()], []
+        self._mode = _Mode.CALLS
+        self._space = ""
+        self.n_calls += 1
         return [] if self._config.one_call and self.n_calls > 1 else deltas
 
     def _leave_calls(self) -> list[Delta]:
@@ -386,6 +394,7 @@ class OutputParser:
     def _reject_call(self) -> list[Delta]:
         """The marker that began this call is content; what follows it is read again."""
         content, again = self._held.reject(self._text)
+        self._call = []
         self._text = ""
         self._later.put_back(again)
         self._mode = _Mode.CONTENT
@@ -453,7 +462,8 @@ class OutputParser:
     def _separator_length(self, text: str) -> int:
         assert self._format
         starts = self._format.starts
-        if text.startswith(starts) or partial_marker_length(text, starts) == len(text):
+        may_start = not self._complete and partial_marker_length(text, starts) == len(text)
+        if not text or text.startswith(starts) or may_start:
             return 0
         if text[0].isspace():
             return 1

@@ -178,9 +178,14 @@ class _Probes:
         head = _shared_end(middle, first)
         rest = middle[: len(middle) - len(head)]
         tail = _shared_begin(rest, last)
-        before = first[: len(first) - len(head)]
+        before = self._own(first[: len(first) - len(head)])
         calls = CallFormat(head, tail, before, rest[len(tail) :], _closing(last[len(tail) :], before))
         return self._with_starts(calls)
+
+    def _own(self, text: str) -> str:
+        """From the first marker that only calls have, if there is one; before may be empty reasoning."""
+        at = next((mark.start() for mark in MARKER.finditer(text) if mark[0] not in self._turn), 0)
+        return text[at:] if MARKER.search(text[:at]) else text
 
     def _with_starts(self, calls: CallFormat) -> CallFormat:
         found = (start for text in (calls.before, calls.head) for start in self._starts_in(text))

@@ -17,6 +17,7 @@ ANY_TYPE: Types = frozenset({"string", "integer", "number", "boolean", "null", "
 _STRING: Types = frozenset({"string"})
 _MAX_NAME_CHARACTERS = 300
 _OPENING, _CLOSING = "{[(", "}])"
+_QUOTES = {"'", '"'}
 
 
 class _State(Enum):
@@ -67,6 +68,10 @@ class TaggedReader:
             pieces.append(piece)
         return "".join(pieces)
 
+    def finish(self) -> str:
+        """The end of the JSON, where the text ends after an argument."""
+        return "}" if self._n_arguments else "{}"
+
     def _step(self, *, complete: bool) -> str | None:
         """The JSON that the next part of the text adds; None if more text is needed."""
         match self._state:
@@ -91,7 +96,7 @@ class TaggedReader:
             return None
         elif self._key or self._text.startswith(self._ends):
             self.rest, self._text = self._text.removeprefix(self._end), ""
-            return "{}" if not self._n_arguments else "}"
+            return self.finish()
         self._state = _State.NAME
         return ""
 
@@ -100,7 +105,7 @@ class TaggedReader:
         if not found:
             if len(self._text) > _MAX_NAME_CHARACTERS:
                 self._leave()
-                return "{}" if not self._n_arguments else "}"
+                return self.finish()
             return None
         at, n, middle = min(found)
         written = self._middles[middle]
@@ -176,7 +181,7 @@ class TaggedReader:
         while self._n_scanned < len(text):
             at = self._n_scanned
             if self._quote:
-                if not own and text[at] == "\\":
+                if self._quote in _QUOTES and text[at] == "\\":
                     if at + 1 == len(text):
                         return None
                     self._n_scanned += 2
@@ -191,7 +196,7 @@ class TaggedReader:
                 self._quote, self._n_scanned = closing, at + len(opening)
             elif own and opening.startswith(text[at:]):
                 return None
-            elif not own and text[at] in "'\"":
+            elif text[at] == '"' or (not own and text[at] == "'"):
                 self._quote, self._n_scanned = text[at], at + 1
             elif text[at] in _OPENING:
                 self._depth += 1
@@ -218,7 +223,7 @@ def tagged_value(text: str, types: Types, quotes: tuple[str, str] = ("", "")) ->
         return text
     if quotes[0]:
         return value
-    kinds = _kinds(value)
+    kinds = kinds_of(value)
     return text if "string" in kinds or ("string" in types and not kinds & types) else value
 
 
@@ -229,7 +234,8 @@ def _read(text: str, quotes: tuple[str, str]) -> Any:
         return read_value(text, quotes)
 
 
-def _kinds(value: object) -> Types:
+def kinds_of(value: object) -> Types:
+    """The JSON types of a value."""
     match value:
         case bool():
             return frozenset({"boolean"})
@@ -259,7 +265,7 @@ def types_of(schema: object, definitions: Mapping[str, Any] | None = None, depth
         return frozenset(each for each in given if isinstance(each, str)) & ANY_TYPE or ANY_TYPE
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if isinstance(values, list):
-        return frozenset().union(*map(_kinds, values)) or ANY_TYPE
+        return frozenset().union(*map(kinds_of, values)) or ANY_TYPE
     for name in ("anyOf", "oneOf"):
         if isinstance(ways := schema.get(name), list):
             return frozenset().union(*(types_of(each, definitions, depth + 1) for each in ways)) or ANY_TYPE
@@ -280,4 +286,3 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-__all__: Sequence[str] = ("ANY_TYPE", "TaggedReader", "Types", "argument_types", "tagged_value", "types_of")
