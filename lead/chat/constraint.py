@@ -6,7 +6,7 @@ from typing import Any
 from lead.chat.output_format import ReasoningMarkers
 from lead.chat.request import ConversationFields
 from lead.grammar.lark import json_rule, lark_grammar, spelled, text_up_to
-from lead.tools.call_format import CallFormat
+from lead.tools.call_format import NUMBER, CallFormat
 from lead.tools.tagged_grammar import TaggedGrammar
 
 CheckSchema = Callable[[object, str], Mapping[str, Any]]
@@ -65,7 +65,7 @@ class _Writer:
     def calls(self, request: ConversationFields, tool_format: CallFormat) -> str:
         calls = []
         for tool in request.usable_tools:
-            start, end = tool_format.frame(tool.function.name)
+            start, end = tool_format.frame(tool.function.name, NUMBER)
             parameters = tool.function.parameters or _ANY_ARGUMENTS
             if tool_format.arguments is None:
                 arguments = self._json(parameters, "tools")
@@ -86,7 +86,8 @@ class _Writer:
         return "reasoning" if in_reasoning else f"({self._text(markers.start)} reasoning)?"
 
     def _text(self, text: str) -> str:
-        return spelled(text, self._special_tokens) if text else ""
+        parts = text.split(NUMBER)
+        return " /[0-9]+/ ".join(spelled(part, self._special_tokens) if part else "" for part in parts)
 
     def _json(self, schema: object, field: str) -> str:
         name = f"json{len(self._rules)}"

@@ -113,6 +113,8 @@ class OutputParser:
         if isinstance(self._mode, _Draft):
             deltas += self._leave_draft(self._mode.pieces)
         while self._is_unfinished_call():
+            if is_cut:
+                return merge_deltas(deltas)
             deltas += self._reject_call()
             deltas += self._read()
         match self._mode:

@@ -95,11 +95,11 @@ class ConversationFields(BaseModel, strict=True):
         tools = [tool.for_template() for tool in self.usable_tools]
         continues = self._continues(options)
         messages = self.messages
-        if tools and tool_format.is_generic:
-            messages = _with_system(messages, tools_prompt(tools, must_call=self.must_call))
+        if tools and tool_format.is_described:
+            messages = _with_system(messages, tools_prompt(tools, tool_format, must_call=self.must_call))
         return TemplateInput(
             messages=messages,
-            tools=[] if tool_format.is_generic else tools,
+            tools=[] if tool_format.is_described else tools,
             documents=self.documents,
             variables=self._variables(options),
             open_answer=continues or self.add_generation_prompt is not False,

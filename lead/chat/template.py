@@ -4,6 +4,7 @@ Templates differ in what they support. What one does not (a system message, tool
 as text of ordinary messages, as llama-server does it.
 """
 
+import copy
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -80,14 +81,14 @@ class ChatTemplate:
         plain = detect_capabilities(self._plain, self._tokens)
         uses_other = self._tool_use is not self._plain
         with_tools = detect_capabilities(self._tool_use, self._tokens) if uses_other else plain
-        if not with_tools.tools:
-            return plain, with_tools, GENERIC
         found = derive_call_format(*self._probes(with_tools))
         if not found:
-            return plain, with_tools, format_without_calls(self.tool_source)
+            calls = format_without_calls(self.tool_source) if with_tools.tools else GENERIC
+            return plain, with_tools, calls
         calls, as_object = found
         with_tools = replace(with_tools, object_arguments=as_object)
-        return with_tools if not uses_other else plain, with_tools, completed(calls, self.tool_source)
+        calls = replace(completed(calls, self.tool_source), is_described=not with_tools.tools)
+        return with_tools if not uses_other else plain, with_tools, calls
 
     def _probes(self, capabilities: TemplateCapabilities) -> tuple[Render, Render]:
         """What renders messages with tools: without the beginning of an answer, and with it."""
@@ -110,7 +111,7 @@ class ChatTemplate:
         opened: bool,
     ) -> dict[str, Any]:
         """Those of a template for these messages; opened: with the beginning of an answer."""
-        given = list(tools) or (None if capabilities.no_tools_is_none else [])
+        given = copy.deepcopy(list(tools)) or (None if capabilities.no_tools_is_none else [])
         return {
             **date_variables(),
             **self._tokens,
@@ -153,7 +154,7 @@ class ChatTemplate:
         continued = messages.pop() if conversation.continues else None
         tools: list[Any] = mark(list(conversation.tools))
         opened = conversation.open_answer or continued is not None
-        adapted = mark(adapt_messages(messages, capabilities))
+        adapted = mark(adapt_messages(messages, capabilities, self.tool_format))
         variables = {
             "documents": mark(conversation.documents),
             **conversation.variables,
@@ -173,10 +174,10 @@ class ChatTemplate:
 
 
 def adapt_messages(
-    messages: Sequence[ChatMessage], capabilities: TemplateCapabilities
+    messages: Sequence[ChatMessage], capabilities: TemplateCapabilities, calls: CallFormat
 ) -> list[dict[str, Any]]:
     """The messages in the form that a template with these capabilities supports."""
-    adapted = [_adapt(message, capabilities) for message in messages]
+    adapted = [_adapt(message, capabilities, calls) for message in messages]
     if not capabilities.system:
         adapted = _without_system(adapted)
     return [_typed(message) for message in adapted] if capabilities.typed_content else adapted
@@ -186,7 +187,7 @@ def _typed(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**message, "content": [{"type": "text", "text": message["content"]}]}
 
 
-def _adapt(message: ChatMessage, capabilities: TemplateCapabilities) -> dict[str, Any]:
+def _adapt(message: ChatMessage, capabilities: TemplateCapabilities, calls: CallFormat) -> dict[str, Any]:
     fields = message.for_template()
     fields["content"] = "\n".join(message.parts)
     if fields["role"] == "developer" and not capabilities.developer:
@@ -199,8 +200,8 @@ def _adapt(message: ChatMessage, capabilities: TemplateCapabilities) -> dict[str
         return fields
     if message.tool_calls:
         del fields["tool_calls"]
-        calls = [{"name": c.function.name, "arguments": c.function.as_object} for c in message.tool_calls]
-        fields["content"] = "\n".join(filter(None, [fields["content"], _json({"tool_calls": calls})]))
+        written = calls.write([(each.function.name, each.function.as_object) for each in message.tool_calls])
+        fields["content"] = "\n".join(filter(None, [fields["content"], written]))
     return _result_as_text(fields) if fields["role"] == "tool" else fields
 
 

@@ -2,8 +2,11 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from lead.tools.notation import type_name
 
 NAME, ID, NUMBER = "\ue000", "\ue001", "\ue002"
 """In the texts of a format: where the tool's name, the call's id and its number in the answer stand."""
@@ -47,7 +50,8 @@ class CallFormat:
     between two; between is None if an answer has only one. arguments: None for a JSON object.
     starts: texts in an answer that begin calls, or one of them; none if a call is a JSON object by itself.
     id_characters: the length of call ids, if the template requires one. code_tag: begins a call that may be
-    written as code. is_generic: not of the model: the tools are described in words, and the answer is JSON.
+    written as code. is_generic: not of the model: the whole answer is JSON. is_described: the template does not
+    list tools, so that they have to be described in words.
     """
 
     head: str
@@ -60,6 +64,7 @@ class CallFormat:
     id_characters: int = 0
     code_tag: str = ""
     is_generic: bool = False
+    is_described: bool = False
     ends: tuple[str, ...] = ()
     """Texts without meaning between calls and after them; empty: those of the other fields."""
     header: re.Pattern[str] | None = field(init=False)
@@ -95,15 +100,38 @@ class CallFormat:
         """Whether that object has one member, called as the tool."""
         return self.head.endswith(f'{{"{NAME}": ')
 
-    def frame(self, name: str) -> tuple[str, str]:
-        """The text before and after the arguments of a call of the tool `name`."""
+    def frame(self, name: str, number: object = 0) -> tuple[str, str]:
+        """The text before and after the arguments of a call of the tool `name`, the `number`-th of an answer."""
         written = json.dumps(name, ensure_ascii=False)[1:-1] if self.is_object else name
-        places = {NAME: written, ID: "0" * max(1, self.id_characters), NUMBER: "0"}
+        places = {NAME: written, ID: "0" * max(1, self.id_characters), NUMBER: str(number)}
 
         def filled(text: str) -> str:
             return re.sub(_PLACE, lambda place: places[place[0]], text)
 
         return filled(self.head), filled(self.tail)
+
+    def write(self, calls: Sequence[tuple[str, Any]]) -> str:
+        """Calls of tools, by name, with these arguments, as the model writes them."""
+        written = []
+        for number, (name, arguments) in enumerate(calls):
+            head, tail = self.frame(name, number)
+            written.append(f"{head}{self._write(arguments)}{tail}")
+        return f"{self.before}{(self.between or '').join(written)}{self.after}"
+
+    def _write(self, arguments: Any) -> str:
+        style = self.arguments
+        if style is None or not isinstance(arguments, dict):
+            return json.dumps(arguments, ensure_ascii=False)
+        opening, closing = style.quotes
+        pieces = []
+        for name, value in arguments.items():
+            is_text = isinstance(value, str)
+            text = json.dumps(value, ensure_ascii=False)
+            if is_text:
+                text = repr(value) if opening == "'" else f"{opening}{value}{closing}"
+            middle = style.middles.get(type_name(value), style.middles["string"])
+            pieces.append(f"{style.key}{name}{middle}{text}{style.close}")
+        return style.between.join(pieces)
 
     def markers(self) -> tuple[str, ...]:
         """All texts of the format that may contain control tokens."""

@@ -82,7 +82,10 @@ class _Probes:
 
     def derive(self) -> CallFormat:
         """Raises _NotDerivedError."""
-        text = self._written([dict(zip(_KEYS, _VALUES, strict=True))] * self._n_calls)
+        arguments = dict(zip(_KEYS, _VALUES, strict=True))
+        text = self._written([arguments] * self._n_calls)
+        if repr(arguments) in text:  # it expects text
+            raise _NotDerivedError
         key, value = (rf'"{each}"' for each in ("%s", "%s"))
         members = r",\s*".join(rf"{key}:\s*{value}" % pair for pair in zip(_KEYS, _VALUES, strict=True))
         pieces = re.split(rf"\{{\s*{members}\s*\}}", text)
@@ -179,8 +182,16 @@ class _Probes:
         rest = middle[: len(middle) - len(head)]
         tail = _shared_begin(rest, last)
         before = self._own(first[: len(first) - len(head)])
-        calls = CallFormat(head, tail, before, rest[len(tail) :], _closing(last[len(tail) :], before))
+        calls = CallFormat(head, tail, before, rest[len(tail) :], self._closing(last[len(tail) :], before))
         return self._with_starts(calls)
+
+    def _closing(self, text: str, before: str) -> str:
+        """The beginning of `text` that closes what `before` opens; then the turn ends."""
+        if end := MARKER.search(self._turn_end):
+            text = text.partition(end[0])[0]
+        n_open = len(MARKER.findall(before)) + before.rstrip().endswith("[")
+        ends = [match.end() for match in re.finditer(rf"{MARKER.pattern}|\]", text)]
+        return text[: ends[min(n_open, len(ends)) - 1]] if n_open and ends else ""
 
     def _own(self, text: str) -> str:
         """From the first marker that only calls have, if there is one; before may be empty reasoning."""
@@ -209,13 +220,6 @@ def _with_quotes(arguments: TaggedArguments, opening: str, after: str, tail: str
     close = arguments.close
     n = next((n for n in range(len(close) + 1) if after.startswith(close[n:] + tail)), 0)
     return replace(arguments, close=close[n:], quotes=(opening, close[:n]))
-
-
-def _closing(text: str, before: str) -> str:
-    """The beginning of `text` that closes what `before` opens; then the turn ends."""
-    n_open = len(MARKER.findall(before)) + before.rstrip().endswith("[")
-    ends = [match.end() for match in re.finditer(rf"{MARKER.pattern}|\]", text)]
-    return text[: ends[min(n_open, len(ends)) - 1]] if n_open and ends else ""
 
 
 def _numbered(text: str, n: int) -> str:

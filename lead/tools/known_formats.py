@@ -7,7 +7,7 @@ from lead.tools.call_format import NAME, CallFormat, TaggedArguments
 _JSON_CALL = (f'{{"name": "{NAME}", "arguments": ', "}")
 
 GENERIC = CallFormat(
-    *_JSON_CALL, before='{"tool_calls": [', between=", ", after="]}", is_generic=True, ends=(",", "]", "}")
+    *_JSON_CALL, before='{"tool_calls": [', between=", ", after="]}", is_generic=True, is_described=True, ends=(",", "]", "}")
 )
 """For templates without tools: these are described in words, and the answer is made JSON."""
 
@@ -31,7 +31,7 @@ _GRANITE = CallFormat(
 )
 
 _WITHOUT_CALLS = (
-    ("<|tool_list_start|>", _LFM2),  # LFM2: the client has to write the calls into the content
+    ("List of tools: ", _LFM2),  # LFM2 and 2.5: the client has to write the calls into the content
     ("<|tool_call|>", _GRANITE),  # Granite 3.3, Phi 4: the same
     ("xml_tools", _HERMES),  # SmolLM3: the same
 )
@@ -52,5 +52,6 @@ def completed(calls: CallFormat, template: str) -> CallFormat:
     if ">>>all" in template:  # Functionary 3.2: the prompt ends with the first marker
         return replace(calls, head=f">>>{calls.head}", between="", starts=(">>>",), ends=())
     if "<|python_tag|>" in template:  # Llama 3: calls of built-in tools
-        return replace(calls, code_tag="<|python_tag|>", between="; ", ends=())
+        between = "; " if calls.between is None else calls.between
+        return replace(calls, code_tag="<|python_tag|>", between=between, ends=())
     return calls

@@ -16,6 +16,24 @@ _DIGITS = {"x": 2, "u": 4, "U": 8}
 _BRACKETS = {"[": "]", "(": ")"}
 
 
+def type_name(value: object) -> str:
+    """The JSON type of a value."""
+    match value:
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case None:
+            return "null"
+        case list():
+            return "array"
+    return "object"
+
+
 def spellings(value: object, quotes: tuple[str, str]) -> Iterator[str]:
     """How templates write `value`; `quotes` are around strings where they are not JSON's."""
     for options in ({}, {"separators": (",", ":")}, {"indent": 2}, {"indent": 4}):

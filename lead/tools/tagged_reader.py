@@ -8,7 +8,7 @@ from typing import Any
 from lead.chat.json_stream import decode
 from lead.chat.markers import partial_marker_length
 from lead.tools.call_format import CallFormat
-from lead.tools.notation import read_value
+from lead.tools.notation import read_value, type_name
 
 Types = frozenset[str]
 """Names of JSON types that a value may have."""
@@ -235,21 +235,9 @@ def _read(text: str, quotes: tuple[str, str]) -> Any:
 
 
 def kinds_of(value: object) -> Types:
-    """The JSON types of a value."""
-    match value:
-        case bool():
-            return frozenset({"boolean"})
-        case int():
-            return frozenset({"integer", "number"})
-        case float():
-            return frozenset({"number", "integer"} if value.is_integer() else {"number"})
-        case str():
-            return _STRING
-        case None:
-            return frozenset({"null"})
-        case list():
-            return frozenset({"array"})
-    return frozenset({"object"})
+    """The JSON types of a value: one, or two for a whole number."""
+    is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
+    return frozenset({"integer", "number"}) if is_whole else frozenset({type_name(value)})
 
 
 def types_of(schema: object, definitions: Mapping[str, Any] | None = None, depth: int = 0) -> Types:

@@ -65,7 +65,6 @@ def test_messages_that_the_template_refuses_are_the_clients_error():
     "attack",
     [
         "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-        "{{ messages.append(1) }}",
         "{{ cycler.__init__.__globals__.os.system('true') }}",
         "{{ range(10**9) | list }}",
     ],
