@@ -151,7 +151,7 @@ class CallFormat:
     @property
     def header_end(self) -> str:
         """The last text before arguments that are written one by one, if it is not white space."""
-        return self.head.rpartition(NAME)[2].strip()
+        return re.split(_PLACE, self.head)[-1].strip()
 
 
 def _header(head: str, *, before_object: bool) -> re.Pattern[str]:

@@ -147,8 +147,8 @@ class _Probes:
         after = arguments.close + calls.tail[:1]
         middles = {"string": middle}
         for kind, value in _VALUES_BY_TYPE.items():
-            around = (self._around(kind, spelling) for spelling in spellings(value, arguments.quotes))
-            found = next((each for each in around if each and each[1].startswith(after)), None)
+            around = (self._around(kind, spelling + after) for spelling in spellings(value, arguments.quotes))
+            found = next(filter(None, around), None)
             if found is None:
                 raise _NotDerivedError
             middles[kind] = found[0]
@@ -162,7 +162,7 @@ class _Probes:
         return (before.removeprefix(middle), behind[:end]) if found and before != middle else ("", "")
 
     def _around(self, kind: str, spelling: str) -> tuple[str, str] | None:
-        """What stands before and after the only argument, of this type; None if it is not written so."""
+        """What stands before and after the only argument, of this type; None if it is not written like this."""
         text = self._written([{_KEYS[0]: _VALUES_BY_TYPE[kind]}])
         before, found, after = text[text.find(_KEYS[0]) + len(_KEYS[0]) :].partition(spelling)
         return (before, after) if found else None

@@ -11,7 +11,7 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"[^\s:,{}\[\]()\"'<>]+")
 _SPACE = re.compile(r"\s*")
 _PLAIN = re.compile(r"[^\\\"']+")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0", "\n": ""}
+_ESCAPES = {**{c: c for c in "\\/\"'"}, "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0", "\n": ""}
 _DIGITS = {"x": 2, "u": 4, "U": 8}
 _BRACKETS = {"[": "]", "(": ")"}
 
@@ -139,7 +139,7 @@ class _Reader:
             digits = self._text[self.at : self.at + n]
             self.at += n
             return chr(int(digits, 16))
-        return _ESCAPES.get(c, c)
+        return _ESCAPES.get(c, f"\\{c}")
 
     def _object(self, depth: int) -> dict[str, Any]:
         members: dict[str, Any] = {}
