@@ -160,7 +160,7 @@ def _header(head: str, *, before_object: bool) -> re.Pattern[str]:
         named = rf"(?P<id>(?:{re.escape(numbered[1] or '')})?{_NAME_PATTERN}(?::\d+)?)"
         around = head[: numbered.start()], head[numbered.end() :]
         return re.compile(named.join(_pattern(text, optional=True) for text in around))
-    places = [at for at, c in enumerate(head) if c in {NAME, ID}]
+    places = [at for at, c in enumerate(head) if c in {NAME, ID, NUMBER}]
     before, inner, after = head[: places[0]], head[places[0] : places[-1] + 1], head[places[-1] + 1 :]
     pattern = _pattern(before, optional=True) + _pattern(inner, optional=False)
     if before_object and inner == NAME:
