@@ -256,7 +256,8 @@ class OutputParser:
         return partial_marker_length(self._text, markers) == len(self._text)
 
     def _read_header(self, header: re.Pattern[str]) -> list[Delta] | None:
-        end = self._header_end()
+        assert self._format
+        end = self._format.header_length(self._text[:_MAX_HEADER_CHARACTERS])
         if end < 0:
             return None if len(self._text) < _MAX_HEADER_CHARACTERS else self._reject_call()
         match = header.fullmatch(" ".join(self._text[:end].split()))
@@ -269,18 +270,6 @@ class OutputParser:
         self._mode = self._arguments_of(call, groups["name"])
         self._call = call.begin(groups["name"], groups.get("id"))
         return []
-
-    def _header_end(self) -> int:
-        """Where the arguments begin; -1 if that has not been written yet."""
-        assert self._format
-        arguments, text = self._format.arguments, self._text[:_MAX_HEADER_CHARACTERS]
-        if arguments is None:
-            return text.find("{")
-        if last := self._format.header_end:
-            at = text.find(last)
-            return at if at < 0 else at + len(last)
-        marks = (arguments.key.strip(), *self._format.ends)
-        return min((at for mark in marks if mark and (at := text.find(mark)) >= 0), default=-1)
 
     def _is_known(self, name: str) -> bool:
         """Whether a call of the tool may be one: where other text begins like calls, only known ones are."""

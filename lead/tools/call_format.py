@@ -148,10 +148,16 @@ class CallFormat:
         starts = "".join(self.starts)
         return tuple(sorted(brackets | {each for each in found if '"' not in each and each not in starts}))
 
-    @property
-    def header_end(self) -> str:
-        """The last text before arguments that are written one by one, if it is not white space."""
-        return re.split(_PLACE, self.head)[-1].strip()
+    def header_length(self, text: str) -> int:
+        """How much of `text`, after a start, comes before the arguments; -1 if it does not reach to them."""
+        if self.arguments is None:
+            return text.find("{")
+        if last := re.split(_PLACE, self.head)[-1].strip():
+            n_times = self.head[self.head.find(NAME) :].count(last)
+            parts = text.split(last, n_times)
+            return len(text) - len(parts[-1]) if len(parts) > n_times else -1
+        marks = (self.arguments.key.strip(), *self.ends)
+        return min((at for mark in marks if mark and (at := text.find(mark)) >= 0), default=-1)
 
 
 def _header(head: str, *, before_object: bool) -> re.Pattern[str]:
