@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+from lead.chat.fitting import Lost, Messages, applied, fitting_steps, steps_for
 from lead.chat.jinja import (
     TemplateCapabilities,
     TemplateError,
@@ -59,6 +60,7 @@ class ChatTemplate:
         self._tool_use = load_template(tool_use) if tool_use else self._plain
         self._tokens = {"bos_token": bos, "eos_token": eos}
         self.capabilities, self._tool_capabilities, self.tool_format = known or self._detect()
+        self._steps = steps_for(self.tool_format)
 
     @classmethod
     def of_stranger(
@@ -152,57 +154,67 @@ class ChatTemplate:
             template, capabilities = self._tool_use, self._tool_capabilities
         messages = list(conversation.messages)
         continued = messages.pop() if conversation.continues else None
-        tools: list[Any] = mark(list(conversation.tools))
         opened = conversation.open_answer or continued is not None
-        adapted = mark(adapt_messages(messages, capabilities, self.tool_format))
-        variables = {
-            "documents": mark(conversation.documents),
-            **conversation.variables,
-            **self._variables(adapted, tools, capabilities, opened=opened),
-        }
+        tools: list[Any] = mark(list(conversation.tools))
+
+        def run(given: Messages) -> str:
+            typed = [_typed(each) for each in given] if capabilities.typed_content else given
+            return template.run(
+                {
+                    "documents": mark(conversation.documents),
+                    **conversation.variables,
+                    **self._variables(mark(list(typed)), tools, capabilities, opened=opened),
+                }
+            )
+
+        def run_or_none(given: Messages) -> str | None:
+            try:
+                return run(given)
+            except TemplateError:
+                return None
+
+        plain = [_as_fields(message, capabilities) for message in messages]
         try:
-            prompt = template.run(variables)
+            prompt = run(applied(fitting_steps(plain, self._steps, run_or_none), plain))
+        except Lost as lost:
+            raise self._refused(lost.index, lambda: run(plain)) from lost
         except TemplateError as error:
-            raise RequestError(
-                f"the model's chat template refuses these messages: {error}", "messages"
-            ) from error
+            raise _refusal(error) from error
         return prompt + self._answer_so_far(prompt, continued, mark) if continued else prompt
+
+    def _refused(self, index: int | None, run: Callable[[], str]) -> RequestError:
+        if index is not None:
+            return RequestError(f"messages.{index}: the model's chat template leaves this message out", "messages")
+        try:
+            run()
+        except TemplateError as error:
+            return _refusal(error)
+        return _refusal("it fails")
 
     def _answer_so_far(self, prompt: str, message: ChatMessage, mark: Callable[[Any], Any]) -> str:
         content, reasoning = mark("\n\n".join(message.parts)), mark(message.reasoning_content or "")
         return self.reasoning.resume(prompt, reasoning, content) if self.reasoning else content
 
 
-def adapt_messages(
-    messages: Sequence[ChatMessage], capabilities: TemplateCapabilities, calls: CallFormat
-) -> list[dict[str, Any]]:
-    """The messages in the form that a template with these capabilities supports."""
-    adapted = [_adapt(message, capabilities, calls) for message in messages]
-    if not capabilities.system:
-        adapted = _without_system(adapted)
-    return [_typed(message) for message in adapted] if capabilities.typed_content else adapted
+def _refusal(reason: object) -> RequestError:
+    return RequestError(f"the model's chat template refuses these messages: {reason}", "messages")
 
 
 def _typed(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**message, "content": [{"type": "text", "text": message["content"]}]}
 
 
-def _adapt(message: ChatMessage, capabilities: TemplateCapabilities, calls: CallFormat) -> dict[str, Any]:
+def _as_fields(message: ChatMessage, capabilities: TemplateCapabilities) -> dict[str, Any]:
+    """The message as templates expect it."""
     fields = message.for_template()
     fields["content"] = "\n".join(message.parts)
     if fields["role"] == "developer" and not capabilities.developer:
         fields["role"] = "system"
     if capabilities.thinking_field and message.reasoning_content:
         fields["thinking"] = message.reasoning_content
-    if capabilities.tool_results:
-        if message.tool_calls:
-            fields["tool_calls"] = [_tool_call(call, capabilities) for call in message.tool_calls]
-        return fields
     if message.tool_calls:
-        del fields["tool_calls"]
-        written = calls.write([(each.function.name, each.function.as_object) for each in message.tool_calls])
-        fields["content"] = "\n".join(filter(None, [fields["content"], written]))
-    return _result_as_text(fields) if fields["role"] == "tool" else fields
+        fields["tool_calls"] = [_tool_call(call, capabilities) for call in message.tool_calls]
+    return fields
 
 
 def _tool_call(call: ToolCallParam, capabilities: TemplateCapabilities) -> dict[str, Any]:
@@ -213,30 +225,6 @@ def _tool_call(call: ToolCallParam, capabilities: TemplateCapabilities) -> dict[
         "type": "function",
         "function": {"name": function.name, "arguments": arguments},
     }
-
-
-def _result_as_text(fields: Mapping[str, Any]) -> dict[str, Any]:
-    named = {name: fields[name] for name in ("tool_call_id", "name") if name in fields}
-    return {"role": "user", "content": _json({"tool_response": {**named, "content": fields["content"]}})}
-
-
-def _without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Move the text of system messages to the beginning of the next user message."""
-    merged: list[dict[str, Any]] = []
-    pending: list[str] = []
-    for message in messages:
-        if message["role"] == "system":
-            pending.append(message["content"])
-            continue
-        if pending and message["role"] != "user":
-            merged.append({"role": "user", "content": "\n".join(pending)})
-        elif pending:
-            message["content"] = "\n".join([*pending, message["content"]])
-        pending = []
-        merged.append(message)
-    if pending:
-        merged.append({"role": "user", "content": "\n".join(pending)})
-    return merged
 
 
 def _json(value: object) -> str:
