@@ -96,9 +96,14 @@ def _with_words(messages: Messages) -> tuple[list[Message], list[tuple[int, str]
 def _call_with_words(
     call: Mapping[str, Any], index: int, word: Callable[[int, str], str]
 ) -> Mapping[str, Any]:
-    arguments = call["function"]["arguments"]
-    given = {key: word(index, "text") for key in arguments} if isinstance(arguments, dict) else None
-    return {**call, "function": {**call["function"], "arguments": word(index, str(arguments)) if given is None else given}}
+    match call["function"]["arguments"]:
+        case dict() as arguments:
+            given: object = {key: word(index, "text") for key in arguments}
+        case list() as arguments:
+            given = [word(index, "text") for _ in arguments]
+        case arguments:
+            given = word(index, str(arguments))
+    return {**call, "function": {**call["function"], "arguments": given}}
 
 
 # Steps
