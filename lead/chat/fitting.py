@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from lead.tools.argument_types import types_of
 from lead.tools.call_format import CallFormat
 
 Message = Mapping[str, Any]
@@ -103,7 +104,35 @@ def _call_with_words(
             given = [word(index, "text") for _ in arguments]
         case arguments:
             given = word(index, str(arguments))
-    return {**call, "function": {**call["function"], "arguments": given}}
+    return {**call, "function": {"name": word(index, call["function"]["name"]), "arguments": given}}
+
+
+def simple_tools(tools: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The tools with no more than the type and the description of each argument.
+
+    Some templates write schemas as code, and fail on what they do not know.
+    """
+    return [{**tool, "function": _simple_function(tool["function"])} for tool in tools]
+
+
+def _simple_function(function: Mapping[str, Any]) -> Mapping[str, Any]:
+    properties = function["parameters"].get("properties")
+    given = properties if isinstance(properties, dict) else {}
+    simple = {
+        name: {"description": "", **_simple_type(each), **_described(each)} for name, each in given.items()
+    }
+    return {**function, "parameters": {"type": "object", "properties": simple, "required": []}}
+
+
+def _simple_type(schema: object) -> Mapping[str, Any]:
+    kinds = types_of(schema) - {"null"}
+    kind = next((each for each in ("string", "integer", "number", "boolean") if each in kinds), None)
+    return {"type": kind} if kind else {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+def _described(schema: object) -> Mapping[str, Any]:
+    said = schema.get("description") if isinstance(schema, dict) else None
+    return {"description": said} if isinstance(said, str) else {}
 
 
 # Steps
@@ -127,9 +156,7 @@ def later_system_as_user(messages: Messages) -> list[Message]:
 
 def system_as_user(messages: Messages) -> list[Message]:
     """System messages become messages of the user, and part of the next one."""
-    return joined_roles(
-        [{**each, "role": "user"} if each["role"] in _HISTORY else each for each in messages]
-    )
+    return joined_roles([{**each, "role": "user"} if each["role"] in _HISTORY else each for each in messages])
 
 
 def joined_roles(messages: Messages) -> list[Message]:
@@ -175,7 +202,9 @@ def nine_character_ids(messages: Messages) -> list[Message]:
 
     def short(call_id: object) -> str:
         text = str(call_id or "")
-        return text if _ID.fullmatch(text) else hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:9]
+        return (
+            text if _ID.fullmatch(text) else hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:9]
+        )
 
     changed = _with_calls(messages, lambda call: {**call, "id": short(call.get("id"))})
     return [
@@ -263,11 +292,23 @@ def calls_as_text(calls: CallFormat) -> Step:
                 continue
             given = message.get("tool_calls", ())
             without = {key: value for key, value in message.items() if key != "tool_calls"}
-            written = calls.write([(each["function"]["name"], each["function"]["arguments"]) for each in given])
-            changed.append({**without, "content": _joined((message["content"], written))} if given else message)
+            written = calls.write(
+                [(each["function"]["name"], each["function"]["arguments"]) for each in given]
+            )
+            changed.append(
+                {**without, "content": _joined((message["content"], written))} if given else message
+            )
         return changed
 
     return step
+
+
+def _as_object(call: Mapping[str, Any]) -> Any:
+    arguments = call["function"]["arguments"]
+    try:
+        return json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return arguments
 
 
 def begins_with_user(messages: Messages) -> list[Message]:
@@ -319,7 +360,9 @@ def _with_calls(
     messages: Messages, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> list[Message]:
     return [
-        {**each, "tool_calls": [change(call) for call in each["tool_calls"]]} if each.get("tool_calls") else each
+        {**each, "tool_calls": [change(call) for call in each["tool_calls"]]}
+        if each.get("tool_calls")
+        else each
         for each in messages
     ]
 

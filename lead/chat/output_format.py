@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lead.tools.call_format import CallFormat
-from lead.tools.tagged_reader import Types
+from lead.tools.argument_types import Types
 
 _IGNORED = (
     (

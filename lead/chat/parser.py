@@ -93,7 +93,9 @@ class OutputParser:
         self.n_calls = 0
         """The number of tool calls so far."""
         self._after_reasoning = _Mode.GENERIC if self._format and self._format.is_generic else _Mode.CONTENT
-        self._mode: _Mode | _ObjectCall | _NamedCall | _TaggedCall | _Draft | _Code | ResponseStream = self._after_reasoning
+        self._mode: _Mode | _ObjectCall | _NamedCall | _TaggedCall | _Draft | _Code | ResponseStream = (
+            self._after_reasoning
+        )
         if config.reasoning and config.in_reasoning:
             self._mode = _Mode.REASONING
         self._skips_space = self._mode is _Mode.REASONING and not config.continues_reasoning

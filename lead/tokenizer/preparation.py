@@ -31,7 +31,7 @@ from lead.tokenizer.jobs import (
     Prompt,
     read_conversation,
 )
-from lead.tools.tagged_reader import argument_types
+from lead.tools.argument_types import argument_types
 from shared.errors import RequestError
 from shared.llama import library
 from shared.llama.vocabulary import Vocabulary

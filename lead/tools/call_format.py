@@ -22,7 +22,9 @@ _NAME_AND_REST = r"(?P<name>[\w.:/-]+)(?:(?![\w.:/-]).*)?"
 _NUMBERED = re.compile(rf"(\w+\.)?{NAME}:{NUMBER}")
 """Kimi's ids: the name with its number."""
 _PLACE = f"[{NAME}{ID}{NUMBER}]"
-_PIECE = re.compile(rf"{MARKER.pattern}|{_PLACE}|\s+|<[^<>\s{NAME}{ID}{NUMBER}]*|[^\s<`\[{NAME}{ID}{NUMBER}]+|.", re.DOTALL)
+_PIECE = re.compile(
+    rf"{MARKER.pattern}|{_PLACE}|\s+|<[^<>\s{NAME}{ID}{NUMBER}]*|[^\s<`\[{NAME}{ID}{NUMBER}]+|.", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,11 @@ class CallFormat:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ends", self.ends or self._ends())
-        object.__setattr__(self, "header", None if self.is_object else _header(self.head, before_object=self.arguments is None))
+        object.__setattr__(
+            self,
+            "header",
+            None if self.is_object else _header(self.head, before_object=self.arguments is None),
+        )
 
     @property
     def is_object(self) -> bool:

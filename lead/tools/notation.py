@@ -11,7 +11,18 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"[^\s:,{}\[\]()\"'<>]+")
 _SPACE = re.compile(r"\s*")
 _PLAIN = re.compile(r"[^\\\"']+")
-_ESCAPES = {**{c: c for c in "\\/\"'"}, "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0", "\n": ""}
+_ESCAPES = {
+    **{c: c for c in "\\/\"'"},
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "f": "\f",
+    "a": "\a",
+    "v": "\v",
+    "0": "\0",
+    "\n": "",
+}
 _DIGITS = {"x": 2, "u": 4, "U": 8}
 _BRACKETS = {"[": "]", "(": ")"}
 
