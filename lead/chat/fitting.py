@@ -240,16 +240,12 @@ def no_reasoning_beside_calls(messages: Messages) -> list[Message]:
 def one_call_each(messages: Messages) -> list[Message]:
     """Several calls of a message become several messages, each followed by its result."""
     changed: list[Message] = []
-    results: list[Message] = []
     for message in messages:
-        if message["role"] == "tool" and results is not None and changed and _takes(changed, message):
+        if message["role"] == "tool" and _takes(changed, message):
             continue
-        calls = message.get("tool_calls", ())
-        if len(calls) < 2:
-            changed.append(message)
-            continue
-        changed.append({**message, "tool_calls": calls[:1]})
-        changed += [{"role": message["role"], "content": "", "tool_calls": [call]} for call in calls[1:]]
+        first, *others = message.get("tool_calls", ()) or [None]
+        changed.append({**message, "tool_calls": [first]} if others else message)
+        changed += [{"role": message["role"], "content": "", "tool_calls": [call]} for call in others]
     return changed
 
 

@@ -171,9 +171,7 @@ class ChatTemplate:
         prompt = self._fitting(plain, conversation.tools, run)
         return prompt + self._answer_so_far(prompt, continued, mark) if continued else prompt
 
-    def _fitting(
-        self, messages: Messages, tools: Tools, run: Callable[[Messages, Tools], str]
-    ) -> str:
+    def _fitting(self, messages: Messages, tools: Tools, run: Callable[[Messages, Tools], str]) -> str:
         """The prompt of the messages in a form that the template takes; raises RequestError."""
         lost, reason = None, ""
         for given in [tools, simple_tools(tools)] if tools else [tools]:

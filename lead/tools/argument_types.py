@@ -63,10 +63,8 @@ def _said_by_values(schema: Mapping[str, Any]) -> list[Types]:
 
 
 def _said_by_parts(schema: Mapping[str, Any], inner: Callable[[object], Types]) -> list[Types]:
-    said = []
-    for name in ("anyOf", "oneOf"):
-        if isinstance(ways := schema.get(name), list) and ways:
-            said.append(frozenset[str]().union(*map(inner, ways)))
+    several = (schema.get(name) for name in ("anyOf", "oneOf"))
+    said = [frozenset[str]().union(*map(inner, ways)) for ways in several if isinstance(ways, list) and ways]
     if isinstance(parts := schema.get("allOf"), list):
         said += map(inner, parts)
     return said

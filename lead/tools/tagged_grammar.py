@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lead.grammar.lark import literal, spelled, text_up_to
+from lead.tools.argument_types import ANY_TYPE, Types, kinds_of, types_of
 from lead.tools.call_format import TaggedArguments
-from lead.tools.argument_types import ANY_TYPE, Types, definitions_of, kinds_of, types_of
 
 _ANY_NAME = r"/[A-Za-z_][A-Za-z0-9_.-]*/"
 _PYTHON_CHARACTER = r"(?:[^'\\\n]|\\.)"
