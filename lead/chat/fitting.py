@@ -44,7 +44,8 @@ def fitting_steps(
         text = render(applied(chosen, probes))
         if text is None:
             return -1
-        return next((index for index, word in words if word not in text), None)
+        written = text.lower()
+        return next((index for index, word in words if word not in written), None)
 
     chosen: list[Step] = []
     lost = first_lost(chosen)
@@ -82,7 +83,7 @@ def _with_words(messages: Messages) -> tuple[list[Message], list[tuple[int, str]
     def word(index: int, text: str) -> str:
         if not text.strip():
             return text
-        words.append((index, f"w{index}x{len(words)}w"))
+        words.append((index, f"probe{index}and{len(words)}end"))
         return words[-1][1]
 
     probes: list[Message] = []
@@ -288,9 +289,7 @@ def calls_as_text(calls: CallFormat) -> Step:
                 continue
             given = message.get("tool_calls", ())
             without = {key: value for key, value in message.items() if key != "tool_calls"}
-            written = calls.write(
-                [(each["function"]["name"], each["function"]["arguments"]) for each in given]
-            )
+            written = calls.write([(each["function"]["name"], _as_object(each)) for each in given])
             changed.append(
                 {**without, "content": _joined((message["content"], written))} if given else message
             )

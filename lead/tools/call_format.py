@@ -51,7 +51,7 @@ class CallFormat:
     between two; between is None if an answer has only one. arguments: None for a JSON object.
     starts: texts in an answer that begin calls, or one of them; none if a call is a JSON object by itself.
     id_characters: the length of call ids, if the template requires one. code_tag: begins a call that may be
-    written as code. is_generic: the whole answer is JSON, whatever the model was trained on. is_described: the
+    written as code. is_generic: the whole answer is JSON, whatever the model has learned. is_described: the
     template does not list tools, so that they have to be described in words.
     """
 
@@ -106,7 +106,7 @@ class CallFormat:
         return self.head.endswith(f'{{"{NAME}": ')
 
     def frame(self, name: str, number: object = 0) -> tuple[str, str]:
-        """The text before and after the arguments of the `number`-th call of an answer, of the tool `name`."""
+        """The text around the arguments of the `number`-th call of an answer, which is of the tool `name`."""
         written = json.dumps(name, ensure_ascii=False)[1:-1] if self.is_object else name
         places = {NAME: written, ID: "0" * max(1, self.id_characters), NUMBER: str(number)}
 

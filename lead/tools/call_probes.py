@@ -116,7 +116,7 @@ class _Probes:
         return text
 
     def _n_shared(self, text: str) -> int:
-        """How much is the same as for a message with content, and of the beginning that the template writes."""
+        """How much is the same for a message with content, within what the template writes of any answer."""
         n = len(_whole(text[: _n_same(text, self._plain)]))
         has_header = not self._plain[n:].lstrip().startswith(_CONTENT)
         begins = text.startswith(self._begin) and self._plain.startswith(self._begin)

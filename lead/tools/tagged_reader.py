@@ -134,7 +134,9 @@ class TaggedReader:
         if at < 0:
             value.n_seen = max(0, len(self._text) - len(close) + 1)
             return None
-        follows = self._is_followed(at + len(close), complete=complete)
+        # Without the white space before it, the mark is more likely to be part of the value.
+        is_exact = self._text[: at + len(close)].endswith(self._style.close)
+        follows = self._is_followed(at + len(close), is_exact=is_exact, complete=complete)
         if follows is None:
             return None
         written = self._without_space(self._text[:at], value.middle)
@@ -144,11 +146,11 @@ class TaggedReader:
         self._text, self._state = self._text[at + len(close) :], _State.BETWEEN
         return _json(self._value(written, value.types))
 
-    def _is_followed(self, at: int, *, complete: bool) -> bool | None:
+    def _is_followed(self, at: int, *, is_exact: bool, complete: bool) -> bool | None:
         """Whether what stands at `at` may follow an argument; None if more text is needed to know."""
         key, between = self._style.key.strip(), self._style.between.strip()
         after = self._text[at:].lstrip().removeprefix(between).lstrip()
-        followers = tuple(filter(None, (key, *self._closing)))
+        followers = tuple(filter(None, (key, *self._closing[: None if is_exact else 1])))
         if after.startswith(followers) or (complete and not after):
             return True
         return None if not complete and (not after or _is_part(after, followers)) else False
