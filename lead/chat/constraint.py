@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lead.chat.output_format import GENERIC, ReasoningMarkers, ToolFormat
+from lead.chat.output_format import ReasoningMarkers
 from lead.chat.request import ConversationFields
-from lead.grammar.lark import json_rule, lark_grammar, literal, spelled
+from lead.grammar.lark import json_rule, lark_grammar, spelled, text_up_to
+from lead.tools.call_format import NUMBER, CallFormat
+from lead.tools.tagged_grammar import TaggedGrammar
 
 CheckSchema = Callable[[object, str], Mapping[str, Any]]
 """Turns a JSON schema from the named field into one that llguidance reads; raises RequestError."""
@@ -16,7 +18,7 @@ _ANY_ARGUMENTS = {"type": "object"}
 
 def grammar_for(
     request: ConversationFields,
-    tool_format: ToolFormat | None,
+    tool_format: CallFormat | None,
     reasoning: ReasoningMarkers | None,
     *,
     in_reasoning: bool,
@@ -27,9 +29,10 @@ def grammar_for(
 
     `reasoning` are the markers of reasoning that may come first, `in_reasoning` if the prompt began it.
     """
+    is_generic = tool_format is not None and tool_format.is_generic
     writer = _Writer(check, special_tokens)
     ways = []
-    if not request.must_call and (request.content_schema is not None or tool_format is GENERIC):
+    if not request.must_call and (request.content_schema is not None or is_generic):
         ways.append(writer.content(request, tool_format))
     if tool_format and request.usable_tools and (ways or request.must_call):
         ways.append(writer.calls(request, tool_format))
@@ -52,34 +55,39 @@ class _Writer:
     def grammar(self, body: str) -> str:
         return lark_grammar([f"start: {body}", *self._rules])
 
-    def content(self, request: ConversationFields, tool_format: ToolFormat | None) -> str:
+    def content(self, request: ConversationFields, tool_format: CallFormat | None) -> str:
         schema = {"type": "string"} if request.content_schema is None else request.content_schema
         name = self._json(schema, request.schema_field)
-        if tool_format is not GENERIC:
+        if not (tool_format and tool_format.is_generic):
             return name
         return f"{self._text(_RESPONSE)} {name} {self._text('}')}"
 
-    def calls(self, request: ConversationFields, tool_format: ToolFormat) -> str:
+    def calls(self, request: ConversationFields, tool_format: CallFormat) -> str:
         calls = []
         for tool in request.usable_tools:
-            start, end = tool_format.frame(tool.function.name)
-            arguments = self._json(tool.function.parameters or _ANY_ARGUMENTS, "tools")
+            start, end = tool_format.frame(tool.function.name, NUMBER)
+            parameters = tool.function.parameters or _ANY_ARGUMENTS
+            if tool_format.arguments is None:
+                arguments = self._json(parameters, "tools")
+            else:
+                arguments = TaggedGrammar(
+                    tool_format.arguments, self._rules, self._json, self._special_tokens
+                ).of(self._check(parameters, "tools"))
             calls.append(f"{self._text(start)} {arguments} {self._text(end)}")
         self._rules.append(f"call: {' | '.join(calls)}")
-        several = "" if request.one_call else f"({self._text(tool_format.between)} call)*"
+        is_one = request.one_call or tool_format.between is None
+        several = "" if is_one else f"({self._text(tool_format.between or '')} call)*"
         return f"{self._text(tool_format.before)} call {several} {self._text(tool_format.after)}".strip()
 
     def reasoning(self, markers: ReasoningMarkers, *, in_reasoning: bool) -> str:
         """Text up to the first end marker, and the white space after it."""
-        ends = ["text_to_end_marker"]
-        self._rules.append(f"text_to_end_marker[suffix={literal(markers.end)}]: /(?s:.*)/")
-        if (token := self._special_tokens.get(markers.end)) is not None:
-            ends.append(f"/(?s:.*)/ <[{token}]>")
-        self._rules.append(f"reasoning: ({' | '.join(ends)}) /[ \\n]*/")
+        ends = text_up_to(markers.end, "text_to_end_marker", self._rules, self._special_tokens)
+        self._rules.append(f"reasoning: ({ends}) /[ \\n]*/")
         return "reasoning" if in_reasoning else f"({self._text(markers.start)} reasoning)?"
 
     def _text(self, text: str) -> str:
-        return spelled(text, self._special_tokens) if text else ""
+        parts = text.split(NUMBER)
+        return " /[0-9]+/ ".join(spelled(part, self._special_tokens) if part else "" for part in parts)
 
     def _json(self, schema: object, field: str) -> str:
         name = f"json{len(self._rules)}"

@@ -15,7 +15,7 @@ import jinja2.meta
 from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.sandbox import SandboxedEnvironment
 
 from shared.errors import ConfigError
 from shared.llama import builtin_templates
@@ -42,7 +42,7 @@ class JinjaTemplate:
     def __init__(self, source: str, now: Callable[[], datetime] = datetime.now) -> None:
         """Raises ConfigError if `source` is not Jinja."""
         self.source = source
-        environment = ImmutableSandboxedEnvironment(
+        environment = SandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag]
         )
         environment.filters["tojson"] = _to_json  # Jinja's own escapes HTML
@@ -191,7 +191,7 @@ def detect_capabilities(template: Template, tokens: Mapping[str, str]) -> Templa
     return TemplateCapabilities(
         system=probe.renders_system(),
         developer="developer" in template.source,
-        tools=bool({"tools", "functions"} & template.variables),
+        tools=bool({"tools", "functions", "xml_tools"} & template.variables),
         tool_results=probe.renders_result(as_object=True) or probe.renders_result(as_object=False),
         typed_content=probe.typed,
         object_arguments=probe.renders_object_arguments(),

@@ -13,11 +13,13 @@ import re
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from lead.chat.deltas import Content, Delta, Reasoning, ToolCallStart, merge_deltas
+from lead.chat.deltas import Content, Delta, Reasoning, merge_deltas
 from lead.chat.json_stream import ObjectStream, ResponseStream, ValueScanner
 from lead.chat.markers import TextPieces, partial_marker_length, split_at_marker
-from lead.chat.output_format import GENERIC, ParserConfig
+from lead.chat.output_format import ParserConfig
 from lead.chat.tool_calls import HeldCall, ToolCallParser, parse_python_call
+from lead.tools.call_format import MARKER
+from lead.tools.tagged_reader import TaggedReader
 
 _MAX_HEADER_CHARACTERS = 300
 """The longest text before the arguments of a call; with more it is not a call."""
@@ -56,6 +58,21 @@ class _NamedCall:
 
 
 @dataclass(frozen=True, slots=True)
+class _TaggedCall:
+    """A call whose arguments are written one by one."""
+
+    call: ToolCallParser
+    reader: TaggedReader
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What begins like a call inside reasoning: it is one if the reasoning never ends."""
+
+    pieces: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Code:
     pieces: list[str] = field(default_factory=list)
 
@@ -72,31 +89,50 @@ class OutputParser:
         self._held = HeldCall()
         self._n_rejected_objects = 0
         self._has_content = False
+        self._call: list[Delta] = []  # of the call that is being read
         self.n_calls = 0
         """The number of tool calls so far."""
-        self._after_reasoning = _Mode.GENERIC if self._format is GENERIC else _Mode.CONTENT
-        self._mode: _Mode | _ObjectCall | _NamedCall | _Code | ResponseStream = self._after_reasoning
+        self._after_reasoning = _Mode.GENERIC if self._format and self._format.is_generic else _Mode.CONTENT
+        self._mode: _Mode | _ObjectCall | _NamedCall | _TaggedCall | _Draft | _Code | ResponseStream = (
+            self._after_reasoning
+        )
         if config.reasoning and config.in_reasoning:
             self._mode = _Mode.REASONING
         self._skips_space = self._mode is _Mode.REASONING and not config.continues_reasoning
+        self._readers = {
+            _Mode.CONTENT: self._read_content,
+            _Mode.REASONING: self._read_reasoning,
+            _Mode.CALLS: self._read_between_calls,
+            _Mode.GENERIC: self._read_generic,
+        }
 
     def push(self, text: str) -> list[Delta]:
         """The deltas that have become certain with `text`."""
         self._later.append(text)
         return merge_deltas(self._read())
 
-    def finish(self) -> list[Delta]:
-        """The deltas that were held back, now that the answer is complete."""
+    def finish(self, *, is_cut: bool = False) -> list[Delta]:
+        """The deltas that were held back, now that the answer is complete; of a call only if that is.
+
+        is_cut: the model would have gone on.
+        """
         self._finished = True
         deltas = self._read()
+        if isinstance(self._mode, _Draft):
+            deltas += self._leave_draft(self._mode.pieces)
         while self._is_unfinished_call():
+            if is_cut:
+                return merge_deltas(deltas)
             deltas += self._reject_call()
             deltas += self._read()
         match self._mode:
             case _Code(pieces) if pieces:
                 deltas += self._finish_code("".join(pieces))
-            case _ObjectCall(call) | _NamedCall(call):
-                deltas += self._counted(call.finish())
+            case _TaggedCall(call, reader) if reader.is_whole and not is_cut:
+                self._call += call.arguments(reader.finish())
+                deltas += self._end_call(call)
+            case _ObjectCall() | _NamedCall() | _TaggedCall():
+                pass
             case _ if not self._is_separator(self._text):
                 deltas += self._content(self._text)
         if self._space and not self.n_calls and self._mode is not _Mode.REASONING:
@@ -122,18 +158,16 @@ class OutputParser:
     def _read_step(self) -> list[Delta] | None:  # noqa: PLR0911 - one for each mode
         """Read some of the text; None if more text is needed for that."""
         match self._mode:
-            case _Mode.CONTENT:
-                return self._read_content()
-            case _Mode.REASONING:
-                return self._read_reasoning()
-            case _Mode.CALLS:
-                return self._read_between_calls()
-            case _Mode.GENERIC:
-                return self._read_generic()
+            case _Mode() as mode:
+                return self._readers[mode]()
             case _ObjectCall(call, stream):
                 return self._read_object(call, stream)
             case _NamedCall(call, value):
                 return self._read_arguments(call, value)
+            case _TaggedCall(call, reader):
+                return self._read_tagged(call, reader)
+            case _Draft(pieces):
+                return self._read_draft(pieces)
             case _Code(pieces):
                 return self._read_code(pieces)
             case ResponseStream() as response:
@@ -143,17 +177,34 @@ class OutputParser:
         assert self._config.reasoning
         self._skip_space()
         end = self._config.reasoning.end
-        starts = self._call_starts() if self._format and self._format.ends_reasoning else ()
-        text, marker, self._text = split_at_marker(self._text, (end, *starts), complete=self._complete)
+        text, marker, self._text = split_at_marker(
+            self._text, (end, *self._call_starts()), complete=self._complete
+        )
         kept, space = _split_space(self._space + text)
         self._space = "" if marker else space
         if marker == end:
             self._mode, self._skips_space = self._after_reasoning, True
         elif marker:
-            self._begin_calls(marker)
+            self._mode, self._space = _Draft([space + marker]), ""
         elif not kept:
             return None
         return [Reasoning(kept)] if kept else []
+
+    def _read_draft(self, pieces: list[str]) -> list[Delta] | None:
+        assert self._config.reasoning
+        end = self._config.reasoning.end
+        text, marker, self._text = split_at_marker(self._text, (end,), complete=self._complete)
+        pieces.append(text)
+        if not marker:
+            return [] if text else None
+        kept, self._space = _split_space("".join(pieces))
+        self._mode, self._skips_space, self._space = self._after_reasoning, True, ""
+        return [Reasoning(kept)]
+
+    def _leave_draft(self, pieces: list[str]) -> list[Delta]:
+        """The reasoning never ended: what began like a call is one."""
+        self._mode, self._text = self._after_reasoning, "".join([*pieces, self._text])
+        return self._read()
 
     def _read_content(self) -> list[Delta] | None:
         self._skip_space()
@@ -169,9 +220,9 @@ class OutputParser:
         deltas = self._content(text)
         if marker and self._config.reasoning and marker == self._config.reasoning.start:
             self._mode, self._skips_space, self._space = _Mode.REASONING, True, ""
-        elif marker and self._format and marker == self._format.python_tag:
+        elif marker and self._format and marker == self._format.code_tag:
             self._mode, self._space = _Code(), ""
-        elif marker and self._format and marker in self._format.call_starts:
+        elif marker and self._format and marker in self._format.starts:
             self._begin_calls(marker)
         return deltas
 
@@ -182,13 +233,13 @@ class OutputParser:
             return self._reject_call()
         if not self._text or self._text[0] == "{":
             return self._begin_object() if self._text else None
-        start = next((marker for marker in self._format.call_starts if self._text.startswith(marker)), None)
+        start = next((marker for marker in self._format.starts if self._text.startswith(marker)), None)
         if start:
             return self._read_start(start)
         if self._is_partial_marker():
             return None
-        if self._format.call_header and self._held:
-            return self._read_header(self._format.call_header)
+        if self._format.header and (self._held or (self.n_calls and self._format.is_bare)):
+            return self._read_header(self._format.header)
         return self._leave_calls()
 
     def _read_start(self, marker: str) -> list[Delta]:
@@ -203,46 +254,67 @@ class OutputParser:
         assert self._format
         if self._complete:
             return not self._held and self._is_separator(self._text)
-        markers = (*self._format.separators, *self._format.call_starts)
+        markers = (*self._format.ends, *self._format.starts)
         return partial_marker_length(self._text, markers) == len(self._text)
 
     def _read_header(self, header: re.Pattern[str]) -> list[Delta] | None:
-        brace = self._text.find("{", 0, _MAX_HEADER_CHARACTERS)
-        if brace < 0:
+        assert self._format
+        end = self._format.header_length(self._text[:_MAX_HEADER_CHARACTERS])
+        if end < 0:
             return None if len(self._text) < _MAX_HEADER_CHARACTERS else self._reject_call()
-        match = header.fullmatch(self._text[:brace])
-        if match is None:
+        match = header.fullmatch(" ".join(self._text[:end].split()))
+        if match is None or not self._is_known(match["name"]):
             return self._reject_call()
-        self._text = self._text[brace:]
+        self._text = self._text[end:]
         self._held.release()
         call = self._new_call()
-        self._mode = _NamedCall(call)
         groups = match.groupdict()
-        return self._counted(call.begin(groups["name"], groups.get("id")))
+        self._mode = self._arguments_of(call, groups["name"])
+        self._call = call.begin(groups["name"], groups.get("id"))
+        return []
+
+    def _is_known(self, name: str) -> bool:
+        """Whether a call of the tool may be one: where other text begins like calls, only known ones are."""
+        assert self._format
+        has_marker = all(MARKER.search(start) or "<" in start for start in self._format.starts)
+        return (has_marker and bool(self._held)) or name in self._config.tools
+
+    def _arguments_of(self, call: ToolCallParser, name: str) -> _NamedCall | _TaggedCall:
+        assert self._format
+        if self._format.arguments is None:
+            return _NamedCall(call)
+        types = self._config.types.get(name, {})
+        return _TaggedCall(call, TaggedReader(self._format, types))
+
+    def _read_tagged(self, call: ToolCallParser, reader: TaggedReader) -> list[Delta]:
+        text, self._text = self._text, ""
+        self._call += call.arguments(reader.push(text, complete=self._complete))
+        if reader.rest is None:
+            return []
+        self._text = reader.rest
+        return self._end_call(call)
 
     def _read_arguments(self, call: ToolCallParser, end: ValueScanner) -> list[Delta]:
         n = end.push(self._text)
         value, self._text = self._text[:n], "" if n is None else self._text[n:]
-        if n is not None:
-            self._mode = _Mode.CALLS
-        return self._counted(call.arguments(value))
+        self._call += call.arguments(value)
+        return [] if n is None else self._end_call(call)
 
     def _read_object(self, call: ToolCallParser, stream: ObjectStream) -> list[Delta]:
         text, self._text = self._text, ""
         self._held.add(text)
-        deltas: list[Delta] = []
         for member in stream.push(text):
-            deltas += call.take(member)
+            self._call += call.take(member)
             if call.unknown:
                 return self._reject_object()
         rest = stream.rest
         if not call.begun:
             return self._reject_object() if rest is not None else []
         self._held.release()
-        if rest is not None:
-            deltas += call.finish()
-            self._text, self._mode = rest, _Mode.CALLS
-        return self._counted(deltas)
+        if rest is None:
+            return []
+        self._text = rest
+        return self._end_call(call)
 
     def _read_code(self, pieces: list[str]) -> list[Delta] | None:
         if not pieces:
@@ -260,8 +332,8 @@ class OutputParser:
             return self._content(code)
         name, arguments = called
         call = self._new_call()
-        text = json.dumps(arguments, ensure_ascii=False)
-        return self._counted([*call.begin(name, None), *call.arguments(text)])
+        self._call = [*call.begin(name, None), *call.arguments(json.dumps(arguments, ensure_ascii=False))]
+        return self._end_call(call)
 
     def _read_generic(self) -> list[Delta] | None:
         head = _GENERIC_HEAD.match(self._text)
@@ -294,13 +366,16 @@ class OutputParser:
     def _new_call(self) -> ToolCallParser:
         assert self._format
         known = self._config.tools if self._format.json_only else None
-        return ToolCallParser(self.n_calls, known, self._format.id_characters)
+        return ToolCallParser(
+            self.n_calls, known, self._format.id_characters, name_is_key=self._format.name_is_key
+        )
 
-    def _counted(self, deltas: list[Delta]) -> list[Delta]:
-        """`deltas` of a call, or none if the client wants one call and has had it."""
-        if any(isinstance(delta, ToolCallStart) for delta in deltas):
-            self.n_calls += 1
-            self._space = ""
+    def _end_call(self, call: ToolCallParser) -> list[Delta]:
+        """The call, now that it is whole; nothing if the client wants one call and has had it."""
+        deltas, self._call = [*self._call, *call.finish()], []
+        self._mode = _Mode.CALLS
+        self._space = ""
+        self.n_calls += 1
         return [] if self._config.one_call and self.n_calls > 1 else deltas
 
     def _leave_calls(self) -> list[Delta]:
@@ -312,6 +387,7 @@ class OutputParser:
     def _reject_call(self) -> list[Delta]:
         """The marker that began this call is content; what follows it is read again."""
         content, again = self._held.reject(self._text)
+        self._call = []
         self._text = ""
         self._later.put_back(again)
         self._mode = _Mode.CONTENT
@@ -332,12 +408,12 @@ class OutputParser:
             return self._mode is _Mode.CALLS or not text
         if self._mode is not _Mode.CALLS or not self.n_calls or self._format is None:
             return False
-        return self._format is GENERIC or partial_marker_length(text, self._format.separators) == len(text)
+        return self._format.is_generic or partial_marker_length(text, self._format.ends) == len(text)
 
     # Text
 
     def _call_starts(self) -> tuple[str, ...]:
-        return self._format.call_starts if self._format and self._finds_calls else ()
+        return self._format.starts if self._format and self._finds_calls else ()
 
     @property
     def _finds_calls(self) -> bool:
@@ -349,8 +425,8 @@ class OutputParser:
         if reasoning and (reasoning.interleaved or self._may_begin_with(reasoning.start)):
             markers.append(reasoning.start)
         markers += self._call_starts()
-        if self._format and self._format.python_tag and self._finds_calls:
-            markers.append(self._format.python_tag)
+        if self._format and self._format.code_tag and self._finds_calls:
+            markers.append(self._format.code_tag)
         return tuple(markers)
 
     def _may_begin_with(self, marker: str) -> bool:
@@ -370,15 +446,21 @@ class OutputParser:
             self._skips_space = not self._text
 
     def _skip_separators(self) -> None:
+        """Up to what may begin a call, which may begin like a separator."""
         assert self._format
-        while True:
-            n = len(self._text) - len(self._text.lstrip())
-            rest = self._text[n:]
-            n += max((len(each) for each in self._format.separators if rest.startswith(each)), default=0)
-            if n == 0:
-                return
+        while n := self._separator_length(self._text):
             self._held.add_separators(self._text[:n])
             self._text = self._text[n:]
+
+    def _separator_length(self, text: str) -> int:
+        assert self._format
+        starts = self._format.starts
+        may_start = not self._complete and partial_marker_length(text, starts) == len(text)
+        if not text or text.startswith(starts) or may_start:
+            return 0
+        if text[0].isspace():
+            return 1
+        return max((len(each) for each in self._format.ends if text.startswith(each)), default=0)
 
 
 def _split_space(text: str) -> tuple[str, str]:

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost
-from lead.chat.output_format import GENERIC, ToolFormat
 from lead.chat.request_parts import (
     ChatMessage,
     NamedToolChoice,
@@ -18,6 +17,8 @@ from lead.chat.request_parts import (
 )
 from lead.grammar.json_schema import JSON_OBJECT
 from lead.settings.conversation import ConversationOptions, ReasoningFormat
+from lead.tools.call_format import CallFormat
+from lead.tools.known_formats import GENERIC
 from shared.errors import RequestError
 
 
@@ -85,7 +86,7 @@ class ConversationFields(BaseModel, strict=True):
         if self.grammar and self.content_schema is not None:
             raise RequestError("grammar: cannot be combined with response_format or json_schema", "grammar")
 
-    def conversation(self, options: ConversationOptions, tool_format: ToolFormat = GENERIC) -> TemplateInput:
+    def conversation(self, options: ConversationOptions, tool_format: CallFormat = GENERIC) -> TemplateInput:
         """What to render for a template of the format `tool_format`.
 
         Raises RequestError for a message that cannot be continued, and for contradictions.
@@ -94,11 +95,11 @@ class ConversationFields(BaseModel, strict=True):
         tools = [tool.for_template() for tool in self.usable_tools]
         continues = self._continues(options)
         messages = self.messages
-        if tools and tool_format is GENERIC:
-            messages = _with_system(messages, tools_prompt(tools, must_call=self.must_call))
+        if tools and tool_format.is_described:
+            messages = _with_system(messages, tools_prompt(tools, tool_format, must_call=self.must_call))
         return TemplateInput(
             messages=messages,
-            tools=[] if tool_format is GENERIC else tools,
+            tools=[] if tool_format.is_described else tools,
             documents=self.documents,
             variables=self._variables(options),
             open_answer=continues or self.add_generation_prompt is not False,

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError, from_json
 
 from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost, NullIsDefault
 from lead.grammar.json_schema import JSON_OBJECT
+from lead.tools.call_format import CallFormat
 
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
 
@@ -137,10 +138,8 @@ class Tool(NullIsDefault, strict=True, extra="allow"):
     def for_template(self) -> Mapping[str, Any]:
         """The tool as templates expect it, always with a description and parameters."""
         function = self.function.model_dump(exclude_none=True)
-        return {
-            "type": "function",
-            "function": {"description": "", "parameters": {"type": "object", "properties": {}}} | function,
-        }
+        parameters = {"type": "object", "properties": {}} | function.get("parameters", {})
+        return {"type": "function", "function": {"description": "", **function, "parameters": parameters}}
 
 
 class ToolChoiceFunction(BaseModel, strict=True):
@@ -162,14 +161,21 @@ _TOOLS_PROMPT = (
     "You can call tools. They are, with JSON schemas of their parameters:\n\n%s\n\n"
     'Answer with JSON only: {"tool_calls": [{"name": NAME, "arguments": {...}}]} to call tools, %s'
 )
+_OWN_TOOLS_PROMPT = (
+    "You can call tools. They are, with JSON schemas of their parameters:\n\n%s\n\n"
+    "To call one, write its name and its arguments like this:\n\n%s"
+)
 _MAY_CALL = 'or {"response": ...} with what you have to say.'
 _MUST_CALL = "and call at least one."
 
 
-def tools_prompt(tools: Sequence[Mapping[str, Any]], *, must_call: bool) -> str:
-    """The tools as text of a system message, for templates without a known tool format."""
+def tools_prompt(tools: Sequence[Mapping[str, Any]], calls: CallFormat, *, must_call: bool) -> str:
+    """The tools as text of a system message, for templates that do not list them."""
     listed = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
-    return _TOOLS_PROMPT % (listed, _MUST_CALL if must_call else _MAY_CALL)
+    if calls.is_generic:
+        return _TOOLS_PROMPT % (listed, _MUST_CALL if must_call else _MAY_CALL)
+    example = calls.write([(tools[0]["function"]["name"], {"argument": "value"})])
+    return _OWN_TOOLS_PROMPT % (listed, example)
 
 
 class NamedSchema(BaseModel, strict=True):

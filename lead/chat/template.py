@@ -4,10 +4,14 @@ Templates differ in what they support. What one does not (a system message, tool
 as text of ordinary messages, as llama-server does it.
 """
 
+import copy
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
+from lead.chat.fitting import Lost, Messages, applied, fitting_steps, simple_tools, steps_for
 from lead.chat.jinja import (
     TemplateCapabilities,
     TemplateError,
@@ -17,12 +21,13 @@ from lead.chat.jinja import (
 )
 from lead.chat.output_format import (
     ReasoningMarkers,
-    ToolFormat,
     detect_ignored_markers,
     detect_reasoning,
-    detect_tool_format,
 )
 from lead.chat.request_parts import ChatMessage, TemplateInput, ToolCallParam
+from lead.tools.call_format import CallFormat
+from lead.tools.call_probes import PROBE_TOOLS, Render, derive_call_format
+from lead.tools.known_formats import GENERIC, completed, format_without_calls
 from shared.errors import ConfigError, RequestError
 from shared.limited_call import LimitError, call_limited
 from shared.llama.vocabulary import Vocabulary
@@ -31,7 +36,8 @@ from shared.sandbox import MEGABYTE, WorkerLimits
 TEMPLATE_SECONDS, TEMPLATE_BYTES = 2.0, 96 * MEGABYTE
 """CPU time and memory for finding out what a template supports; most take a twentieth of a second."""
 
-_BothCapabilities = tuple[TemplateCapabilities, TemplateCapabilities]
+Tools = Sequence[Mapping[str, Any]]
+_Known = tuple[TemplateCapabilities, TemplateCapabilities, CallFormat]
 
 
 class ChatTemplate:
@@ -43,7 +49,7 @@ class ChatTemplate:
         bos: str,
         eos: str,
         tool_use: str | None = None,
-        known: _BothCapabilities | None = None,
+        known: _Known | None = None,
     ) -> None:
         """`source` is Jinja, the name of a template of llama.cpp's, or None for ChatML.
 
@@ -54,7 +60,8 @@ class ChatTemplate:
         self._plain = load_template(source)
         self._tool_use = load_template(tool_use) if tool_use else self._plain
         self._tokens = {"bos_token": bos, "eos_token": eos}
-        self.capabilities, self._tool_capabilities = known or self._detect()
+        self.capabilities, self._tool_capabilities, self.tool_format = known or self._detect()
+        self._steps = steps_for(self.tool_format)
 
     @classmethod
     def of_stranger(
@@ -69,23 +76,58 @@ class ChatTemplate:
             return cls(source, bos, eos, tool_use, known)
 
     @property
-    def known(self) -> _BothCapabilities:
-        """What the template without tools supports, and that with tools."""
-        return self.capabilities, self._tool_capabilities
+    def known(self) -> _Known:
+        """What the template without tools supports, and that with tools; how calls are written."""
+        return self.capabilities, self._tool_capabilities, self.tool_format
 
-    def _detect(self) -> _BothCapabilities:
+    def _detect(self) -> _Known:
         plain = detect_capabilities(self._plain, self._tokens)
         uses_other = self._tool_use is not self._plain
-        return plain, detect_capabilities(self._tool_use, self._tokens) if uses_other else plain
+        with_tools = detect_capabilities(self._tool_use, self._tokens) if uses_other else plain
+        found = derive_call_format(*self._probes(with_tools))
+        if not found:
+            calls = format_without_calls(self._tool_use.source) if with_tools.tools else GENERIC
+            return plain, replace(with_tools, object_arguments=True), calls
+        calls, as_object = found
+        with_tools = replace(with_tools, object_arguments=as_object)
+        calls = replace(completed(calls, self._tool_use.source), is_described=not with_tools.tools)
+        return with_tools if not uses_other else plain, with_tools, calls
+
+    def _probes(self, capabilities: TemplateCapabilities) -> tuple[Render, Render]:
+        """What renders messages with tools: without the beginning of an answer, and with it."""
+
+        def render(messages: Sequence[Mapping[str, Any]], *, opened: bool) -> str | None:
+            typed = [_typed(message) if capabilities.typed_content else message for message in messages]
+            try:
+                return self._tool_use.run(self._variables(typed, PROBE_TOOLS, capabilities, opened=opened))
+            except TemplateError:
+                return None
+
+        return functools.partial(render, opened=False), functools.partial(render, opened=True)
+
+    def _variables(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Any],
+        capabilities: TemplateCapabilities,
+        *,
+        opened: bool,
+    ) -> dict[str, Any]:
+        """Those of a template for these messages; opened: with the beginning of an answer."""
+        given = copy.deepcopy(list(tools)) or (None if capabilities.no_tools_is_none else [])
+        return {
+            **date_variables(),
+            **self._tokens,
+            "messages": messages,
+            "tools": given,
+            "xml_tools": given,
+            "functions": _json(list(tools)),
+            "add_generation_prompt": opened,
+        }
 
     @property
     def source(self) -> str:
         return self._plain.source
-
-    @property
-    def tool_format(self) -> ToolFormat:
-        """How the model writes tool calls; GENERIC if the template cannot describe tools."""
-        return detect_tool_format(self._tool_use.source, takes_tools=self._tool_capabilities.tools)
 
     @property
     def ignored_markers(self) -> tuple[str, ...]:
@@ -105,59 +147,65 @@ class ChatTemplate:
             template, capabilities = self._tool_use, self._tool_capabilities
         messages = list(conversation.messages)
         continued = messages.pop() if conversation.continues else None
-        tools: list[Any] = mark(list(conversation.tools))
-        variables = {
-            "documents": mark(conversation.documents),
-            **date_variables(),
-            **conversation.variables,
-            **self._tokens,
-            "messages": mark(adapt_messages(messages, capabilities)),
-            "tools": tools or (None if capabilities.no_tools_is_none else []),
-            "functions": _json(tools),
-            "add_generation_prompt": conversation.open_answer or continued is not None,
-        }
-        try:
-            prompt = template.run(variables)
-        except TemplateError as error:
-            raise RequestError(
-                f"the model's chat template refuses these messages: {error}", "messages"
-            ) from error
+        opened = conversation.open_answer or continued is not None
+
+        def run(given: Messages, tools: Sequence[Mapping[str, Any]]) -> str:
+            typed = [_typed(each) for each in given] if capabilities.typed_content else given
+            return template.run(
+                {
+                    "documents": mark(conversation.documents),
+                    **conversation.variables,
+                    **self._variables(mark(list(typed)), mark(list(tools)), capabilities, opened=opened),
+                }
+            )
+
+        plain = [_as_fields(message, capabilities) for message in messages]
+        prompt = self._fitting(plain, conversation.tools, run)
         return prompt + self._answer_so_far(prompt, continued, mark) if continued else prompt
+
+    def _fitting(self, messages: Messages, tools: Tools, run: Callable[[Messages, Tools], str]) -> str:
+        """The prompt of the messages in a form that the template takes; raises RequestError."""
+        lost, reason = None, ""
+        for given in [tools, simple_tools(tools)] if tools else [tools]:
+
+            def run_or_none(probes: Messages, given: Tools = given) -> str | None:
+                nonlocal reason
+                try:
+                    return run(probes, given)
+                except TemplateError as error:
+                    reason = reason or str(error)
+                    return None
+
+            try:
+                return run(applied(fitting_steps(messages, self._steps, run_or_none), messages), given)
+            except Lost as error:
+                lost = error.index
+            except TemplateError as error:
+                reason = str(error)
+        if lost is not None:
+            raise RequestError(f"messages.{lost}: the model's chat template leaves this text out", "messages")
+        raise RequestError(f"the model's chat template refuses these messages: {reason}", "messages")
 
     def _answer_so_far(self, prompt: str, message: ChatMessage, mark: Callable[[Any], Any]) -> str:
         content, reasoning = mark("\n\n".join(message.parts)), mark(message.reasoning_content or "")
         return self.reasoning.resume(prompt, reasoning, content) if self.reasoning else content
 
 
-def adapt_messages(
-    messages: Sequence[ChatMessage], capabilities: TemplateCapabilities
-) -> list[dict[str, Any]]:
-    """The messages in the form that a template with these capabilities supports."""
-    adapted = [_adapt(message, capabilities) for message in messages]
-    if not capabilities.system:
-        adapted = _without_system(adapted)
-    if capabilities.typed_content:
-        for message in adapted:
-            message["content"] = [{"type": "text", "text": message["content"]}]
-    return adapted
+def _typed(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {**message, "content": [{"type": "text", "text": message["content"]}]}
 
 
-def _adapt(message: ChatMessage, capabilities: TemplateCapabilities) -> dict[str, Any]:
+def _as_fields(message: ChatMessage, capabilities: TemplateCapabilities) -> dict[str, Any]:
+    """The message as templates expect it."""
     fields = message.for_template()
     fields["content"] = "\n".join(message.parts)
     if fields["role"] == "developer" and not capabilities.developer:
         fields["role"] = "system"
     if capabilities.thinking_field and message.reasoning_content:
         fields["thinking"] = message.reasoning_content
-    if capabilities.tool_results:
-        if message.tool_calls:
-            fields["tool_calls"] = [_tool_call(call, capabilities) for call in message.tool_calls]
-        return fields
     if message.tool_calls:
-        del fields["tool_calls"]
-        calls = [{"name": c.function.name, "arguments": c.function.as_object} for c in message.tool_calls]
-        fields["content"] = "\n".join(filter(None, [fields["content"], _json({"tool_calls": calls})]))
-    return _result_as_text(fields) if fields["role"] == "tool" else fields
+        fields["tool_calls"] = [_tool_call(call, capabilities) for call in message.tool_calls]
+    return fields
 
 
 def _tool_call(call: ToolCallParam, capabilities: TemplateCapabilities) -> dict[str, Any]:
@@ -168,30 +216,6 @@ def _tool_call(call: ToolCallParam, capabilities: TemplateCapabilities) -> dict[
         "type": "function",
         "function": {"name": function.name, "arguments": arguments},
     }
-
-
-def _result_as_text(fields: Mapping[str, Any]) -> dict[str, Any]:
-    named = {name: fields[name] for name in ("tool_call_id", "name") if name in fields}
-    return {"role": "user", "content": _json({"tool_response": {**named, "content": fields["content"]}})}
-
-
-def _without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Move the text of system messages to the beginning of the next user message."""
-    merged: list[dict[str, Any]] = []
-    pending: list[str] = []
-    for message in messages:
-        if message["role"] == "system":
-            pending.append(message["content"])
-            continue
-        if pending and message["role"] != "user":
-            merged.append({"role": "user", "content": "\n".join(pending)})
-        elif pending:
-            message["content"] = "\n".join([*pending, message["content"]])
-        pending = []
-        merged.append(message)
-    if pending:
-        merged.append({"role": "user", "content": "\n".join(pending)})
-    return merged
 
 
 def _json(value: object) -> str:

@@ -17,11 +17,14 @@ _MAX_NAME_CHARACTERS = 2048
 class ToolCallParser:
     """Emits the name first, even if the model writes the arguments first."""
 
-    def __init__(self, index: int, known: frozenset[str] | None, id_characters: int) -> None:
-        """`known` are the names of tools; None accepts any."""
+    def __init__(
+        self, index: int, known: frozenset[str] | None, id_characters: int, *, name_is_key: bool = False
+    ) -> None:
+        """known: the names of tools; None accepts any. name_is_key: of an object's only member."""
         self._index = index
         self._known = known
         self._id_characters = id_characters
+        self._name_is_key = name_is_key
         self._id: str | None = None
         self._name_text = self._id_text = ""
         self._waiting: list[str] = []  # text of the arguments
@@ -44,6 +47,9 @@ class ToolCallParser:
         return [] if self._n_arguments else self.arguments("{}")
 
     def take(self, member: Member) -> list[Delta]:
+        if self._name_is_key:
+            begin = [] if self.begun else self.begin(_as_text(f'"{member.key}"') or member.key, None)
+            return [*begin, *self._take_arguments(member)]
         if member.key in _NAMES:
             return self._take_name(member)
         if member.key in _IDS:

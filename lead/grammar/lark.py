@@ -61,6 +61,16 @@ def spelled(text: str, special_tokens: Mapping[str, int]) -> str:
     )
 
 
+def text_up_to(mark: str, name: str, rules: list[str], special_tokens: Mapping[str, int]) -> str:
+    """An expression for any text up to the first `mark`, and that; adds a rule called `name` to `rules`."""
+    rules.append(f"{name}[suffix={literal(mark)}]: /(?s:.*)/")
+    token = next((each for each in special_tokens if mark.endswith(each)), None)
+    if token is None:
+        return name
+    before = re.escape(mark.removesuffix(token)).replace("/", r"\/")
+    return f"({name} | /(?s:.*){before}/ <[{special_tokens[token]}]>)"
+
+
 def check_size(text: str, limits: RequestLimits, param: str) -> None:
     """Raise RequestError naming `param` for a text that is too large."""
     size = len(text.encode("utf-8", "surrogatepass"))

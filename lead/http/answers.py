@@ -187,7 +187,7 @@ class _AnswerReader:
         if stop is not None:
             reason = "stop"
         if self._parser:
-            deltas += self._parser.finish()
+            deltas += self._parser.finish(is_cut=reason == "length")
             if reason == "stop" and self._parser.n_calls:
                 reason = "tool_calls"
         drafts = tuple(self._drafts)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lead.chat import output_format
 from lead.chat.output_format import ParserConfig, unfinished_marker
 from lead.chat.request_parts import ChatMessage, TemplateInput
 from lead.chat.template import ChatTemplate
@@ -26,6 +25,15 @@ def _sources():
 @functools.cache
 def template(name):
     return ChatTemplate(_sources()[name], "<s>", "</s>")
+
+
+@functools.cache
+def formats():
+    """Those of the corpus, by a template that has it."""
+    found = {}
+    for name in load("templates.toml"):
+        found.setdefault(template(name).tool_format.write([("add", {"a": 1})]), name)
+    return {name: template(name).tool_format for name in found.values()}
 
 
 def load(name):
@@ -52,7 +60,6 @@ class Case:
     tools: bool = True
     names: list[str] | None = None
     variables: dict[str, Any] = field(default_factory=dict)
-    tool_format: str | None = None
 
     @property
     def expected(self):
@@ -67,11 +74,10 @@ class Case:
     def config(self):
         """The parser as lead/http configures it."""
         chat, prompt = template(self.template), self.prompt()
-        own = {each.name: each for each in output_format.FORMATS}.get(self.tool_format, chat.tool_format)
         return ParserConfig(
             reasoning=chat.reasoning,
             in_reasoning=chat.reasoning is not None and chat.reasoning.is_open(prompt),
-            tool_format=own if self.tools else None,
+            tool_format=chat.tool_format if self.tools else None,
             ignored_markers=chat.ignored_markers,
             tools=frozenset(self._names()),
             unfinished=unfinished_marker(prompt),

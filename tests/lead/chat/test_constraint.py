@@ -3,18 +3,20 @@ import json
 
 import pytest
 
-from lead.chat import output_format
 from lead.chat.constraint import grammar_for
 from lead.chat.output_format import ReasoningMarkers
 from lead.chat.request import ConversationFields
 from lead.grammar.json_schema import check_schema
 from lead.grammar.lark import check_grammar
 from lead.settings.limits import RequestLimits
+from lead.tools.known_formats import GENERIC
+from tests.lead.chat.cases import formats, template
 
 THINK = ReasoningMarkers("<think>", "</think>")
 TURN = ReasoningMarkers("<|im_start|>", "<|im_start|>")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-FORMATS = [value for value in vars(output_format).values() if isinstance(value, output_format.ToolFormat)]
+FORMATS = formats()
+HERMES = template("Qwen-Qwen2.5-7B-Instruct").tool_format
 
 
 def asked(**fields):
@@ -50,41 +52,36 @@ def accepts(accepts, grammar):
     return lambda text, *args, **kwargs: accepts(grammar(*args, **kwargs), text)
 
 
-def call(tool_format, name, arguments='{"a":1}'):
-    start, end = tool_format.frame(name)
-    return f"{start}{arguments}{end}"
-
-
 def calls(tool_format, *names):
-    inner = tool_format.between.join(call(tool_format, name) for name in names)
-    return f"{tool_format.before}{inner}{tool_format.after}"
+    return tool_format.write([(name, {"a": 1}) for name in names])
 
 
 def test_free_text_has_no_grammar(grammar):
     assert grammar(asked()) is None
-    assert grammar(tools(), output_format.HERMES) is None
+    assert grammar(tools(), HERMES) is None
 
 
 def test_every_constraint_makes_a_grammar_that_may_run(vocabulary, grammar):
     for tool_format, reasoning, schema, choice in itertools.product(
-        FORMATS, (None, THINK, TURN), (None, SCHEMA), ("required", None)
+        FORMATS.values(), (None, THINK, TURN), (None, SCHEMA), ("required", None)
     ):
         text = grammar(tools(json_schema=schema, tool_choice=choice), tool_format, reasoning)
         if text is not None:
             check_grammar(text, vocabulary, "tools")
 
 
-@pytest.mark.parametrize("tool_format", FORMATS, ids=lambda each: each.name)
+@pytest.mark.parametrize("tool_format", FORMATS.values(), ids=FORMATS.keys())
 def test_calls_are_written_as_the_models_of_the_format_do(accepts, tool_format):
     request = tools(tool_choice="required")
-    for names in (["add"], ["addition"], ['odd "\\ name'], ["add", "addition"]):
+    several = [["add", "addition"]] if tool_format.between is not None else []
+    for names in (["add"], ["addition"], ['odd "\\ name'], *several):
         assert accepts(calls(tool_format, *names), request, tool_format)
     assert not accepts(calls(tool_format, "subtract"), request, tool_format)
-    assert not accepts(f"{tool_format.before}{call(tool_format, 'add', '{}')}", request, tool_format)
+    assert not accepts(tool_format.write([("add", {})]), request, tool_format)
     assert not accepts("Hello", request, tool_format)
 
 
-@pytest.mark.parametrize("tool_format", FORMATS, ids=lambda each: each.name)
+@pytest.mark.parametrize("tool_format", FORMATS.values(), ids=FORMATS.keys())
 def test_one_call_is_one_call(accepts, tool_format):
     request = tools(tool_choice="required", parallel_tool_calls=False)
     assert accepts(calls(tool_format, "add"), request, tool_format)
@@ -92,19 +89,19 @@ def test_one_call_is_one_call(accepts, tool_format):
 
 
 def test_an_answer_in_the_generic_format_is_json_in_any_case(accepts):
-    assert accepts('{"response": "Hello"}', tools(), output_format.GENERIC)
-    assert accepts(calls(output_format.GENERIC, "add"), tools(), output_format.GENERIC)
-    assert not accepts("Hello", tools(), output_format.GENERIC)
+    assert accepts('{"response": "Hello"}', tools(), GENERIC)
+    assert accepts(calls(GENERIC, "add"), tools(), GENERIC)
+    assert not accepts("Hello", tools(), GENERIC)
 
 
 def test_an_answer_that_must_call_has_no_content(accepts):
-    assert not accepts('{"response": "Hello"}', tools(tool_choice="required"), output_format.GENERIC)
+    assert not accepts('{"response": "Hello"}', tools(tool_choice="required"), GENERIC)
 
 
 def test_an_answer_has_the_content_of_the_schema_or_calls(accepts):
-    assert accepts(json.dumps({"a": 1}), tools(json_schema=SCHEMA), output_format.HERMES)
-    assert accepts(calls(output_format.HERMES, "add"), tools(json_schema=SCHEMA), output_format.HERMES)
-    assert not accepts("{}", tools(json_schema=SCHEMA), output_format.HERMES)
+    assert accepts(json.dumps({"a": 1}), tools(json_schema=SCHEMA), HERMES)
+    assert accepts(calls(HERMES, "add"), tools(json_schema=SCHEMA), HERMES)
+    assert not accepts("{}", tools(json_schema=SCHEMA), HERMES)
 
 
 @pytest.mark.parametrize("markers", [THINK, TURN])

@@ -4,12 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.chat import output_format, parser
+from lead.chat import parser
 from lead.chat.deltas import AssistantMessage, Content, Reasoning, ToolCallArguments, ToolCallStart
 from lead.chat.json_stream import ObjectStream
 from lead.chat.output_format import ParserConfig, ReasoningMarkers
 from lead.chat.parser import OutputParser
+from lead.tools.known_formats import GENERIC
+from tests.lead.chat.cases import formats, template
 
+HERMES = template("Qwen-Qwen2.5-7B-Instruct").tool_format
+LLAMA = template("meta-llama-Llama-3.1-8B-Instruct").tool_format
+COMMAND_R = template("CohereForAI-c4ai-command-r7b-12-2024-tool_use").tool_format
+KIMI = template("Kimi-K2-Instruct").tool_format
+FORMATS = formats()
 THINK = ReasoningMarkers("<think>", "</think>")
 TOOLS = frozenset({"add", "python"})
 ADD = ("add", {"a": 1, "b": "}]"})
@@ -31,33 +38,33 @@ def calls(message):
 
 CALLS = {  # other ways of writing them than the grammar has; see also the corpus
     "hermes": (
-        output_format.HERMES,
+        HERMES,
         f'<tool_call>\n{{"name": "add", "arguments": {ARGUMENTS}}}\n</tool_call>',
     ),
     "hermes, arguments first": (
-        output_format.HERMES,
+        HERMES,
         f'<tool_call>{{"arguments": {ARGUMENTS}, "name": "add"}}</tool_call>',
     ),
     "hermes, arguments as text": (
-        output_format.HERMES,
+        HERMES,
         f'<tool_call>{{"name": "add", "arguments": {json.dumps(ARGUMENTS)}}}</tool_call>',
     ),
-    "llama": (output_format.LLAMA, f'{{"name": "add", "parameters": {ARGUMENTS}}}'),
+    "llama": (LLAMA, f'{{"name": "add", "parameters": {ARGUMENTS}}}'),
     "llama, with a type": (
-        output_format.LLAMA,
+        LLAMA,
         f' {{"type": "function", "function": {{"name": "add", "parameters": {ARGUMENTS}}}}}',
     ),
-    "llama, marked": (output_format.LLAMA, f'<|python_tag|>{{"name": "add", "parameters": {ARGUMENTS}}}'),
-    "llama, a program": (output_format.LLAMA, '<|python_tag|>add.call(a=1, b="}]")'),
+    "llama, marked": (LLAMA, f'<|python_tag|>{{"name": "add", "parameters": {ARGUMENTS}}}'),
+    "llama, a program": (LLAMA, '<|python_tag|>add.call(a=1, b="}]")'),
     "command-r": (
-        output_format.COMMAND_R,
+        COMMAND_R,
         (
             f'<|START_ACTION|>[{{"tool_call_id": "0", "tool_name": "add", "parameters": {ARGUMENTS}}}]'
             "<|END_ACTION|>"
         ),
     ),
     "kimi": (
-        output_format.KIMI,
+        KIMI,
         (
             "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>"
             f"{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>"
@@ -77,31 +84,29 @@ def test_a_call_is_parsed_however_the_format_lets_it_be_written(name, size):
 @pytest.mark.parametrize("size", [1, None])
 @pytest.mark.parametrize(
     "own",
-    [value for value in vars(output_format).values() if isinstance(value, output_format.ToolFormat)],
-    ids=lambda f: f.name,
+    FORMATS.values(),
+    ids=FORMATS.keys(),
 )
 def test_calls_in_the_form_of_the_grammar_are_parsed(own, size):
-    start, end = own.frame("add")
-    call = f"{start}{ARGUMENTS}{end}"
-    message = read(f"{own.before}{call}{own.between}{call}{own.after}", size, tool_format=own, tools=TOOLS)
+    message = read(own.write([ADD, ADD]), size, tool_format=own, tools=TOOLS)
     assert calls(message) == [ADD, ADD]
 
 
 def test_calls_have_ids_of_their_own():
-    message = read("\n".join([CALLS["hermes"][1]] * 3), tool_format=output_format.HERMES)
+    message = read("\n".join([CALLS["hermes"][1]] * 3), tool_format=HERMES)
     assert len({call.id for call in message.calls}) == 3
 
 
 def test_only_the_first_call_counts_if_the_client_wants_one():
-    message = read("\n".join([CALLS["hermes"][1]] * 2), tool_format=output_format.HERMES, one_call=True)
+    message = read("\n".join([CALLS["hermes"][1]] * 2), tool_format=HERMES, one_call=True)
     assert calls(message) == [ADD]
 
 
-def test_a_calls_name_is_emitted_first_and_its_arguments_as_they_come():
-    reader = OutputParser(ParserConfig(tool_format=output_format.HERMES))
-    pieces = [reader.push(text) for text in ('<tool_call>{"name": "add", "argu', 'ments": {"a"', ": 1}", "}")]
-    assert [type(delta) for delta in pieces[0]] == [ToolCallStart]
-    assert pieces[1:] == [[ToolCallArguments(0, '{"a"')], [ToolCallArguments(0, ": 1}")], []]
+def test_a_call_is_emitted_when_it_is_whole():
+    reader = OutputParser(ParserConfig(tool_format=HERMES))
+    pieces = [reader.push(text) for text in ('<tool_call>{"name": "add", "argu', 'ments": {"a": 1}', "}")]
+    assert pieces[:2] == [[], []]
+    assert [type(delta) for delta in pieces[2]] == [ToolCallStart, ToolCallArguments]
 
 
 @pytest.mark.parametrize("size", [1, None])
@@ -117,7 +122,7 @@ def test_a_calls_name_is_emitted_first_and_its_arguments_as_they_come():
     ],
 )
 def test_text_that_only_began_like_a_call_is_content(text, size):
-    message = read(text, size, tool_format=output_format.HERMES)
+    message = read(text, size, tool_format=HERMES)
     assert (message.content, message.calls) == (text, [])
 
 
@@ -126,13 +131,18 @@ def test_text_that_only_began_like_a_call_is_content(text, size):
     "text", ['{"name": "fox", "parameters": {}}', '{"a": 1}', '{"a": [1, 2', "{", "x {}"]
 )
 def test_json_that_does_not_call_a_tool_is_content(text, size):
-    message = read(text, size, tool_format=output_format.LLAMA, tools=TOOLS)
+    message = read(text, size, tool_format=LLAMA, tools=TOOLS)
     assert (message.content, message.calls) == (text, [])
 
 
-def test_a_call_that_is_cut_off_is_still_a_call():
-    message = read('<tool_call>{"name": "add", "arguments": {"a": 1', tool_format=output_format.HERMES)
-    assert [(call.name, call.arguments) for call in message.calls] == [("add", '{"a": 1')]
+@pytest.mark.parametrize("own", FORMATS.values(), ids=FORMATS.keys())
+def test_an_answer_that_is_cut_off_inside_a_call_has_neither_the_call_nor_its_marks(own):
+    before = "Hm. " if own.starts else ""
+    text, n_head = own.write([ADD]), len(own.before) + len(own.frame("add")[0])
+    for n in range(n_head, text.index(ARGUMENTS[-4:-2]) if ARGUMENTS in text else n_head + 5):
+        reader = OutputParser(ParserConfig(tool_format=own, tools=TOOLS))
+        message = AssistantMessage.of([*reader.push(before + text[:n]), *reader.finish(is_cut=True)])
+        assert (message.content, message.calls) == (before.strip(), []), text[:n]
 
 
 @pytest.mark.parametrize("size", [1, None])
@@ -144,13 +154,11 @@ def test_an_end_marker_that_is_cut_off_is_not_content(family, size):
 
 
 def test_a_call_without_arguments_has_an_empty_object():
-    assert calls(read('<tool_call>{"name": "add"}</tool_call>', tool_format=output_format.HERMES)) == [
-        ("add", {})
-    ]
+    assert calls(read('<tool_call>{"name": "add"}</tool_call>', tool_format=HERMES)) == [("add", {})]
 
 
 def test_a_generic_response_may_be_json():
-    assert read('{"response": {"a": [1]}}', 1, tool_format=output_format.GENERIC).content == '{"a": [1]}'
+    assert read('{"response": {"a": [1]}}', 1, tool_format=GENERIC).content == '{"a": [1]}'
 
 
 def test_reasoning_that_never_ends_is_reasoning():
@@ -164,7 +172,7 @@ def test_a_marker_after_content_does_not_begin_reasoning():
 
 
 def test_text_that_is_certain_is_not_held_back():
-    reader = OutputParser(ParserConfig(reasoning=THINK, tool_format=output_format.HERMES))
+    reader = OutputParser(ParserConfig(reasoning=THINK, tool_format=HERMES))
     assert reader.push("<think>Hm") == [Reasoning("Hm")]
     assert reader.push("</think>Yes <") == [Content("Yes")]
     assert reader.push("b") == [Content(" <b")]
@@ -177,11 +185,10 @@ def test_content_that_the_prompt_contains_comes_first():
 FRAGMENTS = [*'{}[],; \n<"\\', "add", "words ", '{"name": "add"', '{"b": 1}']
 
 
-@pytest.mark.parametrize("own", output_format.FORMATS, ids=lambda own: own.name)
+@pytest.mark.parametrize("own", FORMATS.values(), ids=FORMATS.keys())
 @given(data=st.data())
 def test_any_text_is_parsed_the_same_in_pieces_and_whole(own, data):
-    start, end = own.frame("add")
-    calls_ = [f"{start}{ARGUMENTS}{end}", f"{own.before}{start}{ARGUMENTS}{end}{own.after}"]
+    calls_ = [own.write([ADD]), own.write([ADD]).removeprefix(own.before)]
     fragments = [*FRAGMENTS, *own.markers(), *calls_, THINK.start, THINK.end, "<response>"]
     text = "".join(data.draw(st.lists(st.sampled_from(fragments), max_size=8)))
     config = {
@@ -219,9 +226,9 @@ def scanned(monkeypatch, own, text, size):
     return n
 
 
-@pytest.mark.parametrize("own", output_format.FORMATS, ids=lambda own: own.name)
+@pytest.mark.parametrize("own", FORMATS.values(), ids=FORMATS.keys())
 def test_the_work_is_linear_in_the_text_whatever_it_is(monkeypatch, own):
-    starts = ["", *own.call_starts[:1], *([own.python_tag] if own.python_tag else [])]
+    starts = ["", *own.starts[:1], *([own.code_tag] if own.code_tag else [])]
     units = {*UNITS, *own.markers()} - {""}
     for start in starts:
         for unit in units | {start + unit for unit in UNITS[:8]}:
@@ -243,7 +250,7 @@ def test_the_work_is_linear_in_the_text_whatever_it_is(monkeypatch, own):
 )
 def test_an_answer_is_well_formed_text_whatever_its_escapes(size, written, content):
     text = '{"response": "' + written
-    assert read(text, size, tool_format=output_format.GENERIC, tools=TOOLS).content == content
+    assert read(text, size, tool_format=GENERIC, tools=TOOLS).content == content
 
 
 def test_white_space_before_a_call_is_dropped_only_as_far_as_it_could_wait():

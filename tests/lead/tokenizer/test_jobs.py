@@ -1,8 +1,7 @@
 import pytest
 
-from lead.chat.output_format import FORMATS
 from lead.chat.request import ConversationFields
-from lead.tokenizer.jobs import JobLimits, decode, encode, read_conversation, write_conversation
+from lead.tokenizer.jobs import JobLimits, read_conversation, write_conversation
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"x": 1.5}}}
 
@@ -32,8 +31,3 @@ def test_limits_grow_with_the_size_of_a_job():
     small, large = JobLimits.of(0, 4.0), JobLimits.of(4 << 20, 4.0)
     assert (small.cpu_seconds, large.cpu_seconds) == (4.0, 12.0)
     assert (small.heap_bytes >> 20, large.heap_bytes >> 20) == (96, 256)
-
-
-@pytest.mark.parametrize("tool_format", FORMATS, ids=lambda each: each.name)
-def test_a_tool_format_stays_the_same_object(tool_format):
-    assert decode(encode(tool_format)) is tool_format

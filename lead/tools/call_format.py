@@ -1,0 +1,196 @@
+"""How a model writes calls of tools, as data; `lead.tools.call_probes` derives it from a chat template."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lead.tools.notation import type_name
+
+NAME, ID, NUMBER = "\ue000", "\ue001", "\ue002"
+"""In the texts of a format: where the tool's name, the call's id and its number in the answer stand."""
+
+MARKER = re.compile(rf"<[^<>\s{NAME}{ID}{NUMBER}]+>|\[/?[A-Z_]{{3,}}\]|```\w*")
+"""What templates put around the parts of an answer; most are control tokens."""
+
+_NAME_PATTERN = r"(?P<name>[\w.:/-]+?)"
+_AGAIN = r"[\w.:/-]*?"
+_ID_PATTERN = r"(?P<id>[\w.:-]*?)"
+_NAME_AND_REST = r"(?P<name>[\w.:/-]+)(?:(?![\w.:/-]).*)?"
+"""Before a JSON object, what follows a name is left out: models do not write there what they should."""
+_NUMBERED = re.compile(rf"(\w+\.)?{NAME}:{NUMBER}")
+"""Kimi's ids: the name with its number."""
+_PLACE = f"[{NAME}{ID}{NUMBER}]"
+_OPEN_MARKER, _WORD = rf"<[^<>\s{NAME}{ID}{NUMBER}]*", rf"[^\s<`\[{NAME}{ID}{NUMBER}]+"
+_PIECE = re.compile(rf"{MARKER.pattern}|{_PLACE}|\s+|{_OPEN_MARKER}|{_WORD}|.", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedArguments:
+    """Arguments that are written one by one, and not as a JSON object.
+
+    key: before a name. middles: between name and value, by the JSON type of the value. close: after a value.
+    between: between two arguments. quotes: around strings; empty: strings are written as they are.
+    """
+
+    key: str
+    middles: Mapping[str, str]
+    close: str = ""
+    between: str = ""
+    quotes: tuple[str, str] = ("", "")
+    escaped: tuple[str, str] = ("", "")
+    """Around strings that contain what looks like marks."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallFormat:
+    """The text around calls.
+
+    head, tail: around the arguments of one. before, between, after: around all calls of an answer, and
+    between two; between is None if an answer has only one. arguments: None for a JSON object.
+    starts: texts in an answer that begin calls, or one of them; none if a call is a JSON object by itself.
+    id_characters: the length of call ids, if the template requires one. code_tag: begins a call that may be
+    written as code. is_generic: the whole answer is JSON, whatever the model has learned. is_described: the
+    template does not list tools, so that they have to be described in words.
+    """
+
+    head: str
+    tail: str = ""
+    before: str = ""
+    between: str | None = None
+    after: str = ""
+    arguments: TaggedArguments | None = None
+    starts: tuple[str, ...] = ()
+    id_characters: int = 0
+    code_tag: str = ""
+    is_generic: bool = False
+    is_described: bool = False
+    ends: tuple[str, ...] = ()
+    """Texts without meaning between calls and after them; empty: those of the other fields."""
+    header: re.Pattern[str] | None = field(init=False)
+    """What stands between a start and the arguments; None if the name is a member of a JSON object."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ends", self.ends or self._ends())
+        object.__setattr__(
+            self,
+            "header",
+            None if self.is_object else _header(self.head, before_object=self.arguments is None),
+        )
+
+    @property
+    def is_object(self) -> bool:
+        """Whether a call is one JSON object, with its name and its arguments."""
+        return self.arguments is None and "{" in self.head
+
+    @property
+    def json_only(self) -> bool:
+        """Whether a JSON object is a call without any mark."""
+        return self.is_object and not self.starts and not self.is_generic
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether a call has no mark of its own, but only all of them together."""
+        return self.head.startswith(NAME)
+
+    @property
+    def closing(self) -> tuple[str, ...]:
+        """What may follow the last of several arguments."""
+        first = _PIECE.match(self.tail.strip())
+        return tuple(dict.fromkeys([*([first[0]] if first else []), *self.ends]))
+
+    @property
+    def name_is_key(self) -> bool:
+        """Whether that object has one member, called as the tool."""
+        return self.head.endswith(f'{{"{NAME}": ')
+
+    def frame(self, name: str, number: object = 0) -> tuple[str, str]:
+        """The text around the arguments of the `number`-th call of an answer, which is of the tool `name`."""
+        written = json.dumps(name, ensure_ascii=False)[1:-1] if self.is_object else name
+        places = {NAME: written, ID: "0" * max(1, self.id_characters), NUMBER: str(number)}
+
+        def filled(text: str) -> str:
+            return re.sub(_PLACE, lambda place: places[place[0]], text)
+
+        return filled(self.head), filled(self.tail)
+
+    def write(self, calls: Sequence[tuple[str, Any]]) -> str:
+        """Calls of tools, by name, with these arguments, as the model writes them."""
+        written = []
+        for number, (name, arguments) in enumerate(calls):
+            head, tail = self.frame(name, number)
+            written.append(f"{head}{self._write(arguments)}{tail}")
+        return f"{self.before}{(self.between or '').join(written)}{self.after}"
+
+    def _write(self, arguments: Any) -> str:
+        style = self.arguments
+        if style is None or not isinstance(arguments, dict):
+            return json.dumps(arguments, ensure_ascii=False)
+        opening, closing = style.quotes
+        pieces = []
+        for name, value in arguments.items():
+            is_text = isinstance(value, str)
+            text = json.dumps(value, ensure_ascii=False)
+            if is_text:
+                text = repr(value) if opening == "'" else f"{opening}{value}{closing}"
+            middle = style.middles.get(type_name(value), style.middles["string"])
+            pieces.append(f"{style.key}{name}{middle}{text}{style.close}")
+        return style.between.join(pieces)
+
+    def markers(self) -> tuple[str, ...]:
+        """All texts of the format that may contain control tokens."""
+        arguments = self.arguments or TaggedArguments("", {})
+        texts = (self.before, self.head, self.tail, self.between or "", self.after)
+        tagged = (arguments.key, *arguments.middles.values(), arguments.close, *arguments.quotes)
+        pieces = (piece for text in (*texts, *tagged) for piece in re.split(_PLACE, text))
+        return tuple(dict.fromkeys(filter(None, (*self.starts, *pieces, self.code_tag))))
+
+    def _ends(self) -> tuple[str, ...]:
+        brackets = {",", "[", "]"} if self.is_object else set()
+        texts = " ".join((self.before, self.tail.lstrip("}"), self.between or "", self.after))
+        found = {piece for piece in _PIECE.findall(texts) if piece.strip(f" \n\t{{}}{NAME}{ID}{NUMBER}")}
+        starts = "".join(self.starts)
+        return tuple(sorted(brackets | {each for each in found if '"' not in each and each not in starts}))
+
+    def header_length(self, text: str) -> int:
+        """How much of `text`, after a start, comes before the arguments; -1 if it does not reach to them."""
+        if self.arguments is None:
+            return text.find("{")
+        if last := re.split(_PLACE, self.head)[-1].strip():
+            n_times = self.head[self.head.find(NAME) :].count(last)
+            parts = text.split(last, n_times)
+            return len(text) - len(parts[-1]) if len(parts) > n_times else -1
+        marks = (self.arguments.key.strip(), *self.ends)
+        return min((at for mark in marks if mark and (at := text.find(mark)) >= 0), default=-1)
+
+
+def _header(head: str, *, before_object: bool) -> re.Pattern[str]:
+    """Matches `head` without what was read as a start, and with single blanks; its groups: name, id."""
+    if numbered := _NUMBERED.search(head):
+        named = rf"(?P<id>(?:{re.escape(numbered[1] or '')})?{_NAME_PATTERN}(?::\d+)?)"
+        around = head[: numbered.start()], head[numbered.end() :]
+        return re.compile(named.join(_pattern(text, optional=True) for text in around))
+    places = [at for at, c in enumerate(head) if c in {NAME, ID, NUMBER}]
+    before, inner, after = head[: places[0]], head[places[0] : places[-1] + 1], head[places[-1] + 1 :]
+    pattern = _pattern(before, optional=True) + _pattern(inner, optional=False)
+    if before_object and inner == NAME:
+        pattern = pattern.removesuffix(_NAME_PATTERN) + _NAME_AND_REST
+    else:
+        pattern += _pattern(after, optional=True)
+    return re.compile(pattern, re.DOTALL)
+
+
+def _pattern(text: str, *, optional: bool) -> str:
+    """For any white space. optional: each piece may be missing, as models leave out what they like."""
+    pattern = " ?"
+    for piece in _PIECE.findall(text):
+        if piece == NAME:
+            pattern += _AGAIN if _NAME_PATTERN in pattern else _NAME_PATTERN
+        elif piece == ID:
+            pattern += _ID_PATTERN
+        elif piece == NUMBER:
+            pattern += r"\d*"
+        elif piece.strip():
+            pattern += rf"(?:{re.escape(piece)}){'?' if optional else ''} ?"
+    return pattern

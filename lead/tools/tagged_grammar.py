@@ -1,0 +1,159 @@
+"""The grammar of arguments that are written one by one, in llguidance's Lark."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lead.grammar.lark import literal, spelled, text_up_to
+from lead.tools.argument_types import ANY_TYPE, Types, kinds_of, types_of
+from lead.tools.call_format import TaggedArguments
+
+_ANY_NAME = r"/[A-Za-z_][A-Za-z0-9_.-]*/"
+_PYTHON_CHARACTER = r"(?:[^'\\\n]|\\.)"
+_DEFINITIONS = ("$defs", "definitions")
+
+
+class TaggedGrammar:
+    """Writes rules for the arguments of one tool after another."""
+
+    def __init__(
+        self,
+        arguments: TaggedArguments,
+        rules: list[str],
+        json_value: Callable[[object, str], str],
+        special_tokens: Mapping[str, int],
+    ) -> None:
+        """rules: where rules are added. json_value: adds one for JSON of a schema, and returns its name."""
+        self._arguments = arguments
+        self._rules = rules
+        self._json_value = json_value
+        self._special_tokens = special_tokens
+
+    def of(self, parameters: Mapping[str, Any]) -> str:
+        """An expression for all arguments of a tool with this schema, in the order of its properties."""
+        definitions = {name: parameters[name] for name in _DEFINITIONS if name in parameters}
+        properties = parameters.get("properties")
+        if not isinstance(properties, dict) or not properties:
+            return self._any_arguments() if parameters.get("additionalProperties", True) is not False else ""
+        required = parameters.get("required", [])
+        each = [
+            (self._argument(name, schema, definitions), name in required)
+            for name, schema in properties.items()
+        ]
+        return self._in_order(each)
+
+    def _in_order(self, arguments: list[tuple[str, bool]]) -> str:
+        between = self._spelled(self._arguments.between)
+        if not between:
+            return " ".join(each if is_required else f"({each})?" for each, is_required in arguments)
+        # With something between two: `first` is all from here on if none came before, `rest` if one did.
+        first, rest = "", ""
+        for each, is_required in reversed(arguments):
+            after = f"({each} {rest})"
+            first = after if is_required else self._rule(f"{after} | {first}" if first else f"({after})?")
+            rest = (
+                f"{between} {after}"
+                if is_required
+                else self._rule(f"({between} {after}) | ({rest})" if rest else f"({between} {after})?")
+            )
+        return first
+
+    def _rule(self, body: str) -> str:
+        name = f"arguments{len(self._rules)}"
+        self._rules.append(f"{name}: {body}")
+        return name
+
+    def _argument(self, name: str, schema: object, definitions: Mapping[str, Any]) -> str:
+        """One argument: a rule for it, as it may stand in two places."""
+        own = {**definitions, **schema} if isinstance(schema, dict) else {}
+        types = types_of(own)
+        ways: dict[str, Types] = {}
+        for kind in sorted(types):
+            middle = self._arguments.middles.get(kind, self._arguments.middles["string"])
+            ways[middle] = ways.get(middle, frozenset()) | {kind}
+        bodies = (
+            f"{self._spelled(self._arguments.key + name + middle)} {self._value(own, kinds)}"
+            for middle, kinds in ways.items()
+        )
+        return self._rule(" | ".join(bodies))
+
+    def _value(self, schema: Mapping[str, Any], types: Types) -> str:
+        """The value and what closes it."""
+        close = self._spelled(self._arguments.close)
+        if "string" not in types:
+            return f"{self._json_value(_of_types(schema, types), 'tools')} {close}".strip()
+        schema = _for_strings(schema)
+        choices = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(choices, list):
+            may_be = [each for each in choices if kinds_of(each) & types]
+            return f"({self._choices(may_be)}) {close}".strip()
+        if self._arguments.quotes[0]:
+            return f"{self._quoted(schema)} {close}".strip()
+        if limits := _pattern(schema):
+            return f"{limits} {close}"
+        return self._text_up_to(self._arguments.close)
+
+    def _choices(self, values: list[object]) -> str:
+        """Some of these values; strings as they are, or between the template's quotes."""
+        opening, closing = self._arguments.quotes
+        texts = (each if isinstance(each, str) else json.dumps(each) for each in values)
+        marks = ((opening, closing) if isinstance(each, str) else ("", "") for each in values)
+        return " | ".join(
+            literal(f"{start}{text}{end}") for text, (start, end) in zip(texts, marks, strict=True)
+        )
+
+    def _quoted(self, schema: Mapping[str, Any]) -> str:
+        opening, closing = self._arguments.quotes
+        if opening in {"'", '"'}:
+            return f"/'{_PYTHON_CHARACTER}{_length(schema) or '*'}'/"
+        if limits := _pattern(schema):
+            return f"{self._spelled(opening)} {limits} {self._spelled(closing)}"
+        return f"{self._spelled(opening)} {self._text_up_to(closing)}"
+
+    def _text_up_to(self, mark: str) -> str:
+        return text_up_to(mark, f"text{len(self._rules)}", self._rules, self._special_tokens)
+
+    def _any_arguments(self) -> str:
+        arguments = self._arguments
+        body = f"{self._spelled(arguments.key)} {_ANY_NAME} {self._spelled(arguments.middles['string'])}"
+        value = self._value({}, ANY_TYPE & {"string"})
+        each = self._rule(f"{body} {value}")
+        between = self._spelled(arguments.between)
+        return f"({each} ({between} {each})*)?" if between else f"({each})*"
+
+    def _spelled(self, text: str) -> str:
+        return spelled(text, self._special_tokens) if text else ""
+
+
+def _for_strings(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the schema says of strings, if it is one of several that says it."""
+    ways = [each for name in ("anyOf", "oneOf") for each in schema.get(name, ())]
+    own = [each for each in ways if isinstance(each, dict) and "string" in types_of(each)]
+    return {**schema, **own[0]} if len(own) == 1 else schema
+
+
+def _of_types(schema: Mapping[str, Any], types: Types) -> Mapping[str, Any]:
+    """The schema, for these of its types."""
+    if types == types_of(schema):
+        return schema
+    if isinstance(given := schema.get("enum"), list):
+        return {**schema, "enum": [each for each in given if not isinstance(each, str)]}
+    if isinstance(given := schema.get("type"), list):
+        return {**schema, "type": [each for each in given if each in types]}
+    return {**schema, "allOf": [*schema.get("allOf", []), {"type": sorted(types)}]}
+
+
+def _pattern(schema: Mapping[str, Any]) -> str:
+    """A regular expression for a string that is limited; empty if it is not."""
+    if isinstance(pattern := schema.get("pattern"), str):
+        start, end = "" if pattern.startswith("^") else "(?s:.*)", "" if pattern.endswith("$") else "(?s:.*)"
+        inner = pattern.removeprefix("^").removesuffix("$").replace("/", r"\/")
+        return f"/{start}(?:{inner}){end}/"
+    length = _length(schema)
+    return f"/(?s:.{length})/" if length else ""
+
+
+def _length(schema: Mapping[str, Any]) -> str:
+    """How often a character may occur, in a regular expression; empty: as often as one likes."""
+    least, most = schema.get("minLength", 0), schema.get("maxLength", "")
+    return f"{{{int(least)},{most}}}" if least or most != "" else ""
