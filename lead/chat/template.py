@@ -171,7 +171,7 @@ class ChatTemplate:
             def run_or_none(probes: Messages, given: Tools = given) -> str | None:
                 nonlocal reason
                 try:
-                    return run(probes, given)
+                    return run(probes, given[:1])  # what messages it takes does not depend on how many
                 except TemplateError as error:
                     reason = reason or str(error)
                     return None
