@@ -40,10 +40,9 @@ RINGS = {
 ROOTS = {
     "lead.cli": {"plan, bench, doctor"},
     "lead.settings.lead_settings": {"rpc"},
-    "lead.engine.worker": {"exact"},
-    "lead.engine.draft_loading": {"heads", "translation"},
+    "lead.engine.draft_loading": {"translation"},
     "lead.tokenizer.preparation": {"infill"},
-    "shared.llama.model": {"heads", "lora"},
+    "shared.llama.model": {"lora"},
     "shared.llama.memory_plan": {"lora"},
     "shared.models.builtin": {"convert"},
     "shared.models.model_file": {"convert"},
@@ -60,8 +59,8 @@ imports can be deleted.
 """
 RINGS_OF_RINGS = {
     ("generate", "plan, bench, doctor"),
-    *(("plan, bench, doctor", each) for each in ("exact", "heads", "rpc", "several models", "translation")),
-    *(("several models", each) for each in ("heads", "other APIs", "translation")),
+    *(("plan, bench, doctor", each) for each in ("heads", "rpc", "several models", "translation")),
+    *(("several models", each) for each in ("other APIs", "translation")),
 }
 """(importing, imported): what examines a lead or runs several of them has to know what they are made of."""
 WITHOUT = (
@@ -71,6 +70,8 @@ WITHOUT = (
     "service",
     "generate",
     "convert",
+    "heads",
+    "exact",
     "infill",
     "lora",
     "metrics",

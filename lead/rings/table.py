@@ -8,6 +8,8 @@ RINGS = (
     "lead.pairing",
     "lead.apis.ollama",
     "lead.translation",
+    "lead.heads",
+    "lead.exact",
     "lead.infill",
     "lead.metrics",
     "lead.rpc",
@@ -21,6 +23,8 @@ Seams:
     model_routes   has a `router` with endpoints of a lead with one model
     opened         is told when the vocabulary has been read (`lead.server.app`)
     before_load    does something in the engine's process before the model is loaded
+    inline_source  drafts in the engine, and takes its time (`lead.engine.inline_sources`)
+    target_loader  loads the target (`lead.engine.target_loading`)
     in_engine      adds to what the engine's process does (`lead.engine.engine_parts`)
     companions     run beside the server of every lead (`lead.server.site`)
 """

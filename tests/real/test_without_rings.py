@@ -36,6 +36,9 @@ def test_without_a_ring_a_lead_starts_and_answers(ring, tmp_path, monkeypatch, t
 
 
 def test_the_list_has_all_rings_that_are_plugged_in():
-    seams = ("before_load", "companions", "in_engine", "kind", "model_routes", "opened", "routes")
+    seams = (
+        *("before_load", "companions", "in_engine", "inline_source", "kind", "model_routes", "opened"),
+        *("routes", "target_loader"),
+    )
     found = {module.rpartition(".")[0] for module in modules() if module.split(".")[-1] in seams}
     assert {package for package in found if ring_of(package)} == set(LEADS_RINGS)

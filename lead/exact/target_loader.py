@@ -6,20 +6,20 @@ kept, so that the next start takes no longer than without (`shared.llama.remembe
 """
 
 import logging
+from pathlib import Path
 
-from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness
 from lead.engine.load import Load
+from lead.engine.target_loading import OpenTarget
 from shared.cached_files import CacheFolder
 from shared.errors import ModelLoadError
 from shared.exact.invariance_probe import NEEDED_CONTEXT, estimate_sizes, measure_sizes, rehearse
-from shared.llama.attention_probe import choose_flash_attention
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.memory_plan import on_cpu
 from shared.llama.model import Model
 from shared.llama.remembered import Remembered
 from shared.llama.start_key import StoredKind, changed_meanwhile, start_key, state_of_files
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
+from shared.settings.model_options import ModelOptions
 
 log = logging.getLogger("engine")
 
@@ -33,65 +33,42 @@ _VERSION = 3
 """Raise this when other sizes would be found, or more is asked of them."""
 
 
-def load_target(load: Load, *, with_heads: bool = False) -> tuple[Model, Exactness]:
-    """Raises ModelLoadError, also where --exact is required and cannot be had."""
+def load_target(load: Load, open_target: OpenTarget, *, with_heads: bool) -> tuple[Model, Exactness]:
+    """Raises ModelLoadError, also where --exact is required and cannot be had.
+
+    with_heads: passes are computed for what drafts, too.
+    """
     files = state_of_files(load.model, load.options)
     stored = _stored(load, files, with_heads=with_heads)
-    model, exactness = _load_target(load, stored, with_heads=with_heads)
-    if model.files != files:
+    model, exactness = _load_target(load, stored, open_target)
+    if model.facts.files != files:
         model.close()
         raise changed_meanwhile(load.model)
     return model, exactness.model_copy(update={"key": stored.key})
 
 
-def _load_target(load: Load, stored: Remembered[Exactness], *, with_heads: bool) -> tuple[Model, Exactness]:
+def _load_target(
+    load: Load, stored: Remembered[Exactness], open_target: OpenTarget
+) -> tuple[Model, Exactness]:
+    options = load.options
     known = load.exactness if load.exactness and load.exactness.key == stored.key else None
     if known and known.is_on:  # a GPU that has room by now would compute other bits
-        load = load.model_copy(update={"options": on_cpu(load.options)})
+        options = on_cpu(options)
     if known := known or _recalled(load, stored):
-        model = _load(load, exact=known.is_on, with_heads=with_heads)
+        model = open_target(options.for_exact(), RESERVE) if known.is_on else open_target(options)
         if not known.is_on or not _why_never(model):
             model.batch_sizes = known.batch_sizes
             return model, known
         model.close()  # a GPU has room for its layers now
-    if load.options.exact == "off":
-        model = _load(load, exact=False, with_heads=with_heads)
+    if options.exact == "off":
+        model = open_target(options)
         exactness = _price(model)
         if exactness.cost is not None:
             stored.keep(exactness)
         return model, exactness
-    model, exactness = _measured(load, with_heads=with_heads)
+    model, exactness = _measured(load.model, options, open_target)
     stored.keep(exactness)
     return model, exactness
-
-
-def choose_attention(load: Load) -> Load:
-    """With flash attention chosen by measurement, unless results must not depend on the cache (--exact)."""
-    if not load.calibrate or load.options.exact != "off":
-        return load
-    n_threads = load.most_threads or load.options.threads
-    options = choose_flash_attention(load.model, load.options, n_threads)
-    return load.model_copy(update={"options": options})
-
-
-def limits_of(
-    model: Model, n_checkpoints: int = 0, prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
-) -> EngineLimits:
-    """What a scheduler may use of a target; n_checkpoints: stored states of each slot."""
-    n_reserve = RESERVE if model.batch_sizes else 0
-    return EngineLimits(
-        n_slots=model.n_slots,
-        n_ctx=model.n_ctx - model.n_slots * n_reserve,
-        n_ctx_sequence=model.n_ctx_slot - n_reserve,
-        n_batch=model.n_batch,
-        traits=model.traits,
-        n_checkpoints=n_checkpoints,
-        prompt_cache=prompt_cache,
-        step_bytes=model.step_bytes,
-        own_cells=not model.kv_unified,
-        batch_sizes=model.batch_sizes,
-        tiles_attention=model.tiles_attention,
-    )
 
 
 def _recalled(load: Load, stored: Remembered[Exactness]) -> Exactness | None:
@@ -109,28 +86,21 @@ def _stored(load: Load, files: str, *, with_heads: bool) -> Remembered[Exactness
     return Remembered(CacheFolder.EXACTNESS, Exactness, key)
 
 
-def _measured(load: Load, *, with_heads: bool) -> tuple[Model, Exactness]:
+def _measured(path: Path, options: ModelOptions, open_target: OpenTarget) -> tuple[Model, Exactness]:
     """Raises ModelLoadError where exact mode is required and cannot be had."""
-    model = _load(load, exact=True, with_heads=with_heads)
+    model = open_target(*options_of_target(options))
     exactness = put_into_force(model)
-    if load.options.exact == "on" and not exactness.is_on:
-        raise ModelLoadError(f"{load.model}: no --exact here: {exactness.reason}")
-    if load.options.exact == "on" or (exactness.is_on and (exactness.cost or 0.0) <= _MAX_AUTO_COST):
+    if options.exact == "on" and not exactness.is_on:
+        raise ModelLoadError(f"{path}: no --exact here: {exactness.reason}")
+    if options.exact == "on" or (exactness.is_on and (exactness.cost or 0.0) <= _MAX_AUTO_COST):
         return model, exactness
     model.close()
-    return _load(load, exact=False, with_heads=with_heads), exactness.model_copy(update={"batch_sizes": None})
+    return open_target(options), exactness.model_copy(update={"batch_sizes": None})
 
 
-def _load(load: Load, *, exact: bool, with_heads: bool) -> Model:
-    options, n_reserve = (load.options.for_exact(), RESERVE) if exact else (load.options, 0)
-    return Model(
-        load.model,
-        options,
-        n_reserve=n_reserve,
-        with_heads=with_heads,
-        with_workers=bool(load.rpc),
-        taken=load.taken,
-    )
+def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
+    """(options, n_reserve) with which the target is loaded; with `exact` auto, at first."""
+    return (options.for_exact(), RESERVE) if options.exact != "off" else (options, 0)
 
 
 def put_into_force(model: Model) -> Exactness:
