@@ -29,9 +29,9 @@ from lead.engine.target_loading import limits_of
 from lead.exact.target_loader import put_into_force
 from lead.heads.mtp_drafter import MtpDrafter
 from lead.simulation.simulated_lead import TextSampler
+from shared.exact.batch_invariance import RESERVE
 from shared.heads.hidden_sources import NextnStates
 from shared.heads.mtp_heads import MtpHeads, has_heads, open_heads
-from shared.llama.batch_invariance import RESERVE
 from shared.llama.model import Model
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import RankedToken, Sampler

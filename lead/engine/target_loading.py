@@ -12,7 +12,6 @@ from lead.engine.load import Load
 from lead.rings.table import RINGS
 from shared.errors import ModelLoadError
 from shared.llama.attention_probe import choose_flash_attention
-from shared.llama.batch_invariance import RESERVE
 from shared.llama.model import Model
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.seams import plugged
@@ -80,7 +79,7 @@ def limits_of(
     model: Model, n_checkpoints: int = 0, prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
 ) -> EngineLimits:
     """What a scheduler may use of a target; n_checkpoints: stored states of each slot."""
-    n_reserve = RESERVE if model.batch_sizes else 0
+    n_reserve = model.batch_sizes.n_reserve if model.batch_sizes else 0
     return EngineLimits(
         n_slots=model.n_slots,
         n_ctx=model.n_ctx - model.n_slots * n_reserve,

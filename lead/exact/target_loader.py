@@ -1,7 +1,7 @@
 """Loads the target so that it keeps what is promised of its texts, and finds out what that costs.
 
 With --exact each slot has cells of its own, in which keys lie in the order of their positions, and the model
-decodes in sizes that agree on this machine (`shared.llama.batch_invariance`). What was measured for it is
+decodes in sizes that agree on this machine (`shared.exact.batch_invariance`). What was measured for it is
 kept, so that the next start takes no longer than without (`shared.llama.remembered`).
 """
 
@@ -11,10 +11,11 @@ from pathlib import Path
 from lead.engine.events import Exactness
 from lead.engine.load import Load
 from lead.engine.target_loading import OpenTarget
+from lead.exact.exact_mode import ExactMode
 from shared.cached_files import CacheFolder
 from shared.errors import ModelLoadError
+from shared.exact.batch_invariance import RESERVE
 from shared.exact.invariance_probe import NEEDED_CONTEXT, estimate_sizes, measure_sizes, rehearse
-from shared.llama.batch_invariance import RESERVE
 from shared.llama.memory_plan import on_cpu
 from shared.llama.model import Model
 from shared.llama.remembered import Remembered
@@ -40,18 +41,19 @@ def load_target(load: Load, open_target: OpenTarget, *, with_heads: bool) -> tup
     """
     files = state_of_files(load.model, load.options)
     stored = _stored(load, files, with_heads=with_heads)
-    model, exactness = _load_target(load, stored, open_target)
+    model, mode = _load_target(load, stored, open_target)
     if model.facts.files != files:
         model.close()
         raise changed_meanwhile(load.model)
-    return model, exactness.model_copy(update={"key": stored.key})
+    return model, mode.model_copy(update={"key": stored.key}).exactness()
 
 
 def _load_target(
-    load: Load, stored: Remembered[Exactness], open_target: OpenTarget
-) -> tuple[Model, Exactness]:
+    load: Load, stored: Remembered[ExactMode], open_target: OpenTarget
+) -> tuple[Model, ExactMode]:
     options = load.options
-    known = load.exactness if load.exactness and load.exactness.key == stored.key else None
+    told = ExactMode.of(load.exactness)
+    known = told if told and told.key == stored.key else None
     if known and known.is_on:  # a GPU that has room by now would compute other bits
         options = on_cpu(options)
     if known := known or _recalled(load, stored):
@@ -62,40 +64,40 @@ def _load_target(
         model.close()  # a GPU has room for its layers now
     if options.exact == "off":
         model = open_target(options)
-        exactness = _price(model)
-        if exactness.cost is not None:
-            stored.keep(exactness)
-        return model, exactness
-    model, exactness = _measured(load.model, options, open_target)
-    stored.keep(exactness)
-    return model, exactness
+        mode = _price(model)
+        if mode.cost is not None:
+            stored.keep(mode)
+        return model, mode
+    model, mode = _measured(load.model, options, open_target)
+    stored.keep(mode)
+    return model, mode
 
 
-def _recalled(load: Load, stored: Remembered[Exactness]) -> Exactness | None:
+def _recalled(load: Load, stored: Remembered[ExactMode]) -> ExactMode | None:
     """None if nothing was measured for such a start, or it cannot be read."""
-    exactness = stored.recall()
-    if exactness and load.options.exact != "off":
+    mode = stored.recall()
+    if mode and load.options.exact != "off":
         log.info("--exact: as measured at an earlier start (%s)", stored.path)
-    return exactness
+    return mode
 
 
-def _stored(load: Load, files: str, *, with_heads: bool) -> Remembered[Exactness]:
+def _stored(load: Load, files: str, *, with_heads: bool) -> Remembered[ExactMode]:
     key = start_key(
         StoredKind.EXACTNESS, files, load.options, version=_VERSION, with_heads=with_heads, rpc=bool(load.rpc)
     )
-    return Remembered(CacheFolder.EXACTNESS, Exactness, key)
+    return Remembered(CacheFolder.EXACTNESS, ExactMode, key)
 
 
-def _measured(path: Path, options: ModelOptions, open_target: OpenTarget) -> tuple[Model, Exactness]:
+def _measured(path: Path, options: ModelOptions, open_target: OpenTarget) -> tuple[Model, ExactMode]:
     """Raises ModelLoadError where exact mode is required and cannot be had."""
     model = open_target(*options_of_target(options))
-    exactness = put_into_force(model)
-    if options.exact == "on" and not exactness.is_on:
-        raise ModelLoadError(f"{path}: no --exact here: {exactness.reason}")
-    if options.exact == "on" or (exactness.is_on and (exactness.cost or 0.0) <= _MAX_AUTO_COST):
-        return model, exactness
+    mode = put_into_force(model)
+    if options.exact == "on" and not mode.is_on:
+        raise ModelLoadError(f"{path}: no --exact here: {mode.reason}")
+    if options.exact == "on" or (mode.is_on and (mode.cost or 0.0) <= _MAX_AUTO_COST):
+        return model, mode
     model.close()
-    return open_target(options), exactness.model_copy(update={"batch_sizes": None})
+    return open_target(options), mode.model_copy(update={"batch_sizes": None})
 
 
 def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
@@ -103,30 +105,30 @@ def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
     return (options.for_exact(), RESERVE) if options.exact != "off" else (options, 0)
 
 
-def put_into_force(model: Model) -> Exactness:
+def put_into_force(model: Model) -> ExactMode:
     """Measure and rehearse; the sizes are then those of `model`."""
     if reason := _why_never(model):
-        return Exactness(reason=reason)
+        return ExactMode(reason=reason)
     report = measure_sizes(model, _SPARE_SECONDS)
     batch_sizes = report.batch_sizes()
     if batch_sizes is None:
-        return Exactness(reason=_NO_SIZES)
+        return ExactMode(reason=_NO_SIZES)
     kept = rehearse(model, batch_sizes)
     log.info("sizes whose logits agree: %s; rehearsed: %s", report.describe(), kept)
     if kept is None:
-        return Exactness(reason=_NOT_KEPT)
-    return Exactness(batch_sizes=kept, cost=report.price(kept))
+        return ExactMode(reason=_NOT_KEPT)
+    return ExactMode(batch_sizes=kept, cost=report.price(kept))
 
 
-def _price(model: Model) -> Exactness:
+def _price(model: Model) -> ExactMode:
     """What --exact would cost."""
     if reason := _why_never(model):
-        return Exactness(reason=reason)
+        return ExactMode(reason=reason)
     report = estimate_sizes(model, _MOST_SECONDS)
     if report is None:
-        return Exactness(reason=f"the model is too large to measure that within {_MOST_SECONDS:g} s")
+        return ExactMode(reason=f"the model is too large to measure that within {_MOST_SECONDS:g} s")
     batch_sizes = report.batch_sizes()
-    return Exactness(cost=report.price(batch_sizes)) if batch_sizes else Exactness(reason=_NO_SIZES)
+    return ExactMode(cost=report.price(batch_sizes)) if batch_sizes else ExactMode(reason=_NO_SIZES)
 
 
 _HINT = "try weights in f16 or q8_0, --no-repack, --flash-attn off or a KV cache in f16"

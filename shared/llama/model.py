@@ -19,8 +19,7 @@ from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError
 from shared.llama import devices, library
 from shared.llama.abort_callback import ContextInterrupt, StepProgress
 from shared.llama.batch import Batch
-from shared.llama.batch_invariance import InvariantSizes
-from shared.llama.batch_layout import Layout, LayoutRules, layout
+from shared.llama.batch_layout import BatchSizes, Layout, LayoutRules, layout
 from shared.llama.cuda_graphs import NO_FLASH_ATTENTION, switch_off_if_wrong
 from shared.llama.host_memory import HostMemory
 from shared.llama.memory_plan import MemoryPlan, plan_memory
@@ -47,7 +46,7 @@ class NativeModel(NamedTuple):
 class Model:
     """Weights, vocabulary and a KV cache of `n_ctx` cells for `n_slots` sequences."""
 
-    batch_sizes: InvariantSizes | None = None
+    batch_sizes: BatchSizes | None = None
     """In which sizes to decode, so that logits depend on nothing but the tokens; None: in any."""
 
     options: ModelOptions

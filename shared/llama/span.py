@@ -14,7 +14,7 @@ class Span:
     """Tokens of one sequence at positions start, start + 1, …; logits are computed for the last `n_logits`.
 
     slot: the sequence id in llama.cpp, 0 ≤ slot < n_slots. is_prompt: they are tokens of a prompt; it only
-    matters for `shared.llama.batch_invariance`.
+    matters for `shared.exact.batch_invariance`.
     """
 
     slot: int

@@ -5,19 +5,19 @@ import shutil
 import pytest
 
 from lead.engine import target_loading
-from lead.engine.events import Exactness
 from lead.engine.load import Load
 from lead.engine.target_loading import load_target
 from lead.exact import target_loader
+from lead.exact.exact_mode import ExactMode
 from shared.errors import ModelLoadError
+from shared.exact.batch_invariance import InvariantSizes
 from shared.llama import remembered
-from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.model import Model
 from shared.llama.start_key import state_of_files
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
-FOUND = Exactness(batch_sizes=InvariantSizes((2, 4), (8, 16), (64,), joins=False), cost=1.25)
+FOUND = ExactMode(batch_sizes=InvariantSizes((2, 4), (8, 16), (64,), joins=False), cost=1.25)
 
 
 def load(exact, path=None, **more):
@@ -48,10 +48,10 @@ def test_what_exact_mode_would_cost_is_measured_at_the_first_start_only(monkeypa
 def test_in_exact_mode_slots_have_cells_of_their_own_and_the_next_start_measures_nothing(monkeypatch):
     model, exactness = load("on")
     assert not model.kv_unified
-    assert model.batch_sizes == exactness.batch_sizes is not None
+    assert model.batch_sizes == ExactMode.of(exactness).batch_sizes is not None
     monkeypatch.delattr(target_loader, "measure_sizes")
     again, found = load("on")
-    assert (again.batch_sizes, found) == (exactness.batch_sizes, exactness)
+    assert (again.batch_sizes, found) == (model.batch_sizes, exactness)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_later_process_takes_over_what_was_found(found, forget, measured):
 def test_unless_the_file_is_another_by_then(found, forget, measured, tmp_path):
     """What agreed in bits was measured with other weights."""
     forget()
-    measured(Exactness(batch_sizes=FOUND.batch_sizes, cost=1.5))
+    measured(ExactMode(batch_sizes=FOUND.batch_sizes, cost=1.5))
     assert load("on", shutil.copy(builtin_target(), tmp_path / "new.gguf"), exactness=found)[1].cost == 1.5
 
 
@@ -128,8 +128,8 @@ def test_a_later_process_stays_on_the_cpu(found, monkeypatch):
 def test_what_an_earlier_start_has_measured_is_measured_again_once_layers_are_on_a_gpu(measured, monkeypatch):
     monkeypatch.setattr(target_loader, "_recalled", lambda *_: FOUND)
     monkeypatch.setattr(target_loader, "_why_never", lambda _: "with layers on a GPU")
-    measured(Exactness(reason="measured again"))
-    assert load("auto")[1].reason == "measured again"
+    measured(ExactMode(reason="measured again"))
+    assert "(measured again)" in load("auto")[1].promise
 
 
 # What an earlier start has measured serves a start like it, and no other

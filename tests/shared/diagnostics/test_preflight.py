@@ -14,8 +14,8 @@ from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.diagnostics.preflight import PreflightReport, check_memory
 from shared.errors import ConfigError
+from shared.exact.batch_invariance import RESERVE
 from shared.llama import devices, library
-from shared.llama.batch_invariance import RESERVE
 from shared.llama.model import Model
 from shared.llama.placement import CPU, Device
 from shared.llama.vocabulary import Vocabulary

@@ -6,7 +6,7 @@ import pytest
 
 from shared.cache_edits import Snapshot
 from shared.errors import KvCacheFullError, ModelLoadError
-from shared.llama.batch_invariance import InvariantSizes
+from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.batch_layout import one_pass
 from shared.llama.model import Model
 from shared.llama.native_parameters import context_parameters
