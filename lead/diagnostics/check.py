@@ -30,7 +30,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import grown_path
 from shared.models.file_kind import is_eagle_file
 from shared.rpc.rpc_probe import ForeignWorkerError, WorkerAwayError, probe
-from shared.translation.drafter_maker import describe_translation
+from shared.translation.other_vocabulary import describe_translation
 from shared.translation.stored_pair import stored_pair
 
 _PROBE_SECONDS = 3.0

@@ -11,6 +11,8 @@ from lead.engine.commands import DRAFT_MODEL
 from lead.engine.drafters.model_drafter import ModelDrafter, ThreadChoice
 from lead.engine.inline_sources import InlineSource, PlannedSource, calibrate, planned_source
 from lead.engine.load import Load, LoadDraft
+from lead.rings.table import RINGS
+from shared.drafting.drafter_maker import DrafterMaker, drafter_maker, most_ahead
 from shared.drafting.drafter_options import N_FURTHER_STATES
 from shared.errors import ModelLoadError
 from shared.llama import devices
@@ -24,7 +26,6 @@ from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
 from shared.step_cost import StepCost
-from shared.translation.drafter_maker import DrafterMaker, most_ahead
 
 log = logging.getLogger("engine")
 
@@ -131,7 +132,7 @@ def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
     options = load.options.model_copy(update={"ctx_size": load.options.ctx_size or target.n_ctx})
     taken = {CPU: target.placement.host_weights} if target.placement else {}
     model = Model(load.model, options, n_step_checkpoints=load.n_most + N_FURTHER_STATES, taken=taken)
-    maker = DrafterMaker(model, target.vocabulary, log)
+    maker = drafter_maker(model, target.vocabulary, RINGS, log)
     if most_ahead(model, load.n_most) < 1:
         raise ModelLoadError(
             f"{load.model} cannot draft: its recurrent states do not fit into memory often enough to take "
