@@ -41,7 +41,6 @@ RINGS = {
 ROOTS = {
     "lead.cli": {"plan, bench, doctor"},
     "lead.settings.lead_settings": {"rpc"},
-    "lead.tokenizer.preparation": {"infill"},
     "shared.llama.model": {"lora"},
     "shared.llama.memory_plan": {"lora"},
     "shared.models.builtin": {"convert"},

@@ -19,7 +19,7 @@ from lead.http.schema import GenerationFields, sampling_parameters
 from lead.http.services import Services
 from lead.settings.keys import ANYONE, Principal
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.jobs import FieldTexts, Gap, Jobs, PreparedRequest, Prompt, write_conversation
+from lead.tokenizer.jobs import FieldTexts, Jobs, MadePrompt, PreparedRequest, Prompt, write_conversation
 from shared.errors import ContextExceededError, RequestError
 from shared.logs import LogLevel
 from shared.protocol import fits_into_open
@@ -145,12 +145,12 @@ async def read_text_request(
     return await _read(fields, http_request, services, Jobs.prepare_prompts, *given)
 
 
-async def read_infill_request(
-    fields: GenerationFields, gap: Gap, http_request: Request, services: Services
+async def read_made_request(
+    fields: GenerationFields, prompt: MadePrompt, http_request: Request, services: Services
 ) -> GenerationRequest:
-    """A request to fill a gap; raises RequestError naming the field at fault."""
-    given = gap, fields.grammar, fields.json_schema, _checked(fields, 1, services)
-    return await _read(fields, http_request, services, Jobs.prepare_infill, *given)
+    """A request to continue what `prompt` makes; raises RequestError naming the field at fault."""
+    given = prompt, fields.grammar, fields.json_schema, _checked(fields, 1, services)
+    return await _read(fields, http_request, services, Jobs.prepare_made, *given)
 
 
 async def _read(

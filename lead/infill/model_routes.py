@@ -6,11 +6,11 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from lead.chat.fields import AtMost, NullIsDefault
-from lead.http.generation_request import read_infill_request
+from lead.http.generation_request import read_made_request
 from lead.http.json_route import JsonRoute
 from lead.http.routes.completions import NativeFields, respond_as_llama_server
 from lead.http.services import Services, get_ready_services
-from lead.tokenizer.jobs import Gap
+from lead.infill.gap import Gap
 
 router = APIRouter(route_class=JsonRoute)
 
@@ -50,5 +50,5 @@ async def create_infill(
     body: InfillRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
     """Fill a gap in a text, for editors; the answer is that of `/completion`."""
-    request = await read_infill_request(body, body.gap(services), http_request, services)
+    request = await read_made_request(body, body.gap(services), http_request, services)
     return await respond_as_llama_server(body, request, http_request, services)

@@ -58,17 +58,11 @@ class PreparedRequest:
     prompt_texts: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """What is around a gap; extra: names and texts of other files. n_ctx: tokens of a context."""
+class MadePrompt(Protocol):
+    """A prompt that is made of other texts in the tokenizer process; it is pickled, as all of a job."""
 
-    prefix: str
-    suffix: str
-    prompt: str
-    extra: Sequence[tuple[str, str]]
-    n_ctx: int
-    n_predict: int = -1
-    spm: bool = False
+    def tokens(self, vocabulary: Any) -> "array[int]":
+        """vocabulary: a `shared.llama.vocabulary.Vocabulary`. Raises UnsupportedError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +106,14 @@ class Jobs(Protocol):
     ) -> PreparedRequest:
         """A request to continue texts."""
 
-    def prepare_infill(
+    def prepare_made(
         self,
-        gap: Gap,
+        prompt: MadePrompt,
         grammar: str | None = None,
         json_schema: Mapping[str, Any] | None = None,
         texts: FieldTexts = NO_TEXTS,
     ) -> PreparedRequest:
-        """A request to fill a gap; raises UnsupportedError for a model that has no tokens for that."""
+        """A request to continue what `prompt` makes; raises UnsupportedError, too."""
 
     def prepare_chat(self, conversation: bytes, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
         """A request of a chat API."""

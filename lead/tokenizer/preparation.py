@@ -23,9 +23,9 @@ from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import (
     NO_TEXTS,
     FieldTexts,
-    Gap,
     GrammarsNeededError,
     Jobs,
+    MadePrompt,
     ModelDescription,
     PreparedRequest,
     Prompt,
@@ -95,16 +95,14 @@ class Preparation(Jobs):
         tokens = [self._tokenize_parts(prompt) for prompt in prompts]
         return self._with_texts(PreparedRequest(tokens, self._grammar_of(grammar, json_schema)), texts)
 
-    def prepare_infill(
+    def prepare_made(
         self,
-        gap: Gap,
+        prompt: MadePrompt,
         grammar: str | None = None,
         json_schema: Mapping[str, Any] | None = None,
         texts: FieldTexts = NO_TEXTS,
     ) -> PreparedRequest:
-        from lead.infill.infill import infill_prompt  # noqa: PLC0415 - a ring, which may be missing
-
-        tokens = [infill_prompt(gap, self._vocabulary)]
+        tokens = [prompt.tokens(self._vocabulary)]
         return self._with_texts(PreparedRequest(tokens, self._grammar_of(grammar, json_schema)), texts)
 
     def prepare_chat(self, conversation: bytes, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:

@@ -40,7 +40,7 @@ def test_without_translation_a_back_drafts_in_its_own_vocabulary(tmp_path, monke
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     lead, url = start_lead("--model", str(target), *LEAD)
     with lead, back_of(lead, url, "alone"):
-        assert "alone" in ask_until_accepted(url).sources
+        assert ask_until_accepted(url).n_accepted > 0
 
 
 def packages_with(*seams):
