@@ -33,6 +33,7 @@ from shared.llama.start_key import LoadedFacts, changed_meanwhile, state_of_file
 from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
+from shared.rings import adapters
 from shared.settings.model_options import UNQUANTIZED, ModelOptions
 
 
@@ -122,13 +123,11 @@ class Model:
         parameters.load_mtp = load_mtp
         self._model = load_native(path, parameters)
         self.vocabulary = Vocabulary(self._model, path)
-        adapters = self._load_adapters()
+        loaded = self._load_adapters()
         opened = self._open_context(path, files, context_parameters)
         self._context, self._memory, uses_flash_attention = opened
-        if adapters:
-            from shared.lora.adapters import apply_adapters  # noqa: PLC0415 - a ring, which may be missing
-
-            apply_adapters(self._context, adapters, self.options.lora)
+        if loaded:
+            adapters().apply_adapters(self._context, loaded, self.options.lora)
         return uses_flash_attention
 
     def _make_parts(self, plan: MemoryPlan) -> None:
@@ -172,13 +171,12 @@ class Model:
         """Frees the model and raises ModelLoadError if one does not fit to it."""
         if not self.options.lora:
             return []
-        from shared.lora.adapters import load_adapters  # noqa: PLC0415 - as above
-
         try:
-            return load_adapters(self._model, self.options.lora)
+            loaded: list[Any] = adapters().load_adapters(self._model, self.options.lora)
         except ModelLoadError:
             llama_cpp.llama_model_free(self._model)
             raise
+        return loaded
 
     def _open_context(self, path: Path, files: str, parameters: Any) -> tuple[Any, Any, bool]:
         """A llama_context, its memory, and whether it uses flash attention.

@@ -1,5 +1,6 @@
 """Each ring that can be taken out is: its folders are deleted, and its lines in the lists of rings."""
 
+import re
 import shutil
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from back.rings import RINGS as BACKS_RINGS
 from bench.processes import start_lead
 from lead.rings.table import RINGS as LEADS_RINGS
+from shared.rings import RINGS as SHARED_RINGS
 from tests.real.client import ask, ask_until_accepted
 from tests.real.processes import LEAD, back_of
 from tests.test_wall import RINGS, ROOT, WITHOUT, modules, ring_of
@@ -20,10 +22,9 @@ def take_out(ring, tree):
         shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
     for package in RINGS[ring]:
         shutil.rmtree(tree.joinpath(*package.split(".")), ignore_errors=True)
-    for table in (tree / "lead" / "rings" / "table.py", tree / "back" / "rings.py"):
-        lines = table.read_text().splitlines()
-        of_ring = tuple(f'"{package}' for package in RINGS[ring])
-        table.write_text("\n".join(line for line in lines if not line.strip().startswith(of_ring)))
+    for table in (tree / each for each in ("lead/rings/table.py", "back/rings.py", "shared/rings.py")):
+        of_ring = "|".join(map(re.escape, RINGS[ring]))
+        table.write_text(re.sub(rf'"({of_ring})[\w.]*",', "", table.read_text()))
 
 
 @pytest.mark.parametrize("ring", WITHOUT)
@@ -57,3 +58,4 @@ def test_the_lists_have_all_rings_that_are_plugged_in():
     )
     assert packages_with(*in_both, *in_leads) == set(LEADS_RINGS)
     assert packages_with(*in_both, "vocabulary_download") == set(BACKS_RINGS)
+    assert packages_with("adapters") == set(SHARED_RINGS)
