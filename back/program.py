@@ -16,11 +16,12 @@ from back import leads
 from back.dial import OtherVocabularyError, RefusedError
 from back.link import LeadLink
 from back.model_fit import fitted
+from back.rings import RINGS
 from back.settings import BackSettings
-from back.translation.vocabulary_download import lead_vocabulary
 from back.worker import DraftWorker
 from shared import cpus
 from shared.drafting.drafter import Drafter
+from shared.drafting.drafter_maker import drafter_maker, most_ahead
 from shared.errors import ConfigError, DuoError
 from shared.llama import library
 from shared.llama.memory_plan import describe_prompt_cache
@@ -30,7 +31,7 @@ from shared.models.builtin import builtin_draft
 from shared.pace import jittered_delays
 from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
-from shared.translation.drafter_maker import DrafterMaker, most_ahead
+from shared.seams import plugged
 
 log = logging.getLogger("back")
 
@@ -66,9 +67,9 @@ class DraftingSetup:
 def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | None = None) -> DraftingSetup:
     """To draft for a lead with `vocabulary`; None: with that of the draft model.
 
-    Takes seconds for another vocabulary.
+    Takes seconds for another vocabulary. Raises ModelLoadError if that cannot be translated.
     """
-    maker = DrafterMaker(model, vocabulary or model.vocabulary, log)
+    maker = drafter_maker(model, vocabulary or model.vocabulary, RINGS, log)
     budget = TimeBudget()
     grammars = GrammarServer(maker.vocabulary.info.path, budget)
 
@@ -162,7 +163,10 @@ def _link(settings: BackSettings, model: Model) -> LeadLink:
 
 
 def _setup_for_lead(settings: BackSettings, model: Model, link: LeadLink) -> DraftingSetup:
-    return setup_for(settings, model, lead_vocabulary(link.lead, settings.read_key(), link.tls))
+    """Raises OSError if that may succeed later, ConfigError if not."""
+    for ring in plugged(RINGS, "vocabulary_download"):
+        return setup_for(settings, model, ring.lead_vocabulary(link.lead, settings.read_key(), link.tls))
+    raise ConfigError("the part of the back that does it is not installed")
 
 
 def _replace(old: DraftingSetup, new: DraftingSetup) -> Drafter:

@@ -30,7 +30,7 @@ from lead.engine.events import Committed, Finished
 from lead.engine.loop import carry_out
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.exact.exact_model import limits_of
+from lead.engine.target_loading import limits_of
 from lead.simulation.simulated_back import GREEDY
 from lead.simulation.simulated_lead import TextSampler
 from shared import cpus

@@ -19,11 +19,13 @@ from bench import models, report
 from bench.options import listed
 from bench.timed_engine import DraftingParts, TimedEngine
 from lead.engine.calibration import StepTimer
+from lead.heads.inline_source import InlineMtp
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
 from shared import cpus
 from shared.errors import ConfigError, ModelLoadError
-from shared.heads.mtp_heads import MtpHeads, has_heads
+from shared.heads.hidden_sources import NextnStates
+from shared.heads.mtp_heads import has_heads, open_heads
 from shared.llama.model import Model
 from shared.settings.model_options import ModelOptions
 from shared.step_cost import StepCost
@@ -83,13 +85,13 @@ def main(arguments: Sequence[str]) -> None:
     report.finish("mtp", rows, options)
 
 
-def _open(path: Path, n_threads: int) -> tuple[Model, MtpHeads]:
+def _open(path: Path, n_threads: int) -> tuple[Model, InlineMtp]:
     if not has_heads(path):
         raise ConfigError(f"{path} has no heads for further tokens that can be used")
     options = ModelOptions(threads=n_threads, ctx_size=2048, parallel=1, n_gpu_layers=0)
     try:
-        model = Model(path, options, with_heads=True)
-        return model, model.open_heads()
+        model = Model(path, options, load_mtp=True)
+        return model, InlineMtp(model, open_heads(model), NextnStates(model), n_most=0, n_slots=1)
     except ModelLoadError as error:
         raise ConfigError(str(error)) from error
 
@@ -108,7 +110,7 @@ def _situations(options: argparse.Namespace) -> Iterator[Situation]:
 
 
 def _measure(
-    model: Model, heads: MtpHeads, ways: dict[str, DraftingParts], options: argparse.Namespace
+    model: Model, heads: InlineMtp, ways: dict[str, DraftingParts], options: argparse.Namespace
 ) -> dict[str, float]:
     """Medians of tokens per second by way, and of the ratios within a turn."""
     engines = {name: TimedEngine(model, heads, parts) for name, parts in ways.items()}

@@ -20,20 +20,19 @@ from lead.engine.commands import (
     Submit,
     decode_command,
 )
-from lead.engine.draft_loading import InlineMtp
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Event, Finished, encode_line
 from lead.engine.loop import Loop
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.exact.exact_model import limits_of
+from lead.engine.target_loading import limits_of
+from lead.heads.inline_source import InlineMtp
 from lead.heads.mtp_drafter import MtpDrafter
 from lead.simulation.clock import Link, VirtualClock
 from lead.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack
 from lead.simulation.simulated_lead import TextSampler
 from lead.simulation.text import DraftSkill, Text
 from shared.drafting.drafter import DrafterMessage
-from shared.heads.mtp_heads import MtpHeads
 from shared.llama.model import Model
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
@@ -89,7 +88,7 @@ class TimedEngine:
 
     open = True
 
-    def __init__(self, model: Model, heads: MtpHeads | None, parts: DraftingParts, n_most: int = 16) -> None:
+    def __init__(self, model: Model, heads: InlineMtp | None, parts: DraftingParts, n_most: int = 16) -> None:
         """`heads` of the model are needed if they are to draft, up to `n_most` tokens."""
         self._model, self._heads = model, heads if parts.heads else None
         self._skill = parts.heads
@@ -120,7 +119,7 @@ class TimedEngine:
         self._clear()
         StepTimer.of_target(self._model, self._model.n_vocab).calibrate(self._speculation.cost)
         if self._heads and self._speculation.inline:
-            InlineMtp(self._model, self._heads, 0, 0).calibrate(self._speculation.inline.cost)
+            self._heads.calibrate(self._speculation.inline.cost)
 
     def write(self, number: int, n_tokens: int) -> float:
         """Tokens per second after the first of a text's `n_tokens` tokens; equal numbers: equal texts."""
@@ -183,9 +182,8 @@ class TimedEngine:
 
     # The drafters
 
-    def _drafter(self, heads: MtpHeads, n_most: int) -> MtpDrafter:
-        assert self._model.hidden
-        return MtpDrafter(heads, self._model.hidden, self._guessing, _NO_TOKEN_ENDS, n_most=n_most)
+    def _drafter(self, heads: InlineMtp, n_most: int) -> MtpDrafter:
+        return MtpDrafter(heads.heads, heads.states, self._guessing, _NO_TOKEN_ENDS, n_most=n_most)
 
     def _guessing(
         self, sampling: SamplingParameters, history: list[int], _like: Sampler | None = None, /
@@ -231,4 +229,4 @@ class TimedEngine:
         """Another engine may have used the model."""
         self._model.trim(0, 0)
         if self._heads:
-            self._heads.trim(0, 0)
+            self._heads.heads.trim(0, 0)

@@ -25,11 +25,13 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.loop import Loop
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.exact.exact_model import limits_of, put_into_force
+from lead.engine.target_loading import limits_of
+from lead.exact.target_loader import put_into_force
 from lead.heads.mtp_drafter import MtpDrafter
 from lead.simulation.simulated_lead import TextSampler
-from shared.heads.mtp_heads import has_heads
-from shared.llama.batch_invariance import RESERVE
+from shared.exact.batch_invariance import RESERVE
+from shared.heads.hidden_sources import NextnStates
+from shared.heads.mtp_heads import MtpHeads, has_heads, open_heads
 from shared.llama.model import Model
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import RankedToken, Sampler
@@ -88,7 +90,9 @@ class TrafficRun:
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic
         self._random = random.Random(traffic.seed)  # noqa: S311 - seeded on purpose
-        self._model = _load(traffic, traffic.n_slots, traffic.n_ctx, with_heads=has_heads(traffic.model))
+        with_heads = has_heads(traffic.model)
+        self._model = _load(traffic, traffic.n_slots, traffic.n_ctx, load_mtp=with_heads)
+        self._states = NextnStates(self._model) if with_heads else None
         if traffic.exact:
             put_into_force(self._model)
             assert self._model.batch_sizes, f"{traffic.model} has no exact mode"
@@ -96,7 +100,7 @@ class TrafficRun:
         n_cells = self._model.n_ctx if self._model.kv_unified else n_ctx
         self._fresh = _load(replace(traffic, kv_unified=True, placement={}), 1, n_cells)
         self._fresh.batch_sizes = self._model.batch_sizes
-        self._heads = self._model.open_heads() if self._model.hidden else None
+        self._heads = self._opened_heads()
         self._target = CheckedModel(self._model, self._fresh, self._random)
         self._clients = RandomClients(
             Habits(
@@ -144,7 +148,7 @@ class TrafficRun:
         self._target.clear()
         if self._heads:
             self._heads.close()
-            self._heads = self._model.open_heads()
+            self._heads = self._opened_heads()
         self._start()
 
     @property
@@ -205,14 +209,17 @@ class TrafficRun:
     def _sampler(self, request: Submit) -> Sampler:
         return TextSampler(self._clients.scripts[request.sampling.seed].__getitem__)
 
+    def _opened_heads(self) -> MtpHeads | None:
+        return open_heads(self._model) if self._states else None
+
     def _drafter(self) -> MtpDrafter | None:
-        if self._heads is None or self._model.hidden is None:
+        if self._heads is None or self._states is None:
             return None
 
         def sampler_for(parameters: SamplingParameters, _history: list[int], _like: object = None) -> Sampler:
             return _MostlyRight(self._clients.scripts[parameters.seed], self._random)
 
-        return MtpDrafter(self._heads, self._model.hidden, sampler_for, frozenset(), n_most=DEPTH)
+        return MtpDrafter(self._heads, self._states, sampler_for, frozenset(), n_most=DEPTH)
 
 
 class _KeeperOfTraffic(TextKeeper):
@@ -250,7 +257,7 @@ def compare(traffic: Traffic, n_comparisons: int) -> Comparison:
         run.close()
 
 
-def _load(traffic: Traffic, n_slots: int, n_ctx: int, *, with_heads: bool = False) -> Model:
+def _load(traffic: Traffic, n_slots: int, n_ctx: int, *, load_mtp: bool = False) -> Model:
     options = ModelOptions(
         ctx_size=n_ctx,
         parallel=n_slots,
@@ -265,4 +272,4 @@ def _load(traffic: Traffic, n_slots: int, n_ctx: int, *, with_heads: bool = Fals
         cache_type_v=traffic.cache_type,
     ).model_copy(update=dict(traffic.placement))
     n_reserve = RESERVE if traffic.exact else 0
-    return Model(traffic.model, options, n_reserve=n_reserve, with_heads=with_heads)
+    return Model(traffic.model, options, n_reserve=n_reserve, load_mtp=load_mtp)

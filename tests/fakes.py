@@ -33,7 +33,7 @@ from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.errors import KvCacheFullError, PendingAnswerError
-from shared.llama.batch_invariance import RESERVE, InvariantSizes
+from shared.exact.batch_invariance import RESERVE, InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.memory_traits import PLAIN
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize

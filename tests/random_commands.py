@@ -20,7 +20,7 @@ from lead.suffix.seen_texts import SeenTexts
 from lead.suffix.suffix_drafter import SuffixDrafter
 from shared.cache_edits import Forget, Store, apply_edits
 from shared.errors import KvCacheFullError, WindowLostError
-from shared.llama.batch_invariance import InvariantSizes
+from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Span
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize

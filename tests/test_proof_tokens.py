@@ -11,7 +11,7 @@ import pytest
 
 from lead.engine.commands import SetBacks, Submit
 from lead.engine.events import Committed
-from shared.llama.batch_invariance import InvariantSizes
+from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters

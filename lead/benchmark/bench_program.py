@@ -18,10 +18,11 @@ from lead.benchmark.questions import ChatQuestion
 from lead.benchmark.running_lead import report_of, running_lead
 from lead.benchmark.summary import summarize
 from lead.diagnostics.check import exit_with_report
-from lead.engine.draft_loading import wants_heads
+from lead.engine.draft_loading import has_draft_model
+from lead.engine.inline_sources import planned_source
 from lead.planning.arrangements import KINDS, Arrangement
 from lead.planning.measurements import CoreSplit
-from lead.planning.plan_program import core_splits, draft_model_names, load_command, may_be_back
+from lead.planning.plan_program import core_splits, draft_model_names, load_command
 from lead.planning.plan_report import commands, describe
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
@@ -94,11 +95,11 @@ def _arrangements(settings: BenchSettings, cores: Sequence[int]) -> list[tuple[A
     chosen = [(Arrangement("none"), variants[0])]
     for number, (name, variant) in enumerate(zip(draft_model_names(variants), variants, strict=True)):
         load = load_command(variant, len(cores))
-        if not number and wants_heads(load.model_copy(update={"draft": None})):
+        if not number and planned_source(load.model_copy(update={"draft": None})):
             chosen.append((Arrangement("mtp"), variant))
         if load.draft:
             chosen.append((Arrangement("engine", draft_model=name), variant))
-        if may_be_back(load) and (split := _split(settings, cores)):
+        if has_draft_model(load) and (split := _split(settings, cores)):
             chosen.append((Arrangement("split", split, draft_model=name), variant))
     return sorted(chosen, key=lambda each: KINDS.index(each[0].kind))
 

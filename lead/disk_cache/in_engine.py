@@ -45,13 +45,13 @@ def text_key(model: Model, load: Load) -> str:
     """Of all that decides what a text on disk holds, and how."""
     return start_key(
         StoredKind.TEXTS,
-        model.files,
+        model.facts.files,
         load.options,
         version=_VERSION,
         batch_sizes=model.batch_sizes,
         traits=model.traits,
         own_cells=not model.kv_unified,
         n_part=model.prompt_cache.n_part,
-        n_ctx_of_rope=model.n_ctx_of_rope,
-        uses_flash_attention=model.uses_flash_attention,
+        n_ctx_of_rope=model.facts.n_ctx_of_rope,
+        uses_flash_attention=model.facts.uses_flash_attention,
     )

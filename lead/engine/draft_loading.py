@@ -1,43 +1,35 @@
-"""Loading what drafts inside the engine: a draft model, or heads of the target."""
+"""Loading what drafts inside the engine: a draft model, or what a ring has planned."""
 
-import functools
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
-
-import numpy as np
 
 from lead.engine.calibration import StepTimer
 from lead.engine.commands import DRAFT_MODEL
 from lead.engine.drafters.model_drafter import ModelDrafter, ThreadChoice
+from lead.engine.inline_sources import InlineSource, PlannedSource, calibrate, planned_source
 from lead.engine.load import Load, LoadDraft
-from lead.heads.mtp_drafter import MtpDrafter
+from lead.rings.table import RINGS
+from shared.drafting.drafter_maker import DrafterMaker, drafter_maker, most_ahead
 from shared.drafting.drafter_options import N_FURTHER_STATES
 from shared.errors import ModelLoadError
-from shared.heads.mtp_heads import MtpHeads, has_heads, is_heads_file
 from shared.llama import devices
 from shared.llama.memory_plan import choose_n_ctx, describe_prompt_cache, on_cpu, plan_memory
 from shared.llama.memory_probe import ModelOutline, size_text
 from shared.llama.model import Model
 from shared.llama.placement import CPU
-from shared.llama.span import MtpSpan, Span
-from shared.models.file_kind import is_eagle_file, size_of
+from shared.llama.span import Span
+from shared.models.file_kind import size_of
 from shared.prompt_cache import NO_PROMPT_CACHE
-from shared.sampling.factory import drafting_sampler
 from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
 from shared.step_cost import StepCost
-from shared.translation.drafter_maker import DrafterMaker, most_ahead
 
 log = logging.getLogger("engine")
 
 _REPEATS = 5
-_BATCH_SIZES = (1, 2, 4, 8, 32, 128)
-"""Tokens in the steps that are timed: drafting, and reading what it has not seen yet."""
-_MAX_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +40,7 @@ class InlineModel:
     maker: DrafterMaker
     n_threads: int = 1
     source = DRAFT_MODEL
+    reads_target = False
 
     @property
     def model(self) -> Model:
@@ -58,7 +51,6 @@ class InlineModel:
         return self.model.vocabulary.info.name
 
     def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> ModelDrafter:
-        """For as many sequences as there are slots."""
         model, load = self.model, self.load
         stores = model.traits.can_trim and not self.maker.translates
         stored = describe_prompt_cache(model.prompt_cache if stores else NO_PROMPT_CACHE)
@@ -68,7 +60,6 @@ class InlineModel:
         return ModelDrafter(self.source, drafter, n_most, self._thread_choice())
 
     def calibrate(self, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
-        """A first T(n) of it, known before it is used; its slot 0 is empty, and is left empty."""
         model = self.model
 
         def decode(tokens: list[int]) -> None:
@@ -77,10 +68,9 @@ class InlineModel:
         timer = StepTimer(
             decode, lambda: model.trim(0, 0), model.n_vocab, clock, is_offloaded=model.is_offloaded
         )
-        _calibrate(timer, cost, model.n_batch)
+        calibrate(timer, cost, model.n_batch)
 
     def describe(self, token_seconds: float) -> str:
-        """For the log, at the start."""
         return (
             f"draft model: {self.title}, {self.n_threads} thread{'' if self.n_threads == 1 else 's'}, "
             f"{1000 * token_seconds:.2f} ms for a token; memory: "
@@ -96,80 +86,20 @@ class InlineModel:
         return ThreadChoice(self.model.use_threads, self.n_threads, other)
 
 
-@dataclass(frozen=True, slots=True)
-class InlineMtp:
-    """Heads of the target `model`, or an EAGLE-3 drafter, that it has opened; for `n_slots` sequences."""
-
-    model: Model
-    heads: MtpHeads
-    n_most: int
-    n_slots: int
-
-    @property
-    def source(self) -> str:
-        return self.heads.source
-
-    @property
-    def title(self) -> str:
-        return self.heads.title
-
-    def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> MtpDrafter:
-        """Drafts up to `n_most` tokens."""
-        assert self.model.hidden
-        vocabulary = self.model.vocabulary
-        make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
-        return MtpDrafter(
-            self.heads,
-            self.model.hidden,
-            make_sampler,
-            vocabulary.end_tokens,
-            n_most=self.n_most,
-            budget=budget,
-        )
-
-    def calibrate(self, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
-        """A first T(n) of the heads; their slot 0 is empty, and is left empty."""
-        row = np.zeros(self.heads.n_embd, np.float32)
-
-        def decode(tokens: list[int]) -> None:
-            self.heads.decode([MtpSpan(0, 0, tokens, [row] * len(tokens))])
-
-        timer = StepTimer(
-            decode,
-            lambda: self.heads.trim(0, 0),
-            self.heads.n_vocab,
-            clock,
-            is_offloaded=self.model.is_offloaded,
-        )
-        _calibrate(timer, cost, self.heads.n_batch)
-
-    def describe(self, token_seconds: float) -> str:
-        """For the log, at the start."""
-        assert self.model.hidden
-        return (
-            f"drafting with {self.title}, {1000 * token_seconds:.2f} ms for a token; memory: "
-            f"{size_text(self.heads.weights_size)} for weights, {self.heads.memory_size}, at most "
-            f"{size_text(self.n_slots * self.model.hidden.n_bytes)} for hidden states"
-        )
-
-
-InlineSource = InlineModel | InlineMtp
-"""What drafts in the engine, and takes its time."""
-
-
-def load_inline_sources(load: Load, target: Model) -> list[InlineSource]:
-    """What may draft in the engine: the draft model, then heads if `target` has kept theirs.
-
-    Raises ModelLoadError.
-    """
-    own_file = heads_file(load)
+def load_inline_sources(load: Load, target: Model, planned: PlannedSource | None) -> list[InlineSource]:
+    """What may draft in the engine: the draft model, then what is `planned`; raises ModelLoadError."""
     sources: list[InlineSource] = []
-    if load.draft and not own_file:
+    if load.draft and not (planned and planned.is_draft_model):
         sources.append(load_draft_model(load.draft, target))
-    if target.traits.can_speculate and (own_file or target.hidden):
-        heads = target.open_heads(own_file)
-        sources.append(InlineMtp(target, heads, load.n_most_mtp, load.options.parallel))
+    if planned and target.traits.can_speculate:
+        sources.append(planned.open(target))
     return sources
+
+
+def has_draft_model(load: Load) -> bool:
+    """Whether `load.draft` names one, which could be a back's, too, and nothing that only a ring opens."""
+    planned = planned_source(load) if load.draft else None
+    return load.draft is not None and not (planned and planned.is_draft_model)
 
 
 def place_draft_model(load: Load) -> Load:
@@ -180,7 +110,8 @@ def place_draft_model(load: Load) -> Load:
     draft = load.draft
     if not draft or load.rpc:
         return load
-    if heads_file(load) or not devices.has_gpu():  # heads are where the last layer is, which they read
+    # Heads are where the last layer is, which they read.
+    if not (has_draft_model(load) and devices.has_gpu()):
         gpus = devices.describe(devices.chosen(load.options) or [])
         n_bytes = size_of(draft.model)
         return load.model_copy(update={"taken": {gpus[-1].name if gpus else CPU: n_bytes}})
@@ -201,33 +132,13 @@ def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
     options = load.options.model_copy(update={"ctx_size": load.options.ctx_size or target.n_ctx})
     taken = {CPU: target.placement.host_weights} if target.placement else {}
     model = Model(load.model, options, n_step_checkpoints=load.n_most + N_FURTHER_STATES, taken=taken)
-    maker = DrafterMaker(model, target.vocabulary, log)
+    maker = drafter_maker(model, target.vocabulary, RINGS, log)
     if most_ahead(model, load.n_most) < 1:
         raise ModelLoadError(
             f"{load.model} cannot draft: its recurrent states do not fit into memory often enough to take "
             "tokens back; try a smaller --parallel"
         )
     return InlineModel(load, maker, choose_threads(load, model))
-
-
-def heads_file(load: Load) -> Path | None:
-    """The file with the heads of the target, or an EAGLE-3 drafter, if that was named as draft model."""
-    if load.draft and (is_heads_file(load.draft.model) or is_eagle_file(load.draft.model)):
-        return load.draft.model
-    return None
-
-
-def wants_heads(load: Load) -> bool:
-    """Whether the model's heads are to draft; raises ModelLoadError if they should, and it has none."""
-    if own_file := heads_file(load):
-        return not is_eagle_file(own_file)
-    if load.mtp == "off" or load.draft is not None or load.policy == "off":
-        return False
-    if has_heads(load.model):
-        return True
-    if load.mtp == "on":
-        raise ModelLoadError(f"{load.model} has no heads for further tokens that can be used: --mtp off")
-    return False
 
 
 def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = time.monotonic) -> int:
@@ -246,8 +157,3 @@ def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = t
     best = min(seconds, key=lambda n_threads: median(seconds[n_threads]))
     model.use_threads(best)
     return best
-
-
-def _calibrate(timer: StepTimer, cost: StepCost, n_batch: int) -> None:
-    batch_sizes = [size for size in (*[1] * _REPEATS, *_BATCH_SIZES) if size <= n_batch]
-    timer.calibrate(cost, batch_sizes=batch_sizes, n_repeats=1, max_seconds=_MAX_SECONDS)

@@ -7,28 +7,25 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from shared.llama.batch_invariance import InvariantSizes
 from shared.protocol import Tune
 
 FinishReason = Literal["stop", "length"]
 
 
-class Exactness(BaseModel, frozen=True):
-    """Whether a text is the same bit for bit whatever happens around it.
+EXACT_SAMPLE = "every token is the model's own choice, so a text is an exact sample whatever is drafted"
 
-    It is where `batch_sizes` are in force. `cost`: how much longer a step of one token takes or would
-    take with them, as a ratio; None: not measured, for the `reason`. key: of the start that has measured it
-    (`shared.llama.start_key`).
+
+class Exactness(BaseModel, frozen=True):
+    """What is promised of texts, for people, and whether they are the same bit for bit whatever happens.
+
+    `cost`: how much longer a step of one token takes for that or would take, as a ratio; None: not known.
+    found: of whoever has loaded the target so, for the next process (`lead.engine.target_loading`).
     """
 
-    batch_sizes: InvariantSizes | None = None
+    is_on: bool = False
     cost: float | None = None
-    reason: str = ""
-    key: str = ""
-
-    @property
-    def is_on(self) -> bool:
-        return self.batch_sizes is not None
+    promise: str = EXACT_SAMPLE
+    found: dict[str, Any] = {}
 
 
 class Ready(BaseModel, frozen=True):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.constants import MAX_DEPTH
 from shared.cache_edits import CacheEdit
-from shared.llama.batch_invariance import InvariantSizes
+from shared.llama.batch_layout import BatchSizes
 from shared.slot_cache import SlotCache
 
 MAX_REPLAY = 12
@@ -64,7 +64,7 @@ class Slot:
         """Whether the next token to decode belongs to the prompt, or to what a context shift left."""
         return self.sequence is not None and len(self.cache) < self.sequence.n_prefill
 
-    def n_useful(self, batch_sizes: InvariantSizes | None) -> int:
+    def n_useful(self, batch_sizes: BatchSizes | None) -> int:
         """The most draft tokens that can be committed; in exact mode, in a span of one of `batch_sizes`."""
         if self.sequence is None or self.n_to_decode > MAX_REPLAY:
             return 0

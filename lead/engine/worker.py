@@ -9,12 +9,7 @@ from itertools import chain
 
 from lead.engine.calibration import Recalibration, StepTimer, StepTimes, recalibrate
 from lead.engine.commands import DRAFT_MODEL, MTP, NGRAM, PREDICTION, Submit
-from lead.engine.draft_loading import (
-    InlineSource,
-    load_inline_sources,
-    place_draft_model,
-    wants_heads,
-)
+from lead.engine.draft_loading import load_inline_sources, place_draft_model
 from lead.engine.drafters.draft_source import LookupDrafter
 from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter
 from lead.engine.engine import Engine
@@ -23,6 +18,7 @@ from lead.engine.engine_parts import EngineParts, Lookups
 from lead.engine.events import Exactness, LoadFailed, Ready
 from lead.engine.explain import Explain, Explained
 from lead.engine.heartbeat import Heartbeat
+from lead.engine.inline_sources import InlineSource, planned_source
 from lead.engine.load import Load
 from lead.engine.loop import Chore, Loop
 from lead.engine.new_pieces import NewPieces
@@ -31,8 +27,8 @@ from lead.engine.side_jobs import SideJobs
 from lead.engine.slot import TrialPlace
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.target_loading import choose_attention, limits_of, load_target
 from lead.engine.target_threads import TargetThreads
-from lead.exact.exact_model import choose_attention, limits_of, load_target
 from lead.rings.table import RINGS
 from shared import cpus
 from shared.cached_files import CacheFolder
@@ -77,8 +73,9 @@ def main() -> None:
         for module in plugged(RINGS, "before_load"):
             module.before_load(load, heartbeat)
         load = choose_attention(place_draft_model(load))
-        model, exactness = load_target(load, with_heads=wants_heads(load))
-        inline = next(iter(load_inline_sources(load, model)), None)
+        planned = planned_source(load)
+        model, exactness = load_target(load, planned)
+        inline = next(iter(load_inline_sources(load, model, planned)), None)
     except ModelLoadError as error:
         pipe.send(LoadFailed(reason=str(error)))
         sys.exit(1)
@@ -116,7 +113,8 @@ def _serve(
     pipe.send(ready)
     parts.chores.append(side_jobs)
     if limits.traits.can_speculate and load.calibrate:
-        parts.chores.extend(_calibrate(engine, model, load, threads, timer, pipe=pipe))
+        stored = Remembered(CacheFolder.STEP_TIMES, StepTimes, step_times_key(model, load, inline))
+        parts.chores.extend(_calibrate(engine, model, stored, threads, timer, pipe=pipe))
     with parts.at_end:
         Loop(
             model,
@@ -174,14 +172,14 @@ def _log_what_is_loaded(model: Model, load: Load, ready: Ready) -> None:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
 
 
-def step_times_key(model: Model, load: Load) -> str:
+def step_times_key(model: Model, load: Load, inline: InlineSource | None) -> str:
     """Of all that T(n) depends on, but for the length of the texts and what else computes."""
     return start_key(
         StoredKind.STEP_TIMES,
-        model.files,
+        model.facts.files,
         model.options,
         version=_VERSION,
-        with_heads=model.hidden is not None,
+        with_heads=inline is not None and inline.reads_target,
         batch_sizes=model.batch_sizes,
         rpc=load.rpc,
         most_threads=load.most_threads,
@@ -198,11 +196,16 @@ def _threads(model: Model, exactness: Exactness, load: Load) -> TargetThreads:
 
 
 def _calibrate(
-    engine: Engine, model: Model, load: Load, threads: TargetThreads, timer: StepTimer, *, pipe: EnginePipe
+    engine: Engine,
+    model: Model,
+    stored: Remembered[StepTimes],
+    threads: TargetThreads,
+    timer: StepTimer,
+    *,
+    pipe: EnginePipe,
 ) -> list[Chore]:
     """Have T(n) learned until a command arrives; returns who measures it again, if it was not known."""
     cost = engine.speculation.cost
-    stored = Remembered(CacheFolder.STEP_TIMES, StepTimes, step_times_key(model, load))
     if _has_recalled(stored, cost, threads, timer):
         return []
     timer.calibrate(cost, lambda: pipe.readable)

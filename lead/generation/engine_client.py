@@ -23,7 +23,6 @@ from lead.engine.load import Load
 from lead.engine.question import EngineQuestion, R
 from lead.generation.engine_process import EngineProcess
 from lead.generation.engine_state import MOVES, EngineState
-from lead.generation.exactness import promise
 from lead.generation.front_vocabulary import KnownPieces
 from lead.generation.open_questions import OpenQuestions
 from lead.generation.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
@@ -329,7 +328,7 @@ class EngineClient:
             ready.n_ctx_sequence,
             ready.n_threads,
         )
-        log.info("texts: %s", promise(ready.exactness))
+        log.info("texts: %s", ready.exactness.promise)
         if not self._stopped:
             self._become(EngineState.READY)
             self.has_been_ready.set()

@@ -18,7 +18,7 @@ from lead.engine.drafters.draft_source import Continuation, InlineDraft
 from shared.drafting.interfaces import MakeSampler
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.heads.hidden_states import HiddenStates
-from shared.llama.span import MtpOutput, MtpSpan
+from shared.heads.mtp_span import MtpOutput, MtpSpan
 from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler

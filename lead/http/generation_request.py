@@ -19,7 +19,7 @@ from lead.http.schema import GenerationFields, sampling_parameters
 from lead.http.services import Services
 from lead.settings.keys import ANYONE, Principal
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.jobs import FieldTexts, Gap, Jobs, PreparedRequest, Prompt, write_conversation
+from lead.tokenizer.jobs import FieldTexts, Jobs, MadePrompt, PreparedRequest, Prompt, write_conversation
 from shared.errors import ContextExceededError, RequestError
 from shared.logs import LogLevel
 from shared.protocol import fits_into_open
@@ -137,9 +137,12 @@ def _n_kept(prompt: Sequence[int], n_keep: int, services: Services) -> int:
 
 
 async def read_text_request(
-    fields: GenerationFields, prompts: Sequence[Prompt | Gap], http_request: Request, services: Services
+    fields: GenerationFields,
+    prompts: Sequence[Prompt | MadePrompt],
+    http_request: Request,
+    services: Services,
 ) -> GenerationRequest:
-    """A request to continue `prompts`, or to fill gaps; raises RequestError naming the field at fault."""
+    """A request to continue `prompts`; raises RequestError naming the field at fault."""
     texts = _checked(fields, len(prompts), services)
     return await _read(fields, http_request, services, Jobs.prepare_prompts, prompts, texts)
 

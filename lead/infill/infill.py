@@ -7,7 +7,7 @@ Files of the request come first and are cut at their beginning. With `spm` suffi
 
 from array import array
 
-from lead.tokenizer.jobs import Gap
+from lead.infill.gap import Gap
 from shared.errors import UnsupportedError
 from shared.llama.vocabulary import Vocabulary
 

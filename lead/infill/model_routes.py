@@ -10,7 +10,7 @@ from lead.http.generation_request import read_text_request
 from lead.http.json_route import JsonRoute
 from lead.http.routes.completions import NativeFields, respond_as_llama_server
 from lead.http.services import Services, get_ready_services
-from lead.tokenizer.jobs import Gap
+from lead.infill.gap import Gap
 
 router = APIRouter(route_class=JsonRoute)
 

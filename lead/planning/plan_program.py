@@ -7,7 +7,7 @@ from lead.chat.request_parts import ChatMessage, TemplateInput
 from lead.chat.template import TEMPLATE_BYTES, TEMPLATE_SECONDS, model_template
 from lead.diagnostics.check import exit_with_report
 from lead.engine.commands import DRAFT_MODEL
-from lead.engine.draft_loading import heads_file
+from lead.engine.draft_loading import has_draft_model
 from lead.engine.load import Load
 from lead.planning.arrangements import KINDS, arrangements, forecast
 from lead.planning.measurements import CoreSplit, EngineTimes, PairTimes, SplitTimes, with_common_steps
@@ -78,7 +78,7 @@ def plan(settings: PlanSettings) -> PlanReport:
     found = [
         (arrangement, pair, variant)
         for pair, load, variant in zip(pairs, loads, variants, strict=True)
-        for arrangement in arrangements(pair, settings.machines if may_be_back(load) else ())
+        for arrangement in arrangements(pair, settings.machines if has_draft_model(load) else ())
         if arrangement.draft_model or pair is pairs[0]
     ]
     found.sort(key=lambda each: KINDS.index(each[0].kind))
@@ -100,16 +100,11 @@ def measure_pair(
         say(f"measuring the model{f' with {name}' if name else ''} on all cores …")
         engine = process.submit(measure_engine, load, sampling, texts).result()
     splits = []
-    if may_be_back(load) and DRAFT_MODEL in engine.drafters:
+    if has_draft_model(load) and DRAFT_MODEL in engine.drafters:
         for split in core_splits(cores, lead_is_offloaded=engine.is_offloaded):
             say(f"measuring with {len(split.back_cpus)} of {len(cores)} cores for a back …")
             splits.append(measure_split(split, load))
     return PairTimes(engine, splits, name)
-
-
-def may_be_back(load: Load) -> bool:
-    """Heads draft in the engine only."""
-    return load.draft is not None and not heads_file(load)
 
 
 def draft_model_names(variants: Sequence[LeadSettings]) -> list[str]:

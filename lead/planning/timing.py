@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from lead.engine.calibration import BATCH_SIZES, StepTimer
-from lead.engine.draft_loading import choose_threads, load_inline_sources, place_draft_model, wants_heads
+from lead.engine.draft_loading import choose_threads, load_inline_sources, place_draft_model
 from lead.engine.drafters.draft_source import InlineDrafter
+from lead.engine.inline_sources import PlannedSource, planned_source
 from lead.engine.load import Load, LoadDraft
-from lead.exact.exact_model import choose_attention
+from lead.engine.target_loading import choose_attention
 from lead.planning.acceptance_trial import AcceptanceTrial
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes
 from shared.llama.model import Model
@@ -31,9 +32,12 @@ _REPEATS = 5
 
 def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str]) -> EngineTimes:
     """T(n) of the target, and what may draft inside the engine. Raises ModelLoadError."""
-    with_heads = wants_heads(load.model_copy(update={"draft": None}))
+    planned = planned_source(load) or planned_source(load.model_copy(update={"draft": None}))
     load = choose_attention(place_draft_model(load))  # as the lead will
-    model = Model(load.model, load.options, with_heads=with_heads, taken=load.taken)
+    load_mtp = planned is not None and planned.load_mtp
+    model = Model(load.model, load.options, load_mtp=load_mtp, taken=load.taken)
+    if planned:
+        planned.attach(model)
     cost = StepCost()
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
@@ -42,17 +46,17 @@ def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str
         return EngineTimes(cost.table(), speculates=False, is_offloaded=model.is_offloaded)
     grammars = GrammarServer(load.model, TimeBudget())
     try:
-        drafters, costs = _drafters(load, model, grammars)
+        drafters, costs = _drafters(load, model, planned, grammars)
         return _with_trial(model, cost, drafters, costs, sampling, texts)
     finally:
         grammars.close()
 
 
 def _drafters(
-    load: Load, model: Model, grammars: GrammarServer
+    load: Load, model: Model, planned: PlannedSource | None, grammars: GrammarServer
 ) -> tuple[list[InlineDrafter[Any]], dict[str, StepCost]]:
     """All that can draft in the engine, and T(n) of each by its source."""
-    sources = load_inline_sources(load, model)
+    sources = load_inline_sources(load, model, planned)
     drafters: list[InlineDrafter[Any]] = [each.drafter(grammars, TimeBudget()) for each in sources]
     costs = {each.source: StepCost() for each in sources}
     for each in sources:

@@ -8,6 +8,9 @@ RINGS = (
     "lead.pairing",
     "lead.apis.ollama",
     "lead.translation",
+    "shared.translation",
+    "lead.heads",
+    "lead.exact",
     "lead.infill",
     "lead.metrics",
     "lead.rpc",
@@ -16,11 +19,14 @@ RINGS = (
 """Packages. `shared.seams` says how they are plugged in, and tests/test_wall.py keeps the core free of them.
 
 Seams:
-    kind           another program than a lead with one model (`lead.cli`)
-    routes         has a `router` with endpoints of every lead, also of one with --models-dir
-    model_routes   has a `router` with endpoints of a lead with one model
-    opened         is told when the vocabulary has been read (`lead.server.app`)
-    before_load    does something in the engine's process before the model is loaded
-    in_engine      adds to what the engine's process does (`lead.engine.engine_parts`)
-    companions     run beside the server of every lead (`lead.server.site`)
+    kind             another program than a lead with one model (`lead.cli`)
+    routes           has a `router` with endpoints of every lead, also of one with --models-dir
+    model_routes     has a `router` with endpoints of a lead with one model
+    opened           is told when the vocabulary has been read (`lead.server.app`)
+    before_load      does something in the engine's process before the model is loaded
+    inline_source    drafts in the engine, and takes its time (`lead.engine.inline_sources`)
+    target_loader    loads the target (`lead.engine.target_loading`)
+    other_vocabulary drafts for texts in another vocabulary (`shared.drafting.drafter_maker`)
+    in_engine        adds to what the engine's process does (`lead.engine.engine_parts`)
+    companions       run beside the server of every lead (`lead.server.site`)
 """

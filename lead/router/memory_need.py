@@ -65,24 +65,24 @@ async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> Memo
 
 def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed:
     """The same, in this process. Raises ConfigError."""
-    from lead.engine.draft_loading import wants_heads  # noqa: PLC0415
+    from lead.engine.inline_sources import planned_source  # noqa: PLC0415
+    from lead.engine.target_loading import options_of_target  # noqa: PLC0415
     from lead.settings.placed_load import placed_load  # noqa: PLC0415 - loads llama.cpp
-    from shared.heads.mtp_heads import has_heads  # noqa: PLC0415
-    from shared.llama.batch_invariance import RESERVE  # noqa: PLC0415
     from shared.llama.memory_plan import plan_memory  # noqa: PLC0415
     from shared.llama.placement import CPU  # noqa: PLC0415
 
     settings = settings.model_copy(update={"source": settings.source.located()})
     assert settings.source.model
     load = placed_load(settings, settings.source.model)
-    is_exact = load.options.exact != "off"
+    options, n_reserve = options_of_target(load.options)
+    planned = planned_source(load)
     taken = {place: load.taken.get(place, 0) - in_use.get(place, 0) for place in {*load.taken, *in_use}}
     plan = plan_memory(
         load.model,
-        load.options.for_exact() if is_exact else load.options,
-        n_reserve=RESERVE if is_exact else 0,
+        options,
+        n_reserve=n_reserve,
         with_workers=bool(load.rpc),
-        with_heads=has_heads(load.model) and wants_heads(load),
+        with_heads=planned is not None and planned.load_mtp,
         taken=taken,
     )
     placement = plan.placement

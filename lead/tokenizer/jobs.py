@@ -6,6 +6,7 @@ rights, as in `multiprocessing`. Nothing here needs llama.cpp or Jinja: the fron
 
 import pickle
 import struct
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,17 +62,12 @@ class PreparedRequest:
     prompt_texts: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """What is around a gap; extra: names and texts of other files. n_ctx: tokens of a context."""
+class MadePrompt(ABC):
+    """A prompt that is made of other texts in the tokenizer process; it is pickled, as all of a job."""
 
-    prefix: str
-    suffix: str
-    prompt: str
-    extra: Sequence[tuple[str, str]]
-    n_ctx: int
-    n_predict: int = -1
-    spm: bool = False
+    @abstractmethod
+    def tokens(self, vocabulary: Any) -> "array[int]":
+        """vocabulary: a `shared.llama.vocabulary.Vocabulary`. Raises UnsupportedError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +103,11 @@ class Jobs(Protocol):
         """What lead and back compare at `hello`; for a quarter of a million tokens it takes .15 s."""
 
     def prepare_prompts(
-        self, prompts: Sequence[Prompt | Gap], texts: FieldTexts = NO_TEXTS
+        self, prompts: Sequence[Prompt | MadePrompt], texts: FieldTexts = NO_TEXTS
     ) -> PreparedRequest:
-        """A request to continue texts, or to fill gaps.
+        """A request to continue texts, and what makes them.
 
-        Raises UnsupportedError for a gap if the model has no tokens for that.
+        Raises UnsupportedError where a prompt cannot be made with this model.
         """
 
     def prepare_chat(self, conversation: bytes, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:

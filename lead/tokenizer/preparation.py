@@ -23,9 +23,9 @@ from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import (
     NO_TEXTS,
     FieldTexts,
-    Gap,
     GrammarsNeededError,
     Jobs,
+    MadePrompt,
     ModelDescription,
     PreparedRequest,
     Prompt,
@@ -87,7 +87,7 @@ class Preparation(Jobs):
         return self._vocabulary.identify()
 
     def prepare_prompts(
-        self, prompts: Sequence[Prompt | Gap], texts: FieldTexts = NO_TEXTS
+        self, prompts: Sequence[Prompt | MadePrompt], texts: FieldTexts = NO_TEXTS
     ) -> PreparedRequest:
         tokens = [self._tokenize_parts(prompt) for prompt in prompts]
         return self._with_texts(PreparedRequest(tokens, self._grammar_of(texts)), texts)
@@ -164,12 +164,10 @@ class Preparation(Jobs):
         breaks = [at - n_removed for at in prompt.breaks]
         return vocabulary.encode(text, add_special=True, parse_special=True, breaks=breaks)
 
-    def _tokenize_parts(self, prompt: Prompt | Gap) -> "array[int]":
+    def _tokenize_parts(self, prompt: Prompt | MadePrompt) -> "array[int]":
         """What the model wants around a prompt (BOS) is added where it begins with text."""
-        if isinstance(prompt, Gap):
-            from lead.infill.infill import infill_prompt  # noqa: PLC0415 - a ring, which may be missing
-
-            return infill_prompt(prompt, self._vocabulary)
+        if isinstance(prompt, MadePrompt):
+            return prompt.tokens(self._vocabulary)
         tokens = array("i")
         for i, part in enumerate([prompt] if isinstance(prompt, str) else prompt):
             if isinstance(part, str):

@@ -13,7 +13,6 @@ from shared.diagnostics.findings import count
 from shared.errors import ConfigError, ModelLoadError
 from shared.free_memory import free_memory
 from shared.llama import devices, library
-from shared.llama.batch_invariance import RESERVE
 from shared.llama.memory_plan import MemoryPlan, plan_memory
 from shared.llama.model_info import ModelInfo
 from shared.llama.placement import CPU, Placement
@@ -111,6 +110,7 @@ def check_memory(
     n_slots: int | None = None,
     n_step_checkpoints: int = 0,
     *,
+    n_reserve: int = 0,
     with_workers: bool = False,
     with_heads: bool = False,
     taken: Mapping[str, int] | None = None,
@@ -119,12 +119,10 @@ def check_memory(
 
     What RPC workers have is not known. None if the model cannot be loaded, with a problem added.
     """
-    is_exact = options.exact != "off"
-    used, n_reserve = (options.for_exact(), RESERVE) if is_exact else (options, 0)
     try:
         plan = plan_memory(
             info.path,
-            used,
+            options,
             n_slots,
             n_step_checkpoints,
             n_reserve,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import Any
 
-from shared.llama.batch_invariance import MAX_GAP, RESERVE, InvariantSizes
+from shared.exact.batch_invariance import MAX_GAP, RESERVE, InvariantSizes
 from shared.llama.batch_layout import one_pass
 from shared.llama.model import Model
 from shared.llama.span import Span

@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.errors import DecodeFatalError, ModelLoadError
-from shared.heads.hidden_sources import ARCHITECTURES, target_layers
+from shared.heads.hidden_sources import ARCHITECTURES, LayerInputs, target_layers
+from shared.heads.mtp_batch import MtpBatch
 from shared.heads.mtp_heads import MtpHeads
-from shared.llama.batch import MtpBatch
+from shared.heads.mtp_span import MtpOutput, MtpSpan
 from shared.llama.gguf_metadata import tensor_names
+from shared.llama.model import Model
 from shared.llama.native import llama_cpp, llama_cpp_ext
-from shared.llama.span import MtpOutput, MtpSpan
 from shared.llama.vocabulary import metadata
 from shared.models.file_kind import EAGLE
 
@@ -38,19 +39,30 @@ def why_no_target(architecture: str) -> str | None:
     )
 
 
-def load_eagle(path: Path, target: Any, architecture: str, parameters: Any) -> tuple[Any, list[int]]:
+def open_eagle(target: Model, path: Path) -> tuple["EagleHeads", LayerInputs]:
+    """With a cache for as many slots and tokens; the target records from now on what it reads.
+
+    Raises ModelLoadError.
+    """
+    if target.batch_sizes:
+        raise ModelLoadError(f"{path}: --exact cannot be combined with an EAGLE-3 drafter")
+    eagle, layers = _load_eagle(path, target)
+    inputs = LayerInputs(target, layers)
+    return EagleHeads(eagle, target, len(inputs.nothing)), inputs
+
+
+def _load_eagle(path: Path, target: Model) -> tuple[Any, list[int]]:
     """(llama_model, the layers of the target that it reads). Raises ModelLoadError if it does not fit.
 
-    target: the llama_model of this architecture, of which all has to be known before llama.cpp computes:
-    it aborts the process where something does not fit.
+    All has to be known before llama.cpp computes: it aborts the process where something does not fit.
     """
-    if reason := why_no_target(architecture):
+    if reason := why_no_target(target.vocabulary.info.architecture):
         raise ModelLoadError(f"{path} cannot draft here: {reason}")
-    model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
+    model = llama_cpp.llama_model_load_from_file(str(path).encode(), target.model_parameters())
     if not model:
         raise ModelLoadError(f"{path} cannot be loaded as an EAGLE-3 drafter")
     layers = target_layers(model)
-    if reason := _misfit(path, model, layers, target):
+    if reason := _misfit(path, model, layers, target.native.model):
         llama_cpp.llama_model_free(model)
         raise ModelLoadError(f"{path} is not an EAGLE-3 drafter of this model: {reason}")
     return model, layers
@@ -86,9 +98,9 @@ class EagleHeads(MtpHeads):
     source = "draft_model"
     title = "an EAGLE-3 drafter"
 
-    def __init__(self, model: Any, target: Any, parameters: Any, n_features: int) -> None:
+    def __init__(self, model: Any, target: Model, n_features: int) -> None:
         """model: freed by `close`. n_features: numbers in a state of the target. Raises ModelLoadError."""
-        super().__init__(model, target, parameters, owns_model=True)
+        super().__init__(model, target, owns_model=True)
         self._n_fused_most: int = llama_cpp.llama_n_ubatch(self._context)
         self._features = MtpBatch(self._n_fused_most, n_features, with_tokens=False)
 

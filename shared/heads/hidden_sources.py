@@ -1,4 +1,7 @@
-"""The hidden states of a target: after its last layer, for its MTP heads, and between layers, for EAGLE-3."""
+"""The hidden states of a target: after its last layer, for its MTP heads, and between layers, for EAGLE-3.
+
+Each records them from when it is made on.
+"""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -8,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.errors import ModelLoadError
+from shared.heads.hidden_states import HiddenStates
 from shared.llama import unbound
+from shared.llama.model import Model
 from shared.llama.native import llama_cpp, llama_cpp_ext
 
 ARCHITECTURES = frozenset(
@@ -27,39 +32,38 @@ def target_layers(drafter: Any) -> list[int]:
     return [int(ids[i]) for i in range(_function("llama_model_target_layer_ids_n")(drafter))]
 
 
-class NextnStates:
-    """The hidden states of a llama_context that MTP heads read, for every token of a decode."""
+class NextnStates(HiddenStates):
+    """What MTP heads read of `target`."""
 
-    def __init__(self, model: Any, context: Any) -> None:
-        """`model` is the llama_model of the context."""
-        self._context = context
-        self.n_features: int = llama_cpp.llama_model_n_embd_out(model)
-        """Numbers for each token."""
-        llama_cpp_ext.llama_set_embeddings_nextn(context, True, False)
+    def __init__(self, target: Model) -> None:
+        """All slots must be empty."""
+        model, self._context = target.native
+        super().__init__(target.n_slots, llama_cpp.llama_model_n_embd_out(model))
+        llama_cpp_ext.llama_set_embeddings_nextn(self._context, True, False)
+        target.attach(self)
 
-    def table(self, n_tokens: int) -> NDArray[np.float32]:
-        """What the last decode, of `n_tokens` tokens, has left; shape (n_tokens, n_features)."""
+    def read(self, n_tokens: int) -> NDArray[np.float32]:
         address = llama_cpp_ext.llama_get_embeddings_nextn(self._context)
         pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
-        return np.ctypeslib.as_array(pointer, shape=(n_tokens, self.n_features))
+        return np.ctypeslib.as_array(pointer, shape=(n_tokens, len(self.nothing)))
 
 
-class LayerInputs:
-    """The inputs of layers of a llama_context that EAGLE-3 drafters read, for every token of a decode."""
+class LayerInputs(HiddenStates):
+    """What EAGLE-3 drafters read of `target`: the inputs of some layers."""
 
-    def __init__(self, context: Any, layers: Sequence[int], n_embd: int) -> None:
-        """The model must be of one of `ARCHITECTURES`, and have these layers. Raises ModelLoadError."""
-        self._context, self._layers, self._n_embd = context, layers, n_embd
+    def __init__(self, target: Model, layers: Sequence[int]) -> None:
+        """The target must be of one of `ARCHITECTURES`, and have these layers; all slots must be empty.
+
+        Raises ModelLoadError.
+        """
+        model, self._context = target.native
+        self._layers, self._n_embd = layers, llama_cpp.llama_model_n_embd(model)
+        super().__init__(target.n_slots, len(layers) * self._n_embd)
         for layer in layers:
-            _function("llama_set_embeddings_layer_inp")(context, layer, True)
+            _function("llama_set_embeddings_layer_inp")(self._context, layer, True)
+        target.attach(self)
 
-    @property
-    def n_features(self) -> int:
-        """Numbers for each token."""
-        return len(self._layers) * self._n_embd
-
-    def table(self, n_tokens: int) -> NDArray[np.float32]:
-        """What the last decode, of `n_tokens` tokens, has left; shape (n_tokens, n_features)."""
+    def read(self, n_tokens: int) -> NDArray[np.float32]:
         shape = (n_tokens, self._n_embd)
         inputs_of = _function("llama_get_embeddings_layer_inp")
         pointers = (inputs_of(self._context, layer) for layer in self._layers)

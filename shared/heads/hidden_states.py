@@ -1,6 +1,6 @@
 """The hidden states of a target's last tokens, which its MTP heads (multi-token prediction) read.
 
-Imports no native library: the model records what it decodes.
+Imports no native library: where the states come from is in `hidden_sources`.
 """
 
 from collections.abc import Sequence
@@ -53,6 +53,7 @@ class HiddenStates(SlotPart):
 
     def __init__(self, n_slots: int, n_embd: int) -> None:
         """n_embd: numbers in a state."""
+        self.token_bytes = 4 * n_embd
         self.n_most = max(1, min(_MOST_STATES, _MOST_BYTES // (4 * n_embd)))
         self.nothing = np.zeros(n_embd, np.float32)
         """What stands before the first token of a text."""
@@ -64,8 +65,12 @@ class HiddenStates(SlotPart):
         """The most that one slot takes."""
         return self.n_most * self.nothing.nbytes
 
-    def record_pass(self, together: Pass, states: NDArray[np.float32]) -> None:
-        """What a pass has computed; states: of all its tokens, shape (n_tokens, n_embd), copied."""
+    def read(self, n_tokens: int) -> NDArray[np.float32]:
+        """What the last pass, of `n_tokens` tokens, has left; shape (n_tokens, n_embd)."""
+        raise NotImplementedError
+
+    def computed(self, together: Pass) -> None:
+        states = self.read(sum(part.size for part in together))
         at = 0
         for part in together:
             span = part.span

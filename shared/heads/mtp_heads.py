@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.errors import DecodeFatalError, KvCacheFullError, ModelLoadError
+from shared.heads.mtp_batch import MtpBatch
+from shared.heads.mtp_span import MtpOutput, MtpSpan
 from shared.llama import library
-from shared.llama.batch import MtpBatch
 from shared.llama.gguf_metadata import tensor_names
 from shared.llama.memory_probe import graph_bytes, read_sizes
+from shared.llama.model import Model
 from shared.llama.native import llama_cpp, llama_cpp_ext
-from shared.llama.span import MtpOutput, MtpSpan
+from shared.llama.native_parameters import context_parameters
 from shared.models.file_kind import parts_of, read_beginning
 
 _HEAD_TENSOR = ".nextn.eh_proj.weight"
@@ -49,18 +51,26 @@ def is_heads_file(path: Path) -> bool:
     return has_heads(path) and _FIRST_LAYER not in tensor_names(parts_of(path)[0])
 
 
-def load_heads(path: Path, target: Any, parameters: Any, name: str) -> Any:
-    """The llama_model with the head of `target`, a llama_model called `name`, in a file of its own.
+def open_heads(target: Model, path: Path | None = None) -> "MtpHeads":
+    """Those of `target`, with a cache for as many slots and tokens; raises ModelLoadError.
 
-    Raises ModelLoadError if it does not fit.
+    path: the file that they are in; None: the target has loaded them. They read its `NextnStates`.
     """
+    if path is None:
+        return MtpHeads(target.native.model, target)
+    return MtpHeads(_load_heads(path, target), target, owns_model=True)
+
+
+def _load_heads(path: Path, target: Model) -> Any:
+    """A llama_model; raises ModelLoadError if it does not fit."""
+    parameters = target.model_parameters()
     parameters.load_mtp = True
     model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
-    if model and _shape(model) == _shape(target):
+    if model and _shape(model) == _shape(target.native.model):
         return model
     if model:
         llama_cpp.llama_model_free(model)
-    raise ModelLoadError(f"{path} does not have the heads (MTP) of {name}")
+    raise ModelLoadError(f"{path} does not have the heads (MTP) of {target.vocabulary.info.name}")
 
 
 class MtpHeads:
@@ -73,16 +83,14 @@ class MtpHeads:
     """What its drafts are called."""
     title = "the model's own heads (MTP)"
 
-    def __init__(self, model: Any, target: Any, parameters: Any, *, owns_model: bool = False) -> None:
-        """model: a llama_model with the head; target: the llama_context that outputs hidden states.
-
-        parameters: those of the target's context. owns_model: `close` frees it. Raises ModelLoadError.
-        """
+    def __init__(self, model: Any, target: Model, *, owns_model: bool = False) -> None:
+        """model: a llama_model with the head, which `close` frees if it is owned. Raises ModelLoadError."""
         self._model = model if owns_model else None
         self.weights_size: int = llama_cpp.llama_model_size(model) if owns_model else 0
         """Bytes, in addition to those of the target."""
+        parameters = context_parameters(target.options, target.n_ctx, target.n_slots)
         parameters.ctx_type = self.context_type
-        parameters.ctx_other = target
+        parameters.ctx_other = target.native.context
         parameters.n_rs_seq = 0
         parameters.kv_unified = True
         parameters.swa_full = True

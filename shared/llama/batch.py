@@ -1,17 +1,16 @@
 """llama_batches over numpy arrays: filling them element by element with ctypes costs more than sampling."""
 
 import ctypes
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.llama.native import llama_cpp
-from shared.llama.span import MtpSpan, Pass, Span
+from shared.llama.span import Pass, Span
 
 
-class _NativeBatch:
+class NativeBatch:
     """Room for `n_batch` tokens; `native` is the structure for llama_decode."""
 
     def __init__(self, n_batch: int, embd: NDArray[np.float32] | None = None, *, with_tokens: bool) -> None:
@@ -33,7 +32,7 @@ class _NativeBatch:
         )
 
 
-class Batch(_NativeBatch):
+class Batch(NativeBatch):
     """The tokens of a pass, at most `n_batch`."""
 
     def __init__(self, n_batch: int) -> None:
@@ -76,29 +75,6 @@ class Batch(_NativeBatch):
         self._wanted[0] = 1
         self.native.n_tokens = 1
         return 1
-
-
-class MtpBatch(_NativeBatch):
-    """Hidden states of `n_embd` numbers, and the tokens after them unless told otherwise."""
-
-    def __init__(self, n_batch: int, n_embd: int, *, with_tokens: bool = True) -> None:
-        self._states = np.zeros((n_batch, n_embd), np.float32)
-        super().__init__(n_batch, self._states, with_tokens=with_tokens)
-
-    def fill(self, spans: Sequence[MtpSpan], *, with_outputs: bool) -> list[int]:
-        """Returns the index of the last token of each span."""
-        at, last = 0, []
-        for span in spans:
-            end = at + len(span.tokens)
-            self._token[at:end] = span.tokens
-            self._states[at:end] = span.states
-            self._position[at:end] = np.arange(span.start, span.start + end - at)
-            self._slot[at:end] = span.slot
-            self._wanted[at:end] = with_outputs
-            last.append(end - 1)
-            at = end
-        self.native.n_tokens = at
-        return last
 
 
 def _pointer(array: NDArray[Any], kind: Any) -> Any:

@@ -6,9 +6,8 @@ library.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Protocol, overload
 
-from shared.llama.batch_invariance import InvariantSizes, invariant_passes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Pass, Span, SpanPart
 
@@ -20,21 +19,45 @@ _MIN_CELLS = 1024
 Measured: both cost the same at 450 to 800."""
 
 
+class BatchSizes(Protocol):
+    """The sizes in which all tokens are decoded, where a model does not decode in any.
+
+    Generated tokens and those of prompts may have different ones.
+    """
+
+    @property
+    def n_reserve(self) -> int:
+        """Cells of each slot that only padding may occupy."""
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether generated tokens have the same bits when they are read again as part of a prompt."""
+
+    @property
+    def max_draft(self) -> int:
+        """The most draft tokens of a sequence in one pass."""
+
+    def n_padding(self, n_tokens: int) -> int:
+        """How many draft tokens can join `n_tokens` of a sequence for nothing: they replace padding."""
+
+    def passes(self, spans: Sequence[Span]) -> list[Pass]:
+        """How to decode `spans`. The parts of a span follow each other in later passes."""
+
+
 @dataclass(frozen=True, slots=True)
 class LayoutRules:
     """What of a model decides about passes.
 
     n_batch: the most tokens of a pass. n_ctx_sequence: the most tokens of a slot, padding included.
-    own_cells: slots do not share one pool of cells. batch_sizes: in which all tokens are decoded, for batch
-    invariance. tiles_attention: flash attention compares the tokens of several sequences with the cells of
-    all of them.
+    own_cells: slots do not share one pool of cells. batch_sizes: None: tokens are decoded in any.
+    tiles_attention: flash attention compares the tokens of several sequences with the cells of all of them.
     """
 
     n_batch: int
     n_ctx_sequence: int
     traits: MemoryTraits = PLAIN
     own_cells: bool = False
-    batch_sizes: InvariantSizes | None = None
+    batch_sizes: BatchSizes | None = None
     tiles_attention: bool = False
 
     @property
@@ -88,7 +111,7 @@ class Layout(Sequence[Span]):
 def layout(spans: Sequence[Span], rules: LayoutRules) -> Layout:
     """Divide `spans`, at least one and at most one of each slot, into passes."""
     if rules.batch_sizes:
-        return _layout(spans, invariant_passes(spans, rules.batch_sizes), rules)
+        return _layout(spans, rules.batch_sizes.passes(spans), rules)
     parts = [SpanPart(number, span) for number, span in enumerate(spans)]
     if len(spans) > 1 and rules.pads:
         passes = [parts] if rules.traits.can_trim else _prompts_first(parts)

@@ -16,6 +16,7 @@ from shared.llama.placement import CPU, EMBEDDINGS, EXPERTS, Device, ModelSizes,
 from shared.llama.stored_outline import MeasuredOutline, StoredOutline
 from shared.models.file_kind import parts_of, read_beginning
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
+from shared.rings import adapters
 from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
 
 _ONE_SLOT_ONLY = frozenset({"plamo2"})
@@ -132,9 +133,7 @@ def plan_memory(
     n_slots = options.parallel if n_slots is None else n_slots
     _refuse_several_slots(path, n_slots)
     if options.lora:
-        from shared.lora.adapters import check_adapters  # noqa: PLC0415 - a ring, which may be missing
-
-        check_adapters(options.lora, path)
+        adapters().check_adapters(options.lora, path)
     room = _free_room(options, taken or {}, with_workers=with_workers)
     with StoredOutline.open(path, on_cpu(options), with_heads=with_heads) as outline:
         measured, probe = outline.measured, outline.measured.probe

@@ -12,6 +12,8 @@ Every llama.cpp memory grows at its end. Models differ in what can be taken back
 
 from dataclasses import dataclass
 
+from shared.llama.span import Pass
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryTraits:
@@ -51,8 +53,14 @@ PLAIN = MemoryTraits()
 class SlotPart:
     """One thing that is kept of each slot. Every method is called after the cells were edited."""
 
+    token_bytes = 0
+    """Bytes that are kept for each token of a text that was stored."""
+
     def decoded(self, slot: int, length: int, n_padding: int) -> None:
         """`slot` has `length` tokens now, and after them padding."""
+
+    def computed(self, together: Pass) -> None:
+        """A pass was computed, and llama.cpp holds what that has left."""
 
     def trimmed(self, slot: int, n_keep: int) -> None:
         """`slot` has no more than its first `n_keep` tokens now, and no padding."""

@@ -10,56 +10,52 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from shared.cache_edits import Snapshot
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
-from shared.heads.eagle_heads import EagleHeads, load_eagle
-from shared.heads.hidden_sources import LayerInputs, NextnStates
-from shared.heads.hidden_states import HiddenStates
-from shared.heads.mtp_heads import MtpHeads, has_heads, load_heads
 from shared.llama import devices, library
 from shared.llama.abort_callback import ContextInterrupt, StepProgress
 from shared.llama.batch import Batch
-from shared.llama.batch_invariance import InvariantSizes
-from shared.llama.batch_layout import Layout, LayoutRules, layout
+from shared.llama.batch_layout import BatchSizes, Layout, LayoutRules, layout
 from shared.llama.cuda_graphs import NO_FLASH_ATTENTION, switch_off_if_wrong
 from shared.llama.host_memory import HostMemory
 from shared.llama.memory_plan import MemoryPlan, plan_memory
 from shared.llama.memory_traits import PLAIN, SlotPart
 from shared.llama.native import llama_cpp
-from shared.llama.native_parameters import context_parameters, model_parameters
+from shared.llama.native_parameters import model_parameters
 from shared.llama.placement import CACHE, Placement
 from shared.llama.slot_parts import Padding, StepCheckpoints, WindowCheck, WindowGuard
 from shared.llama.span import Pass, Rows, Span
-from shared.llama.start_key import changed_meanwhile, state_of_files
+from shared.llama.start_key import LoadedFacts, changed_meanwhile, state_of_files
 from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
-from shared.models.file_kind import is_eagle_file
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
+from shared.rings import adapters
 from shared.settings.model_options import UNQUANTIZED, ModelOptions
+
+
+class NativeModel(NamedTuple):
+    """A llama_model and a llama_context."""
+
+    model: Any
+    context: Any
 
 
 class Model:
     """Weights, vocabulary and a KV cache of `n_ctx` cells for `n_slots` sequences."""
 
-    hidden: HiddenStates | None = None
-    """What MTP heads read, or an EAGLE-3 drafter; None: nothing is kept."""
-    batch_sizes: InvariantSizes | None = None
+    batch_sizes: BatchSizes | None = None
     """In which sizes to decode, so that logits depend on nothing but the tokens; None: in any."""
 
     options: ModelOptions
     """As asked for, with the number of layers in VRAM that was chosen."""
-    files: str
-    """Which ones were loaded (`start_key`)."""
+    facts: LoadedFacts
+    """Which files were loaded, and how."""
     step_bytes: int
     """Weights that a step of one token reads."""
-    n_ctx_of_rope: int
-    """With LongRoPE, the length of context by which keys are rotated; 0: it makes no difference."""
-    uses_flash_attention: bool
-    """Values are stored in another order without it."""
 
     overlaps = False
     """Whether the last step left this thread free most of the time between `launch` and its end.
@@ -75,7 +71,7 @@ class Model:
         n_step_checkpoints: int = 0,
         n_reserve: int = 0,
         *,
-        with_heads: bool = False,
+        load_mtp: bool = False,
         with_workers: bool = False,
         taken: Mapping[str, int] | None = None,
     ) -> None:
@@ -83,33 +79,32 @@ class Model:
 
         n_step_checkpoints: how many states of each slot to keep if the model is recurrent, at most; 0: what
         suits a target, from which only the last draft is taken back. n_reserve: cells of each slot in
-        addition to `ctx_size`, for padding. with_heads: load the model's MTP heads, too, and keep what they
-        read: `hidden`. with_workers: layers may be on RPC workers that were added, not only
-        on this machine. taken: bytes that others will take of the devices and the CPU, by name. Raises
+        addition to `ctx_size`, for padding. load_mtp: load the layers that predict further tokens, too, for a
+        context of their own. with_workers: layers may be on RPC workers that were added, not only on this
+        machine. taken: bytes that others will take of the devices and the CPU, by name. Raises
         ModelLoadError.
         """
         library.start()
-        self.files = state_of_files(path, options)
+        files = state_of_files(path, options)
         self.n_slots = options.parallel if n_slots is None else n_slots
-        loads_heads = with_heads and has_heads(path)
         plan = plan_memory(
             path,
             options,
             n_slots,
             n_step_checkpoints,
             n_reserve,
-            with_heads=loads_heads,
+            with_heads=load_mtp,
             with_workers=with_workers,
             taken=taken,
         )
         if plan.placement and plan.placement.problem:
             raise ModelLoadError(f"{path}: {plan.placement.problem}")
         self._follow(plan, with_workers=with_workers)
-        self._load(path, plan.parameters, load_mtp=loads_heads)
+        uses_flash_attention = self._load(path, files, plan.parameters, load_mtp=load_mtp)
         self._make_parts(plan)
-        if with_heads:
-            self._keep_hidden(NextnStates(self._model, self._context))
         self._measure(plan)
+        n_ctx_of_rope = llama_cpp.llama_n_ctx_seq(self._context) if plan.has_long_rope else 0
+        self.facts = LoadedFacts(files, n_ctx_of_rope, uses_flash_attention)
 
     def _follow(self, plan: MemoryPlan, *, with_workers: bool) -> None:
         """What was decided before anything is loaded."""
@@ -119,18 +114,21 @@ class Model:
         self._prompt_cache = NO_PROMPT_CACHE if with_workers else plan.prompt_cache
         self._with_workers = with_workers
 
-    def _load(self, path: Path, context_parameters: Any, *, load_mtp: bool) -> None:
-        """The weights, what is added to them, and a context; raises ModelLoadError."""
-        parameters = self._model_parameters()
+    def _load(self, path: Path, files: str, context_parameters: Any, *, load_mtp: bool) -> bool:
+        """The weights, what is added to them, and a context; raises ModelLoadError.
+
+        Returns whether that uses flash attention.
+        """
+        parameters = self.model_parameters()
         parameters.load_mtp = load_mtp
         self._model = load_native(path, parameters)
         self.vocabulary = Vocabulary(self._model, path)
-        adapters = self._load_adapters()
-        self._context, self._memory = self._open_context(path, context_parameters)
-        if adapters:
-            from shared.lora.adapters import apply_adapters  # noqa: PLC0415 - a ring, which may be missing
-
-            apply_adapters(self._context, adapters, self.options.lora)
+        loaded = self._load_adapters()
+        opened = self._open_context(path, files, context_parameters)
+        self._context, self._memory, uses_flash_attention = opened
+        if loaded:
+            adapters().apply_adapters(self._context, loaded, self.options.lora)
+        return uses_flash_attention
 
     def _make_parts(self, plan: MemoryPlan) -> None:
         """What a slot has beside its cells."""
@@ -154,7 +152,6 @@ class Model:
         # Models with learned positions (GPT-2) have no others: llama.cpp aborts.
         self.n_ctx_slot = min(n_each, self.vocabulary.info.n_ctx_train or n_each)
         """Tokens that one slot may have; with one pool of cells all cells, within the training context."""
-        self.n_ctx_of_rope = n_each if plan.has_long_rope else 0
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
         self.n_ubatch: int = llama_cpp.llama_n_ubatch(self._context)
         has_layers = self.options.n_gpu_layers != 0
@@ -166,34 +163,36 @@ class Model:
         self._table_at = (0, 0)
         self._last_table: Rows = np.empty((0, self.n_vocab), np.float32)
 
-    def _model_parameters(self) -> Any:
-        """On the devices of the target: a llama_model_params for it and for its heads."""
+    def model_parameters(self) -> Any:
+        """A llama_model_params for this model, and for what is loaded on the same devices."""
         return model_parameters(self.options, with_workers=self._with_workers)
 
     def _load_adapters(self) -> list[Any]:
         """Frees the model and raises ModelLoadError if one does not fit to it."""
         if not self.options.lora:
             return []
-        from shared.lora.adapters import load_adapters  # noqa: PLC0415 - as above
-
         try:
-            return load_adapters(self._model, self.options.lora)
+            loaded: list[Any] = adapters().load_adapters(self._model, self.options.lora)
         except ModelLoadError:
             llama_cpp.llama_model_free(self._model)
             raise
+        return loaded
 
-    def _open_context(self, path: Path, parameters: Any) -> tuple[Any, Any]:
-        """A llama_context and its memory; frees the model and raises ModelLoadError if there is none."""
+    def _open_context(self, path: Path, files: str, parameters: Any) -> tuple[Any, Any, bool]:
+        """A llama_context, its memory, and whether it uses flash attention.
+
+        Frees the model and raises ModelLoadError if there is none, or `files` are others by now.
+        """
         with library.captured_log() as lines:
             context = llama_cpp.llama_init_from_model(self._model, parameters)
         is_asked = parameters.flash_attn_type != llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
-        self.uses_flash_attention = is_asked and not any(NO_FLASH_ATTENTION in line for line in lines)
+        is_used = is_asked and not any(NO_FLASH_ATTENTION in line for line in lines)
         if self.options.n_gpu_layers:
             flash_attention = self.options.flash_attn != "off"
             switch_off_if_wrong(path, library.about_devices + lines, flash_attention=flash_attention)
         memory = llama_cpp.llama_get_memory(context) if context else None
-        if memory and state_of_files(path, self.options) == self.files:
-            return context, memory
+        if memory and state_of_files(path, self.options) == files:
+            return context, memory, is_used
         architecture = self.vocabulary.info.architecture
         if context:  # an embedding model, such as BERT
             llama_cpp.llama_free(context)
@@ -208,9 +207,7 @@ class Model:
     def prompt_cache(self) -> PromptCacheSize:
         """How many texts host memory may hold; none with RPC workers: they would cross the network."""
         size = self._prompt_cache
-        if self.hidden:
-            return replace(size, token_bytes=size.token_bytes + self.hidden.nothing.nbytes)
-        return size
+        return replace(size, token_bytes=size.token_bytes + sum(part.token_bytes for part in self._parts))
 
     @property
     def n_activations(self) -> int:
@@ -219,35 +216,14 @@ class Model:
         n_layers: int = llama_cpp.llama_model_n_layer(self._model)
         return n_embd * n_layers
 
-    def open_heads(self, path: Path | None = None) -> MtpHeads:
-        """The model's heads, with a cache for as many slots and tokens; raises ModelLoadError.
+    @property
+    def native(self) -> NativeModel:
+        """For what computes with them beside this object; they are freed by `close`."""
+        return NativeModel(self._model, self._context)
 
-        path: the file that they are in, or an EAGLE-3 drafter; None: the model's own.
-        """
-        parameters = context_parameters(self.options, self.n_ctx, self.n_slots)
-        if path and is_eagle_file(path):
-            return self._open_eagle(path, parameters)
-        if path is None:
-            return MtpHeads(self._model, self._context, parameters)
-        model = load_heads(path, self._model, self._model_parameters(), self.vocabulary.info.name)
-        return MtpHeads(model, self._context, parameters, owns_model=True)
-
-    def _open_eagle(self, path: Path, parameters: Any) -> EagleHeads:
-        """From now on `hidden` has the inputs of the layers that it reads."""
-        if self.batch_sizes:
-            raise ModelLoadError(f"{path}: --exact cannot be combined with an EAGLE-3 drafter")
-        architecture = self.vocabulary.info.architecture
-        eagle, layers = load_eagle(path, self._model, architecture, self._model_parameters())
-        inputs = LayerInputs(self._context, layers, llama_cpp.llama_model_n_embd(self._model))
-        self._keep_hidden(inputs)
-        return EagleHeads(eagle, self._context, parameters, inputs.n_features)
-
-    def _keep_hidden(self, source: NextnStates | LayerInputs) -> None:
-        """Record what `source` has after each decode."""
-        self._hidden_source = source
-        others = [part for part in self._parts if part is not self.hidden]
-        self.hidden = HiddenStates(self.n_slots, source.n_features)
-        self._parts = [*others, self.hidden]
+    def attach(self, part: SlotPart) -> None:
+        """Tell `part` of every pass and every edit from now on; all slots must be empty."""
+        self._parts.append(part)
 
     @property
     def layout_rules(self) -> LayoutRules:
@@ -314,8 +290,8 @@ class Model:
 
     def _collect(self, together: Pass, rows: list[list[Rows]], *, is_last: bool) -> None:
         """Add the logits of a pass to those of each span; they are copied if another pass overwrites them."""
-        if self.hidden:
-            self.hidden.record_pass(together, self._hidden_source.table(sum(part.size for part in together)))
+        for each in self._parts:
+            each.computed(together)
         for part, outputs in zip(together, self._rows([part.n_rows for part in together]), strict=True):
             wanted = part.wanted(outputs)
             rows[part.number].append(wanted if is_last else wanted.copy())

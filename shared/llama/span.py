@@ -14,7 +14,7 @@ class Span:
     """Tokens of one sequence at positions start, start + 1, …; logits are computed for the last `n_logits`.
 
     slot: the sequence id in llama.cpp, 0 ≤ slot < n_slots. is_prompt: they are tokens of a prompt; it only
-    matters for `shared.llama.batch_invariance`.
+    matters for `shared.exact.batch_invariance`.
     """
 
     slot: int
@@ -65,19 +65,3 @@ class SpanPart(NamedTuple):
 
 Pass = list[SpanPart]
 """What one call of llama_decode computes."""
-
-
-class MtpSpan(NamedTuple):
-    """Tokens of a slot at positions start, start + 1, …, each with the hidden state of the one before it."""
-
-    slot: int
-    start: int
-    tokens: Sequence[int]
-    states: "Sequence[NDArray[np.float32]]"
-
-
-class MtpOutput(NamedTuple):
-    """After the last token of a span: logits, shape (n_vocab,), and the head's hidden state, (n_embd,)."""
-
-    logits: "NDArray[np.float32]"
-    state: "NDArray[np.float32]"

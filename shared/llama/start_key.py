@@ -10,13 +10,26 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from shared import cpus
 from shared.errors import ModelLoadError
 from shared.llama import devices, library
 from shared.models.file_kind import parts_of
 from shared.settings.model_options import ModelOptions
+
+
+class LoadedFacts(NamedTuple):
+    """What tells starts apart and is known of a model once it is loaded.
+
+    files: as `state_of_files` describes them. n_ctx_of_rope: with LongRoPE, the length of context by which
+    keys are rotated; 0: it makes no difference. uses_flash_attention: values are stored in another order
+    without it.
+    """
+
+    files: str
+    n_ctx_of_rope: int
+    uses_flash_attention: bool
 
 
 class StoredKind(enum.Flag):

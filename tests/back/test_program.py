@@ -1,4 +1,4 @@
-"""How the program ends."""
+"""How the program ends, and where it gives up."""
 
 import asyncio
 import os
@@ -7,6 +7,8 @@ import signal
 import pytest
 
 from back import program
+from back.dial import OtherVocabularyError, RefusedError
+from back.settings import BackSettings
 
 
 class Loop:
@@ -39,3 +41,13 @@ async def test_a_second_signal_ends_it_at_once_and_the_first_in_some_seconds():
     assert set(loop.removed) == {signal.SIGINT, signal.SIGTERM}
     assert {signal.getsignal(number) for number in loop.removed} == {signal.SIG_DFL}
     assert loop.later == [(3.0, os._exit, (0,))]
+
+
+async def test_without_a_ring_that_translates_a_lead_of_another_vocabulary_is_given_up(monkeypatch):
+    async def refused(*_):
+        raise OtherVocabularyError("vocabularies differ")
+
+    monkeypatch.setattr(program, "RINGS", ())
+    monkeypatch.setattr(program.leads, "follow", refused)
+    with pytest.raises(RefusedError, match=r"vocabularies differ; translating is not possible: .* installed"):
+        await program._follow(BackSettings(), None, None, None, None)

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from lead.engine.load import Load
-from lead.exact.exact_model import load_target
+from lead.engine.target_loading import load_target
 from shared.errors import ModelLoadError
 from shared.llama import devices, remembered
 from shared.llama.placement import Device

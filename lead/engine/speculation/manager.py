@@ -33,7 +33,7 @@ from lead.engine.speculation.policy import (
 )
 from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
 from lead.engine.speculation.tuning import BackTuning
-from shared.llama.batch_invariance import InvariantSizes
+from shared.llama.batch_layout import BatchSizes
 from shared.protocol import Draft
 from shared.step_cost import StepCost
 
@@ -60,7 +60,7 @@ class SpeculationManager:
         make_drafters: MakeLookups = lambda _: {},
         *,
         batching: Batching | None = None,
-        batch_sizes: InvariantSizes | None = None,
+        batch_sizes: BatchSizes | None = None,
         constants: SpeculationConstants = DEFAULTS,
         inline: InlineDrafter[Any] | None = None,
     ) -> None:
@@ -317,7 +317,7 @@ class SpeculationManager:
         )
         return DraftOrder((explored,), at_once=True) if explored else None
 
-    def _fill(self, candidate: Candidate, draft: DraftChain, sizes: InvariantSizes) -> DraftChain:
+    def _fill(self, candidate: Candidate, draft: DraftChain, sizes: BatchSizes) -> DraftChain:
         """`draft` with guesses in place of padding: more of the chain, then what followed before."""
         n_wanted = len(draft) + sizes.n_padding(candidate.n_fed + len(draft))
         filled = candidate.chain[:n_wanted]

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
 from lead.generation.engine_state import EngineState
-from lead.generation.exactness import promise
 from lead.http.error_responses import error_response, http_error
 from lead.http.render.answer_parts import public_settings
 from lead.http.services import Services, get_ready_services, get_services
@@ -108,7 +107,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "speculates": ready.speculates,
         "exact": ready.exactness.is_on,
         "exact_cost": ready.exactness.cost,
-        "promise": promise(ready.exactness),
+        "promise": ready.exactness.promise,
         "draft_model": ready.draft_model,
         "mtp": ready.mtp,
         "devices": ready.devices,

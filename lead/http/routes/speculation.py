@@ -15,7 +15,6 @@ from lead.backs.registry import Backs
 from lead.chat.fields import NullIsDefault
 from lead.engine.commands import PolicyName
 from lead.engine.speculation.constants import MAX_DEPTH
-from lead.generation.exactness import promise
 from lead.http.client_gone import close_socket, unless_gone
 from lead.http.json_route import JsonRoute
 from lead.http.services import Services, get_ready_services, get_services
@@ -68,7 +67,7 @@ async def _about(services: Services) -> dict[str, Any]:
         "vocabulary": (await services.vocabulary.identify()).model_dump(),
         "speculates": ready.speculates if ready else None,
         "exact": ready.exactness.is_on if ready else None,
-        "promise": promise(ready.exactness) if ready else "",
+        "promise": ready.exactness.promise if ready else "",
         "devices": ready.devices if ready else "",
         "cores": sorted(cpus.usable()),
         "n_threads": services.settings.n_threads,

@@ -14,6 +14,7 @@ from bench.tiny_models import TinyModel, write_tiny_model
 from lead.disk_cache.in_engine import text_key
 from lead.engine.load import Load
 from shared.cache_edits import Snapshot
+from shared.heads.hidden_sources import NextnStates
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.start_key import DECIDES, StoredKind
@@ -91,7 +92,9 @@ class Start:
     """A model as an engine loads it, for as long as the context lasts."""
 
     def __init__(self, path, options, *, with_heads=False):
-        self.model = Model(path, options, with_heads=with_heads)
+        self.model = Model(path, options, load_mtp=with_heads)
+        if with_heads:
+            NextnStates(self.model)
         self.key = text_key(self.model, Load(model=path, options=options))
         self._keys = count(1)
 
@@ -225,6 +228,6 @@ def test_flash_attention_stores_values_in_another_order_however_it_was_chosen(ki
     path, options = kinds(kind)
     many = options.model_copy(update={"parallel": 5, "cache_type_k": "f16", "cache_type_v": "f16"})
     with Start(path, many) as start:
-        assert start.model.uses_flash_attention
-        start.model.uses_flash_attention = False
+        assert start.model.facts.uses_flash_attention
+        start.model.facts = start.model.facts._replace(uses_flash_attention=False)
         assert text_key(start.model, Load(model=path, options=many)) != start.key

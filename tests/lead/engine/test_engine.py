@@ -10,7 +10,7 @@ from lead.engine.commands import SetBacks
 from lead.engine.events import Committed, Failed, Finished, Started
 from shared.cache_edits import Restore, Snapshot, Store
 from shared.errors import PendingAnswerError, RequestError
-from shared.llama.batch_invariance import InvariantSizes
+from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
 from shared.prompt_cache import PromptCacheSize

@@ -6,7 +6,7 @@ from lead.engine.events import Started
 from lead.engine.slot import TrialPlace
 from lead.engine.slot_manager import SlotManager
 from shared.cache_edits import Copy, Restore, Snapshot, Store, Trim
-from shared.llama.batch_invariance import InvariantSizes
+from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCacheSize
 from tests.fakes import engine_sequence, make_limits

@@ -6,7 +6,7 @@ import pytest
 from lead.engine.context_shift import ContextShift
 from lead.heads.mtp_drafter import MtpDrafter
 from shared.heads.hidden_states import HiddenStates
-from shared.llama.span import MtpOutput
+from shared.heads.mtp_span import MtpOutput
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, toy_sampler
 from tests.lead.engine.drafters.by_name import ByName

@@ -6,7 +6,7 @@ import pytest
 
 from bench.tiny_models import write_fim_vocabulary
 from lead.engine.drafters.lookup import NgramDrafter
-from lead.infill.infill import Gap, infill_prompt
+from lead.infill.gap import Gap
 from shared.errors import UnsupportedError
 from shared.llama.vocabulary import FimTokens, Vocabulary
 
@@ -47,41 +47,41 @@ def test_the_tokens_are_read(load, repo_model):
 
 
 def test_prefix_and_suffix_come_before_the_middle(plain_model):
-    text = shown(infill_prompt(GAP, plain_model), plain_model)
+    text = shown(GAP.tokens(plain_model), plain_model)
     assert text.endswith(f"[PRE]{GAP.prefix}[SUF]{GAP.suffix}[MID]")
 
 
 def test_what_the_middle_begins_with_follows_the_prefix(plain_model):
-    text = shown(infill_prompt(replace(GAP, prompt="a +"), plain_model), plain_model)
+    text = shown(replace(GAP, prompt="a +").tokens(plain_model), plain_model)
     assert text.endswith(f"[PRE]{GAP.prefix}a +[SUF]{GAP.suffix}[MID]")
 
 
 def test_some_models_read_the_suffix_first(plain_model):
-    text = shown(infill_prompt(replace(GAP, spm=True), plain_model), plain_model)
+    text = shown(replace(GAP, spm=True).tokens(plain_model), plain_model)
     assert text.endswith(f"[SUF]{GAP.suffix}[PRE]{GAP.prefix}[MID]")
 
 
 def test_other_files_come_first(plain_model, repo_model):
     gap = replace(GAP, extra=[OTHER])
-    text = shown(infill_prompt(gap, repo_model), repo_model)
+    text = shown(gap.tokens(repo_model), repo_model)
     assert text.startswith(f"[REP]myproject\n[SEP]lib.py\n{OTHER[1]}[SEP]filename\n")
-    text = shown(infill_prompt(gap, plain_model), plain_model)
+    text = shown(gap.tokens(plain_model), plain_model)
     assert text.startswith(f"\n\n--- snippet ---\n\n{OTHER[1]}")
 
 
 def test_what_is_too_long_is_cut_away_from_the_gap(plain_model):
     gap = replace(GAP, prefix="far " * 9000 + "near", suffix="close" + " away" * 9000)
-    prompt = infill_prompt(gap, plain_model)
+    prompt = gap.tokens(plain_model)
     text = shown(prompt, plain_model)
     assert "near[SUF]close" in text
     assert 1000 < len(prompt) <= 2048 + 1
-    small = infill_prompt(replace(gap, n_ctx=512), plain_model)
+    small = replace(gap, n_ctx=512).tokens(plain_model)
     assert len(small) <= 256 + 1
 
 
 def test_of_other_files_the_end_is_kept(plain_model):
     gap = replace(GAP, extra=[("a", "old " * 9000), ("b", "new " * 200)], n_ctx=4096)
-    prompt = infill_prompt(gap, plain_model)
+    prompt = gap.tokens(plain_model)
     assert len(prompt) < gap.n_ctx
     text = shown(prompt, plain_model)
     assert "new new new" in text.partition("[PRE]")[0]
@@ -90,7 +90,7 @@ def test_of_other_files_the_end_is_kept(plain_model):
 def test_texts_of_control_tokens_are_text(repo_model):
     end = repo_model.detokenize([repo_model.eos])
     gap = Gap(end, end, "", [(end, end)], 8192)
-    assert repo_model.eos not in infill_prompt(gap, repo_model)
+    assert repo_model.eos not in gap.tokens(repo_model)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_texts_of_control_tokens_are_text(repo_model):
 )
 def test_a_model_without_the_tokens_says_which(load, tokens, missing):
     with pytest.raises(UnsupportedError, match="Infill is not supported by this model") as refusal:
-        infill_prompt(GAP, load(**tokens))
+        GAP.tokens(load(**tokens))
     assert str(refusal.value).endswith(missing)
 
 
@@ -112,6 +112,6 @@ def test_what_is_written_is_drafted_from_the_text_around_it(repo_model, where):
     gap = replace(GAP, suffix=passage) if where == "suffix" else replace(GAP, extra=[("b.py", passage)])
     written = repo_model.tokenize(passage, add_special=False, parse_special=False)
     n = len(written) // 2
-    prompt = infill_prompt(gap, repo_model).tolist()
+    prompt = gap.tokens(repo_model).tolist()
     drafted, _ = NgramDrafter().draft([*prompt, *written[:n]], 8)
     assert drafted == written[n : n + 8]

@@ -9,12 +9,13 @@ from back.doctor import check as check_back
 from back.settings import BackSettings
 from lead.cli import main as lead
 from lead.diagnostics.check import check
+from lead.engine.target_loading import options_of_target
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.diagnostics.preflight import PreflightReport, check_memory
 from shared.errors import ConfigError
+from shared.exact.batch_invariance import RESERVE
 from shared.llama import devices, library
-from shared.llama.batch_invariance import RESERVE
 from shared.llama.model import Model
 from shared.llama.placement import CPU, Device
 from shared.llama.vocabulary import Vocabulary
@@ -126,7 +127,9 @@ def test_the_parts_of_the_memory_are_stated_as_at_start_up(tiny_model):
 
 def test_the_memory_of_exact_mode_is_stated():
     options = ModelOptions(ctx_size=1024, parallel=2, threads=1, exact="on")
-    plan = check_memory(PreflightReport(), Vocabulary.load(builtin_target()).info, options)
+    used, n_reserve = options_of_target(options)
+    info = Vocabulary.load(builtin_target()).info
+    plan = check_memory(PreflightReport(), info, used, n_reserve=n_reserve)
     assert not plan.parameters.kv_unified
     assert plan.parameters.n_ctx == 1024 + 2 * RESERVE
 

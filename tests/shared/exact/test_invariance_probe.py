@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from shared.exact.batch_invariance import RESERVE, InvariantSizes
 from shared.exact.invariance_probe import SizeReport, estimate_sizes, measure_sizes, rehearse
-from shared.llama.batch_invariance import RESERVE, InvariantSizes
 from shared.llama.model import Model
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions

@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 
 from shared.errors import ModelLoadError
-from shared.heads.eagle_heads import why_no_target
+from shared.heads.eagle_heads import open_eagle, why_no_target
+from shared.heads.mtp_span import MtpSpan
 from shared.llama.model import Model
-from shared.llama.span import MtpSpan, Span
-from tests.shared.llama.conftest import OF_THREE, TEXT, rows
+from shared.llama.span import Span
+from tests.shared.heads.conftest import rows
+from tests.shared.llama.conftest import OF_THREE, TEXT
 from tests.tiny_eagle import write_tiny_eagle
 
 ARCHITECTURES = ["llama", "qwen3", "qwen35", "lfm2", "gpt-oss"]
@@ -28,9 +30,9 @@ def target(tiny_model):
         model.close()
 
 
-def draft(model, heads, slot, n):
+def draft(states, heads, slot, n):
     """A plain loop over TEXT: the whole text with the target's rows, then one token after the other."""
-    (output,) = heads.decode([MtpSpan(slot, 1, TEXT[1:], list(rows(model, slot, len(TEXT) - 1)))])
+    (output,) = heads.decode([MtpSpan(slot, 1, TEXT[1:], list(rows(states, slot, len(TEXT) - 1)))])
     drafted, logits = [], []
     for i in range(n):
         logits.append(output.logits.copy())
@@ -45,23 +47,25 @@ def test_the_rows_are_the_inputs_of_the_layers_in_whatever_company_a_text_is_dec
     target, tmp_path, architecture
 ):
     model = target(architecture)
-    model.open_heads(write_tiny_eagle(tmp_path / "eagle.gguf")).close()
+    heads, states = open_eagle(model, write_tiny_eagle(tmp_path / "eagle.gguf"))
+    heads.close()
     model.decode([Span(0, 0, TEXT, 1)])
-    alone = rows(model, 0, len(TEXT))
+    alone = rows(states, 0, len(TEXT))
     assert alone.shape == (len(TEXT), 3 * 64)
     model.trim(0, 0)
     model.decode([Span(1, 0, TEXT[:4], 0), Span(0, 0, TEXT[:7], 1), Span(2, 0, TEXT[:2], 1)])
     model.decode([Span(0, 7, TEXT[7:], 1), Span(2, 2, TEXT[2:3], 1)])
-    assert rows(model, 0, len(TEXT)) == pytest.approx(alone, abs=1e-3)
-    assert rows(model, 1, 4) == pytest.approx(alone[:4], abs=1e-3)
+    assert rows(states, 0, len(TEXT)) == pytest.approx(alone, abs=1e-3)
+    assert rows(states, 1, 4) == pytest.approx(alone[:4], abs=1e-3)
 
 
 def test_the_input_of_the_first_layer_is_the_embedding(target, tiny_model, tmp_path):
     model = target()
-    model.open_heads(write_tiny_eagle(tmp_path / "eagle.gguf", layers=(0, 1, 2))).close()
+    heads, states = open_eagle(model, write_tiny_eagle(tmp_path / "eagle.gguf", layers=(0, 1, 2)))
+    heads.close()
     model.decode([Span(0, 0, TEXT, 1)])
     tensors = {each.name: each.data for each in gguf.GGUFReader(tiny_model("llama")).tensors}
-    assert rows(model, 0, len(TEXT))[:, :64] == pytest.approx(tensors["token_embd.weight"][TEXT], abs=1e-5)
+    assert rows(states, 0, len(TEXT))[:, :64] == pytest.approx(tensors["token_embd.weight"][TEXT], abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -69,10 +73,10 @@ def test_the_input_of_the_first_layer_is_the_embedding(target, tiny_model, tmp_p
 )
 def test_it_drafts_with_matrices_of_its_own_or_of_the_target(target, tmp_path, more):
     model = target()
-    heads = model.open_heads(write_tiny_eagle(tmp_path / "eagle.gguf", **more))
+    heads, states = open_eagle(model, write_tiny_eagle(tmp_path / "eagle.gguf", **more))
     model.decode([Span(1, 0, TEXT, 1)])
-    drafted, logits = draft(model, heads, 1, 4)
-    assert draft(model, heads, 1, 4)[0] == drafted  # what was cut off is forgotten
+    drafted, logits = draft(states, heads, 1, 4)
+    assert draft(states, heads, 1, 4)[0] == drafted  # what was cut off is forgotten
     n_known = more.get("n_known", model.n_vocab)
     assert [int(np.isfinite(each).sum()) for each in logits] == [n_known] * 4
     heads.close()
@@ -81,9 +85,9 @@ def test_it_drafts_with_matrices_of_its_own_or_of_the_target(target, tmp_path, m
 def test_rows_of_the_target_are_fused_by_the_first_matrix(target, tmp_path):
     model = target()
     path = write_tiny_eagle(tmp_path / "eagle.gguf")
-    heads = model.open_heads(path)
+    heads, states = open_eagle(model, path)
     model.decode([Span(0, 0, TEXT, 1)])
-    read = rows(model, 0, len(TEXT))
+    read = rows(states, 0, len(TEXT))
     matrix = next(each.data for each in gguf.GGUFReader(path).tensors if each.name == "fc.weight")
     (fused,) = heads.decode([MtpSpan(0, 1, TEXT[1:], list((read[:-1] @ matrix.T).astype(np.float32)))])
     logits = fused.logits.copy()
@@ -103,10 +107,10 @@ def test_rows_of_the_target_are_fused_by_the_first_matrix(target, tmp_path):
 )
 def test_a_drafter_of_another_model_is_refused(target, tmp_path, more, reason):
     with pytest.raises(ModelLoadError, match=reason):
-        target().open_heads(write_tiny_eagle(tmp_path / "eagle.gguf", **more))
+        open_eagle(target(), write_tiny_eagle(tmp_path / "eagle.gguf", **more))
 
 
 def test_where_llama_cpp_would_abort_it_is_refused_by_the_name_of_the_architecture(target, tmp_path):
     with pytest.raises(ModelLoadError, match="does not give the inputs of the layers of gemma3 models"):
-        target("gemma3").open_heads(write_tiny_eagle(tmp_path / "eagle.gguf"))
+        open_eagle(target("gemma3"), write_tiny_eagle(tmp_path / "eagle.gguf"))
     assert why_no_target("qwen3") is None

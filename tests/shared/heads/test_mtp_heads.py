@@ -4,30 +4,33 @@ import pytest
 
 from bench.tiny_models import WITH_HEADS, TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
-from shared.heads.mtp_heads import has_heads, is_heads_file
+from shared.heads.hidden_sources import NextnStates
+from shared.heads.mtp_heads import has_heads, is_heads_file, open_heads
+from shared.heads.mtp_span import MtpSpan
 from shared.llama.model import Model
-from shared.llama.span import MtpSpan, Span
-from tests.shared.llama.conftest import OF_THREE, TEXT, rows
+from shared.llama.span import Span
+from tests.shared.heads.conftest import rows
+from tests.shared.llama.conftest import OF_THREE, TEXT
 from tests.shared.models.gguf_copies import without_tensors
 
 
 @pytest.fixture
 def model_with_heads(tiny_with_heads):
-    """Opens a tiny model with a head, which is closed in the end."""
+    """Opens a tiny model with a head, which is closed in the end; returns it and the states that it keeps."""
     models = []
 
     def open_model(architecture):
-        models.append(Model(tiny_with_heads(architecture), OF_THREE, with_heads=True))
-        return models[-1]
+        models.append(Model(tiny_with_heads(architecture), OF_THREE, load_mtp=True))
+        return models[-1], NextnStates(models[-1])
 
     yield open_model
     for model in models:
         model.close()
 
 
-def draft(model, heads, slot, tokens, n):
+def draft(states, heads, slot, tokens, n):
     """A plain loop: the whole text with the target's states, then one token after the other."""
-    read = [model.hidden.nothing, *(model.hidden.state(slot, i) for i in range(len(tokens) - 1))]
+    read = [states.nothing, *(states.state(slot, i) for i in range(len(tokens) - 1))]
     (output,) = heads.decode([MtpSpan(slot, 0, tokens, read)])
     drafted = []
     for i in range(n):
@@ -42,23 +45,23 @@ def draft(model, heads, slot, tokens, n):
 def test_the_states_of_all_tokens_are_kept_in_whatever_company_they_are_decoded(
     model_with_heads, architecture
 ):
-    model = model_with_heads(architecture)
+    model, states = model_with_heads(architecture)
     model.decode([Span(0, 0, TEXT, 1)])
-    alone = rows(model, 0, len(TEXT))
+    alone = rows(states, 0, len(TEXT))
     model.trim(0, 0)
     model.decode([Span(1, 0, TEXT[:4], 0), Span(0, 0, TEXT[:7], 1), Span(2, 0, TEXT[:2], 1)])
     model.decode([Span(0, 7, TEXT[7:], 1), Span(2, 2, TEXT[2:3], 1)])
-    assert rows(model, 0, len(TEXT)) == pytest.approx(alone, abs=1e-3)
-    assert rows(model, 1, 4) == pytest.approx(alone[:4], abs=1e-3)
-    assert rows(model, 2, 3) == pytest.approx(alone[:3], abs=1e-3)
+    assert rows(states, 0, len(TEXT)) == pytest.approx(alone, abs=1e-3)
+    assert rows(states, 1, 4) == pytest.approx(alone[:4], abs=1e-3)
+    assert rows(states, 2, 3) == pytest.approx(alone[:3], abs=1e-3)
 
 
 @pytest.mark.parametrize("architecture", WITH_HEADS)
 def test_a_head_reads_in_parts_what_it_reads_at_once(model_with_heads, architecture):
-    model = model_with_heads(architecture)
+    model, states = model_with_heads(architecture)
     model.decode([Span(1, 0, TEXT, 1)])
-    heads = model.open_heads()
-    read = [model.hidden.nothing, *rows(model, 1, len(TEXT) - 1)]
+    heads = open_heads(model)
+    read = [states.nothing, *rows(states, 1, len(TEXT) - 1)]
     (whole,) = heads.decode([MtpSpan(1, 0, TEXT, read)])
     logits = whole.logits.copy()
     heads.decode([MtpSpan(0, 0, TEXT[:5], read[:5])])
@@ -68,33 +71,33 @@ def test_a_head_reads_in_parts_what_it_reads_at_once(model_with_heads, architect
 
 
 def test_what_was_cut_off_is_forgotten(model_with_heads):
-    model = model_with_heads("glm4moe")
+    model, states = model_with_heads("glm4moe")
     model.decode([Span(0, 0, TEXT, 1)])
-    heads = model.open_heads()
-    first = draft(model, heads, 0, TEXT, 4)
-    assert draft(model, heads, 0, TEXT, 4) == first
+    heads = open_heads(model)
+    first = draft(states, heads, 0, TEXT, 4)
+    assert draft(states, heads, 0, TEXT, 4) == first
     heads.close()
 
 
 def test_a_copy_has_the_states_of_its_source(model_with_heads):
-    model = model_with_heads("glm4moe")
+    model, states = model_with_heads("glm4moe")
     model.decode([Span(0, 0, TEXT, 1)])
     model.copy(0, 1, 6)
-    assert (rows(model, 1, 6) == rows(model, 0, 6)).all()
+    assert (rows(states, 1, 6) == rows(states, 0, 6)).all()
 
 
 def test_a_padded_token_has_its_own_state(model_with_heads):
-    model = model_with_heads("glm4moe")
+    model, states = model_with_heads("glm4moe")
     model.pads_single_tokens = True
     model.decode([Span(0, 0, TEXT[:1], 1)])
     model.trim(0, 1)
     model.decode([Span(0, 1, TEXT[1:2], 1)])
-    assert model.hidden.first(0, TEXT[:3]) == 0
+    assert states.first(0, TEXT[:3]) == 0
 
 
 def test_the_memory_of_the_heads_is_that_of_one_layer(model_with_heads):
-    model = model_with_heads("glm4moe")
-    heads = model.open_heads()
+    model, _ = model_with_heads("glm4moe")
+    heads = open_heads(model)
     assert heads.memory_size.full_attention == pytest.approx(512 * 2 * 64 * 2, rel=0.1)
     assert heads.memory_size.computing > 0
     heads.close()
@@ -104,17 +107,19 @@ def test_the_memory_of_the_heads_is_that_of_one_layer(model_with_heads):
 def test_heads_in_a_file_of_their_own_draft_the_same(
     model_with_heads, tiny_with_heads, tmp_path, architecture
 ):
-    whole, path, alone = model_with_heads(architecture), tiny_with_heads(architecture), tmp_path / "mtp.gguf"
+    whole, states = model_with_heads(architecture)
+    path, alone = tiny_with_heads(architecture), tmp_path / "mtp.gguf"
     without_tensors(path, alone, lambda name: name.startswith(("blk.0.", "blk.1.", "blk.2.", "blk.3.")))
     assert not is_heads_file(path)
     if architecture == "glm4moe":  # of qwen35 llama.cpp does not load a file that names heads without them
         path = without_tensors(path, tmp_path / "trunk.gguf", lambda name: name.startswith("blk.4."))
-    trunk = Model(path, OF_THREE, with_heads=True)
+    trunk = Model(path, OF_THREE, load_mtp=has_heads(path))
     assert is_heads_file(alone)
     drafts = []
-    for model, heads in ((whole, whole.open_heads()), (trunk, trunk.open_heads(alone))):
+    for model, kept, own in ((whole, states, None), (trunk, NextnStates(trunk), alone)):
+        heads = open_heads(model, own)
         model.decode([Span(0, 0, TEXT, 1)])
-        drafts.append(draft(model, heads, 0, TEXT, 4))
+        drafts.append(draft(kept, heads, 0, TEXT, 4))
         heads.close()
     trunk.close()
     assert drafts[0] == drafts[1]
@@ -123,7 +128,7 @@ def test_heads_in_a_file_of_their_own_draft_the_same(
 def test_heads_of_another_model_are_refused(tiny_with_heads, tmp_path):
     other = Model(write_tiny_model(TinyModel("llama", width=96), tmp_path / "other.gguf"), OF_THREE)
     with pytest.raises(ModelLoadError, match="does not have the heads"):
-        other.open_heads(tiny_with_heads("glm4moe"))
+        open_heads(other, tiny_with_heads("glm4moe"))
     other.close()
 
 

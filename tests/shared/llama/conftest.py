@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 
 from shared.llama.model import Model
@@ -44,8 +43,3 @@ def read(model, slot, start, tokens):
     for at in range(0, len(tokens), model.n_batch):
         (rows,) = model.decode([Span(slot, start + at, tokens[at : at + model.n_batch], 1)])
     return rows[0].copy()
-
-
-def rows(model, slot, n):
-    """The hidden states of the first tokens in a slot."""
-    return np.array([model.hidden.state(slot, position) for position in range(n)])

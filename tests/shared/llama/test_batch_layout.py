@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.llama.batch_invariance import InvariantSizes
+from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.batch_layout import LayoutRules, layout
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span

@@ -6,8 +6,9 @@ import pytest
 
 from shared.cache_edits import Snapshot
 from shared.errors import KvCacheFullError, ModelLoadError
-from shared.llama.batch_invariance import InvariantSizes
+from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.batch_layout import one_pass
+from shared.llama.memory_traits import SlotPart
 from shared.llama.model import Model
 from shared.llama.native_parameters import context_parameters
 from shared.llama.span import Span
@@ -39,6 +40,33 @@ def test_only_a_device_computes_while_this_thread_goes_on(model, monkeypatch, is
     monkeypatch.setattr(time, "perf_counter", launched_in_1_s_and_awaited_for_7_s.__next__)
     model.decode([Span(0, 0, TEXT, 1)])
     assert model.overlaps == is_offloaded
+
+
+class Recorder(SlotPart):
+    """Notes what it is told."""
+
+    token_bytes = 12
+
+    def __init__(self):
+        self.told = []
+
+    def computed(self, together):
+        self.told.append(("computed", [part.span.tokens for part in together]))
+
+    def trimmed(self, slot, n_keep):
+        self.told.append(("trimmed", slot, n_keep))
+
+
+def test_what_is_attached_hears_of_each_pass_and_edit_and_its_bytes_are_counted():
+    model, recorder = Model(builtin_draft(), ModelOptions(ctx_size=512, threads=1)), Recorder()
+    n_before = model.prompt_cache.token_bytes
+    model.attach(recorder)
+    model.decode([Span(0, 0, TEXT, 1)])
+    model.trim(0, 2)
+    n_bytes = model.prompt_cache.token_bytes
+    model.close()
+    assert recorder.told == [("computed", [TEXT]), ("trimmed", 0, 2)]
+    assert n_bytes == n_before + recorder.token_bytes
 
 
 def test_drafts_of_quantized_weights_get_the_bits_of_single_tokens(model):

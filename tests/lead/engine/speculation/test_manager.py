@@ -13,7 +13,7 @@ from lead.engine.speculation.drafts import DraftToken
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.policy import DraftOrder, Verify, Wait
 from lead.engine.speculation.speculation_stats import StepReport
-from shared.llama.batch_invariance import InvariantSizes
+from shared.exact.batch_invariance import InvariantSizes
 from shared.protocol import Draft
 from shared.slot_cache import SlotCache
 from tests.fakes import engine_sequence, submit

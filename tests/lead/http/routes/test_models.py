@@ -4,7 +4,6 @@ import pytest
 
 from lead.engine.events import Exactness
 from lead.generation.engine_state import EngineState
-from lead.generation.exactness import promise
 from shared.llama import library
 
 
@@ -65,10 +64,12 @@ async def test_props_tell_what_clients_ask_llama_server_for(client):
 
 
 async def test_props_tell_what_is_promised_of_texts(lead, client):
-    lead.engine.ready = lead.engine.ready.model_copy(update={"exactness": Exactness(cost=1.5)})
+    lead.engine.ready = lead.engine.ready.model_copy(
+        update={"exactness": Exactness(cost=1.5, promise="the best")}
+    )
     props = (await client.get("/props")).json()
     assert (props["exact"], props["exact_cost"]) == (False, 1.5)
-    assert props["promise"] == promise(Exactness(cost=1.5))
+    assert props["promise"] == "the best"
 
 
 async def test_props_tell_which_kernel_computes(client):

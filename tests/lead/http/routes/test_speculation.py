@@ -14,7 +14,6 @@ from lead.backs import join_limits
 from lead.engine.events import Committed, Started
 from lead.engine.explain import Explain
 from lead.generation.engine_state import EngineState
-from lead.generation.exactness import promise
 from lead.http.routes import speculation
 from lead.server.app import create_app
 from lead.settings.keys import Key, Keyring, Principal, Role
@@ -452,5 +451,5 @@ async def test_the_policy_of_an_engine_that_is_not_there_cannot_be_changed(lead,
 
 async def test_the_list_says_what_is_promised_of_texts_and_which_vocabulary_a_back_must_have(lead, client):
     about = (await client.get(URL)).json()["lead"]
-    assert (about["exact"], about["promise"]) == (False, promise(lead.engine.ready.exactness))
+    assert (about["exact"], about["promise"]) == (False, lead.engine.ready.exactness.promise)
     assert about["vocabulary"] == lead.vocabulary.identify().model_dump()

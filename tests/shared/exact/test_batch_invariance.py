@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.llama.batch_invariance import RESERVE, InvariantSizes, invariant_passes
+from shared.exact.batch_invariance import RESERVE, InvariantSizes, invariant_passes
 from shared.llama.span import Span
 
 UNIFORM = InvariantSizes((2, 3, 4, 6, 8, 16), (2, 3, 4, 6, 8, 16), (32,))

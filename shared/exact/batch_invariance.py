@@ -10,6 +10,7 @@ its class.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import ClassVar
 
 from shared.llama.span import Pass, Span, SpanPart
 
@@ -21,7 +22,7 @@ RESERVE = 64
 
 @dataclass(frozen=True, slots=True)
 class InvariantSizes:
-    """Sizes per slot that agree with each other, ascending: of generated tokens and of prompts.
+    """`BatchSizes` per slot that agree with each other, ascending: of generated tokens and of prompts.
 
     wide: further ones of prompts, without logits. Gaps are at most `MAX_GAP`. joins: adjacent slots may share
     a pass if their size and that of the whole pass are among the sizes; otherwise each takes a pass of its
@@ -32,20 +33,21 @@ class InvariantSizes:
     prompt: tuple[int, ...]
     wide: tuple[int, ...] = ()
     joins: bool = True
+    n_reserve: ClassVar[int] = RESERVE
 
     @property
     def is_uniform(self) -> bool:
-        """Whether generated tokens have the same bits when they are read again as part of a prompt."""
         return self.answer == self.prompt
 
     @property
     def max_draft(self) -> int:
-        """The most draft tokens of a sequence in one pass."""
         return self.answer[-1] - 1
 
     def n_padding(self, n_tokens: int) -> int:
-        """How many draft tokens can join `n_tokens` of a sequence for nothing: they replace padding."""
         return _least(self.answer, n_tokens) - n_tokens
+
+    def passes(self, spans: Sequence[Span]) -> list[Pass]:
+        return invariant_passes(spans, self)
 
     def narrow(self, span: Span) -> tuple[int, ...]:
         """Those in which logits of `span` are computed."""

@@ -1,4 +1,4 @@
-"""Which drafter a back has for a lead."""
+"""Which drafter a back has for a lead with another vocabulary."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from shared.convert.converted_file import read_conversion
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.models.builtin import builtin_draft
 from shared.protocol import Open
 from shared.translation.vocabulary_pair import vocabulary_pair
 from tests.fakes import GREEDY
@@ -56,17 +56,6 @@ def drafted(setup, tokens):
 
 def prompt(vocabulary):
     return vocabulary.tokenize("Once upon a time", add_special=False, parse_special=False)
-
-
-def test_without_another_vocabulary_the_draft_model_s_is_named(settings, model):
-    setup = setup_for(settings, model)
-    setup.close()
-    assert setup.vocabulary == model.vocabulary.identify()
-
-
-def test_the_same_vocabulary_needs_no_translation(settings, model, caplog):
-    setup_for(settings, model, Vocabulary.load(builtin_target())).close()
-    assert "translating" not in caplog.text
 
 
 def test_with_another_vocabulary_the_lead_s_is_named_and_the_log_says_so(settings, model, foreign, caplog):

@@ -1,23 +1,23 @@
 """Which model is loaded, and what is promised of it."""
 
 import shutil
-from dataclasses import fields
 
 import pytest
 
-from lead.engine.events import Exactness
+from lead.engine import target_loading
 from lead.engine.load import Load
-from lead.exact import exact_model
-from lead.exact.exact_model import limits_of, load_target
+from lead.engine.target_loading import load_target
+from lead.exact import target_loader
+from lead.exact.exact_mode import ExactMode
 from shared.errors import ModelLoadError
+from shared.exact.batch_invariance import InvariantSizes
 from shared.llama import remembered
-from shared.llama.batch_invariance import InvariantSizes
 from shared.llama.model import Model
 from shared.llama.start_key import state_of_files
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
-FOUND = Exactness(batch_sizes=InvariantSizes((2, 4), (8, 16), (64,), joins=False), cost=1.25)
+FOUND = ExactMode(batch_sizes=InvariantSizes((2, 4), (8, 16), (64,), joins=False), cost=1.25)
 
 
 def load(exact, path=None, **more):
@@ -29,7 +29,7 @@ def load(exact, path=None, **more):
 
 @pytest.fixture(autouse=True)
 def _brief(monkeypatch, tmp_path):
-    monkeypatch.setattr(exact_model, "_SPARE_SECONDS", 0.1)
+    monkeypatch.setattr(target_loader, "_SPARE_SECONDS", 0.1)
     monkeypatch.setattr(remembered, "user_cache_path", lambda _name: tmp_path)
 
 
@@ -41,23 +41,23 @@ def test_usually_slots_share_their_cells_and_sizes_are_free():
 
 def test_what_exact_mode_would_cost_is_measured_at_the_first_start_only(monkeypatch):
     _, exactness = load("off")
-    monkeypatch.delattr(exact_model, "estimate_sizes")
+    monkeypatch.delattr(target_loader, "estimate_sizes")
     assert load("off")[1] == exactness
 
 
 def test_in_exact_mode_slots_have_cells_of_their_own_and_the_next_start_measures_nothing(monkeypatch):
     model, exactness = load("on")
     assert not model.kv_unified
-    assert model.batch_sizes == exactness.batch_sizes is not None
-    monkeypatch.delattr(exact_model, "measure_sizes")
+    assert model.batch_sizes == ExactMode.of(exactness).batch_sizes is not None
+    monkeypatch.delattr(target_loader, "measure_sizes")
     again, found = load("on")
-    assert (again.batch_sizes, found) == (exactness.batch_sizes, exactness)
+    assert (again.batch_sizes, found) == (model.batch_sizes, exactness)
 
 
 @pytest.fixture
 def measured(monkeypatch):
     """Stands in for measuring."""
-    return lambda found: monkeypatch.setattr(exact_model, "put_into_force", lambda _model: found)
+    return lambda found: monkeypatch.setattr(target_loader, "put_into_force", lambda _model: found)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_later_process_takes_over_what_was_found(found, forget, measured):
 def test_unless_the_file_is_another_by_then(found, forget, measured, tmp_path):
     """What agreed in bits was measured with other weights."""
     forget()
-    measured(Exactness(batch_sizes=FOUND.batch_sizes, cost=1.5))
+    measured(ExactMode(batch_sizes=FOUND.batch_sizes, cost=1.5))
     assert load("on", shutil.copy(builtin_target(), tmp_path / "new.gguf"), exactness=found)[1].cost == 1.5
 
 
@@ -101,26 +101,15 @@ def test_a_recurrent_model_has_no_exact_mode(tiny_model):
 
 
 def test_a_context_that_is_too_small_has_none(monkeypatch):
-    monkeypatch.setattr(exact_model, "NEEDED_CONTEXT", 4096)
+    monkeypatch.setattr(target_loader, "NEEDED_CONTEXT", 4096)
     with pytest.raises(ModelLoadError, match="needs a context of at least 4096 tokens"):
         load("on")
 
 
 def test_sizes_that_a_rehearsal_refuses_are_not_used(monkeypatch):
-    monkeypatch.setattr(exact_model, "rehearse", lambda _model, _batch_sizes: None)
+    monkeypatch.setattr(target_loader, "rehearse", lambda _model, _batch_sizes: None)
     with pytest.raises(ModelLoadError, match="a rehearsed text had other bits"):
         load("on")
-
-
-@pytest.mark.parametrize("kv_unified", [True, False])
-def test_steps_are_planned_by_the_rules_of_the_model(tiny_model, kv_unified):
-    """More cells than a sequence may fill: nothing is padded beyond its context."""
-    options = ModelOptions(ctx_size=4096, parallel=2, threads=1, kv_unified=kv_unified)
-    model = Model(tiny_model("qwen35"), options)
-    assert model.n_ctx > model.vocabulary.info.n_ctx_train
-    limits, rules = limits_of(model), model.layout_rules
-    assert all(getattr(limits, field.name) == getattr(rules, field.name) for field in fields(rules))
-    model.close()
 
 
 def test_a_later_process_stays_on_the_cpu(found, monkeypatch):
@@ -131,16 +120,16 @@ def test_a_later_process_stays_on_the_cpu(found, monkeypatch):
         asked.append(options.n_gpu_layers)
         return Model(path, options, **more)
 
-    monkeypatch.setattr(exact_model, "Model", load_model)
+    monkeypatch.setattr(target_loading, "Model", load_model)
     assert load("on", exactness=found)[1] == found
     assert asked == [0]
 
 
 def test_what_an_earlier_start_has_measured_is_measured_again_once_layers_are_on_a_gpu(measured, monkeypatch):
-    monkeypatch.setattr(exact_model, "_recalled", lambda *_: FOUND)
-    monkeypatch.setattr(exact_model, "_why_never", lambda _: "with layers on a GPU")
-    measured(Exactness(reason="measured again"))
-    assert load("auto")[1].reason == "measured again"
+    monkeypatch.setattr(target_loader, "_recalled", lambda *_: FOUND)
+    monkeypatch.setattr(target_loader, "_why_never", lambda _: "with layers on a GPU")
+    measured(ExactMode(reason="measured again"))
+    assert "(measured again)" in load("auto")[1].promise
 
 
 # What an earlier start has measured serves a start like it, and no other
@@ -154,7 +143,7 @@ def start(tmp_path):
 
 
 def stored(load, *, with_heads=False):
-    return exact_model._stored(load, state_of_files(load.model, load.options), with_heads=with_heads)
+    return target_loader._stored(load, state_of_files(load.model, load.options), with_heads=with_heads)
 
 
 def recalled(load, **more):

@@ -1,0 +1,12 @@
+"""The rings of a back: what it does beside drafting in the vocabulary of its model."""
+
+RINGS = (
+    "back.translation",
+    "shared.translation",
+)
+"""Packages. `shared.seams` says how they are plugged in, and tests/test_wall.py keeps the core free of them.
+
+Seams:
+    vocabulary_download  gets the vocabulary of a lead (`back.program`)
+    other_vocabulary     drafts for texts in another vocabulary (`shared.drafting.drafter_maker`)
+"""

@@ -1,0 +1,95 @@
+"""Loads the target, so that what is planned to draft in the engine can read it.
+
+A ring plugs in at the seam `target_loader`: it loads the target so that more can be promised (`--exact`).
+"""
+
+from typing import Protocol
+
+from lead.engine.engine_limits import EngineLimits
+from lead.engine.events import Exactness
+from lead.engine.inline_sources import PlannedSource
+from lead.engine.load import Load
+from lead.rings.table import RINGS
+from shared.errors import ModelLoadError
+from shared.llama.attention_probe import choose_flash_attention
+from shared.llama.model import Model
+from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
+from shared.seams import plugged
+from shared.settings.model_options import ModelOptions
+
+
+class OpenTarget(Protocol):
+    """Loads the target; may be called again after the model was closed."""
+
+    def __call__(self, options: ModelOptions, n_reserve: int = 0) -> Model:
+        """n_reserve: as for `Model`. Raises ModelLoadError."""
+
+
+def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model, Exactness]:
+    """Raises ModelLoadError, also where --exact is required and cannot be had."""
+
+    def open_target(options: ModelOptions, n_reserve: int = 0) -> Model:
+        model = Model(
+            load.model,
+            options,
+            n_reserve=n_reserve,
+            load_mtp=planned is not None and planned.load_mtp,
+            with_workers=bool(load.rpc),
+            taken=load.taken,
+        )
+        if planned:
+            planned.attach(model)
+        return model
+
+    if loader := next(plugged(RINGS, "target_loader"), None):
+        with_heads = planned is not None
+        loaded: tuple[Model, Exactness] = loader.load_target(load, open_target, with_heads=with_heads)
+        return loaded
+    _refuse_exact(load.options)
+    return open_target(load.options), Exactness()
+
+
+def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
+    """(options, n_reserve) with which the target is loaded, or may be: with --exact auto, at first.
+
+    Raises ModelLoadError.
+    """
+    if loader := next(plugged(RINGS, "target_loader"), None):
+        used: tuple[ModelOptions, int] = loader.options_of_target(options)
+        return used
+    _refuse_exact(options)
+    return options, 0
+
+
+def _refuse_exact(options: ModelOptions) -> None:
+    if options.exact == "on":
+        raise ModelLoadError("--exact on: the part of the lead that makes texts exact is not installed")
+
+
+def choose_attention(load: Load) -> Load:
+    """With flash attention chosen by measurement, unless results must not depend on the cache (--exact)."""
+    if not load.calibrate or load.options.exact != "off":
+        return load
+    n_threads = load.most_threads or load.options.threads
+    options = choose_flash_attention(load.model, load.options, n_threads)
+    return load.model_copy(update={"options": options})
+
+
+def limits_of(
+    model: Model, n_checkpoints: int = 0, prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
+) -> EngineLimits:
+    """What a scheduler may use of a target; n_checkpoints: stored states of each slot."""
+    n_reserve = model.batch_sizes.n_reserve if model.batch_sizes else 0
+    return EngineLimits(
+        n_slots=model.n_slots,
+        n_ctx=model.n_ctx - model.n_slots * n_reserve,
+        n_ctx_sequence=model.n_ctx_slot - n_reserve,
+        n_batch=model.n_batch,
+        traits=model.traits,
+        n_checkpoints=n_checkpoints,
+        prompt_cache=prompt_cache,
+        step_bytes=model.step_bytes,
+        own_cells=not model.kv_unified,
+        batch_sizes=model.batch_sizes,
+        tiles_attention=model.tiles_attention,
+    )

@@ -1,0 +1,57 @@
+"""What was found out about exact mode at a start, and what is promised of texts, in words."""
+
+from pydantic import BaseModel
+
+from lead.engine.events import EXACT_SAMPLE, Exactness
+from shared.exact.batch_invariance import InvariantSizes
+
+EXACT = "the same text bit for bit with any backs, with other clients, after a restart"
+_ENOUGH_DRAFT = 8
+"""Longer drafts seldom pay."""
+
+
+class ExactMode(BaseModel, frozen=True):
+    """It is on where `batch_sizes` are in force.
+
+    `cost`: how much longer a step of one token takes or would take with them, as a ratio; None: not measured,
+    for the `reason`. key: of the start that has measured it (`shared.llama.start_key`).
+    """
+
+    batch_sizes: InvariantSizes | None = None
+    cost: float | None = None
+    reason: str = ""
+    key: str = ""
+
+    @property
+    def is_on(self) -> bool:
+        return self.batch_sizes is not None
+
+    @property
+    def promise(self) -> str:
+        """For the log, `GET /props`, the page and `doctor`."""
+        if not self.is_on:
+            return f"{EXACT_SAMPLE}; --exact would also give {EXACT}: {self._offer}"
+        return f"{EXACT_SAMPLE}; and {EXACT} (--exact: {self._price})"
+
+    @property
+    def _offer(self) -> str:
+        if self.cost is None:
+            return f"not here, or not known ({self.reason})"
+        return f"a step of one token would take {self.cost:.2f} times as long"
+
+    @property
+    def _price(self) -> str:
+        words = f"a step of one token takes {self.cost or 1.0:.2f} times as long"
+        if self.batch_sizes and self.batch_sizes.max_draft < _ENOUGH_DRAFT:
+            return f"{words}, drafts have at most {self.batch_sizes.max_draft} tokens"
+        return words
+
+    def exactness(self) -> Exactness:
+        """What the front is told, and tells the next engine process."""
+        found = self.model_dump(mode="json")
+        return Exactness(is_on=self.is_on, cost=self.cost, promise=self.promise, found=found)
+
+    @classmethod
+    def of(cls, exactness: Exactness | None) -> "ExactMode | None":
+        """What an earlier process has found."""
+        return cls.model_validate(exactness.found) if exactness else None

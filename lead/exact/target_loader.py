@@ -1,0 +1,150 @@
+"""Loads the target so that it keeps what is promised of its texts, and finds out what that costs.
+
+With --exact each slot has cells of its own, in which keys lie in the order of their positions, and the model
+decodes in sizes that agree on this machine (`shared.exact.batch_invariance`). What was measured for it is
+kept, so that the next start takes no longer than without (`shared.llama.remembered`).
+"""
+
+import logging
+from pathlib import Path
+
+from lead.engine.events import Exactness
+from lead.engine.load import Load
+from lead.engine.target_loading import OpenTarget
+from lead.exact.exact_mode import ExactMode
+from shared.cached_files import CacheFolder
+from shared.errors import ModelLoadError
+from shared.exact.batch_invariance import RESERVE
+from shared.exact.invariance_probe import NEEDED_CONTEXT, estimate_sizes, measure_sizes, rehearse
+from shared.llama.memory_plan import on_cpu
+from shared.llama.model import Model
+from shared.llama.remembered import Remembered
+from shared.llama.start_key import StoredKind, changed_meanwhile, start_key, state_of_files
+from shared.settings.model_options import ModelOptions
+
+log = logging.getLogger("engine")
+
+_MOST_SECONDS = 2.5
+"""A model that needs longer is measured only with --exact."""
+_SPARE_SECONDS = 2.0
+"""With --exact: to measure more than is needed."""
+_MAX_AUTO_COST = 1.05
+"""With --exact auto: the most that a step of one token may take, as a ratio."""
+_VERSION = 3
+"""Raise this when other sizes would be found, or more is asked of them."""
+
+
+def load_target(load: Load, open_target: OpenTarget, *, with_heads: bool) -> tuple[Model, Exactness]:
+    """Raises ModelLoadError, also where --exact is required and cannot be had.
+
+    with_heads: passes are computed for what drafts, too.
+    """
+    files = state_of_files(load.model, load.options)
+    stored = _stored(load, files, with_heads=with_heads)
+    model, mode = _load_target(load, stored, open_target)
+    if model.facts.files != files:
+        model.close()
+        raise changed_meanwhile(load.model)
+    return model, mode.model_copy(update={"key": stored.key}).exactness()
+
+
+def _load_target(
+    load: Load, stored: Remembered[ExactMode], open_target: OpenTarget
+) -> tuple[Model, ExactMode]:
+    options = load.options
+    told = ExactMode.of(load.exactness)
+    known = told if told and told.key == stored.key else None
+    if known and known.is_on:  # a GPU that has room by now would compute other bits
+        options = on_cpu(options)
+    if known := known or _recalled(load, stored):
+        model = open_target(options.for_exact(), RESERVE) if known.is_on else open_target(options)
+        if not known.is_on or not _why_never(model):
+            model.batch_sizes = known.batch_sizes
+            return model, known
+        model.close()  # a GPU has room for its layers now
+    if options.exact == "off":
+        model = open_target(options)
+        mode = _price(model)
+        if mode.cost is not None:
+            stored.keep(mode)
+        return model, mode
+    model, mode = _measured(load.model, options, open_target)
+    stored.keep(mode)
+    return model, mode
+
+
+def _recalled(load: Load, stored: Remembered[ExactMode]) -> ExactMode | None:
+    """None if nothing was measured for such a start, or it cannot be read."""
+    mode = stored.recall()
+    if mode and load.options.exact != "off":
+        log.info("--exact: as measured at an earlier start (%s)", stored.path)
+    return mode
+
+
+def _stored(load: Load, files: str, *, with_heads: bool) -> Remembered[ExactMode]:
+    key = start_key(
+        StoredKind.EXACTNESS, files, load.options, version=_VERSION, with_heads=with_heads, rpc=bool(load.rpc)
+    )
+    return Remembered(CacheFolder.EXACTNESS, ExactMode, key)
+
+
+def _measured(path: Path, options: ModelOptions, open_target: OpenTarget) -> tuple[Model, ExactMode]:
+    """Raises ModelLoadError where exact mode is required and cannot be had."""
+    model = open_target(*options_of_target(options))
+    mode = put_into_force(model)
+    if options.exact == "on" and not mode.is_on:
+        raise ModelLoadError(f"{path}: no --exact here: {mode.reason}")
+    if options.exact == "on" or (mode.is_on and (mode.cost or 0.0) <= _MAX_AUTO_COST):
+        return model, mode
+    model.close()
+    return open_target(options), mode.model_copy(update={"batch_sizes": None})
+
+
+def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
+    """(options, n_reserve) with which the target is loaded; with `exact` auto, at first."""
+    return (options.for_exact(), RESERVE) if options.exact != "off" else (options, 0)
+
+
+def put_into_force(model: Model) -> ExactMode:
+    """Measure and rehearse; the sizes are then those of `model`."""
+    if reason := _why_never(model):
+        return ExactMode(reason=reason)
+    report = measure_sizes(model, _SPARE_SECONDS)
+    batch_sizes = report.batch_sizes()
+    if batch_sizes is None:
+        return ExactMode(reason=_NO_SIZES)
+    kept = rehearse(model, batch_sizes)
+    log.info("sizes whose logits agree: %s; rehearsed: %s", report.describe(), kept)
+    if kept is None:
+        return ExactMode(reason=_NOT_KEPT)
+    return ExactMode(batch_sizes=kept, cost=report.price(kept))
+
+
+def _price(model: Model) -> ExactMode:
+    """What --exact would cost."""
+    if reason := _why_never(model):
+        return ExactMode(reason=reason)
+    report = estimate_sizes(model, _MOST_SECONDS)
+    if report is None:
+        return ExactMode(reason=f"the model is too large to measure that within {_MOST_SECONDS:g} s")
+    batch_sizes = report.batch_sizes()
+    return ExactMode(cost=report.price(batch_sizes)) if batch_sizes else ExactMode(reason=_NO_SIZES)
+
+
+_HINT = "try weights in f16 or q8_0, --no-repack, --flash-attn off or a KV cache in f16"
+_NO_SIZES = f"no two sizes of batches give the same bits; {_HINT}"
+_NOT_KEPT = f"a rehearsed text had other bits next to other sequences; {_HINT}"
+
+
+def _why_never(model: Model) -> str:
+    """Why a model has no exact mode, whatever is measured; empty: it may have one."""
+    if model.traits.equal_lengths:
+        return "a recurrent state depends on how a text was divided into batches"
+    if model.is_offloaded:
+        return (
+            "with layers on a GPU or on RPC workers it has never been shown that any sizes agree; try "
+            "--n-gpu-layers 0"
+        )
+    if model.n_ctx_slot < NEEDED_CONTEXT:
+        return f"each slot needs a context of at least {NEEDED_CONTEXT} tokens"
+    return ""

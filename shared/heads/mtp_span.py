@@ -1,0 +1,23 @@
+"""What a head reads and gives. Imports no native library."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class MtpSpan(NamedTuple):
+    """Tokens of a slot at positions start, start + 1, …, each with the hidden state of the one before it."""
+
+    slot: int
+    start: int
+    tokens: Sequence[int]
+    states: Sequence[NDArray[np.float32]]
+
+
+class MtpOutput(NamedTuple):
+    """After the last token of a span: logits, shape (n_vocab,), and the head's hidden state, (n_embd,)."""
+
+    logits: NDArray[np.float32]
+    state: NDArray[np.float32]

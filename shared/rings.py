@@ -1,0 +1,20 @@
+"""The rings of every program that loads a model."""
+
+from types import ModuleType
+
+from shared.errors import ModelLoadError
+from shared.seams import plugged
+
+RINGS = ("shared.lora",)
+"""Packages. `shared.seams` says how they are plugged in, and tests/test_wall.py keeps the core free of them.
+
+Seams:
+    adapters    checks LoRA adapters, loads and applies them (`shared.llama.model`)
+"""
+
+
+def adapters() -> ModuleType:
+    """What `--lora` needs; raises ModelLoadError."""
+    for ring in plugged(RINGS, "adapters"):
+        return ring
+    raise ModelLoadError("--lora: the part that applies adapters is not installed")
