@@ -56,7 +56,7 @@ def _load_target(load: Load, stored: Remembered[Exactness], *, with_heads: bool)
         model.close()  # a GPU has room for its layers now
     if load.options.exact == "off":
         model = _load(load, exact=False, with_heads=with_heads)
-        exactness = _price(model)
+        exactness = _price(model) if load.calibrate else Exactness(reason=_NOT_TIMED)
         if exactness.cost is not None:
             stored.keep(exactness)
         return model, exactness
@@ -161,6 +161,7 @@ def _price(model: Model) -> Exactness:
 
 _HINT = "try weights in f16 or q8_0, --no-repack, --flash-attn off or a KV cache in f16"
 _NO_SIZES = f"no two sizes of batches give the same bits; {_HINT}"
+_NOT_TIMED = "--no-calibrate: its price was not measured"
 _NOT_KEPT = f"a rehearsed text had other bits next to other sequences; {_HINT}"
 
 
