@@ -17,7 +17,6 @@ from back.dial import OtherVocabularyError, RefusedError
 from back.link import LeadLink
 from back.model_fit import fitted
 from back.settings import BackSettings
-from back.translation.vocabulary_download import lead_vocabulary
 from back.worker import DraftWorker
 from shared import cpus
 from shared.drafting.drafter import Drafter
@@ -162,6 +161,9 @@ def _link(settings: BackSettings, model: Model) -> LeadLink:
 
 
 def _setup_for_lead(settings: BackSettings, model: Model, link: LeadLink) -> DraftingSetup:
+    # Few backs need it, and httpx, which brings the libraries of its command line along.
+    from back.translation.vocabulary_download import lead_vocabulary  # noqa: PLC0415
+
     return setup_for(settings, model, lead_vocabulary(link.lead, settings.read_key(), link.tls))
 
 
