@@ -14,9 +14,9 @@ pytestmark = pytest.mark.real
 
 
 def take_out(ring, tree):
-    """Copy the sources to `tree`, but for a ring's."""
+    """Copy the sources to `tree`, with what they have been compiled to, but for a ring's."""
     for package in ("lead", "shared"):
-        shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, tree / package)
     rings = tree / "lead" / "rings" / "table.py"
     lines = rings.read_text().splitlines()
     for package in RINGS[ring]:
