@@ -1,5 +1,7 @@
 """The way into each program: what has to be right before its modules are imported, which takes a second."""
 
+import os
+
 from shared.search_paths import leave_working_directory
 
 
@@ -17,6 +19,8 @@ def run(name: str, *, is_interrupted: bool = False) -> None:
     open_closed_streams()
     keep_from_children()
     ensure_home()
+    # There are none of ours, and each of the processes would look for them among all installed packages.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     with QuietInterrupts():
         if not is_interrupted:
             run_program(name)
