@@ -8,6 +8,7 @@ from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError
 from shared.exits import print_text
 from shared.logs import configure_logging
+from shared.program_start import import_program
 
 log = logging.getLogger("back")
 
@@ -35,9 +36,7 @@ def main() -> None:
             from back import doctor  # noqa: PLC0415 - slow to import, and not needed to draft
 
             exit_with(doctor.diagnose(settings) if to_doctor else doctor.check(settings))
-        from back import program  # noqa: PLC0415 - slow to import, and not needed for --help
-
-        program.run(settings)
+        import_program("back.program").run(settings)  # as above, and not needed for --help
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a message for users needs no traceback
         sys.exit(1)

@@ -19,6 +19,7 @@ from chat.answer import ChatAnswer, Piece
 from chat.errors import IncompleteAnswerError, LeadError, NotReadyError, RejectedError, UnreachableError
 from chat.wire import BacksReply, Chunk, ErrorReply, ModelsReply
 from shared.diagnostics.lead_probe import BackReport
+from shared.tls import trusting_nobody
 from shared.tls_failures import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust, is_plain
 
 CONNECT_TIMEOUT_S = 10.0
@@ -51,7 +52,7 @@ class LeadClient:
             base_url=url,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
-            verify=tls or True,
+            verify=tls or url.startswith("https:") or trusting_nobody(),
             transport=transport,
             # People take longer to type than servers keep an idle connection.
             limits=httpx.Limits(max_keepalive_connections=0),

@@ -14,6 +14,7 @@ from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError, EngineError
 from shared.exits import raise_interrupts
 from shared.logs import configure_logging
+from shared.program_start import import_program
 from shared.seams import plugged
 
 log = logging.getLogger("lead")
@@ -69,9 +70,8 @@ def _program(settings: LeadSettings) -> Serving:
     for module in plugged(RINGS, "kind"):
         if program := module.kind(settings):
             return cast(Serving, program)
-    from lead.server.server import Lead  # noqa: PLC0415 - as above
-
-    return Lead(settings.located())
+    server = import_program("lead.server.server")  # as above
+    return cast(Serving, server.Lead(settings.located()))
 
 
 def run(settings: LeadSettings, program: Callable[[LeadSettings], Serving] = _program) -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import httpx
 
+from shared.tls import trusting_nobody
+
 
 class LocalTransport(httpx.AsyncHTTPTransport):
     """httpx's transport, which lets an error of anyio through: then a request is not known to have failed.
@@ -12,6 +14,10 @@ class LocalTransport(httpx.AsyncHTTPTransport):
     Once connected, anyio asks the socket for its peer's name, and with uvloop there is no socket any more if
     the peer has closed it by then.
     """
+
+    def __init__(self, **options: Any) -> None:
+        """Those of httpx's transport."""
+        super().__init__(verify=trusting_nobody(), **options)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Raises TransportError in that case, too."""

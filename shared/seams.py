@@ -4,10 +4,12 @@ The core imports no ring. It names seams, and a ring plugs something in at a sea
 name. So a ring is taken out by deleting its folder and its line in the program's list.
 """
 
-import importlib
 import importlib.util
+import sys
 from collections.abc import Iterable, Iterator
 from types import ModuleType
+
+from shared.program_start import import_program
 
 
 def plugged(rings: Iterable[str], seam: str) -> Iterator[ModuleType]:
@@ -18,4 +20,4 @@ def plugged(rings: Iterable[str], seam: str) -> Iterator[ModuleType]:
     for ring in rings:
         name = f"{ring}.{seam}"
         if importlib.util.find_spec(name):
-            yield importlib.import_module(name)
+            yield sys.modules.get(name) or import_program(name)

@@ -1,5 +1,7 @@
 """The way into each program: what has to be right before its modules are imported, which takes a second."""
 
+import os
+
 from shared.search_paths import leave_working_directory
 
 
@@ -15,6 +17,8 @@ def run(name: str, *, is_interrupted: bool = False) -> None:
     program_start.open_closed_streams()
     program_start.keep_from_children()
     program_start.ensure_home()
+    # There are none of ours, and each of the processes would look for them among all installed packages.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     with quiet_interrupts():
         if not is_interrupted:
             program_start.run_program(name)

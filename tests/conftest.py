@@ -10,6 +10,7 @@ import gc
 import os
 import signal
 
+import httpx
 import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
@@ -93,6 +94,16 @@ def _no_waiting_for_the_disk():
     """What tests write is read at once: it need not survive a power cut."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates_are_read_once():
+    """httpx reads the system's for each client, which takes longer than most requests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            httpx._transports.default, "create_ssl_context", functools.cache(httpx.create_ssl_context)
+        )
         yield
 
 

@@ -51,7 +51,8 @@ class EngineOptions(OptionGroup):
     calibrate: bool = Field(
         True,
         description="measure the time of steps with different batch sizes: after loading, until the first "
-        "request arrives, and again while idle in the first half minute",
+        "request arrives, and again while idle in the first half minute; and at the first start what --exact "
+        "would cost",
     )
 
 

@@ -64,7 +64,7 @@ def _load_target(
         model.close()  # a GPU has room for its layers now
     if options.exact == "off":
         model = open_target(options)
-        mode = _price(model)
+        mode = _price(model) if load.calibrate else ExactMode(reason=_NOT_TIMED)
         if mode.cost is not None:
             stored.keep(mode)
         return model, mode
@@ -133,6 +133,7 @@ def _price(model: Model) -> ExactMode:
 
 _HINT = "try weights in f16 or q8_0, --no-repack, --flash-attn off or a KV cache in f16"
 _NO_SIZES = f"no two sizes of batches give the same bits; {_HINT}"
+_NOT_TIMED = "--no-calibrate: its price was not measured"
 _NOT_KEPT = f"a rehearsed text had other bits next to other sequences; {_HINT}"
 
 

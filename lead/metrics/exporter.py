@@ -22,10 +22,10 @@ _DRAFTING = {
     "n_tokens": "Draft tokens that the engine has made itself",
 }
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
 
 class MetricsExporter(Collector):
+    content_type = "text/plain; version=0.0.4; charset=utf-8"
+
     def __init__(self, sequences: Sequences, backs: Backs) -> None:
         self._sequences = sequences
         self._registry = CollectorRegistry()

@@ -1,15 +1,17 @@
 """`GET /metrics`, for Prometheus. No text is shown."""
 
 import asyncio
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from lead.generation.occupancy import Occupancy
 from lead.http.services import Services, get_services
-from lead.metrics.exporter import CONTENT_TYPE, MetricsExporter
 from shared.errors import UnsupportedError
+
+if TYPE_CHECKING:  # see `opened`
+    from lead.metrics.exporter import MetricsExporter
 
 router = APIRouter()
 
@@ -31,7 +33,7 @@ async def metrics(request: Request, services: Annotated[Services, Depends(get_se
         pass
     ready = services.engine.ready
     occupancy = Occupancy.of(services.sequences, ready) if ready else None
-    response = Response(exporter.export(report, occupancy), media_type=CONTENT_TYPE)
+    response = Response(exporter.export(report, occupancy), media_type=exporter.content_type)
     # Spelled like llama-server's; `headers` would write it in lower case.
     response.raw_headers.append((b"Process-Start-Time-Unix", str(services.started_at).encode()))
     return response

@@ -18,6 +18,7 @@ _LENGTH = struct.Struct("<Q")
 _KIND = struct.Struct("<I")
 _N_READ = 1 << 16
 """Bytes; `general.*` comes first, the vocabulary much later."""
+_VOCABULARY = "tokenizer."
 _STRING, _ARRAY = 8, 9
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """The size of each type that has one; the others are strings and arrays."""
@@ -138,7 +139,7 @@ class _Cursor:
 
 
 def _parse(data: bytes) -> dict[str, str]:
-    """The strings among the metadata, as far as `data` goes."""
+    """The strings among the metadata, as far as `data` goes, or the vocabulary comes."""
     magic, _, _, n_values = _HEADER.unpack_from(data)
     values: dict[str, str] = {}
     cursor = _Cursor(data, _HEADER.size)
@@ -147,6 +148,8 @@ def _parse(data: bytes) -> dict[str, str]:
     try:
         for _ in range(n_values):
             key, kind = cursor.text(), cursor.number(_KIND)
+            if key.startswith(_VOCABULARY):
+                break
             if kind == _STRING:
                 values[key] = cursor.text()
             else:

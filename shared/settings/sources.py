@@ -113,6 +113,7 @@ def _flat_settings(options: Mapping[str, FieldInfo], prefix: str) -> type[BaseSe
     class Flat(BaseSettings):
         model_config = SettingsConfigDict(
             env_prefix=prefix,
+            defer_build=True,  # only its fields are read; it validates nothing
             env_ignore_empty=True,  # compose files pass on variables that are not set as empty ones
             cli_kebab_case=True,
             cli_implicit_flags=True,

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -105,6 +106,7 @@ def asking(url: str, begun: Callable[[], bool], **fields: object) -> Iterator[Ca
             if answer.done():
                 assert answer.result().status_code == 200, answer.result().text
                 answer = threads.submit(post, url, chat(**fields))
+            time.sleep(0.01)
         yield answer.result
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -47,7 +48,7 @@ def say_all_while_the_engine_dies(lead, url, **fields):
     with ThreadPoolExecutor(1) as pool:
         answers = pool.submit(say_all_at_once, url, **fields)
         while not answers.done() and not get(url, "/slots")[0]["is_processing"]:
-            pass
+            time.sleep(0.01)
         os.kill(engine_of(lead), signal.SIGKILL)
         return answers.result()
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.real
 
 TARGET, DRAFT = str(builtin_target()), str(builtin_draft())
 PROMPT = "Once upon a time"
+GENERATE = [sys.executable, "-m", "lead", "generate", "-t", "1", "--no-calibrate"]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def environment(folder):
 
 def run_in(folder, *arguments, **options):
     """Run it to its end, in the folder with the models."""
-    command = [sys.executable, "-m", "lead", "generate", "-t", "1", *arguments]
+    command = [*GENERATE, *arguments]
     options = {"stdin": subprocess.DEVNULL, "env": environment(folder)} | options
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, timeout=240, **options
@@ -58,7 +59,7 @@ def generate(sources):
 @pytest.fixture(scope="module")
 def story(target):
     """What to generate, but for the prompt."""
-    return ("--model", str(target), *F32_CACHE, "-n", "60", "--seed", "3", "--ignore-eos")
+    return ("--model", str(target), *F32_CACHE, "-n", "60", "--seed", "3", "--ignore-eos", "--calibrate")
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +129,7 @@ def test_without_a_prompt_a_model_begins_with_its_first_token(generate, model):
 @pytest.fixture
 def running(sources):
     """One that generates without end, until the test ends it."""
-    command = [sys.executable, "-m", "lead", "generate", "-t", "1", "--model", TARGET, "-i", PROMPT]
+    command = [*GENERATE, "--model", TARGET, "-i", PROMPT]
     with subprocess.Popen(
         [*command, "-n", "100000", "--ignore-eos", "--back", DRAFT, "-c", "2000"],
         env=environment(sources),
@@ -156,20 +157,7 @@ def test_a_closed_pipe_ends_it_without_a_word(running):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
 def test_a_full_disk_is_told_in_a_sentence(sources):
-    command = [
-        sys.executable,
-        "-m",
-        "lead",
-        "generate",
-        "-t",
-        "1",
-        "--model",
-        TARGET,
-        "-i",
-        PROMPT,
-        "-n",
-        "3",
-    ]
+    command = [*GENERATE, "--model", TARGET, "-i", PROMPT, "-n", "3"]
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         ended = subprocess.run(
             command, env=environment(sources), stdout=full, stderr=subprocess.PIPE, text=True, check=False

@@ -19,28 +19,30 @@ pytestmark = pytest.mark.real
 OPTIONS = ("--threads", "1", "--ctx-size", "512", "--no-calibrate")
 
 
-@pytest.fixture(autouse=True)
-def own_data(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+@pytest.fixture(scope="module")
+def port():
+    return free_port()
 
 
-@pytest.fixture(params=["one model", "several models"])
-def serving(request, tmp_path):
-    """Starts leads, one after the other, at one port; each a context that gives (program, port)."""
-    models = tmp_path / "models"
+@pytest.fixture(scope="module", params=["one model", "several models"])
+def serving(request, port, tmp_path_factory):
+    """Starts leads, one after the other, at that port; each a context that gives the program."""
+    folder = tmp_path_factory.mktemp("invited")
+    models = folder / "models"
     models.mkdir()
     model = shutil.copy(builtin_draft(), models / "small.gguf")
     several = request.param == "several models"
-    port = free_port()
 
     @contextlib.contextmanager
     def serve():
         models_options = ("--models-dir", str(models)) if several else ("--model", str(model))
         with Program("lead", "--port", str(port), *OPTIONS, *models_options) as program:
             program.wait_for("with 1 models" if several else " ready: ")
-            yield program, port
+            yield program
 
-    return serve
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
+        yield serve
 
 
 def run(*command, text=None):
@@ -69,29 +71,38 @@ def answered(*options):
     return status == 0 or said
 
 
+@pytest.fixture(scope="module")
+def tried(serving, port):
+    """What a lead and the programs say to codes, by what is tried; then it has ended."""
+    with serving():
+        for_chat, for_back = code_of(port, "--chat"), code_of(port)
+        said = {
+            "a back's code in chat": run("chat", "--model", "small", "--join", for_back, "Hi")[1],
+            "chat's code in a back": run("back", "--model", str(builtin_draft()), "--join", for_chat),
+            "chat's code in chat": answered("--join", for_chat),
+        }
+        with Program("back", "--model", str(builtin_draft()), "--join", for_back, *BACK) as back:
+            back.wait_for("drafting for wss://127.0.0.1:")
+    return said
+
+
+def test_a_code_is_good_for_what_it_was_made_for(tried):
+    assert "this code is for a back, not for chat" in tried["a back's code in chat"]
+    status, said = tried["chat's code in a back"]
+    assert (status, "this code is for chat, not for a back" in said) == (1, True), said
+    assert tried["chat's code in chat"] is True
+
+
+@pytest.mark.usefixtures("tried")
 def test_a_lead_starts_again_with_those_who_have_joined(serving):
-    with serving() as (_, port):
-        assert answered("--join", code_of(port, "--chat")) is True
     for _ in range(2):
-        with serving() as (program, _):
+        with serving() as program:
             program.wait_for("invited machines come in at")
             assert answered() is True
 
 
-def test_a_lead_starts_although_another_program_has_the_port_for_members(serving):
-    with serving() as (_, port):
-        code_of(port)
-    with socket.create_server(("0.0.0.0", port + 1)), serving() as (program, _):
+@pytest.mark.usefixtures("tried")
+def test_a_lead_starts_although_another_program_has_the_port_for_members(serving, port):
+    with socket.create_server(("0.0.0.0", port + 1)), serving() as program:
         program.wait_for("invited machines cannot come in: cannot listen on 0.0.0.0")
         assert answered("--lead", f"http://127.0.0.1:{port}") is True
-
-
-def test_a_code_is_good_for_what_it_was_made_for(serving):
-    with serving() as (_, port):
-        for_chat, for_back = code_of(port, "--chat"), code_of(port)
-        assert "this code is for a back, not for chat" in answered("--join", for_back)
-        status, said = run("back", "--model", str(builtin_draft()), "--join", for_chat)
-        assert (status, "this code is for chat, not for a back" in said) == (1, True), said
-        assert answered("--join", for_chat) is True
-        with Program("back", "--model", str(builtin_draft()), "--join", for_back, *BACK) as back:
-            back.wait_for("drafting for wss://127.0.0.1:")

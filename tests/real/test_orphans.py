@@ -113,7 +113,8 @@ def test_a_back_leaves_nothing(served):
 
 def test_a_router_leaves_no_model_and_nothing_of_one(tiny_model):
     model = tiny_model("llama")
-    options = ("--port", "0", "--models-dir", str(model.parent), "--threads", "1", "--ctx-size", "256")
+    small = ("--threads", "1", "--ctx-size", "256", "--no-calibrate")
+    options = ("--port", "0", "--models-dir", str(model.parent), *small)
     with Program("lead", *options) as router:
         url = router.wait_for(r"listening on (http://\S+), with").group(1)
         assert ask(url, model=model.stem, max_tokens=2).done

@@ -101,7 +101,8 @@ def test_a_back_and_a_chat_execute_nothing(folder, served):
 
 def test_a_router_and_its_models_execute_nothing(folder, tiny_model):
     model = tiny_model("llama")
-    options = ("--port", "0", "--models-dir", str(model.parent), "--threads", "1", "--ctx-size", "256")
+    small = ("--threads", "1", "--ctx-size", "256", "--no-calibrate")
+    options = ("--port", "0", "--models-dir", str(model.parent), *small)
     with Program("lead", *options, command=folder.command("lead")) as router:
         url = router.wait_for(r"listening on (http://\S+), with").group(1)
         assert ask(url, model=model.stem, max_tokens=2, grammar=GRAMMAR).done
@@ -115,7 +116,8 @@ def model(tiny_model):
 
 @pytest.mark.parametrize("pythonpath", ["", ".", "lib:."])
 def test_generating_executes_nothing(folder, model, pythonpath):
-    assert folder.run("lead", "generate", *model, "-n", "2", "-i", "Hi", pythonpath=pythonpath)
+    options = (*model, "--no-calibrate", "-n", "2", "-i", "Hi")
+    assert folder.run("lead", "generate", *options, pythonpath=pythonpath)
     assert folder.executed == []
 
 

@@ -17,9 +17,9 @@ pytestmark = pytest.mark.real
 
 
 def take_out(ring, tree):
-    """Copy the sources to `tree`, but for a ring's."""
+    """Copy the sources to `tree`, with what they have been compiled to, but for a ring's."""
     for package in ("lead", "back", "shared"):
-        shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, tree / package)
     for package in RINGS[ring]:
         shutil.rmtree(tree.joinpath(*package.split(".")), ignore_errors=True)
     for table in (tree / each for each in ("lead/rings/table.py", "back/rings.py", "shared/rings.py")):

@@ -6,7 +6,7 @@ import pytest
 import trustme
 
 from shared.errors import ConfigError
-from shared.tls import check_certificate, pinning, trusting
+from shared.tls import check_certificate, pinning, trusting, trusting_nobody
 from shared.tls_failures import distrust_behind, explain_distrust
 from tests import certificates
 from tests.certificates import make_certificate
@@ -33,6 +33,11 @@ def shake_hands(context, files, name):
 
 def test_a_server_of_the_authority_is_trusted_under_its_name(files):
     shake_hands(trusting(files[2]), files, "gpu-box")
+
+
+def test_who_trusts_nobody_does_not_trust_the_system_s_authorities():
+    assert trusting_nobody().get_ca_certs() == []
+    assert trusting_nobody().verify_mode is ssl.CERT_REQUIRED
 
 
 def test_a_pinned_certificate_is_trusted_under_any_name(files):

@@ -12,7 +12,7 @@ import pytest
 from lead.engine.events import Committed, Started
 from tests.random_commands import ROOMS, RandomRun
 
-_N_RUNS = int(os.environ.get("RANDOM_COMMANDS", "180"))
+_N_RUNS = int(os.environ.get("RANDOM_COMMANDS", "100"))
 _N_WATCHED = 2
 """Seeds of each room that must meet what is dangerous."""
 

@@ -45,6 +45,11 @@ def test_what_exact_mode_would_cost_is_measured_at_the_first_start_only(monkeypa
     assert load("off")[1] == exactness
 
 
+def test_without_calibration_its_cost_is_not_measured(monkeypatch):
+    monkeypatch.delattr(target_loader, "estimate_sizes")
+    assert load("off", calibrate=False)[1].cost is None
+
+
 def test_in_exact_mode_slots_have_cells_of_their_own_and_the_next_start_measures_nothing(monkeypatch):
     model, exactness = load("on")
     assert not model.kv_unified

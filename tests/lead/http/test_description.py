@@ -13,7 +13,7 @@ from hypothesis import seed as seeded
 
 from lead.server.app import create_app
 
-N_REQUESTS = 6
+N_REQUESTS = settings.default.max_examples // 6
 ALLOWED = {HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.SERVICE_UNAVAILABLE}
 """What may be unavailable in the lead: metrics that are not enabled, an engine that is loading."""
 

@@ -170,7 +170,7 @@ def test_what_does_not_listen_is_refused():
 
 LEAD = (
     *("-m", "lead", "--model", str(builtin_draft())),
-    *("--threads", "1", "--ctx-size", "512", "--print", "none"),
+    *("--threads", "1", "--ctx-size", "512", "--print", "none", "--no-calibrate"),
 )
 
 
