@@ -35,7 +35,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/shared/llama/test_memory_probe.py": ("shared/llama/unbound.py",),
     "tests/chat/test_client.py": ("chat/errors.py", "chat/wire.py"),
     "tests/chat/test_repl.py": ("chat/session.py",),
-    "tests/lead/chat/test_parser.py": ("lead/chat/deltas.py", "lead/chat/json_stream.py"),
+    "tests/lead/chat/test_parser.py": ("lead/chat/deltas.py", "lead/tools/json_stream.py"),
     "tests/lead/chat/test_template.py": ("lead/chat/jinja.py", "shared/llama/builtin_templates.py"),
     "tests/lead/engine/drafters/test_model_drafter.py": ("lead/engine/drafters/draft_source.py",),
     "tests/lead/engine/speculation/test_manager.py": ("lead/engine/speculation/speculation_stats.py",),

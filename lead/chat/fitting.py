@@ -14,9 +14,9 @@ from typing import Any
 from lead.tools.argument_types import types_of
 from lead.tools.call_format import CallFormat
 
-Message = Mapping[str, Any]
-Messages = Sequence[Message]
-Step = Callable[[Messages], list[Message]]
+TemplateMessage = Mapping[str, Any]
+TemplateMessages = Sequence[TemplateMessage]
+Step = Callable[[TemplateMessages], list[TemplateMessage]]
 
 _ID = re.compile(r"[a-zA-Z0-9]{9}")
 _HISTORY = {"system", "developer"}
@@ -32,7 +32,7 @@ class Lost(Exception):  # noqa: N818 - what happened to a message
 
 
 def fitting_steps(
-    messages: Messages, steps: Sequence[Step], render: Callable[[Messages], str | None]
+    messages: TemplateMessages, steps: Sequence[Step], render: Callable[[TemplateMessages], str | None]
 ) -> list[Step]:
     """The fewest of `steps`, in their order, after which all texts of `messages` are in the prompt.
 
@@ -65,7 +65,7 @@ def fitting_steps(
     return chosen
 
 
-def applied(steps: Iterable[Step], messages: Messages) -> list[Message]:
+def applied(steps: Iterable[Step], messages: TemplateMessages) -> list[TemplateMessage]:
     """The messages after these steps, one after another."""
     changed = list(messages)
     for step in steps:
@@ -73,7 +73,7 @@ def applied(steps: Iterable[Step], messages: Messages) -> list[Message]:
     return changed
 
 
-def _with_words(messages: Messages) -> tuple[list[Message], list[tuple[int, str]]]:
+def _with_words(messages: TemplateMessages) -> tuple[list[TemplateMessage], list[tuple[int, str]]]:
     """The messages with a word for each text, and the words that have to be in the prompt, by message.
 
     Reasoning may be left out: templates drop that of earlier turns on purpose.
@@ -86,7 +86,7 @@ def _with_words(messages: Messages) -> tuple[list[Message], list[tuple[int, str]
         words.append((index, f"probe{index}and{len(words)}end"))
         return words[-1][1]
 
-    probes: list[Message] = []
+    probes: list[TemplateMessage] = []
     for index, message in enumerate(messages):
         probe = {**message, "content": word(index, message["content"])}
         if message.get("tool_calls"):
@@ -139,7 +139,7 @@ def _described(schema: object) -> Mapping[str, Any]:
 # Steps
 
 
-def system_first(messages: Messages) -> list[Message]:
+def system_first(messages: TemplateMessages) -> list[TemplateMessage]:
     """System and developer messages at the beginning become one system message."""
     n = next((n for n, each in enumerate(messages) if each["role"] not in _HISTORY), len(messages))
     if n == 0:
@@ -147,7 +147,7 @@ def system_first(messages: Messages) -> list[Message]:
     return [{"role": "system", "content": _joined(each["content"] for each in messages[:n])}, *messages[n:]]
 
 
-def later_system_as_user(messages: Messages) -> list[Message]:
+def later_system_as_user(messages: TemplateMessages) -> list[TemplateMessage]:
     """System and developer messages that come later become messages of the user, in their place."""
     return [
         {"role": "user", "content": each["content"]} if n and each["role"] in _HISTORY else each
@@ -155,14 +155,14 @@ def later_system_as_user(messages: Messages) -> list[Message]:
     ]
 
 
-def system_as_user(messages: Messages) -> list[Message]:
+def system_as_user(messages: TemplateMessages) -> list[TemplateMessage]:
     """System messages become messages of the user, and part of the next one."""
     return joined_roles([{**each, "role": "user"} if each["role"] in _HISTORY else each for each in messages])
 
 
-def joined_roles(messages: Messages) -> list[Message]:
-    """Messages of one role in a row become one; results of tools stay apart."""
-    joined: list[Message] = []
+def joined_roles(messages: TemplateMessages) -> list[TemplateMessage]:
+    """TemplateMessages of one role in a row become one; results of tools stay apart."""
+    joined: list[TemplateMessage] = []
     for message in messages:
         last = joined[-1] if joined else None
         if last is None or last["role"] != message["role"] or message["role"] == "tool":
@@ -175,7 +175,7 @@ def joined_roles(messages: Messages) -> list[Message]:
     return joined
 
 
-def object_arguments(messages: Messages) -> list[Message]:
+def object_arguments(messages: TemplateMessages) -> list[TemplateMessage]:
     """Arguments of calls that are no object become one."""
 
     def change(call: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -187,7 +187,7 @@ def object_arguments(messages: Messages) -> list[Message]:
     return _with_calls(messages, change)
 
 
-def text_arguments(messages: Messages) -> list[Message]:
+def text_arguments(messages: TemplateMessages) -> list[TemplateMessage]:
     """Arguments of calls become JSON text."""
 
     def change(call: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -198,7 +198,7 @@ def text_arguments(messages: Messages) -> list[Message]:
     return _with_calls(messages, change)
 
 
-def nine_character_ids(messages: Messages) -> list[Message]:
+def nine_character_ids(messages: TemplateMessages) -> list[TemplateMessage]:
     """Ids of calls become nine letters and digits, as Mistral's templates require."""
 
     def short(call_id: object) -> str:
@@ -214,12 +214,12 @@ def nine_character_ids(messages: Messages) -> list[Message]:
     ]
 
 
-def content_before_calls(messages: Messages) -> list[Message]:
+def content_before_calls(messages: TemplateMessages) -> list[TemplateMessage]:
     """Content beside calls becomes a message of its own."""
     return [part for each in messages for part in _without_content(each)]
 
 
-def _without_content(message: Message) -> Iterator[Message]:
+def _without_content(message: TemplateMessage) -> Iterator[TemplateMessage]:
     if not (message.get("tool_calls") and message["content"].strip()):
         yield message
         return
@@ -227,7 +227,7 @@ def _without_content(message: Message) -> Iterator[Message]:
     yield {**message, "content": ""}
 
 
-def no_reasoning_beside_calls(messages: Messages) -> list[Message]:
+def no_reasoning_beside_calls(messages: TemplateMessages) -> list[TemplateMessage]:
     """Reasoning beside content and calls is left out."""
     reasoning = {"reasoning_content", "thinking", "reasoning"}
     return [
@@ -238,9 +238,9 @@ def no_reasoning_beside_calls(messages: Messages) -> list[Message]:
     ]
 
 
-def one_call_each(messages: Messages) -> list[Message]:
+def one_call_each(messages: TemplateMessages) -> list[TemplateMessage]:
     """Several calls of a message become several messages, each followed by its result."""
-    changed: list[Message] = []
+    changed: list[TemplateMessage] = []
     for message in messages:
         if message["role"] == "tool" and _takes(changed, message):
             continue
@@ -250,7 +250,7 @@ def one_call_each(messages: Messages) -> list[Message]:
     return changed
 
 
-def _takes(changed: list[Message], result: Message) -> bool:
+def _takes(changed: list[TemplateMessage], result: TemplateMessage) -> bool:
     """Put a result behind its call, if that is not the last message."""
     for n, message in enumerate(changed[:-1]):
         calls = message.get("tool_calls", ())
@@ -262,16 +262,16 @@ def _takes(changed: list[Message], result: Message) -> bool:
     return False
 
 
-def results_of_calls(messages: Messages) -> list[Message]:
+def results_of_calls(messages: TemplateMessages) -> list[TemplateMessage]:
     """Results that follow no call become messages of the user."""
-    changed: list[Message] = []
+    changed: list[TemplateMessage] = []
     for message in messages:
         follows = changed and (changed[-1].get("tool_calls") or changed[-1]["role"] == "tool")
         changed.append(result_as_text(message) if message["role"] == "tool" and not follows else message)
     return changed
 
 
-def result_as_text(message: Message) -> Message:
+def result_as_text(message: TemplateMessage) -> TemplateMessage:
     """A message of the user that says what a tool returned."""
     named = {name: message[name] for name in ("tool_call_id", "name") if name in message}
     text = json.dumps({"tool_response": {**named, "content": message["content"]}}, ensure_ascii=False)
@@ -281,7 +281,7 @@ def result_as_text(message: Message) -> Message:
 def calls_as_text(calls: CallFormat) -> Step:
     """Calls become text of the content, as the model writes them, and results messages of the user."""
 
-    def step(messages: Messages) -> list[Message]:
+    def step(messages: TemplateMessages) -> list[TemplateMessage]:
         changed = []
         for message in messages:
             if message["role"] == "tool":
@@ -306,7 +306,7 @@ def _as_object(call: Mapping[str, Any]) -> Any:
         return arguments
 
 
-def begins_with_user(messages: Messages) -> list[Message]:
+def begins_with_user(messages: TemplateMessages) -> list[TemplateMessage]:
     """A conversation that begins with an answer gets an empty question."""
     n = next((n for n, each in enumerate(messages) if each["role"] != "system"), len(messages))
     if n == len(messages) or messages[n]["role"] == "user":
@@ -314,7 +314,7 @@ def begins_with_user(messages: Messages) -> list[Message]:
     return [*messages[:n], {"role": "user", "content": "..."}, *messages[n:]]
 
 
-def without_empty_answers(messages: Messages) -> list[Message]:
+def without_empty_answers(messages: TemplateMessages) -> list[TemplateMessage]:
     """Answers without content and calls are left out."""
     return [
         each
@@ -323,7 +323,7 @@ def without_empty_answers(messages: Messages) -> list[Message]:
     ]
 
 
-def other_roles_as_user(messages: Messages) -> list[Message]:
+def other_roles_as_user(messages: TemplateMessages) -> list[TemplateMessage]:
     """Roles that no template knows become the user."""
     known = {"system", "user", "assistant", "tool"}
     return [each if each["role"] in known else {**each, "role": "user"} for each in messages]
@@ -352,8 +352,8 @@ def steps_for(calls: CallFormat) -> list[Step]:
 
 
 def _with_calls(
-    messages: Messages, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
-) -> list[Message]:
+    messages: TemplateMessages, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> list[TemplateMessage]:
     return [
         {**each, "tool_calls": [change(call) for call in each["tool_calls"]]}
         if each.get("tool_calls")

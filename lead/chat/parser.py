@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from lead.chat.deltas import Content, Delta, Reasoning, merge_deltas
-from lead.chat.json_stream import ObjectStream, ResponseStream, ValueScanner
-from lead.chat.markers import TextPieces, partial_marker_length, split_at_marker
 from lead.chat.output_format import ParserConfig
 from lead.chat.tool_calls import HeldCall, ToolCallParser, parse_python_call
 from lead.tools.call_format import MARKER
+from lead.tools.json_stream import ObjectStream, ResponseStream, ValueScanner
+from lead.tools.markers import TextPieces, partial_marker_length, split_at_marker
 from lead.tools.tagged_reader import TaggedReader
 
 _MAX_HEADER_CHARACTERS = 300
@@ -66,7 +66,7 @@ class _TaggedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class _MaybeCall:
     """What begins like a call inside reasoning: it is one if the reasoning never ends."""
 
     pieces: list[str]
@@ -93,7 +93,7 @@ class OutputParser:
         self.n_calls = 0
         """The number of tool calls so far."""
         self._after_reasoning = _Mode.GENERIC if self._format and self._format.is_generic else _Mode.CONTENT
-        self._mode: _Mode | _ObjectCall | _NamedCall | _TaggedCall | _Draft | _Code | ResponseStream = (
+        self._mode: _Mode | _ObjectCall | _NamedCall | _TaggedCall | _MaybeCall | _Code | ResponseStream = (
             self._after_reasoning
         )
         if config.reasoning and config.in_reasoning:
@@ -118,7 +118,7 @@ class OutputParser:
         """
         self._finished = True
         deltas = self._read()
-        if isinstance(self._mode, _Draft):
+        if isinstance(self._mode, _MaybeCall):
             deltas += self._leave_draft(self._mode.pieces)
         while self._is_unfinished_call():
             if is_cut:
@@ -166,7 +166,7 @@ class OutputParser:
                 return self._read_arguments(call, value)
             case _TaggedCall(call, reader):
                 return self._read_tagged(call, reader)
-            case _Draft(pieces):
+            case _MaybeCall(pieces):
                 return self._read_draft(pieces)
             case _Code(pieces):
                 return self._read_code(pieces)
@@ -185,7 +185,7 @@ class OutputParser:
         if marker == end:
             self._mode, self._skips_space = self._after_reasoning, True
         elif marker:
-            self._mode, self._space = _Draft([space + marker]), ""
+            self._mode, self._space = _MaybeCall([space + marker]), ""
         elif not kept:
             return None
         return [Reasoning(kept)] if kept else []

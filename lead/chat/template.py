@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from lead.chat.fitting import Lost, Messages, applied, fitting_steps, simple_tools, steps_for
+from lead.chat.fitting import Lost, TemplateMessages, applied, fitting_steps, simple_tools, steps_for
 from lead.chat.jinja import (
     TemplateCapabilities,
     TemplateError,
@@ -149,7 +149,7 @@ class ChatTemplate:
         continued = messages.pop() if conversation.continues else None
         opened = conversation.open_answer or continued is not None
 
-        def run(given: Messages, tools: Sequence[Mapping[str, Any]]) -> str:
+        def run(given: TemplateMessages, tools: Sequence[Mapping[str, Any]]) -> str:
             typed = [_typed(each) for each in given] if capabilities.typed_content else given
             return template.run(
                 {
@@ -163,12 +163,14 @@ class ChatTemplate:
         prompt = self._fitting(plain, conversation.tools, run)
         return prompt + self._answer_so_far(prompt, continued, mark) if continued else prompt
 
-    def _fitting(self, messages: Messages, tools: Tools, run: Callable[[Messages, Tools], str]) -> str:
+    def _fitting(
+        self, messages: TemplateMessages, tools: Tools, run: Callable[[TemplateMessages, Tools], str]
+    ) -> str:
         """The prompt of the messages in a form that the template takes; raises RequestError."""
         lost, reason = None, ""
         for given in [tools, simple_tools(tools)] if tools else [tools]:
 
-            def run_or_none(probes: Messages, given: Tools = given) -> str | None:
+            def run_or_none(probes: TemplateMessages, given: Tools = given) -> str | None:
                 nonlocal reason
                 try:
                     return run(probes, given[:1])  # what messages it takes does not depend on how many

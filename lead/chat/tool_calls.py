@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Collection
 
 from lead.chat.deltas import Delta, ToolCallArguments, ToolCallStart
-from lead.chat.json_stream import Member, decode
+from lead.tools.json_stream import Member, decode
 
 _NAMES = {"name", "tool_name"}
 _ARGUMENTS = {"arguments", "parameters"}

@@ -66,7 +66,7 @@ def _bare(value: object, quotes: tuple[str, str]) -> str:
 
 def read_value(text: str, quotes: tuple[str, str] = ("", "")) -> Any:
     """The value that all of `text` is, in any of the notations; raises ValueError."""
-    reader = _Reader(text, quotes[0] if quotes[0].strip("'\"") else "", quotes[1])
+    reader = _ValueReader(text, quotes[0] if quotes[0].strip("'\"") else "", quotes[1])
     value = reader.value(0)
     reader.skip_space()
     if reader.at < len(text):
@@ -74,7 +74,7 @@ def read_value(text: str, quotes: tuple[str, str] = ("", "")) -> Any:
     return value
 
 
-class _Reader:
+class _ValueReader:
     def __init__(self, text: str, opening: str, closing: str) -> None:
         self._text, self._opening, self._closing = text, opening, closing
         self.at = 0

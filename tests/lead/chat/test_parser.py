@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from lead.chat import parser
 from lead.chat.deltas import AssistantMessage, Content, Reasoning, ToolCallArguments, ToolCallStart
-from lead.chat.json_stream import ObjectStream
 from lead.chat.output_format import ParserConfig, ReasoningMarkers
 from lead.chat.parser import OutputParser
+from lead.tools.json_stream import ObjectStream
 from lead.tools.known_formats import GENERIC
 from tests.lead.chat.cases import formats, template
 
