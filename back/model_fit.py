@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from back.settings import BackSettings
-from shared.llama.memory_probe import ModelOutline
+from shared.memory.model_outline import ModelOutline
 
 _MOST_OF_RECURRENT = 3
 """Each side branch has recurrent states of its own, as many as tokens can be taken back."""

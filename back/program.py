@@ -24,9 +24,9 @@ from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_maker import drafter_maker, most_ahead
 from shared.errors import ConfigError, DuoError
 from shared.llama import library
-from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
+from shared.memory.texts_kept import describe_prompt_cache
 from shared.models.builtin import builtin_draft
 from shared.pace import jittered_delays
 from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId

@@ -27,6 +27,7 @@ RINGS = {
     "infill": ("lead.infill",),
     "lora": ("shared.lora",),
     "metrics": ("lead.metrics",),
+    "placement": ("shared.placement",),
     "plan, bench, doctor": (
         "lead.planning",
         "lead.benchmark",
@@ -72,6 +73,7 @@ WITHOUT = (
     "infill",
     "lora",
     "metrics",
+    "placement",
     "rpc",
     "suffix",
     "texts on disk",

@@ -25,8 +25,8 @@ from shared.errors import ConfigError, ModelLoadError
 from shared.exits import print_text
 from shared.heads.eagle_heads import why_no_target
 from shared.heads.mtp_heads import is_heads_file
-from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache
 from shared.llama.vocabulary import Vocabulary
+from shared.memory.texts_kept import describe_checkpoints, describe_prompt_cache
 from shared.models.builtin import grown_path
 from shared.models.file_kind import is_eagle_file
 from shared.rpc.rpc_probe import ForeignWorkerError, WorkerAwayError, probe

@@ -16,11 +16,14 @@ from shared.drafting.drafter_maker import DrafterMaker, drafter_maker, most_ahea
 from shared.drafting.drafter_options import N_FURTHER_STATES
 from shared.errors import ModelLoadError
 from shared.llama import devices
-from shared.llama.memory_plan import choose_n_ctx, describe_prompt_cache, on_cpu, plan_memory
-from shared.llama.memory_probe import ModelOutline, size_text
+from shared.llama.memory_size import size_text
 from shared.llama.model import Model
 from shared.llama.placement import CPU
 from shared.llama.span import Span
+from shared.memory.context_choice import choose_n_ctx
+from shared.memory.model_outline import ModelOutline
+from shared.memory.plan_memory import plan_memory
+from shared.memory.texts_kept import describe_prompt_cache
 from shared.models.file_kind import size_of
 from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.grammar_budget import GrammarBudget
@@ -115,7 +118,7 @@ def place_draft_model(load: Load) -> Load:
         gpus = devices.describe(devices.chosen(load.options) or [])
         n_bytes = size_of(draft.model)
         return load.model_copy(update={"taken": {gpus[-1].name if gpus else CPU: n_bytes}})
-    with ModelOutline.load(load.model, on_cpu(load.options)) as target:
+    with ModelOutline.load(load.model, load.options.on_cpu()) as target:
         n_ctx = draft.options.ctx_size or choose_n_ctx(load.options, target.n_ctx_train)
     options = draft.options.model_copy(update={"ctx_size": n_ctx})
     plan = plan_memory(draft.model, options, n_step_checkpoints=draft.n_most + N_FURTHER_STATES)

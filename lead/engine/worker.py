@@ -34,11 +34,11 @@ from shared import cpus
 from shared.cached_files import CacheFolder
 from shared.errors import AwayError, ModelLoadError
 from shared.llama import library
-from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
 from shared.llama.model import Model
 from shared.llama.remembered import Remembered
 from shared.llama.start_key import StoredKind, start_key
 from shared.logs import configure_logging
+from shared.memory.texts_kept import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
 from shared.sampling.factory import make_sampler
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.sampling.sampler import Sampler

@@ -1,6 +1,6 @@
 """How much memory a model with its options will take, measured in a process of its own: `measure`.
 
-llama.cpp says it without reading weights (`shared.llama.memory_plan`). It stays in memory once it is loaded,
+llama.cpp says it without reading weights (`shared.memory.plan_memory`). It stays in memory once it is loaded,
 and a lead that only passes requests on should remain small.
 """
 
@@ -68,8 +68,8 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
     from lead.engine.inline_sources import planned_source  # noqa: PLC0415
     from lead.engine.target_loading import options_of_target  # noqa: PLC0415
     from lead.settings.placed_load import placed_load  # noqa: PLC0415 - loads llama.cpp
-    from shared.llama.memory_plan import plan_memory  # noqa: PLC0415
     from shared.llama.placement import CPU  # noqa: PLC0415
+    from shared.memory.plan_memory import plan_memory  # noqa: PLC0415
 
     settings = settings.model_copy(update={"source": settings.source.located()})
     assert settings.source.model

@@ -13,10 +13,11 @@ from shared.diagnostics.findings import count
 from shared.errors import ConfigError, ModelLoadError
 from shared.free_memory import free_memory
 from shared.llama import devices, library
-from shared.llama.memory_plan import MemoryPlan, plan_memory
+from shared.llama.memory_plan import MemoryPlan
 from shared.llama.model_info import ModelInfo
 from shared.llama.placement import CPU, Placement
 from shared.llama.vocabulary import Vocabulary
+from shared.memory.plan_memory import plan_memory
 from shared.models.file_kind import parts_of
 from shared.settings.model_options import ModelOptions
 from shared.settings.model_source import ModelSource

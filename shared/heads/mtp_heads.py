@@ -18,7 +18,7 @@ from shared.heads.mtp_batch import MtpBatch
 from shared.heads.mtp_span import MtpOutput, MtpSpan
 from shared.llama import library
 from shared.llama.gguf_metadata import tensor_names
-from shared.llama.memory_probe import graph_bytes, read_sizes
+from shared.llama.memory_size import graph_bytes, read_sizes
 from shared.llama.model import Model
 from shared.llama.native import llama_cpp, llama_cpp_ext
 from shared.llama.native_parameters import context_parameters

@@ -22,7 +22,7 @@ from shared.llama.batch import Batch
 from shared.llama.batch_layout import BatchSizes, Layout, LayoutRules, layout
 from shared.llama.cuda_graphs import NO_FLASH_ATTENTION, switch_off_if_wrong
 from shared.llama.host_memory import HostMemory
-from shared.llama.memory_plan import MemoryPlan, plan_memory
+from shared.llama.memory_plan import MemoryPlan
 from shared.llama.memory_traits import PLAIN, SlotPart
 from shared.llama.native import llama_cpp
 from shared.llama.native_parameters import model_parameters
@@ -32,6 +32,7 @@ from shared.llama.span import Pass, Rows, Span
 from shared.llama.start_key import LoadedFacts, changed_meanwhile, state_of_files
 from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
+from shared.memory.plan_memory import plan_memory
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.rings import adapters
 from shared.settings.model_options import UNQUANTIZED, ModelOptions

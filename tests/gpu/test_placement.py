@@ -9,10 +9,10 @@ import pytest
 from bench.tiny_models import TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
 from shared.llama import devices, library
-from shared.llama.memory_plan import plan_memory
 from shared.llama.model import Model
 from shared.llama.placement import CACHE, COMPUTING, CPU, EXPERTS
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 
 pytestmark = pytest.mark.gpu

@@ -9,11 +9,6 @@ OF_THREE = ModelOptions(ctx_size=512, parallel=3, batch_size=64, ubatch_size=64,
 TEXT = [300, 12, 77, 1000, 5, 9, 300, 301, 302, 12, 13]
 
 
-@pytest.fixture(autouse=True)
-def _nothing_remembered(monkeypatch, tmp_path):
-    monkeypatch.setattr("shared.llama.remembered.user_cache_path", lambda _: tmp_path / "remembered")
-
-
 @pytest.fixture(scope="session")
 def loaded():
     model = Model(builtin_target(), ModelOptions(ctx_size=512, parallel=2, batch_size=64, threads=1))

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from shared.errors import ModelLoadError
-from shared.llama.memory_plan import plan_memory
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.lora import adapters
+from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 
 RANK, ALPHA = 4, 8.0

@@ -7,9 +7,10 @@ import pytest
 
 from bench.tiny_models import N_CTX, WINDOW
 from shared.llama import library, unbound
-from shared.llama.memory_probe import MemoryProbe, ModelOutline, graph_bytes, read_sizes
+from shared.llama.memory_size import graph_bytes, read_sizes
 from shared.llama.model import Model
 from shared.llama.native_parameters import context_parameters, model_parameters
+from shared.memory.model_outline import MemoryProbe, ModelOutline
 from shared.settings.model_options import ModelOptions
 
 OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2, batch_size=64, ubatch_size=64)
