@@ -11,7 +11,6 @@ from lead.engine.inline_sources import PlannedSource
 from lead.engine.load import Load
 from lead.rings.table import RINGS
 from shared.errors import ModelLoadError
-from shared.llama.attention_probe import choose_flash_attention
 from shared.llama.model import Model
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.seams import plugged
@@ -64,15 +63,6 @@ def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
 def _refuse_exact(options: ModelOptions) -> None:
     if options.exact == "on":
         raise ModelLoadError("--exact on: the part of the lead that makes texts exact is not installed")
-
-
-def choose_attention(load: Load) -> Load:
-    """With flash attention chosen by measurement, unless results must not depend on the cache (--exact)."""
-    if not load.calibrate or load.options.exact != "off":
-        return load
-    n_threads = load.most_threads or load.options.threads
-    options = choose_flash_attention(load.model, load.options, n_threads)
-    return load.model_copy(update={"options": options})
 
 
 def limits_of(

@@ -27,7 +27,7 @@ from lead.engine.side_jobs import SideJobs
 from lead.engine.slot import TrialPlace
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.target_loading import choose_attention, limits_of, load_target
+from lead.engine.target_loading import limits_of, load_target
 from lead.engine.target_threads import TargetThreads
 from lead.rings.table import RINGS
 from shared import cpus
@@ -71,8 +71,8 @@ def main() -> None:
         heartbeat.start()
     try:
         for module in plugged(RINGS, "before_load"):
-            module.before_load(load, heartbeat)
-        load = choose_attention(place_draft_model(load))
+            load = module.before_load(load, heartbeat)
+        load = place_draft_model(load)
         planned = planned_source(load)
         model, exactness = load_target(load, planned)
         inline = next(iter(load_inline_sources(load, model, planned)), None)

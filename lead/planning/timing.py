@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lead.attention.before_load import choose_attention
 from lead.engine.calibration import BATCH_SIZES, StepTimer
 from lead.engine.draft_loading import choose_threads, load_inline_sources, place_draft_model
 from lead.engine.drafters.draft_source import InlineDrafter
 from lead.engine.inline_sources import PlannedSource, planned_source
 from lead.engine.load import Load, LoadDraft
-from lead.engine.target_loading import choose_attention
 from lead.planning.acceptance_trial import AcceptanceTrial
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes
 from shared.llama.model import Model

@@ -43,7 +43,7 @@ class StoredKind(enum.Flag):
     MEMORY = enum.auto()
     """What contexts take (`shared.memory.stored_outline`)."""
     ATTENTION = enum.auto()
-    """Whether flash attention is faster (`attention_probe`)."""
+    """Whether flash attention is faster (the ring `lead.attention`)."""
 
 
 _MEASURED: Final = StoredKind.EXACTNESS | StoredKind.STEP_TIMES | StoredKind.MEMORY
