@@ -77,8 +77,8 @@ class InlineModel:
         return (
             f"draft model: {self.title}, {self.n_threads} thread{'' if self.n_threads == 1 else 's'}, "
             f"{1000 * token_seconds:.2f} ms for a token; memory: "
-            f"{size_text(self.model.vocabulary.info.size)} for weights, {self.model.memory_size}"
-            f"; devices: {self.model.placement or 'chosen by llama.cpp'}"
+            f"{size_text(self.model.vocabulary.info.size)} for weights, {self.model.plan.size}"
+            f"; devices: {self.model.plan.placement or 'chosen by llama.cpp'}"
         )
 
     def _thread_choice(self) -> ThreadChoice | None:
@@ -133,8 +133,9 @@ def place_draft_model(load: Load) -> Load:
 def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
     """Raises ModelLoadError."""
     options = load.options.model_copy(update={"ctx_size": load.options.ctx_size or target.n_ctx})
-    taken = {CPU: target.placement.host_weights} if target.placement else {}
-    model = Model(load.model, options, n_step_checkpoints=load.n_most + N_FURTHER_STATES, taken=taken)
+    taken = {CPU: target.plan.placement.host_weights} if target.plan.placement else {}
+    n_states = load.n_most + N_FURTHER_STATES
+    model = Model(plan_memory(load.model, options, n_step_checkpoints=n_states, taken=taken))
     maker = drafter_maker(model, target.vocabulary, RINGS, log)
     if most_ahead(model, load.n_most) < 1:
         raise ModelLoadError(

@@ -164,7 +164,7 @@ def _log_what_is_loaded(model: Model, load: Load, ready: Ready) -> None:
     for adapter in load.options.lora:
         log.info("adapter: %s, scale %g", adapter.path, adapter.scale)
     log.info("CPU kernel: %s", library.describe_kernel())
-    log.info("memory: %s", model.memory_size)
+    log.info("memory: %s", model.plan.size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
         log.info("checkpoints: %s", checkpoints)
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
@@ -177,7 +177,7 @@ def step_times_key(model: Model, load: Load, inline: InlineSource | None) -> str
     return start_key(
         StoredKind.STEP_TIMES,
         model.facts.files,
-        model.options,
+        model.plan.options,
         version=_VERSION,
         with_heads=inline is not None and inline.reads_target,
         batch_sizes=model.batch_sizes,
@@ -263,7 +263,7 @@ def _ready(
         exactness=exactness,
         draft_model=inline.title if inline and inline.source == DRAFT_MODEL else None,
         mtp=inline is not None and inline.source == MTP,
-        devices=str(model.placement or "chosen by llama.cpp"),
+        devices=str(model.plan.placement or "chosen by llama.cpp"),
     )
 
 

@@ -88,7 +88,7 @@ class MtpHeads:
         self._model = model if owns_model else None
         self.weights_size: int = llama_cpp.llama_model_size(model) if owns_model else 0
         """Bytes, in addition to those of the target."""
-        parameters = context_parameters(target.options, target.n_ctx, target.n_slots)
+        parameters = context_parameters(target.plan.options, target.n_ctx, target.n_slots)
         parameters.ctx_type = self.context_type
         parameters.ctx_other = target.native.context
         parameters.n_rs_seq = 0

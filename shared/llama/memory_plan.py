@@ -1,6 +1,7 @@
 """What a model is loaded with: who puts a program together plans it (`shared.memory.plan_memory`)."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from shared.llama.memory_size import MemorySize
@@ -79,17 +80,26 @@ class ContextNeeds:
 class MemoryPlan:
     """What a model is loaded with.
 
-    options: as asked for, with a number of layers in VRAM that was chosen. parameters: llama_context_params.
-    placement: None if llama.cpp chooses the devices. step_bytes: weights that are read to decode one token.
-    has_long_rope: llama.cpp chooses among two tables of rope factors by the length of a sequence's context
-    (LongRoPE).
+    files: which ones were looked at (`start_key`). options: as asked for, with the layers on devices and the
+    batches that were chosen. placement: None if llama.cpp places layers. step_bytes: weights that are read to
+    decode one token. has_long_rope: llama.cpp chooses among two tables of rope factors by the length of a
+    sequence's context (LongRoPE). with_heads: the layers that predict further tokens are loaded, too.
+    with_workers: layers may be on RPC workers that were added, not only on this machine.
     """
 
+    path: Path
+    files: str
     options: ModelOptions
     context: ContextNeeds
-    parameters: Any
     size: MemorySize
     prompt_cache: PromptCacheSize
     placement: Placement | None
     step_bytes: int
     has_long_rope: bool
+    with_heads: bool
+    with_workers: bool
+
+    @property
+    def parameters(self) -> Any:
+        """A llama_context_params."""
+        return self.context.parameters(self.options)

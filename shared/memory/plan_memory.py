@@ -11,6 +11,7 @@ from shared.llama.gguf_metadata import tensor_sizes
 from shared.llama.memory_plan import ContextNeeds, MemoryPlan
 from shared.llama.memory_size import MemorySize
 from shared.llama.placement import CPU, EMBEDDINGS, EXPERTS, Device, Placement, group_of
+from shared.llama.start_key import state_of_files
 from shared.memory.context_choice import (
     choose_n_ctx,
     choose_traits,
@@ -21,6 +22,7 @@ from shared.memory.context_choice import (
 from shared.memory.stored_outline import MeasuredOutline, StoredOutline
 from shared.memory.texts_kept import size_prompt_cache
 from shared.models.file_kind import parts_of
+from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.rings import RINGS, adapters
 from shared.seams import plugged
 from shared.settings.model_options import ModelOptions
@@ -45,15 +47,17 @@ class Headroom(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """A model whose layers are to be placed. weights: bytes by tensor."""
+    """A model whose layers are to be placed. weights: bytes by tensor. The rest is as in `MemoryPlan`."""
 
     path: Path
+    files: str
     options: ModelOptions
     context: ContextNeeds
     outline: StoredOutline
     weights: Mapping[str, int]
     room: Headroom
     with_heads: bool
+    with_workers: bool
 
 
 def plan_memory(
@@ -67,38 +71,50 @@ def plan_memory(
     with_workers: bool = False,
     taken: Mapping[str, int] | None = None,
 ) -> MemoryPlan:
-    """For a `Model` with these arguments; raises ModelLoadError.
+    """How to load a model; raises ModelLoadError. What does not fit on devices is said by the placement.
 
-    What does not fit into VRAM is no error here, but said by the placement. taken: bytes that others will
-    take, by device or CPU.
+    n_slots: number of sequences, if some of them only share the cells of others; None: `parallel`.
+    n_step_checkpoints: how many states of each slot to keep if the model is recurrent, at most; 0: what suits
+    a target, from which only the last draft is taken back. n_reserve: cells of each slot in addition to
+    `ctx_size`, for padding. taken: bytes that others will take of the devices and the CPU, by name.
     """
+    files = state_of_files(path, options)
     n_slots = options.parallel if n_slots is None else n_slots
     refuse_several_slots(path, n_slots)
     if options.lora:
         adapters().check_adapters(options.lora, path)
     room = _free_room(options, taken or {}, with_workers=with_workers)
     with StoredOutline.open(path, options.on_cpu(), with_heads=with_heads) as outline:
-        measured, probe = outline.measured, outline.measured.probe
+        probe = outline.measured.probe
         used = options if n_step_checkpoints else without_a_wrong_pool(options, probe)
-        weights = _weights(path, used, measured, with_heads=with_heads)
-        n_weights = sum(weights.values())
-        traits = choose_traits(probe, used, n_slots, room.left_by(n_weights), n_step_checkpoints)
-        n_ctx = choose_n_ctx(used, measured.n_ctx_train) + n_reserve * n_slots
+        weights = _weights(path, used, outline.measured, with_heads=with_heads)
+        n_left = room.left_by(sum(weights.values()))
+        traits = choose_traits(probe, used, n_slots, n_left, n_step_checkpoints)
+        n_ctx = choose_n_ctx(used, outline.measured.n_ctx_train) + n_reserve * n_slots
         context = ContextNeeds(n_ctx, n_slots, traits, used.kv_unified, probe.n_window)
         refuse_unguarded_slots(path, context)
-        placement, size = _placed(Unplaced(path, used, context, outline, weights, room, with_heads))
+        return _plan(Unplaced(path, files, used, context, outline, weights, room, with_heads, with_workers))
+
+
+def _plan(model: Unplaced) -> MemoryPlan:
+    placement, size = _placed(model)
+    options = placement.options(model.options) if placement else model.options
     # Mapped weights are in the page cache, which the system counts as free.
-    n_left = room.host_free - (placement.host_bytes if placement else n_weights + size.total)
-    used = placement.options(used) if placement else used
+    n_host = placement.host_bytes if placement else sum(model.weights.values()) + size.total
+    measured, n_left = model.outline.measured, model.room.host_free - n_host
+    texts = size_prompt_cache(options, measured.probe, n_left, model.context)
     return MemoryPlan(
-        used,
-        context,
-        context.parameters(used),
+        model.path,
+        model.files,
+        options,
+        model.context,
         size,
-        size_prompt_cache(used, probe, n_left, context),
+        NO_PROMPT_CACHE if model.with_workers else texts,  # they would cross the network
         placement,
-        _step_bytes(weights, measured.used_experts),
-        has_long_rope=any(_LONG_FACTORS in name for name in weights),
+        _step_bytes(model.weights, measured.used_experts),
+        has_long_rope=any(_LONG_FACTORS in name for name in model.weights),
+        with_heads=model.with_heads,
+        with_workers=model.with_workers,
     )
 
 

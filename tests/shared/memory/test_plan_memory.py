@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import llama_cpp
 import psutil
+import pytest
 
 from bench.tiny_models import WINDOW
 from shared.llama.gguf_metadata import tensor_sizes
@@ -12,6 +13,18 @@ from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
 OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "qwen35", "jamba", "lfm2"])
+def test_what_a_model_keeps_of_texts_does_not_depend_on_who_places_layers(
+    tiny_model, monkeypatch, architecture
+):
+    placed = plan_memory(tiny_model(architecture), OPTIONS)
+    monkeypatch.setattr("shared.memory.plan_memory.RINGS", ())
+    alone = plan_memory(tiny_model(architecture), OPTIONS)
+    assert alone.placement is None
+    assert alone.options.n_gpu_layers == OPTIONS.n_gpu_layers
+    assert (alone.context, alone.size, alone.step_bytes) == (placed.context, placed.size, placed.step_bytes)
 
 
 def test_states_take_a_quarter_of_what_the_weights_leave(tiny_model, monkeypatch):

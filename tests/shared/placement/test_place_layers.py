@@ -90,7 +90,7 @@ def test_layers_that_cannot_be_there_are_a_problem_before_they_are_loaded(gpu, t
     path, options = tiny_model("llama"), OPTIONS.model_copy(update={"n_gpu_layers": 99})
     assert "needed on GPU0" in plan_memory(path, options).placement.problem
     with pytest.raises(ModelLoadError, match="needed on GPU0"):
-        Model(path, options)
+        Model(plan_memory(path, options))
 
 
 def test_heads_that_are_not_loaded_take_nothing(tiny_with_heads):
