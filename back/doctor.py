@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from back.dial import OtherVocabularyError, RefusedError, greet, refusal
-from back.model_fit import fitted
+from back.model_fit import fitted, plan_draft
 from back.settings import BackSettings
 from back.translation.vocabulary_download import lead_vocabulary
 from shared import cpus
@@ -31,6 +31,7 @@ from shared.errors import ConfigError, DuoError, ModelLoadError, ProtocolError
 from shared.llama import library
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
 from shared.settings.model_source import ModelSource
@@ -52,9 +53,8 @@ def check(settings: BackSettings) -> PreflightReport:
         if vocabulary:
             with contextlib.suppress(ModelLoadError):  # `check_memory` reports it
                 settings = fitted(settings, vocabulary.info.path)
-            check_memory(
-                report, vocabulary.info, settings.model_options, settings.n_slots, settings.n_step_checkpoints
-            )
+            path = vocabulary.info.path
+            check_memory(report, lambda: plan_draft(settings, path), {})
     check_cores(report, settings.cpus, lambda: settings.n_threads)
     report.add("lead", ", ".join(settings.lead))
     return report
@@ -100,7 +100,7 @@ def _load(settings: BackSettings) -> Model:
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))
     options = settings.model_options.model_copy(update={"ctx_size": N_CONTEXT, "parallel": 1})
-    return Model(settings.source.model or builtin_draft(), options)
+    return Model(plan_memory(settings.source.model or builtin_draft(), options))
 
 
 def _hello(settings: BackSettings, vocabulary: VocabularyId) -> Hello:

@@ -15,7 +15,7 @@ from pathlib import Path
 from back import leads
 from back.dial import OtherVocabularyError, RefusedError
 from back.link import LeadLink
-from back.model_fit import fitted
+from back.model_fit import fitted, plan_draft
 from back.rings import RINGS
 from back.settings import BackSettings
 from back.worker import DraftWorker
@@ -24,9 +24,9 @@ from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_maker import drafter_maker, most_ahead
 from shared.errors import ConfigError, DuoError
 from shared.llama import library
-from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
+from shared.memory.texts_kept import describe_prompt_cache
 from shared.models.builtin import builtin_draft
 from shared.pace import jittered_delays
 from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
@@ -87,10 +87,10 @@ def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | Non
 
 
 def _load(settings: BackSettings, path: Path) -> Model:
-    model = Model(path, settings.model_options, settings.n_slots, settings.n_step_checkpoints)
-    log.info("devices: %s", model.placement or "chosen by llama.cpp")
+    model = Model(plan_draft(settings, path))
+    log.info("devices: %s", model.plan.placement or "chosen by llama.cpp")
     log.info("CPU kernel: %s", library.describe_kernel())
-    log.info("memory: %s", model.memory_size)
+    log.info("memory: %s", model.plan.size)
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if most_ahead(model, settings.n_ahead) < 1:
         raise ConfigError(

@@ -25,6 +25,7 @@ from lead.chat.template import model_template
 from shared.errors import ConfigError
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_draft, builtin_target, named_model
 from shared.sampling.factory import make_sampler
 from shared.sampling.parameters import SamplingParameters
@@ -107,7 +108,8 @@ def main(arguments: Sequence[str]) -> None:
     )
     options = report.parse(parser, arguments, {"seeds": 1})
     options_of_both = ModelOptions(ctx_size=1024, parallel=1, threads=1)
-    target, draft = (Model(path, options_of_both) for path in (options.model, options.draft_model))
+    paths = (options.model, options.draft_model)
+    target, draft = (Model(plan_memory(path, options_of_both)) for path in paths)
     if target.vocabulary.n_tokens != draft.vocabulary.n_tokens:
         raise ConfigError("the two models have different vocabularies")
     prompts = _read_prompts(options.prompts) if options.prompts else {"stories and questions": _PROMPTS}

@@ -35,6 +35,7 @@ from lead.simulation.simulated_back import GREEDY
 from lead.simulation.simulated_lead import TextSampler
 from shared import cpus
 from shared.llama.model import Model
+from shared.memory.plan_memory import plan_memory
 from shared.protocol import Draft
 from shared.sampling.sampler import Sampler
 from shared.settings.model_options import ModelOptions
@@ -163,8 +164,10 @@ def main(arguments: Sequence[str]) -> None:
     if options.cpus:
         cpus.pin(cpus.parse_cpus(options.cpus))
     model = Model(
-        options.model,
-        ModelOptions(threads=options.threads, ctx_size=2048, parallel=options.sequences, n_gpu_layers=0),
+        plan_memory(
+            options.model,
+            ModelOptions(threads=options.threads, ctx_size=2048, parallel=options.sequences, n_gpu_layers=0),
+        )
     )
     times, cost = StepCost(), StepCost()
     for _ in range(_CALIBRATIONS):

@@ -27,6 +27,7 @@ from shared.errors import ConfigError, ModelLoadError
 from shared.heads.hidden_sources import NextnStates
 from shared.heads.mtp_heads import has_heads, open_heads
 from shared.llama.model import Model
+from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 from shared.step_cost import StepCost
 
@@ -90,7 +91,7 @@ def _open(path: Path, n_threads: int) -> tuple[Model, InlineMtp]:
         raise ConfigError(f"{path} has no heads for further tokens that can be used")
     options = ModelOptions(threads=n_threads, ctx_size=2048, parallel=1, n_gpu_layers=0)
     try:
-        model = Model(path, options, load_mtp=True)
+        model = Model(plan_memory(path, options, with_heads=True))
         return model, InlineMtp(model, open_heads(model), NextnStates(model), n_most=0, n_slots=1)
     except ModelLoadError as error:
         raise ConfigError(str(error)) from error

@@ -6,6 +6,7 @@ build in its cache from an earlier, plain installation.
 
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
@@ -14,7 +15,8 @@ _N_TOKENS = 32
 
 def main() -> None:
     """Decode a few tokens, one and several at a time."""
-    model = Model(builtin_target(), ModelOptions(ctx_size=256, parallel=1, batch_size=_N_TOKENS, threads=1))
+    options = ModelOptions(ctx_size=256, parallel=1, batch_size=_N_TOKENS, threads=1)
+    model = Model(plan_memory(builtin_target(), options))
     model.decode([Span(0, 0, list(range(1, 1 + _N_TOKENS)), 1)])
     model.decode([Span(0, _N_TOKENS, [1], 1)])
     model.close()

@@ -33,6 +33,7 @@ from shared.exact.batch_invariance import RESERVE
 from shared.heads.hidden_sources import NextnStates
 from shared.heads.mtp_heads import MtpHeads, has_heads, open_heads
 from shared.llama.model import Model
+from shared.memory.plan_memory import plan_memory
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import RankedToken, Sampler
 from shared.settings.model_options import CacheType, ModelOptions
@@ -97,7 +98,7 @@ class TrafficRun:
             put_into_force(self._model)
             assert self._model.batch_sizes, f"{traffic.model} has no exact mode"
         n_ctx = limits_of(self._model).n_ctx_sequence
-        n_cells = self._model.n_ctx if self._model.kv_unified else n_ctx
+        n_cells = self._model.n_ctx if self._model.plan.context.kv_unified else n_ctx
         self._fresh = _load(replace(traffic, kv_unified=True, placement={}), 1, n_cells)
         self._fresh.batch_sizes = self._model.batch_sizes
         self._heads = self._opened_heads()
@@ -272,4 +273,4 @@ def _load(traffic: Traffic, n_slots: int, n_ctx: int, *, load_mtp: bool = False)
         cache_type_v=traffic.cache_type,
     ).model_copy(update=dict(traffic.placement))
     n_reserve = RESERVE if traffic.exact else 0
-    return Model(traffic.model, options, n_reserve=n_reserve, load_mtp=load_mtp)
+    return Model(plan_memory(traffic.model, options, n_reserve=n_reserve, with_heads=load_mtp))

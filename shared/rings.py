@@ -5,11 +5,12 @@ from types import ModuleType
 from shared.errors import ModelLoadError
 from shared.seams import plugged
 
-RINGS = ("shared.lora",)
+RINGS = ("shared.placement", "shared.lora")
 """Packages. `shared.seams` says how they are plugged in, and tests/test_wall.py keeps the core free of them.
 
 Seams:
-    adapters    checks LoRA adapters, loads and applies them (`shared.llama.model`)
+    adapters      checks LoRA adapters, loads and applies them (`shared.llama.model`)
+    place_layers  decides which device has which layers (`shared.memory.plan_memory`)
 """
 
 

@@ -27,6 +27,8 @@ RINGS = {
     "infill": ("lead.infill",),
     "lora": ("shared.lora",),
     "metrics": ("lead.metrics",),
+    "placement": ("shared.placement",),
+    "attention": ("lead.attention",),
     "plan, bench, doctor": (
         "lead.planning",
         "lead.benchmark",
@@ -56,7 +58,10 @@ imports can be deleted.
 """
 RINGS_OF_RINGS = {
     ("generate", "plan, bench, doctor"),
-    *(("plan, bench, doctor", each) for each in ("heads", "rpc", "several models", "translation")),
+    *(
+        ("plan, bench, doctor", each)
+        for each in ("attention", "heads", "rpc", "several models", "translation")
+    ),
     *(("several models", each) for each in ("other APIs", "translation")),
 }
 """(importing, imported): what examines a lead or runs several of them has to know what they are made of."""
@@ -72,6 +77,8 @@ WITHOUT = (
     "infill",
     "lora",
     "metrics",
+    "placement",
+    "attention",
     "rpc",
     "suffix",
     "texts on disk",

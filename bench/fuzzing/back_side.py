@@ -33,6 +33,7 @@ from shared.llama.memory_traits import PLAIN
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_draft
 from shared.protocol import (
     PROTOCOL_VERSION,
@@ -151,7 +152,7 @@ class BackFuzzer:
             load = ModelOptions(
                 threads=1, ctx_size=_N_CELLS, parallel=options.n_model_slots, batch_size=_N_BATCH
             )
-            model = Model(builtin_draft(), load)
+            model = Model(plan_memory(builtin_draft(), load))
             interrupt = model.interrupt()
         budget = TimeBudget()
         grammars = GrammarServer(vocabulary.info.path, budget)

@@ -4,7 +4,7 @@ import contextlib
 import sys
 
 from lead.engine.inline_sources import planned_source
-from lead.engine.target_loading import options_of_target
+from lead.engine.target_loading import options_of_target, plan_target
 from lead.router.catalog import find_models
 from lead.router.models_file import served_models
 from lead.server.listening import listen
@@ -21,12 +21,13 @@ from shared.diagnostics.preflight import (
     locate,
     read_model,
 )
-from shared.errors import ConfigError, ModelLoadError
+from shared.errors import ConfigError
 from shared.exits import print_text
 from shared.heads.eagle_heads import why_no_target
 from shared.heads.mtp_heads import is_heads_file
-from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache
+from shared.llama.memory_plan import MemoryPlan
 from shared.llama.vocabulary import Vocabulary
+from shared.memory.texts_kept import describe_checkpoints, describe_prompt_cache
 from shared.models.builtin import grown_path
 from shared.models.file_kind import is_eagle_file
 from shared.rpc.rpc_probe import ForeignWorkerError, WorkerAwayError, probe
@@ -81,21 +82,11 @@ def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
     load = placed_load(settings, vocabulary.info.path)
     if load.rpc:  # their devices are not here
         load = load.model_copy(update={"options": load.options.model_copy(update={"device": ()})})
-    try:
-        planned = planned_source(load)
-        options, n_reserve = options_of_target(load.options)
-    except ModelLoadError as error:
-        report.problems.append(str(error))
-        return
-    plan = check_memory(
-        report,
-        vocabulary.info,
-        options,
-        n_reserve=n_reserve,
-        with_workers=bool(load.rpc),
-        with_heads=planned is not None and planned.load_mtp,
-        taken=load.taken,
-    )
+
+    def make_plan() -> MemoryPlan:
+        return plan_target(load, planned_source(load), *options_of_target(load.options))
+
+    plan = check_memory(report, make_plan, load.taken)
     if plan and (checkpoints := describe_checkpoints(plan.context.traits, load.options)):
         report.add("checkpoints", checkpoints)
     if plan and plan.prompt_cache.n_bytes and not load.rpc:

@@ -50,7 +50,7 @@ def text_key(model: Model, load: Load) -> str:
         version=_VERSION,
         batch_sizes=model.batch_sizes,
         traits=model.traits,
-        own_cells=not model.kv_unified,
+        own_cells=not model.plan.context.kv_unified,
         n_part=model.prompt_cache.n_part,
         n_ctx_of_rope=model.facts.n_ctx_of_rope,
         uses_flash_attention=model.facts.uses_flash_attention,

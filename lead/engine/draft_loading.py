@@ -16,11 +16,14 @@ from shared.drafting.drafter_maker import DrafterMaker, drafter_maker, most_ahea
 from shared.drafting.drafter_options import N_FURTHER_STATES
 from shared.errors import ModelLoadError
 from shared.llama import devices
-from shared.llama.memory_plan import choose_n_ctx, describe_prompt_cache, on_cpu, plan_memory
-from shared.llama.memory_probe import ModelOutline, size_text
+from shared.llama.memory_size import size_text
 from shared.llama.model import Model
 from shared.llama.placement import CPU
 from shared.llama.span import Span
+from shared.memory.context_choice import choose_n_ctx
+from shared.memory.model_outline import ModelOutline
+from shared.memory.plan_memory import plan_memory
+from shared.memory.texts_kept import describe_prompt_cache
 from shared.models.file_kind import size_of
 from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.grammar_budget import GrammarBudget
@@ -74,8 +77,8 @@ class InlineModel:
         return (
             f"draft model: {self.title}, {self.n_threads} thread{'' if self.n_threads == 1 else 's'}, "
             f"{1000 * token_seconds:.2f} ms for a token; memory: "
-            f"{size_text(self.model.vocabulary.info.size)} for weights, {self.model.memory_size}"
-            f"; devices: {self.model.placement or 'chosen by llama.cpp'}"
+            f"{size_text(self.model.vocabulary.info.size)} for weights, {self.model.plan.size}"
+            f"; devices: {self.model.plan.placement or 'chosen by llama.cpp'}"
         )
 
     def _thread_choice(self) -> ThreadChoice | None:
@@ -115,7 +118,7 @@ def place_draft_model(load: Load) -> Load:
         gpus = devices.describe(devices.chosen(load.options) or [])
         n_bytes = size_of(draft.model)
         return load.model_copy(update={"taken": {gpus[-1].name if gpus else CPU: n_bytes}})
-    with ModelOutline.load(load.model, on_cpu(load.options)) as target:
+    with ModelOutline.load(load.model, load.options.on_cpu()) as target:
         n_ctx = draft.options.ctx_size or choose_n_ctx(load.options, target.n_ctx_train)
     options = draft.options.model_copy(update={"ctx_size": n_ctx})
     plan = plan_memory(draft.model, options, n_step_checkpoints=draft.n_most + N_FURTHER_STATES)
@@ -130,8 +133,9 @@ def place_draft_model(load: Load) -> Load:
 def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
     """Raises ModelLoadError."""
     options = load.options.model_copy(update={"ctx_size": load.options.ctx_size or target.n_ctx})
-    taken = {CPU: target.placement.host_weights} if target.placement else {}
-    model = Model(load.model, options, n_step_checkpoints=load.n_most + N_FURTHER_STATES, taken=taken)
+    taken = {CPU: target.plan.placement.host_weights} if target.plan.placement else {}
+    n_states = load.n_most + N_FURTHER_STATES
+    model = Model(plan_memory(load.model, options, n_step_checkpoints=n_states, taken=taken))
     maker = drafter_maker(model, target.vocabulary, RINGS, log)
     if most_ahead(model, load.n_most) < 1:
         raise ModelLoadError(

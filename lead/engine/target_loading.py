@@ -11,8 +11,9 @@ from lead.engine.inline_sources import PlannedSource
 from lead.engine.load import Load
 from lead.rings.table import RINGS
 from shared.errors import ModelLoadError
-from shared.llama.attention_probe import choose_flash_attention
+from shared.llama.memory_plan import MemoryPlan
 from shared.llama.model import Model
+from shared.memory.plan_memory import plan_memory
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.seams import plugged
 from shared.settings.model_options import ModelOptions
@@ -22,21 +23,14 @@ class OpenTarget(Protocol):
     """Loads the target; may be called again after the model was closed."""
 
     def __call__(self, options: ModelOptions, n_reserve: int = 0) -> Model:
-        """n_reserve: as for `Model`. Raises ModelLoadError."""
+        """n_reserve: as for `plan_memory`. Raises ModelLoadError."""
 
 
 def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model, Exactness]:
     """Raises ModelLoadError, also where --exact is required and cannot be had."""
 
     def open_target(options: ModelOptions, n_reserve: int = 0) -> Model:
-        model = Model(
-            load.model,
-            options,
-            n_reserve=n_reserve,
-            load_mtp=planned is not None and planned.load_mtp,
-            with_workers=bool(load.rpc),
-            taken=load.taken,
-        )
+        model = Model(plan_target(load, planned, options, n_reserve))
         if planned:
             planned.attach(model)
         return model
@@ -47,6 +41,20 @@ def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model
         return loaded
     _refuse_exact(load.options)
     return open_target(load.options), Exactness()
+
+
+def plan_target(
+    load: Load, planned: PlannedSource | None, options: ModelOptions, n_reserve: int = 0
+) -> MemoryPlan:
+    """With these options instead of the `load`'s; raises ModelLoadError."""
+    return plan_memory(
+        load.model,
+        options,
+        n_reserve=n_reserve,
+        with_heads=planned is not None and planned.load_mtp,
+        with_workers=bool(load.rpc),
+        taken=load.taken,
+    )
 
 
 def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
@@ -66,15 +74,6 @@ def _refuse_exact(options: ModelOptions) -> None:
         raise ModelLoadError("--exact on: the part of the lead that makes texts exact is not installed")
 
 
-def choose_attention(load: Load) -> Load:
-    """With flash attention chosen by measurement, unless results must not depend on the cache (--exact)."""
-    if not load.calibrate or load.options.exact != "off":
-        return load
-    n_threads = load.most_threads or load.options.threads
-    options = choose_flash_attention(load.model, load.options, n_threads)
-    return load.model_copy(update={"options": options})
-
-
 def limits_of(
     model: Model, n_checkpoints: int = 0, prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
 ) -> EngineLimits:
@@ -88,8 +87,8 @@ def limits_of(
         traits=model.traits,
         n_checkpoints=n_checkpoints,
         prompt_cache=prompt_cache,
-        step_bytes=model.step_bytes,
-        own_cells=not model.kv_unified,
+        step_bytes=model.plan.step_bytes,
+        own_cells=not model.plan.context.kv_unified,
         batch_sizes=model.batch_sizes,
         tiles_attention=model.tiles_attention,
     )

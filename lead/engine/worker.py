@@ -27,18 +27,18 @@ from lead.engine.side_jobs import SideJobs
 from lead.engine.slot import TrialPlace
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.target_loading import choose_attention, limits_of, load_target
+from lead.engine.target_loading import limits_of, load_target
 from lead.engine.target_threads import TargetThreads
 from lead.rings.table import RINGS
 from shared import cpus
 from shared.cached_files import CacheFolder
 from shared.errors import AwayError, ModelLoadError
 from shared.llama import library
-from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
 from shared.llama.model import Model
 from shared.llama.remembered import Remembered
 from shared.llama.start_key import StoredKind, start_key
 from shared.logs import configure_logging
+from shared.memory.texts_kept import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
 from shared.sampling.factory import make_sampler
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.sampling.sampler import Sampler
@@ -71,8 +71,8 @@ def main() -> None:
         heartbeat.start()
     try:
         for module in plugged(RINGS, "before_load"):
-            module.before_load(load, heartbeat)
-        load = choose_attention(place_draft_model(load))
+            load = module.before_load(load, heartbeat)
+        load = place_draft_model(load)
         planned = planned_source(load)
         model, exactness = load_target(load, planned)
         inline = next(iter(load_inline_sources(load, model, planned)), None)
@@ -164,7 +164,7 @@ def _log_what_is_loaded(model: Model, load: Load, ready: Ready) -> None:
     for adapter in load.options.lora:
         log.info("adapter: %s, scale %g", adapter.path, adapter.scale)
     log.info("CPU kernel: %s", library.describe_kernel())
-    log.info("memory: %s", model.memory_size)
+    log.info("memory: %s", model.plan.size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
         log.info("checkpoints: %s", checkpoints)
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
@@ -177,7 +177,7 @@ def step_times_key(model: Model, load: Load, inline: InlineSource | None) -> str
     return start_key(
         StoredKind.STEP_TIMES,
         model.facts.files,
-        model.options,
+        model.plan.options,
         version=_VERSION,
         with_heads=inline is not None and inline.reads_target,
         batch_sizes=model.batch_sizes,
@@ -263,7 +263,7 @@ def _ready(
         exactness=exactness,
         draft_model=inline.title if inline and inline.source == DRAFT_MODEL else None,
         mtp=inline is not None and inline.source == MTP,
-        devices=str(model.placement or "chosen by llama.cpp"),
+        devices=str(model.plan.placement or "chosen by llama.cpp"),
     )
 
 

@@ -16,7 +16,6 @@ from shared.cached_files import CacheFolder
 from shared.errors import ModelLoadError
 from shared.exact.batch_invariance import RESERVE
 from shared.exact.invariance_probe import NEEDED_CONTEXT, estimate_sizes, measure_sizes, rehearse
-from shared.llama.memory_plan import on_cpu
 from shared.llama.model import Model
 from shared.llama.remembered import Remembered
 from shared.llama.start_key import StoredKind, changed_meanwhile, start_key, state_of_files
@@ -55,7 +54,7 @@ def _load_target(
     told = ExactMode.of(load.exactness)
     known = told if told and told.key == stored.key else None
     if known and known.is_on:  # a GPU that has room by now would compute other bits
-        options = on_cpu(options)
+        options = options.on_cpu()
     if known := known or _recalled(load, stored):
         model = open_target(options.for_exact(), RESERVE) if known.is_on else open_target(options)
         if not known.is_on or not _why_never(model):

@@ -9,15 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lead.attention.before_load import choose_attention
 from lead.engine.calibration import BATCH_SIZES, StepTimer
 from lead.engine.draft_loading import choose_threads, load_inline_sources, place_draft_model
 from lead.engine.drafters.draft_source import InlineDrafter
 from lead.engine.inline_sources import PlannedSource, planned_source
 from lead.engine.load import Load, LoadDraft
-from lead.engine.target_loading import choose_attention
 from lead.planning.acceptance_trial import AcceptanceTrial
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes
 from shared.llama.model import Model
+from shared.memory.plan_memory import plan_memory
 from shared.sampling.factory import make_sampler
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
@@ -35,7 +36,7 @@ def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str
     planned = planned_source(load) or planned_source(load.model_copy(update={"draft": None}))
     load = choose_attention(place_draft_model(load))  # as the lead will
     load_mtp = planned is not None and planned.load_mtp
-    model = Model(load.model, load.options, load_mtp=load_mtp, taken=load.taken)
+    model = Model(plan_memory(load.model, load.options, with_heads=load_mtp, taken=load.taken))
     if planned:
         planned.attach(model)
     cost = StepCost()
@@ -120,4 +121,4 @@ def measure_token(load: LoadDraft) -> float:
 
 @functools.lru_cache(maxsize=1)
 def _loaded(path: Path, options: ModelOptions) -> Model:
-    return Model(path, options)
+    return Model(plan_memory(path, options))

@@ -14,6 +14,7 @@ RINGS = (
     "lead.infill",
     "lead.metrics",
     "lead.rpc",
+    "lead.attention",
     "lead.suffix",
 )
 """Packages. `shared.seams` says how they are plugged in, and tests/test_wall.py keeps the core free of them.
@@ -23,7 +24,7 @@ Seams:
     routes           has a `router` with endpoints of every lead, also of one with --models-dir
     model_routes     has a `router` with endpoints of a lead with one model
     opened           is told when the vocabulary has been read (`lead.server.app`)
-    before_load      does something in the engine's process before the model is loaded
+    before_load      in the engine's process: changes what is loaded, or what has to be there for it
     inline_source    drafts in the engine, and takes its time (`lead.engine.inline_sources`)
     target_loader    loads the target (`lead.engine.target_loading`)
     other_vocabulary drafts for texts in another vocabulary (`shared.drafting.drafter_maker`)

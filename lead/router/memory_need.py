@@ -1,6 +1,6 @@
 """How much memory a model with its options will take, measured in a process of its own: `measure`.
 
-llama.cpp says it without reading weights (`shared.llama.memory_plan`). It stays in memory once it is loaded,
+llama.cpp says it without reading weights (`shared.memory.plan_memory`). It stays in memory once it is loaded,
 and a lead that only passes requests on should remain small.
 """
 
@@ -66,25 +66,16 @@ async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> Memo
 def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed:
     """The same, in this process. Raises ConfigError."""
     from lead.engine.inline_sources import planned_source  # noqa: PLC0415
-    from lead.engine.target_loading import options_of_target  # noqa: PLC0415
+    from lead.engine.target_loading import options_of_target, plan_target  # noqa: PLC0415
     from lead.settings.placed_load import placed_load  # noqa: PLC0415 - loads llama.cpp
-    from shared.llama.memory_plan import plan_memory  # noqa: PLC0415
     from shared.llama.placement import CPU  # noqa: PLC0415
 
     settings = settings.model_copy(update={"source": settings.source.located()})
     assert settings.source.model
     load = placed_load(settings, settings.source.model)
-    options, n_reserve = options_of_target(load.options)
-    planned = planned_source(load)
     taken = {place: load.taken.get(place, 0) - in_use.get(place, 0) for place in {*load.taken, *in_use}}
-    plan = plan_memory(
-        load.model,
-        options,
-        n_reserve=n_reserve,
-        with_workers=bool(load.rpc),
-        with_heads=planned is not None and planned.load_mtp,
-        taken=taken,
-    )
+    alone = load.model_copy(update={"taken": taken})
+    plan = plan_target(alone, planned_source(load), *options_of_target(load.options))
     placement = plan.placement
     texts = settings.compute.cache_ram << 20 if settings.compute.cache_ram > 0 else 0
     host = placement.host_bytes if placement else size_of(load.model) + plan.size.total

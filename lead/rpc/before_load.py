@@ -27,11 +27,12 @@ class Computing:
         return self._before - before > _LEAST_SECONDS
 
 
-def before_load(load: Load, heartbeat: Heartbeat | None) -> None:
+def before_load(load: Load, heartbeat: Heartbeat | None) -> Load:
     """Raises ModelLoadError, WorkerAwayError."""
     if not load.rpc:
-        return
+        return load
     wait_for_workers(load.rpc, load.rpc_timeout)
     if heartbeat:
         heartbeat.watch(Computing().has_proceeded)  # a worker that hangs lets llama.cpp wait for ever
     rpc_backend.add_workers(load.rpc)
+    return load

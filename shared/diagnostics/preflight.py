@@ -13,12 +13,11 @@ from shared.diagnostics.findings import count
 from shared.errors import ConfigError, ModelLoadError
 from shared.free_memory import free_memory
 from shared.llama import devices, library
-from shared.llama.memory_plan import MemoryPlan, plan_memory
+from shared.llama.memory_plan import MemoryPlan
 from shared.llama.model_info import ModelInfo
 from shared.llama.placement import CPU, Placement
 from shared.llama.vocabulary import Vocabulary
 from shared.models.file_kind import parts_of
-from shared.settings.model_options import ModelOptions
 from shared.settings.model_source import ModelSource
 from shared.terminal import one_line
 
@@ -104,48 +103,31 @@ def describe(info: ModelInfo) -> str:
 
 
 def check_memory(
-    report: PreflightReport,
-    info: ModelInfo,
-    options: ModelOptions,
-    n_slots: int | None = None,
-    n_step_checkpoints: int = 0,
-    *,
-    n_reserve: int = 0,
-    with_workers: bool = False,
-    with_heads: bool = False,
-    taken: Mapping[str, int] | None = None,
+    report: PreflightReport, make_plan: Callable[[], MemoryPlan], taken: Mapping[str, int]
 ) -> MemoryPlan | None:
-    """Say where a model goes, and compare that with the free memory; the arguments are those of `Model`.
+    """Say where a model goes, and compare that with the free memory; taken: bytes that others will take.
 
     What RPC workers have is not known. None if the model cannot be loaded, with a problem added.
     """
     try:
-        plan = plan_memory(
-            info.path,
-            options,
-            n_slots,
-            n_step_checkpoints,
-            n_reserve,
-            with_workers=with_workers,
-            with_heads=with_heads,
-            taken=taken,
-        )
+        plan = make_plan()
     except ModelLoadError as error:
         report.problems.append(str(error))
         return None
+    options = plan.options
     types = f"{options.cache_type_k}/{options.cache_type_v}"
     report.add(
         "context",
         f"{plan.parameters.n_ctx} tokens for {options.parallel} slots, KV cache {types}: {plan.size}",
     )
     if plan.placement is None:
-        where = "on RPC workers" if with_workers else "in VRAM"
+        where = "on RPC workers" if plan.with_workers else "in VRAM"
         report.add("memory", f"{layers_text(options.n_gpu_layers)} {where}, which is not checked")
         return plan
-    _add_placement(report, plan.placement, taken or {})
+    _add_placement(report, plan.placement, taken)
     if plan.placement.problem:
         report.problems.append(plan.placement.problem)
-    n_free = free_memory() - sum((taken or {}).get(place, 0) for place in _host_places(plan.placement))
+    n_free = free_memory() - sum(taken.get(place, 0) for place in _host_places(plan.placement))
     n_needed = plan.placement.host_bytes
     if n_needed > n_free:
         report.problems.append(

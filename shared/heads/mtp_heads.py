@@ -18,7 +18,7 @@ from shared.heads.mtp_batch import MtpBatch
 from shared.heads.mtp_span import MtpOutput, MtpSpan
 from shared.llama import library
 from shared.llama.gguf_metadata import tensor_names
-from shared.llama.memory_probe import graph_bytes, read_sizes
+from shared.llama.memory_size import graph_bytes, read_sizes
 from shared.llama.model import Model
 from shared.llama.native import llama_cpp, llama_cpp_ext
 from shared.llama.native_parameters import context_parameters
@@ -88,7 +88,7 @@ class MtpHeads:
         self._model = model if owns_model else None
         self.weights_size: int = llama_cpp.llama_model_size(model) if owns_model else 0
         """Bytes, in addition to those of the target."""
-        parameters = context_parameters(target.options, target.n_ctx, target.n_slots)
+        parameters = context_parameters(target.plan.options, target.n_ctx, target.n_slots)
         parameters.ctx_type = self.context_type
         parameters.ctx_other = target.native.context
         parameters.n_rs_seq = 0

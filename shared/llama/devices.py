@@ -1,4 +1,7 @@
-"""The devices that llama.cpp can compute on in this process: CPU, GPUs, and those of RPC workers."""
+"""The devices that llama.cpp can compute on in this process: CPU, GPUs, and those of RPC workers.
+
+Which layers each of them gets is decided elsewhere (`shared.placement`).
+"""
 
 import ctypes
 import os

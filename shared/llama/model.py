@@ -7,7 +7,7 @@
 import ctypes
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from shared.llama.batch import Batch
 from shared.llama.batch_layout import BatchSizes, Layout, LayoutRules, layout
 from shared.llama.cuda_graphs import NO_FLASH_ATTENTION, switch_off_if_wrong
 from shared.llama.host_memory import HostMemory
-from shared.llama.memory_plan import MemoryPlan, plan_memory
+from shared.llama.memory_plan import MemoryPlan
 from shared.llama.memory_traits import PLAIN, SlotPart
 from shared.llama.native import llama_cpp
 from shared.llama.native_parameters import model_parameters
@@ -32,7 +32,7 @@ from shared.llama.span import Pass, Rows, Span
 from shared.llama.start_key import LoadedFacts, changed_meanwhile, state_of_files
 from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
+from shared.prompt_cache import PromptCacheSize
 from shared.rings import adapters
 from shared.settings.model_options import UNQUANTIZED, ModelOptions
 
@@ -50,12 +50,8 @@ class Model:
     batch_sizes: BatchSizes | None = None
     """In which sizes to decode, so that logits depend on nothing but the tokens; None: in any."""
 
-    options: ModelOptions
-    """As asked for, with the number of layers in VRAM that was chosen."""
     facts: LoadedFacts
     """Which files were loaded, and how."""
-    step_bytes: int
-    """Weights that a step of one token reads."""
 
     overlaps = False
     """Whether the last step left this thread free most of the time between `launch` and its end.
@@ -63,78 +59,40 @@ class Model:
     Never on a CPU, which may only have been taken away for a while.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        options: ModelOptions,
-        n_slots: int | None = None,
-        n_step_checkpoints: int = 0,
-        n_reserve: int = 0,
-        *,
-        load_mtp: bool = False,
-        with_workers: bool = False,
-        taken: Mapping[str, int] | None = None,
-    ) -> None:
-        """n_slots: number of sequences, if some of them only share the cells of others; None: `parallel`.
-
-        n_step_checkpoints: how many states of each slot to keep if the model is recurrent, at most; 0: what
-        suits a target, from which only the last draft is taken back. n_reserve: cells of each slot in
-        addition to `ctx_size`, for padding. load_mtp: load the layers that predict further tokens, too, for a
-        context of their own. with_workers: layers may be on RPC workers that were added, not only on this
-        machine. taken: bytes that others will take of the devices and the CPU, by name. Raises
-        ModelLoadError.
-        """
-        library.start()
-        files = state_of_files(path, options)
-        self.n_slots = options.parallel if n_slots is None else n_slots
-        plan = plan_memory(
-            path,
-            options,
-            n_slots,
-            n_step_checkpoints,
-            n_reserve,
-            with_heads=load_mtp,
-            with_workers=with_workers,
-            taken=taken,
-        )
+    def __init__(self, plan: MemoryPlan) -> None:
+        """Load what was planned; raises ModelLoadError."""
         if plan.placement and plan.placement.problem:
-            raise ModelLoadError(f"{path}: {plan.placement.problem}")
-        self._follow(plan, with_workers=with_workers)
-        uses_flash_attention = self._load(path, files, plan.parameters, load_mtp=load_mtp)
-        self._make_parts(plan)
-        self._measure(plan)
+            raise ModelLoadError(f"{plan.path}: {plan.placement.problem}")
+        self.plan = plan
+        self.n_slots, self.traits = plan.context.n_slots, plan.context.traits
+        parameters = plan.parameters
+        uses_flash_attention = self._load(parameters)
+        self._make_parts()
+        self._measure(parameters)
         n_ctx_of_rope = llama_cpp.llama_n_ctx_seq(self._context) if plan.has_long_rope else 0
-        self.facts = LoadedFacts(files, n_ctx_of_rope, uses_flash_attention)
+        self.facts = LoadedFacts(plan.files, n_ctx_of_rope, uses_flash_attention)
 
-    def _follow(self, plan: MemoryPlan, *, with_workers: bool) -> None:
-        """What was decided before anything is loaded."""
-        self.options, self.placement = plan.options, plan.placement
-        self.traits, self.kv_unified = plan.context.traits, plan.context.kv_unified
-        self.memory_size, self.step_bytes = plan.size, plan.step_bytes
-        self._prompt_cache = NO_PROMPT_CACHE if with_workers else plan.prompt_cache
-        self._with_workers = with_workers
-
-    def _load(self, path: Path, files: str, context_parameters: Any, *, load_mtp: bool) -> bool:
+    def _load(self, context_parameters: Any) -> bool:
         """The weights, what is added to them, and a context; raises ModelLoadError.
 
         Returns whether that uses flash attention.
         """
-        parameters = self.model_parameters()
-        parameters.load_mtp = load_mtp
+        path, parameters = self.plan.path, self.model_parameters()
+        parameters.load_mtp = self.plan.with_heads
         self._model = load_native(path, parameters)
         self.vocabulary = Vocabulary(self._model, path)
         loaded = self._load_adapters()
-        opened = self._open_context(path, files, context_parameters)
-        self._context, self._memory, uses_flash_attention = opened
+        self._context, self._memory, uses_flash_attention = self._open_context(context_parameters)
         if loaded:
-            adapters().apply_adapters(self._context, loaded, self.options.lora)
+            adapters().apply_adapters(self._context, loaded, self.plan.options.lora)
         return uses_flash_attention
 
-    def _make_parts(self, plan: MemoryPlan) -> None:
+    def _make_parts(self) -> None:
         """What a slot has beside its cells."""
-        context, n_states = plan.context, self.traits.n_step_checkpoints
+        plan, context = self.plan, self.plan.context
+        n_states = self.traits.n_step_checkpoints
         spare = self.n_slots * (1 + context.is_guarded) if plan.prompt_cache.n_part else None
-        memory = HostMemory(_pinned(self.placement), self._prompt_cache.n_bytes)
+        memory = HostMemory(_pinned(plan.placement), plan.prompt_cache.n_bytes)
         self._stored = StoredStates(self._context, spare, memory)
         self._padding = Padding()
         self._parts: list[SlotPart] = [self._stored, self._padding]
@@ -144,7 +102,7 @@ class Model:
         self._saved = StepCheckpoints(self._memory, self.n_slots, n_states) if n_states else None
         self._parts += [part for part in (self._windows, self._saved) if part]
 
-    def _measure(self, plan: MemoryPlan) -> None:
+    def _measure(self, context_parameters: Any) -> None:
         """Sizes of what was loaded, and what is made for them."""
         self.n_vocab = self.vocabulary.n_tokens
         self.n_ctx: int = llama_cpp.llama_n_ctx(self._context)
@@ -154,10 +112,11 @@ class Model:
         """Tokens that one slot may have; with one pool of cells all cells, within the training context."""
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
         self.n_ubatch: int = llama_cpp.llama_n_ubatch(self._context)
-        has_layers = self.options.n_gpu_layers != 0
-        self.is_offloaded = has_layers and (self._with_workers or devices.has_gpu())
+        has_layers = self.plan.options.n_gpu_layers != 0
+        self.is_offloaded = has_layers and (self.plan.with_workers or devices.has_gpu())
         """Whether a GPU or another machine computes some of the layers."""
-        self.tiles_attention = self.traits == PLAIN and not self.is_offloaded and _tiles(plan.parameters)
+        is_plain = self.traits == PLAIN
+        self.tiles_attention = is_plain and not self.is_offloaded and _tiles(context_parameters)
         """See `LayoutRules`."""
         self._batch = Batch(self.n_batch)
         self._table_at = (0, 0)
@@ -165,33 +124,34 @@ class Model:
 
     def model_parameters(self) -> Any:
         """A llama_model_params for this model, and for what is loaded on the same devices."""
-        return model_parameters(self.options, with_workers=self._with_workers)
+        return model_parameters(self.plan.options, with_workers=self.plan.with_workers)
 
     def _load_adapters(self) -> list[Any]:
         """Frees the model and raises ModelLoadError if one does not fit to it."""
-        if not self.options.lora:
+        if not self.plan.options.lora:
             return []
         try:
-            loaded: list[Any] = adapters().load_adapters(self._model, self.options.lora)
+            loaded: list[Any] = adapters().load_adapters(self._model, self.plan.options.lora)
         except ModelLoadError:
             llama_cpp.llama_model_free(self._model)
             raise
         return loaded
 
-    def _open_context(self, path: Path, files: str, parameters: Any) -> tuple[Any, Any, bool]:
+    def _open_context(self, parameters: Any) -> tuple[Any, Any, bool]:
         """A llama_context, its memory, and whether it uses flash attention.
 
-        Frees the model and raises ModelLoadError if there is none, or `files` are others by now.
+        Frees the model and raises ModelLoadError if there is none, or the files are others by now.
         """
+        path, options = self.plan.path, self.plan.options
         with library.captured_log() as lines:
             context = llama_cpp.llama_init_from_model(self._model, parameters)
         is_asked = parameters.flash_attn_type != llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
         is_used = is_asked and not any(NO_FLASH_ATTENTION in line for line in lines)
-        if self.options.n_gpu_layers:
-            flash_attention = self.options.flash_attn != "off"
+        if options.n_gpu_layers:
+            flash_attention = options.flash_attn != "off"
             switch_off_if_wrong(path, library.about_devices + lines, flash_attention=flash_attention)
         memory = llama_cpp.llama_get_memory(context) if context else None
-        if memory and state_of_files(path, self.options) == files:
+        if memory and state_of_files(path, options) == self.plan.files:
             return context, memory, is_used
         architecture = self.vocabulary.info.architecture
         if context:  # an embedding model, such as BERT
@@ -201,12 +161,12 @@ class Model:
             raise changed_meanwhile(path)
         if context:
             raise unusable(path, f"{architecture} models keep no KV cache")
-        raise ModelLoadError(_why_no_context(path, self.options))
+        raise ModelLoadError(_why_no_context(path, options))
 
     @property
     def prompt_cache(self) -> PromptCacheSize:
-        """How many texts host memory may hold; none with RPC workers: they would cross the network."""
-        size = self._prompt_cache
+        """How many texts host memory may hold."""
+        size = self.plan.prompt_cache
         return replace(size, token_bytes=size.token_bytes + sum(part.token_bytes for part in self._parts))
 
     @property
@@ -232,7 +192,7 @@ class Model:
             self.n_batch,
             self.n_ctx_slot,
             self.traits,
-            own_cells=not self.kv_unified,
+            own_cells=not self.plan.context.kv_unified,
             batch_sizes=self.batch_sizes,
             tiles_attention=self.tiles_attention,
         )
@@ -327,7 +287,7 @@ class Model:
         if source_slot == slot:
             raise ValueError(f"no copy from slot {slot} to itself")
         assert llama_cpp.llama_memory_seq_pos_max(self._memory, slot) < 0, f"slot {slot} is not empty"
-        if self.kv_unified:
+        if self.plan.context.kv_unified:
             llama_cpp.llama_memory_seq_cp(self._memory, source_slot, slot, 0, n_keep)
         else:
             assert self.traits.can_trim, "such a copy cannot be cut back"
@@ -341,7 +301,7 @@ class Model:
         llama.cpp copies all cells when it decodes next: what is loaded into either slot until then would be
         overwritten or copied, what is stored would be old. So where texts are stored, the copy is one, too.
         """
-        if self._prompt_cache.n_bytes:
+        if self.plan.prompt_cache.n_bytes:
             self._stored.copy_text(source_slot, slot, n_keep)
         else:
             llama_cpp.llama_memory_seq_cp(self._memory, source_slot, slot, -1, -1)
@@ -371,7 +331,7 @@ class Model:
         self._cut_padding(slot)  # llama.cpp stores the state that was rolled back to
         self._stored.store(slot, snapshot)
         if snapshot.kind == "text":
-            assert self._prompt_cache.n_bytes, "this model stores no texts"
+            assert self.plan.prompt_cache.n_bytes, "this model stores no texts"
             for part in self._parts:
                 part.stored(slot, snapshot.key, snapshot.start, snapshot.end)
 

@@ -1,19 +1,14 @@
-"""Which device gets which weights and which part of the KV cache: decided from sizes alone.
+"""Which device has which weights and which part of the KV cache, and what that takes.
 
 llama.cpp counts `n_gpu_layers` from the last layer, with the output as one more layer after it, and gives
-each device a run of consecutive layers. What a graph needs for intermediate results it says only once it has
-planned a placement (`settle`).
+each device a run of consecutive layers.
 """
 
 import re
-from bisect import bisect
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 
 from shared.settings.model_options import DEFAULT_BATCH, GPU_BATCH, ModelOptions
-from shared.settings.options import AUTO_LAYERS
 
 CPU = "CPU"
 """Where everything is that is on no device."""
@@ -28,11 +23,8 @@ _GROUPS = (
     ("feed-forward", re.compile(r"^blk\.\d+\.ffn_")),
     ("attention", re.compile(r"^blk\.\d+\.")),
 )
-_OUTPUT = "output"
-_LAYER = re.compile(r"^blk\.(\d+)\.")
+OUTPUT = "output"
 _MIB = 1 << 20
-_MARGIN_SHARE = 8
-"""--fit-target is at most this part of a device, or nothing would fit on a small one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +40,6 @@ class Device:
     total: int
     is_shared: bool = False
     max_tensor: int = 1 << 62
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSizes:
-    """What there is to place, in bytes.
-
-    tensors: by name. n_layers: without the output. caches: what each layer keeps of texts.
-    """
-
-    tensors: Mapping[str, int]
-    n_layers: int
-    caches: Sequence[int]
-
-    @property
-    def is_mixture(self) -> bool:
-        return any(group_of(name) == EXPERTS for name in self.tensors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,195 +109,4 @@ class Placement:
 
 def group_of(tensor: str) -> str:
     """Under what a tensor is shown: embeddings, experts, feed-forward, attention or output."""
-    return next((group for group, pattern in _GROUPS if pattern.search(tensor)), _OUTPUT)
-
-
-def settle(
-    sizes: ModelSizes,
-    devices: Sequence[Device],
-    options: ModelOptions,
-    measure: Callable[[Placement], Mapping[str, int]],
-) -> Placement:
-    """`place` with the memory for intermediate results that `measure` finds for what was chosen.
-
-    That changes with the choice, so it may have to choose again; what it has found is never taken for less.
-    """
-    computing: Counter[str] = Counter()
-    measured: ModelOptions | None = None
-    found: Mapping[str, int] = {}
-    while True:
-        chosen = place(sizes, devices, options, computing)
-        if chosen.problem:
-            return chosen
-        if chosen.options(options) == measured:
-            return chosen.with_computing(found)
-        measured, found = chosen.options(options), measure(chosen)
-        computing |= Counter(found)
-
-
-def place(
-    sizes: ModelSizes, devices: Sequence[Device], options: ModelOptions, computing: Mapping[str, int]
-) -> Placement:
-    """Where a model goes with these options on these devices, which need `computing` bytes each besides.
-
-    With --n-gpu-layers auto: all layers if they fit; else of a mixture the experts of as few layers as
-    possible go to the CPU, and after those whole layers. Else as asked for, and `problem` says if that
-    cannot be.
-    """
-    search = _Search(sizes, devices, options, computing)
-    asked, is_fitted = options.n_gpu_layers, options.fit == "on" and options.split_mode != "row"
-    if asked == AUTO_LAYERS and is_fitted:
-        return next(filter(None, search.candidates()))
-    found = search.at(search.n_most if asked < 0 else asked)
-    return replace(found, problem=search.problem(found)) if is_fitted else found
-
-
-class _Search:
-    """Tries placements of one model."""
-
-    def __init__(
-        self,
-        sizes: ModelSizes,
-        devices: Sequence[Device],
-        options: ModelOptions,
-        computing: Mapping[str, int],
-    ) -> None:
-        self._sizes = sizes
-        self._devices = devices
-        self._options = options
-        self._computing = computing
-        self._weights = _grouped(sizes, [place.partition("=")[::2] for place in options.override_tensor])
-        self.n_most = sizes.n_layers + 1
-        self._n_with_experts = sizes.n_layers if sizes.is_mixture else 0
-        self._n_cpu_moe = min(self.n_most if options.cpu_moe else options.n_cpu_moe, self._n_with_experts)
-        margins = [min(options.fit_target * _MIB, device.total // _MARGIN_SHARE) for device in devices]
-        self._rooms = [max(0, device.free - margin) for device, margin in zip(devices, margins, strict=True)]
-        is_split = len(devices) > 1 and options.split_mode == "layer"
-        # What is free is given as shares: llama.cpp would ask again, and not know what others will take.
-        free = tuple(device.free / _MIB for device in devices) if is_split else ()
-        self._shares = options.tensor_split or free
-
-    def candidates(self) -> Iterator[Placement | None]:
-        """From the best one on; None: it does not fit. The last one fits."""
-        n_moved = self._n_with_experts
-        yield from (self._fitting(self.n_most, n) for n in range(self._n_cpu_moe, n_moved + 1))
-        yield from (self._fitting(n, n_moved) for n in range(self.n_most - 1, 0, -1))
-        yield self.at(0)
-
-    def at(
-        self, n_gpu_layers: int, n_cpu_moe: int | None = None, tensor_split: tuple[float, ...] = ()
-    ) -> Placement:
-        """With this number of layers on the devices, in these shares, or as asked, or by free memory."""
-        n_gpu_layers = min(n_gpu_layers, self.n_most) if self._devices else 0
-        n_cpu_moe = self._n_cpu_moe if n_cpu_moe is None else n_cpu_moe
-        shares = tensor_split or self._shares
-        places = self._places(n_gpu_layers, shares)
-        parts = self._parts(places, n_cpu_moe)
-        if n_gpu_layers:
-            computing = {
-                place: self._computing.get(place, 0) for place in {CPU, *(place for _, place in parts)}
-            }
-            parts += Counter({(COMPUTING, place): n_bytes for place, n_bytes in computing.items()})
-        return Placement(self._devices, self.n_most, n_gpu_layers, n_cpu_moe, shares, parts)
-
-    def problem(self, found: Placement) -> str:
-        """Why llama.cpp cannot load it; empty: it can."""
-        for device in found.devices:
-            n_used = found.used(device.name)
-            if n_used > device.free:
-                cache = found.parts.get((CACHE, device.name), 0)
-                lower = "--ctx-size" if cache > n_used / 2 else "--n-gpu-layers"
-                if found.parts.get((EXPERTS, device.name)):
-                    lower += " or raise --n-cpu-moe"
-                return (
-                    f"{n_used / _MIB:.0f} MiB are needed on {device.name}, {cache / _MIB:.0f} MiB of them for"
-                    f" the KV cache, and {device.free / _MIB:.0f} MiB are free: lower {lower}"
-                )
-        if unheld := self._unheld(found):
-            return (
-                f"the KV cache of a layer is too large for {unheld.name}, whose largest tensor has "
-                f"{unheld.max_tensor / _MIB:.0f} MiB: lower --ctx-size"
-            )
-        return ""
-
-    def _fitting(self, n_gpu_layers: int, n_cpu_moe: int) -> Placement | None:
-        """Divided as asked for, or by free memory; else as many layers on each device as it holds."""
-        by_default = self.at(n_gpu_layers, n_cpu_moe)
-        if self._fits(by_default):
-            return by_default
-        if self._options.tensor_split or len(self._devices) == 1:
-            return None
-        filled = self.at(n_gpu_layers, n_cpu_moe, self._filled(n_gpu_layers, n_cpu_moe))
-        return filled if self._fits(filled) else None
-
-    def _fits(self, found: Placement) -> bool:
-        rooms = zip(self._devices, self._rooms, strict=True)
-        return all(found.used(device.name) <= room for device, room in rooms) and not self._unheld(found)
-
-    def _unheld(self, found: Placement) -> Device | None:
-        """A device with a cache that has larger tensors than it can hold."""
-        if not self._options.kv_offload:
-            return None
-        places = self._places(found.n_gpu_layers, found.tensor_split)
-        by_name = {device.name: device for device in self._devices}
-        for place, cache in zip(places, self._sizes.caches, strict=False):
-            if (device := by_name.get(place)) and cache > 2 * device.max_tensor:  # K and V
-                return device
-        return None
-
-    def _filled(self, n_gpu_layers: int, n_cpu_moe: int) -> tuple[float, ...]:
-        """Layers on each device if the first ones are filled first."""
-        first = self.n_most - n_gpu_layers
-        places = [str(i) for i in range(self.n_most)]  # each layer on a device of its own
-        alone = Counter[str]()
-        for (_, place), n_bytes in self._parts(places, n_cpu_moe).items():
-            alone[place] += n_bytes
-        counts = [0] * len(self._devices)
-        index, room = 0, self._room(0)
-        for i in range(first, self.n_most):
-            while alone[str(i)] > room and index < len(counts) - 1:
-                index += 1
-                room = self._room(index)
-            room -= alone[str(i)]
-            counts[index] += 1
-        return tuple(map(float, counts))
-
-    def _room(self, index: int) -> int:
-        return self._rooms[index] - self._computing.get(self._devices[index].name, 0)
-
-    def _places(self, n_gpu_layers: int, shares: Sequence[float]) -> list[str]:
-        """Of each layer and of the output, as llama.cpp divides them (`load_tensors`)."""
-        on_cpu = [CPU] * (self.n_most - n_gpu_layers)
-        if not n_gpu_layers:
-            return on_cpu
-        given = [*shares, *[0.0] * (len(self._devices) - len(shares))]
-        weights = given if any(given) else [float(device.free) for device in self._devices]
-        total = sum(weights) or 1.0
-        bounds = [round(bound * n_gpu_layers / total, 6) for bound in accumulate(weights)]
-        bounds[-1] = n_gpu_layers
-        return [*on_cpu, *(self._devices[bisect(bounds, i)].name for i in range(n_gpu_layers))]
-
-    def _parts(self, places: Sequence[str], n_cpu_moe: int) -> Counter[tuple[str, str]]:
-        """Weights and caches, without intermediate results."""
-        parts: Counter[tuple[str, str]] = Counter()
-        for (group, layer, buffer), n_bytes in self._weights.items():
-            is_moved = group == EXPERTS and layer < n_cpu_moe
-            place = buffer or (CPU if is_moved or layer < 0 else places[layer])
-            parts[group, place] += n_bytes
-        # Without an output of its own the embeddings are loaded again on the device that has the last layer.
-        if "output.weight" not in self._sizes.tensors and places[-1] != CPU:
-            parts[_OUTPUT, places[-1]] += self._sizes.tensors.get("token_embd.weight", 0)
-        for i, cache in enumerate(self._sizes.caches):
-            parts[CACHE, places[i] if self._options.kv_offload else CPU] += cache
-        return parts
-
-
-def _grouped(sizes: ModelSizes, overrides: Sequence[tuple[str, str]]) -> Counter[tuple[str, int, str]]:
-    """Bytes by group, layer (-1: the input, `n_layers`: the output) and the buffer that an option names."""
-    found: Counter[tuple[str, int, str]] = Counter()
-    for name, n_bytes in sizes.tensors.items():
-        group, layer = group_of(name), _LAYER.search(name)
-        number = int(layer[1]) if layer else -1 if group == EMBEDDINGS else sizes.n_layers
-        buffer = next((buffer for pattern, buffer in overrides if re.search(pattern, name)), "")
-        found[group, number, buffer] += n_bytes
-    return found
+    return next((group for group, pattern in _GROUPS if pattern.search(tensor)), OUTPUT)

@@ -41,9 +41,9 @@ class StoredKind(enum.Flag):
     EXACTNESS = enum.auto()
     STEP_TIMES = enum.auto()
     MEMORY = enum.auto()
-    """What contexts take (`stored_outline`)."""
+    """What contexts take (`shared.memory.stored_outline`)."""
     ATTENTION = enum.auto()
-    """Whether flash attention is faster (`attention_probe`)."""
+    """Whether flash attention is faster (the ring `lead.attention`)."""
 
 
 _MEASURED: Final = StoredKind.EXACTNESS | StoredKind.STEP_TIMES | StoredKind.MEMORY

@@ -269,6 +269,10 @@ class ModelOptions(ComputeOptions):
         2048, ge=0, description="the most memory that the checkpoints of all slots may take, in MiB"
     )
 
+    def on_cpu(self) -> Self:
+        """The same without devices."""
+        return self.model_copy(update={"n_gpu_layers": 0})
+
     def for_exact(self) -> Self:
         """What `exact` asks for: cells of its own for each slot, which keep whole texts in order."""
         flash_attn = self.flash_attn

@@ -6,6 +6,7 @@ from bench.checked_model import CheckedModel, Comparison
 from shared.cache_edits import Snapshot
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 
 
@@ -13,7 +14,8 @@ from shared.settings.model_options import ModelOptions
 def checked(tiny_model):
     path = tiny_model("llama")
     model, fresh = (
-        Model(path, ModelOptions(ctx_size=64, parallel=n, batch_size=32, threads=1)) for n in (2, 1)
+        Model(plan_memory(path, ModelOptions(ctx_size=64, parallel=n, batch_size=32, threads=1)))
+        for n in (2, 1)
     )
     yield CheckedModel(model, fresh, random.Random(1))
     model.close()
@@ -36,7 +38,7 @@ def test_logits_that_are_no_numbers_are_wrong():
 def test_a_state_that_is_not_that_of_its_text_is_noticed(tiny_model):
     """A recurrent state that was copied is that of all tokens of its source."""
     options = ModelOptions(ctx_size=64, parallel=2, batch_size=32, threads=1)
-    model = Model(tiny_model("mamba2"), options)
+    model = Model(plan_memory(tiny_model("mamba2"), options))
     checked = CheckedModel(model, model, random.Random(1))
     checked.decode([Span(0, 0, [1, 2, 3], 0)])
     checked.copy(0, 1, 2)

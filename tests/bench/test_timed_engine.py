@@ -9,6 +9,7 @@ from lead.simulation.text import DraftSkill
 from shared.heads.hidden_sources import NextnStates
 from shared.heads.mtp_heads import open_heads
 from shared.llama.model import Model
+from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 
 HEADS = DraftSkill(0.9)
@@ -17,7 +18,11 @@ BACK = BackSpec(0.0001, 0.0001, DraftSkill(0.9, 1), message_s=0.0)
 
 @pytest.fixture(scope="module")
 def opened(tiny_with_heads):
-    model = Model(tiny_with_heads("qwen35"), ModelOptions(threads=1, ctx_size=256, parallel=1), load_mtp=True)
+    model = Model(
+        plan_memory(
+            tiny_with_heads("qwen35"), ModelOptions(threads=1, ctx_size=256, parallel=1), with_heads=True
+        )
+    )
     heads = open_heads(model)
     yield model, InlineMtp(model, heads, NextnStates(model), n_most=0, n_slots=1)
     heads.close()

@@ -4,12 +4,13 @@ from bench.tiny_models import TinyModel, write_tiny_model
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
 
 def logits(path):
-    model = Model(path, ModelOptions(ctx_size=64, parallel=1, batch_size=64, threads=1))
+    model = Model(plan_memory(path, ModelOptions(ctx_size=64, parallel=1, batch_size=64, threads=1)))
     row = model.decode([Span(0, 0, [5, 6, 7], 1)])[0][0].copy()
     model.close()
     return row

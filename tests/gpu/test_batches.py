@@ -6,6 +6,7 @@ import pytest
 from shared.llama import devices, library
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 
 pytestmark = pytest.mark.gpu
@@ -27,7 +28,7 @@ def loaded(path, **options):
     """A model, and whether llama.cpp lets devices compute different parts at the same time."""
     asked = ModelOptions(threads=2, ctx_size=4096, parallel=1, flash_attn="off", **options)
     with library.captured_log() as lines:
-        model = Model(path, asked)
+        model = Model(plan_memory(path, asked))
     return model, any("pipeline parallelism enabled" in line for line in lines)
 
 
@@ -53,6 +54,6 @@ def test_a_larger_batch_takes_no_more_memory(tiny_model, split_mode):
     sizes = []
     for batch_size in (512, 2048):
         model, _ = loaded(tiny_model("llama"), batch_size=batch_size, split_mode=split_mode)
-        sizes.append((model.memory_size, model.placement.parts))
+        sizes.append((model.plan.size, model.plan.placement.parts))
         model.close()
     assert sizes[0] == sizes[1]

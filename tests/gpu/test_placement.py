@@ -9,10 +9,10 @@ import pytest
 from bench.tiny_models import TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
 from shared.llama import devices, library
-from shared.llama.memory_plan import plan_memory
 from shared.llama.model import Model
 from shared.llama.placement import CACHE, COMPUTING, CPU, EXPERTS
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 
 pytestmark = pytest.mark.gpu
@@ -47,7 +47,7 @@ def loaded(path, **options):
     """(the model, MiB by device and kind as logged, the device of each layer as logged)."""
     asked = ModelOptions(**{"threads": 2, "ctx_size": 1024, "parallel": 2, "flash_attn": "off"} | options)
     with library.captured_log() as lines:
-        model = Model(path, asked)
+        model = Model(plan_memory(path, asked))
     last = max(i for i, line in enumerate(lines) if "loading model tensors" in line)
     sizes, layers = Counter(), {}
     for line in lines[last:]:
@@ -99,14 +99,14 @@ def test_buffers_are_where_they_were_said_to_be_and_logits_are_the_cpus(gpus, mo
     model.close()
     for gpu in gpus:
         stated = Counter[str]()
-        for (group, place), n_bytes in model.placement.parts.items():
+        for (group, place), n_bytes in model.plan.placement.parts.items():
             if place == gpu:
                 stated[KINDS.get(group, "model")] += n_bytes / (1 << 20)
         assert stated["model"] == pytest.approx(sizes[gpu, "model"], abs=0.05)
         assert stated["KV"] == pytest.approx(sizes[gpu, "KV"], abs=0.05)
         # llama.cpp's own estimate, which for graphs this small may be some MiB too much
         assert stated["compute"] == pytest.approx(sizes[gpu, "compute"], rel=0.05, abs=10)
-    caches = {place for (group, place) in model.placement.parts if group == CACHE}
+    caches = {place for (group, place) in model.plan.placement.parts if group == CACHE}
     if options.get("kv_offload", True):
         assert caches == {layers[i] for i in range(N_LAYERS)}
     assert np.abs(found - expected).max() <= BOUND
@@ -118,7 +118,7 @@ def test_buffers_are_where_they_were_said_to_be_and_logits_are_the_cpus(gpus, mo
 def test_experts_are_on_the_cpu(gpus, models):
     model, _, _ = loaded(models["mixture"], n_gpu_layers=99, n_cpu_moe=N_LAYERS // 2)
     model.close()
-    parts = model.placement.parts
+    parts = model.plan.placement.parts
     assert parts[EXPERTS, CPU] == sum(parts.get((EXPERTS, gpu), 0) for gpu in gpus)
 
 

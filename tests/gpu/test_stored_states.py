@@ -7,6 +7,7 @@ from bench.traffic import Traffic, compare
 from shared.cache_edits import Snapshot
 from shared.llama import host_memory
 from shared.llama.model import Model
+from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 from tests.shared.llama.conftest import read
 
@@ -50,7 +51,7 @@ def test_logits_after_traffic_are_the_cpus(tiny_model, taken, architecture, plac
 
 def loaded(path, **options):
     asked = ModelOptions(threads=1, ctx_size=1024, parallel=3, flash_attn="off", **options)
-    return Model(path, asked)
+    return Model(plan_memory(path, asked))
 
 
 def test_a_text_comes_back_into_another_slot_and_its_memory_is_used_again(tiny_model, taken):

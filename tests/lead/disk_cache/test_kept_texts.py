@@ -18,6 +18,7 @@ from shared.heads.hidden_sources import NextnStates
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.start_key import DECIDES, StoredKind
+from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 from tests.conftest import more
 from tests.shared.llama.test_start_key import ANOTHER
@@ -92,7 +93,7 @@ class Start:
     """A model as an engine loads it, for as long as the context lasts."""
 
     def __init__(self, path, options, *, with_heads=False):
-        self.model = Model(path, options, load_mtp=with_heads)
+        self.model = Model(plan_memory(path, options, with_heads=with_heads))
         if with_heads:
             NextnStates(self.model)
         self.key = text_key(self.model, Load(model=path, options=options))

@@ -16,6 +16,7 @@ from shared.llama import devices
 from shared.llama.model import Model
 from shared.llama.placement import Device
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.sampling.factory import make_sampler
 from shared.sampling.grammar_budget import GrammarBudget
@@ -34,7 +35,7 @@ PROMPT = [300, 12, 77, 1000, 5]
 
 @pytest.fixture(scope="module")
 def target():
-    model = Model(builtin_target(), OPTIONS)
+    model = Model(plan_memory(builtin_target(), OPTIONS))
     yield model
     model.close()
 
@@ -50,7 +51,7 @@ class NoGrammars:
 
 def reference(path, sampling, n, prompt=PROMPT):
     """A plain loop: each draft token is decoded and chosen by itself."""
-    model, tokens = Model(path, OPTIONS), list(prompt)
+    model, tokens = Model(plan_memory(path, OPTIONS)), list(prompt)
     sampler = make_sampler(sampling, model.vocabulary, tokens)
     (rows,) = model.decode([Span(0, 0, tokens, 1)])
     for _ in range(n):
@@ -101,7 +102,7 @@ def test_with_another_vocabulary_it_is_translated(target, sampling, tmp_path, mo
 @pytest.mark.parametrize("architecture", ["gemma3", "qwen35", "mamba2"])
 def test_models_of_every_memory_can_draft(tiny_model, architecture):
     path = tiny_model(architecture)
-    with_memory = Model(path, OPTIONS)
+    with_memory = Model(plan_memory(path, OPTIONS))
     given = load(path)
     inline = load_draft_model(given, with_memory)
     drafter = ByName(inline.drafter(NoGrammars(), GrammarBudget()))

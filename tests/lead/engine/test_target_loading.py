@@ -9,6 +9,7 @@ from lead.engine.load import Load
 from lead.engine.target_loading import limits_of, load_target, options_of_target
 from shared.errors import ModelLoadError
 from shared.llama.model import Model
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
@@ -20,7 +21,7 @@ EXACT = OPTIONS.model_copy(update={"exact": "on"})
 def test_steps_are_planned_by_the_rules_of_the_model(tiny_model, kv_unified):
     """More cells than a sequence may fill: nothing is padded beyond its context."""
     options = ModelOptions(ctx_size=4096, parallel=2, threads=1, kv_unified=kv_unified)
-    model = Model(tiny_model("qwen35"), options)
+    model = Model(plan_memory(tiny_model("qwen35"), options))
     assert model.n_ctx > model.vocabulary.info.n_ctx_train
     limits, rules = limits_of(model), model.layout_rules
     assert all(getattr(limits, field.name) == getattr(rules, field.name) for field in fields(rules))

@@ -35,7 +35,7 @@ def _brief(monkeypatch, tmp_path):
 
 def test_usually_slots_share_their_cells_and_sizes_are_free():
     model, exactness = load("off")
-    assert (model.kv_unified, model.batch_sizes, exactness.is_on) == (True, None, False)
+    assert (model.plan.context.kv_unified, model.batch_sizes, exactness.is_on) == (True, None, False)
     assert exactness.cost > 0
 
 
@@ -52,7 +52,7 @@ def test_without_calibration_its_cost_is_not_measured(monkeypatch):
 
 def test_in_exact_mode_slots_have_cells_of_their_own_and_the_next_start_measures_nothing(monkeypatch):
     model, exactness = load("on")
-    assert not model.kv_unified
+    assert not model.plan.context.kv_unified
     assert model.batch_sizes == ExactMode.of(exactness).batch_sizes is not None
     monkeypatch.delattr(target_loader, "measure_sizes")
     again, found = load("on")
@@ -96,7 +96,7 @@ def test_unless_the_file_is_another_by_then(found, forget, measured, tmp_path):
 def test_auto_is_on_where_it_costs_little(measured, cost, is_on):
     measured(FOUND.model_copy(update={"cost": cost}))
     model, exactness = load("auto")
-    assert (exactness.is_on, model.kv_unified) == (is_on, not is_on)
+    assert (exactness.is_on, model.plan.context.kv_unified) == (is_on, not is_on)
     assert exactness.cost == cost
 
 
@@ -121,9 +121,9 @@ def test_a_later_process_stays_on_the_cpu(found, monkeypatch):
     """By then a GPU may have room for layers; the lead has promised the CPU's bits."""
     asked = []
 
-    def load_model(path, options, **more):
-        asked.append(options.n_gpu_layers)
-        return Model(path, options, **more)
+    def load_model(plan):
+        asked.append(plan.options.n_gpu_layers)
+        return Model(plan)
 
     monkeypatch.setattr(target_loading, "Model", load_model)
     assert load("on", exactness=found)[1] == found

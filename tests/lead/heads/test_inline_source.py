@@ -22,6 +22,7 @@ from shared.heads.mtp_heads import open_heads
 from shared.heads.mtp_span import MtpSpan
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.sampling.factory import make_sampler
 from shared.sampling.grammar_budget import GrammarBudget
@@ -46,7 +47,7 @@ def opened(model, eagle=None, n_most=8):
 
 def served(path, policy, *, with_heads, n_texts=3, eagle=None, n_ctx=200, n_keep=None):
     """(texts, engine, events): what an engine writes for some prompts, at the same time."""
-    model = Model(path, OPTIONS.model_copy(update={"parallel": 2}), load_mtp=with_heads)
+    model = Model(plan_memory(path, OPTIONS.model_copy(update={"parallel": 2}), with_heads=with_heads))
     limits = EngineLimits(
         n_slots=2, n_ctx=model.n_ctx, n_ctx_sequence=n_ctx, n_batch=model.n_batch, traits=model.traits
     )
@@ -116,7 +117,7 @@ def check_drafts(model, source, plain):
 
 
 def test_the_drafts_of_heads_are_those_of_a_plain_loop(with_heads):
-    model = Model(with_heads, OPTIONS, load_mtp=True)
+    model = Model(plan_memory(with_heads, OPTIONS, with_heads=True))
     check_drafts(model, opened(model), functools.partial(plain_loop, model))
 
 
@@ -188,7 +189,7 @@ def test_with_an_eagle_drafter_the_texts_are_those_of_the_target_alone(tiny_mode
 
 
 def test_the_drafts_of_an_eagle_drafter_are_those_of_a_plain_loop(tiny_model, eagle):
-    model = Model(tiny_model("llama"), OPTIONS)
+    model = Model(plan_memory(tiny_model("llama"), OPTIONS))
     check_drafts(model, opened(model, eagle), functools.partial(eagle_loop, model, eagle))
 
 

@@ -5,6 +5,7 @@ import pytest
 from shared.convert.converted_file import read_conversion
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 from tests.shared.convert import gpt2_reference, llama2c_reference
 
@@ -54,7 +55,7 @@ def small_gpt2(seed=1, **changes):
 
 def load(gguf):
     options = {"cache_type_k": "f32", "cache_type_v": "f32", "flash_attn": "off", "n_gpu_layers": 0}
-    return Model(gguf, ModelOptions(threads=1, parallel=1, **options))
+    return Model(plan_memory(gguf, ModelOptions(threads=1, parallel=1, **options)))
 
 
 def converted(source, stored_as="auto", tokenizer=None):

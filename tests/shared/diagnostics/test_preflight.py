@@ -9,16 +9,16 @@ from back.doctor import check as check_back
 from back.settings import BackSettings
 from lead.cli import main as lead
 from lead.diagnostics.check import check
-from lead.engine.target_loading import options_of_target
+from lead.engine.load import Load
+from lead.engine.target_loading import options_of_target, plan_target
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.diagnostics.preflight import PreflightReport, check_memory
 from shared.errors import ConfigError
 from shared.exact.batch_invariance import RESERVE
 from shared.llama import devices, library
-from shared.llama.model import Model
 from shared.llama.placement import CPU, Device
-from shared.llama.vocabulary import Vocabulary
+from shared.memory.plan_memory import plan_memory
 from shared.models import builtin
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
@@ -115,21 +115,16 @@ def test_a_file_that_is_not_a_model_is_a_problem(tmp_path):
 
 
 def test_the_parts_of_the_memory_are_stated_as_at_start_up(tiny_model):
-    path = tiny_model("qwen35")
     options = ModelOptions(ctx_size=512, parallel=1, threads=1)
-    model = Model(path, options)
-    model.close()
     found = PreflightReport()
-    check_memory(found, model.vocabulary.info, options)
-    assert f"512 tokens for 1 slots, KV cache f16/f16: {model.memory_size}" in str(found)
+    plan = check_memory(found, lambda: plan_memory(tiny_model("qwen35"), options), {})
+    assert f"512 tokens for 1 slots, KV cache f16/f16: {plan.size}" in str(found)
     assert "9 recurrent states of 0.021 MB" in str(found)
 
 
 def test_the_memory_of_exact_mode_is_stated():
     options = ModelOptions(ctx_size=1024, parallel=2, threads=1, exact="on")
-    used, n_reserve = options_of_target(options)
-    info = Vocabulary.load(builtin_target()).info
-    plan = check_memory(PreflightReport(), info, used, n_reserve=n_reserve)
+    plan = plan_target(Load(model=builtin_target(), options=options), None, *options_of_target(options))
     assert not plan.parameters.kv_unified
     assert plan.parameters.n_ctx == 1024 + 2 * RESERVE
 
@@ -252,8 +247,8 @@ def test_what_does_not_fit_on_a_gpu_is_a_problem():
 @pytest.mark.usefixtures("gpu")
 def test_what_a_draft_model_takes_is_in_the_table(vocabulary):
     found = PreflightReport()
-    taken = {"GPU0": 1 << 20, CPU: 3 << 20}
-    check_memory(found, vocabulary.info, ModelOptions(threads=1, ctx_size=512), taken=taken)
+    options, taken = ModelOptions(threads=1, ctx_size=512), {"GPU0": 1 << 20, CPU: 3 << 20}
+    check_memory(found, lambda: plan_memory(vocabulary.info.path, options, taken=taken), taken)
     assert ("  draft model", "1.0 MiB on GPU0, 3.0 MiB on CPU") in found.lines
     assert "4.0 MiB free" in dict(found.lines)["  GPU0"]
 

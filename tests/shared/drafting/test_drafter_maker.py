@@ -10,6 +10,7 @@ from shared.drafting.drafter_maker import drafter_maker
 from shared.errors import ModelLoadError
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_draft, builtin_target
 from tests.shuffled_model import write_shuffled
 
@@ -21,7 +22,7 @@ def settings():
 
 @pytest.fixture(scope="module")
 def model(settings):
-    model = Model(builtin_draft(), settings.model_options, settings.n_slots)
+    model = Model(plan_memory(builtin_draft(), settings.model_options, settings.n_slots))
     yield model
     model.close()
 

@@ -9,6 +9,7 @@ from bench.checked_model import CheckedModel
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.llama.model import Model
+from shared.memory.plan_memory import plan_memory
 from shared.protocol import Close, Extend, Open
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
@@ -100,7 +101,7 @@ def load(path, n_slots, n_ctx, n_step_checkpoints=0):
         cache_type_v="f32",
         swa_full=True,
     )
-    return Model(path, options, n_slots, n_step_checkpoints)
+    return Model(plan_memory(path, options, n_slots, n_step_checkpoints))
 
 
 def greedy_sampler(parameters, history, _like=None):

@@ -6,6 +6,7 @@ import pytest
 from shared.exact.batch_invariance import RESERVE, InvariantSizes
 from shared.exact.invariance_probe import SizeReport, estimate_sizes, measure_sizes, rehearse
 from shared.llama.model import Model
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
@@ -118,7 +119,7 @@ def test_the_shipped_model_agrees_for_several_tokens(model):
 @pytest.fixture(scope="module")
 def separate():
     options = ModelOptions(ctx_size=1024, parallel=2, threads=1, kv_unified=False)
-    model = Model(builtin_target(), options, n_reserve=RESERVE)
+    model = Model(plan_memory(builtin_target(), options, n_reserve=RESERVE))
     yield model
     model.close()
 

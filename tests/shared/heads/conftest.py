@@ -1,6 +1,6 @@
 import numpy as np
 
-from tests.shared.llama.conftest import _nothing_remembered, loaded, model, three_slots  # noqa: F401 - fixtures
+from tests.shared.llama.conftest import loaded, model, three_slots  # noqa: F401 - fixtures
 
 
 def rows(states, slot, n):

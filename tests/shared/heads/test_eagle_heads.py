@@ -9,6 +9,7 @@ from shared.heads.eagle_heads import open_eagle, why_no_target
 from shared.heads.mtp_span import MtpSpan
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from tests.shared.heads.conftest import rows
 from tests.shared.llama.conftest import OF_THREE, TEXT
 from tests.tiny_eagle import write_tiny_eagle
@@ -22,7 +23,7 @@ def target(tiny_model):
     models = []
 
     def open_model(architecture="llama"):
-        models.append(Model(tiny_model(architecture), OF_THREE))
+        models.append(Model(plan_memory(tiny_model(architecture), OF_THREE)))
         return models[-1]
 
     yield open_model

@@ -9,6 +9,7 @@ from shared.heads.mtp_heads import has_heads, is_heads_file, open_heads
 from shared.heads.mtp_span import MtpSpan
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from tests.shared.heads.conftest import rows
 from tests.shared.llama.conftest import OF_THREE, TEXT
 from tests.shared.models.gguf_copies import without_tensors
@@ -20,7 +21,7 @@ def model_with_heads(tiny_with_heads):
     models = []
 
     def open_model(architecture):
-        models.append(Model(tiny_with_heads(architecture), OF_THREE, load_mtp=True))
+        models.append(Model(plan_memory(tiny_with_heads(architecture), OF_THREE, with_heads=True)))
         return models[-1], NextnStates(models[-1])
 
     yield open_model
@@ -113,7 +114,7 @@ def test_heads_in_a_file_of_their_own_draft_the_same(
     assert not is_heads_file(path)
     if architecture == "glm4moe":  # of qwen35 llama.cpp does not load a file that names heads without them
         path = without_tensors(path, tmp_path / "trunk.gguf", lambda name: name.startswith("blk.4."))
-    trunk = Model(path, OF_THREE, load_mtp=has_heads(path))
+    trunk = Model(plan_memory(path, OF_THREE, with_heads=has_heads(path)))
     assert is_heads_file(alone)
     drafts = []
     for model, kept, own in ((whole, states, None), (trunk, NextnStates(trunk), alone)):
@@ -126,7 +127,9 @@ def test_heads_in_a_file_of_their_own_draft_the_same(
 
 
 def test_heads_of_another_model_are_refused(tiny_with_heads, tmp_path):
-    other = Model(write_tiny_model(TinyModel("llama", width=96), tmp_path / "other.gguf"), OF_THREE)
+    other = Model(
+        plan_memory(write_tiny_model(TinyModel("llama", width=96), tmp_path / "other.gguf"), OF_THREE)
+    )
     with pytest.raises(ModelLoadError, match="does not have the heads"):
         open_heads(other, tiny_with_heads("glm4moe"))
     other.close()

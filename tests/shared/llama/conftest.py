@@ -2,6 +2,7 @@ import pytest
 
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
@@ -9,14 +10,11 @@ OF_THREE = ModelOptions(ctx_size=512, parallel=3, batch_size=64, ubatch_size=64,
 TEXT = [300, 12, 77, 1000, 5, 9, 300, 301, 302, 12, 13]
 
 
-@pytest.fixture(autouse=True)
-def _nothing_remembered(monkeypatch, tmp_path):
-    monkeypatch.setattr("shared.llama.remembered.user_cache_path", lambda _: tmp_path / "remembered")
-
-
 @pytest.fixture(scope="session")
 def loaded():
-    model = Model(builtin_target(), ModelOptions(ctx_size=512, parallel=2, batch_size=64, threads=1))
+    model = Model(
+        plan_memory(builtin_target(), ModelOptions(ctx_size=512, parallel=2, batch_size=64, threads=1))
+    )
     yield model
     model.close()
 
@@ -33,7 +31,7 @@ def model(loaded):
 @pytest.fixture
 def three_slots(request, tiny_model):
     """A tiny model of the architecture `request.param`."""
-    model = Model(tiny_model(request.param), ModelOptions(threads=1, ctx_size=1024, parallel=3))
+    model = Model(plan_memory(tiny_model(request.param), ModelOptions(threads=1, ctx_size=1024, parallel=3)))
     yield model
     model.close()
 

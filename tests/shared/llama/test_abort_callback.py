@@ -5,13 +5,14 @@ import pytest
 from shared.errors import DecodeAbortedError
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_draft
 from shared.settings.model_options import ModelOptions
 
 
 @pytest.fixture
 def model():
-    model = Model(builtin_draft(), ModelOptions(threads=2, ctx_size=256, parallel=1))
+    model = Model(plan_memory(builtin_draft(), ModelOptions(threads=2, ctx_size=256, parallel=1)))
     yield model
     model.close()
 
@@ -64,6 +65,6 @@ def test_a_decode_is_interrupted_by_another_thread(model):
 
 
 def test_a_recurrent_model_cannot_be_interrupted(tiny_model):
-    model = Model(tiny_model("mamba2"), ModelOptions(threads=1, ctx_size=256, parallel=1))
+    model = Model(plan_memory(tiny_model("mamba2"), ModelOptions(threads=1, ctx_size=256, parallel=1)))
     assert model.interrupt() is None
     model.close()

@@ -12,6 +12,7 @@ from shared.llama.memory_traits import SlotPart
 from shared.llama.model import Model
 from shared.llama.native_parameters import context_parameters
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.settings.model_options import ModelOptions
 
@@ -58,7 +59,7 @@ class Recorder(SlotPart):
 
 
 def test_what_is_attached_hears_of_each_pass_and_edit_and_its_bytes_are_counted():
-    model, recorder = Model(builtin_draft(), ModelOptions(ctx_size=512, threads=1)), Recorder()
+    model, recorder = Model(plan_memory(builtin_draft(), ModelOptions(ctx_size=512, threads=1))), Recorder()
     n_before = model.prompt_cache.token_bytes
     model.attach(recorder)
     model.decode([Span(0, 0, TEXT, 1)])
@@ -99,7 +100,7 @@ def test_a_pass_without_room_leaves_the_cache_as_it_was(model):
 
 def test_a_slot_with_cells_of_its_own_gets_a_copy_of_a_beginning():
     options = ModelOptions(ctx_size=512, parallel=2, batch_size=64, threads=1, kv_unified=False)
-    own_cells = Model(builtin_target(), options)
+    own_cells = Model(plan_memory(builtin_target(), options))
     own_cells.decode([Span(0, 0, TEXT, 0)])
     own_cells.copy(0, 1, 4)
     own_cells.trim(0, 0)
@@ -114,7 +115,7 @@ def test_a_slot_with_cells_of_its_own_gets_a_copy_of_a_beginning():
 def test_a_prompt_that_cannot_be_taken_back_from_a_full_cache_is_named_and_gone(tiny_model):
     """Recurrent states are cut back by no more than a few tokens, and drafts are decoded after prompts."""
     options = ModelOptions(ctx_size=256, parallel=2, threads=1, n_gpu_layers=0, kv_unified=True)
-    hybrid = Model(tiny_model("qwen35"), options)
+    hybrid = Model(plan_memory(tiny_model("qwen35"), options))
     prompt = [7] * 50
     alone = hybrid.decode([Span(1, 0, prompt, 1)])[0].copy()
     hybrid.trim(1, 0)
@@ -129,7 +130,7 @@ def test_a_prompt_that_cannot_be_taken_back_from_a_full_cache_is_named_and_gone(
 def test_what_is_loaded_after_a_copy_into_the_same_slot_stays():
     """llama.cpp copies whole slots when it decodes next."""
     options = ModelOptions(ctx_size=512, parallel=2, threads=1, n_gpu_layers=0, kv_unified=False)
-    model = Model(builtin_draft(), options)
+    model = Model(plan_memory(builtin_draft(), options))
     alone = model.decode([Span(0, 0, TEXT, 1)])[0].copy()
     model.trim(0, 5)
     text = Snapshot("text", 1, 5)
@@ -207,7 +208,9 @@ def test_a_wrong_slot_never_reaches_native_code(model):
 
 
 def test_slots_that_share_a_text_need_no_room_of_their_own():
-    model = Model(builtin_draft(), ModelOptions(parallel=3, batch_size=32, threads=1), n_slots=12)
+    model = Model(
+        plan_memory(builtin_draft(), ModelOptions(parallel=3, batch_size=32, threads=1), n_slots=12)
+    )
     assert model.n_ctx == 3 * 2048
     model.close()
 
@@ -216,7 +219,10 @@ def test_slots_that_share_a_text_need_no_room_of_their_own():
 def streams():
     """A model whose slots have cells of their own."""
     model = Model(
-        builtin_target(), ModelOptions(ctx_size=512, parallel=2, batch_size=64, threads=1, kv_unified=False)
+        plan_memory(
+            builtin_target(),
+            ModelOptions(ctx_size=512, parallel=2, batch_size=64, threads=1, kv_unified=False),
+        )
     )
     yield model
     model.close()
@@ -255,7 +261,7 @@ def load():
 
     def load(**compute):
         options = ModelOptions(ctx_size=64, parallel=2, batch_size=64, threads=1, **compute)
-        models.append(Model(builtin_target(), options))
+        models.append(Model(plan_memory(builtin_target(), options)))
         return models[-1]
 
     yield load
@@ -306,12 +312,16 @@ def test_smaller_batches_inside_a_step_are_possible(load, model):
 
 def test_an_embedding_model_is_refused(tiny_model):
     with pytest.raises(ModelLoadError, match="it is an encoder, which turns text into vectors"):
-        Model(tiny_model("gemma-embedding"), ModelOptions(ctx_size=64, parallel=1, batch_size=32, threads=1))
+        Model(
+            plan_memory(
+                tiny_model("gemma-embedding"), ModelOptions(ctx_size=64, parallel=1, batch_size=32, threads=1)
+            )
+        )
 
 
 def test_padding_takes_no_position_that_a_model_has_not_learned(tiny_model):
     options = ModelOptions(ctx_size=2048, parallel=2, threads=1, kv_unified=False)
-    model = Model(tiny_model("gpt2"), options)
+    model = Model(plan_memory(tiny_model("gpt2"), options))
     assert model.n_ctx_slot == 512
     for slot, length in ((0, 510), (1, 20)):
         model.decode([Span(slot, 0, [1] * length, 0)])
@@ -324,7 +334,7 @@ def test_padding_takes_no_position_that_a_model_has_not_learned(tiny_model):
 def many_slots():
     """With flash attention, which such leads use; two texts are long enough to read prompts apart."""
     options = ModelOptions(ctx_size=2048, parallel=5, batch_size=128, threads=1)
-    model = Model(builtin_target(), options)
+    model = Model(plan_memory(builtin_target(), options))
     assert model.tiles_attention
     for slot in range(2):
         fill(model, slot, 640)
@@ -377,4 +387,4 @@ def test_without_layers_on_a_gpu_nothing_else_is_computed_there():
 def test_a_context_without_memory_for_it_is_told_as_it_was_asked_for(monkeypatch, ctx_size, said):
     monkeypatch.setattr(llama_cpp, "llama_init_from_model", lambda *_: None)
     with pytest.raises(ModelLoadError, match=f"no memory for {said}: try a smaller --ctx-size"):
-        Model(builtin_draft(), ModelOptions(ctx_size=ctx_size, n_gpu_layers=0), n_slots=1)
+        Model(plan_memory(builtin_draft(), ModelOptions(ctx_size=ctx_size, n_gpu_layers=0), n_slots=1))

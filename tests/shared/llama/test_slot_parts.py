@@ -9,6 +9,7 @@ from shared.errors import ModelLoadError, WindowLostError
 from shared.exact.invariance_probe import estimate_sizes
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 from tests.shared.llama.conftest import read
 
@@ -23,7 +24,7 @@ STATE, KEPT = Snapshot("state", 7, 2 * WINDOW), Snapshot("device", 0, 50)
 
 def load(path, n_slots=2, n_ctx=512, **options):
     given = {"ctx_size": n_ctx, "parallel": n_slots, "batch_size": 512, "threads": 1, "swa_full": True}
-    return Model(path, ModelOptions(**given | options))
+    return Model(plan_memory(path, ModelOptions(**given | options)))
 
 
 def grow(model, slot, tokens, start):
@@ -110,7 +111,7 @@ def test_chunked_windows_are_whole_behind_a_boundary(tmp_path):
 @pytest.fixture(params=["gemma3", "gpt-oss"])
 def windows(request, tiny_model):
     options = ModelOptions(threads=1, ctx_size=1024, parallel=2, batch_size=32, ubatch_size=32)
-    model = Model(tiny_model(request.param), options)
+    model = Model(plan_memory(tiny_model(request.param), options))
     yield model
     model.close()
 

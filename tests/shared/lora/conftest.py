@@ -1,1 +1,1 @@
-from tests.shared.llama.conftest import _nothing_remembered, loaded, model, three_slots  # noqa: F401 - fixtures
+from tests.shared.llama.conftest import loaded, model, three_slots  # noqa: F401 - fixtures

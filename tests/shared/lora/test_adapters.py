@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from shared.errors import ModelLoadError
-from shared.llama.memory_plan import plan_memory
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.lora import adapters
+from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 
 RANK, ALPHA = 4, 8.0
@@ -82,7 +82,7 @@ def merged(base, path, scale):
 
 
 def logits(path, *lora):
-    model = Model(path, options(*lora))
+    model = Model(plan_memory(path, options(*lora)))
     try:
         return model.decode([Span(0, 0, TOKENS, n_logits=len(TOKENS))])[0].copy()
     finally:
@@ -122,12 +122,12 @@ def test_a_file_that_is_replaced_while_it_is_loaded_is_refused(
 
     monkeypatch.setattr(adapters, "load_adapters", replace)
     with pytest.raises(ModelLoadError, match="has changed while it was loaded"):
-        Model(path, options(str(adapter)))
+        Model(plan_memory(path, options(str(adapter))))
 
 
 def refused(base, path):
     with pytest.raises(ModelLoadError) as refusal:
-        Model(base, options(str(path)))
+        Model(plan_memory(base, options(str(path))))
     return str(refusal.value)
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from shared.errors import ModelLoadError
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_target
 from shared.models.file_kind import check_kind, parts_of, read_beginning, read_name, size_of
 from shared.settings.model_options import ModelOptions
@@ -174,7 +175,7 @@ def split_model(tmp_path_factory):
 
 
 def load(path: Path) -> Model:
-    return Model(path, ModelOptions(ctx_size=64, parallel=1, batch_size=32, threads=1))
+    return Model(plan_memory(path, ModelOptions(ctx_size=64, parallel=1, batch_size=32, threads=1)))
 
 
 def test_a_model_in_parts_computes_what_it_does_in_one(split_model):

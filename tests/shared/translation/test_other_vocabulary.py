@@ -9,6 +9,7 @@ from shared.convert.converted_file import read_conversion
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_draft
 from shared.protocol import Open
 from shared.translation.vocabulary_pair import vocabulary_pair
@@ -29,7 +30,7 @@ def settings():
 
 @pytest.fixture(scope="module")
 def model(settings):
-    model = Model(builtin_draft(), settings.model_options, settings.n_slots)
+    model = Model(plan_memory(builtin_draft(), settings.model_options, settings.n_slots))
     yield model
     model.close()
 

@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from shared.llama.placement import CACHE, COMPUTING, CPU, EXPERTS, Device, ModelSizes, group_of, place, settle
+from shared.llama.placement import CACHE, COMPUTING, CPU, EXPERTS, Device, group_of
+from shared.placement.layer_search import ModelSizes, place, settle
 from shared.settings.model_options import ModelOptions
 
 MIB = 1 << 20

@@ -3,8 +3,8 @@
 import pytest
 
 from shared.errors import ModelLoadError
-from shared.llama.memory_plan import plan_memory
-from shared.llama.memory_probe import MemoryProbe, ModelOutline
+from shared.memory.model_outline import MemoryProbe, ModelOutline
+from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 
 OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2, cache_ram=0)

@@ -3,8 +3,8 @@
 import gguf
 import pytest
 
-from shared.llama import attention_probe
-from shared.llama.attention_probe import AttentionShape, AttentionTimes, choose_flash_attention, measure
+from lead.attention import attention_probe
+from lead.attention.attention_probe import AttentionShape, AttentionTimes, choose_flash_attention, measure
 from shared.models.builtin import builtin_draft
 from shared.settings.model_options import ModelOptions
 

@@ -13,9 +13,10 @@ from pydantic import BaseModel
 
 from shared.cached_files import CacheFolder
 from shared.llama import library
-from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline
+from shared.llama.memory_size import MemorySize
 from shared.llama.remembered import Remembered
 from shared.llama.start_key import StoredKind, start_key, state_of_files
+from shared.memory.model_outline import MemoryProbe, ModelOutline
 from shared.settings.model_options import ModelOptions
 
 _VERSION = 1

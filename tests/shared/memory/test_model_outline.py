@@ -7,9 +7,11 @@ import pytest
 
 from bench.tiny_models import N_CTX, WINDOW
 from shared.llama import library, unbound
-from shared.llama.memory_probe import MemoryProbe, ModelOutline, graph_bytes, read_sizes
+from shared.llama.memory_size import graph_bytes, read_sizes
 from shared.llama.model import Model
 from shared.llama.native_parameters import context_parameters, model_parameters
+from shared.memory.model_outline import MemoryProbe, ModelOutline
+from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 
 OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2, batch_size=64, ubatch_size=64)
@@ -38,12 +40,14 @@ def test_each_kind_of_memory_is_measured(tiny_model, architecture, expected):
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "qwen35", "lfm2", "jamba", "mamba2", "gpt-oss"])
 def test_a_model_takes_what_was_stated_without_its_weights(tiny_model, architecture, swa_full):
     with library.captured_log() as lines:
-        model = Model(tiny_model(architecture), OPTIONS.model_copy(update={"swa_full": swa_full}))
+        model = Model(
+            plan_memory(tiny_model(architecture), OPTIONS.model_copy(update={"swa_full": swa_full}))
+        )
     model.close()
     real = max(i for i, line in enumerate(lines) if line.startswith("llama_context: n_ctx "))
     taken = read_sizes(lines[real:])
-    assert replace(model.memory_size, computing=taken.computing) == taken
-    assert model.memory_size.computing > taken.computing  # graphs and the work buffer are not in the log
+    assert replace(model.plan.size, computing=taken.computing) == taken
+    assert model.plan.size.computing > taken.computing  # graphs and the work buffer are not in the log
 
 
 # What is stated for computing is what a context takes when it computes

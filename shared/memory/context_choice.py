@@ -1,0 +1,79 @@
+"""How a model's memory is used: how many cells and states to keep, and what llama.cpp would do wrongly."""
+
+from pathlib import Path
+
+from shared.errors import ModelLoadError
+from shared.free_memory import MEMORY_SHARE
+from shared.llama.memory_plan import ContextNeeds
+from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.memory.model_outline import MemoryProbe
+from shared.models.file_kind import read_beginning
+from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
+
+_ONE_SLOT_ONLY = frozenset({"plamo2"})
+_ROLLBACKS = (8, 6, 4, 3, 2, 1)
+"""How many states to keep per slot for rollback: the first that fits. Drafts are cut to this."""
+_WINDOW_ROLLBACK = 64
+"""More than any draft: cells that the last decode moved out of the window are given away in the next one."""
+
+
+def refuse_several_slots(path: Path, n_slots: int) -> None:
+    """llama.cpp computes other logits for these models when two prompts are in one batch, or aborts."""
+    architecture = read_beginning(path).get("general.architecture")
+    if architecture in _ONE_SLOT_ONLY and n_slots > 1:
+        raise ModelLoadError(
+            f"{path} cannot be used with {n_slots} slots: llama.cpp is wrong about several sequences of "
+            f"{architecture} models. Use --parallel 1 (and --n-branches 0 for a back)"
+        )
+
+
+def refuse_unguarded_slots(path: Path, context: ContextNeeds) -> None:
+    """Each slot needs a second sequence (`WindowGuard`)."""
+    n_most, n_slots = MAX_SLOTS // 2, context.n_slots
+    if context.is_guarded and n_slots > n_most:
+        raise ModelLoadError(
+            f"{path}: a model with a sliding window has at most {n_most} slots in one KV cache, not "
+            f"{n_slots}: lower --parallel, or use --no-kv-unified"
+        )
+
+
+def without_a_wrong_pool(options: ModelOptions, probe: MemoryProbe) -> ModelOptions:
+    """In one pool llama.cpp gives away cells of recurrent models' windows that are still seen, silently."""
+    is_wrong = probe.is_recurrent and probe.n_window > 0
+    return options.model_copy(update={"kv_unified": False}) if is_wrong else options
+
+
+def choose_n_ctx(options: ModelOptions, n_ctx_train: int) -> int:
+    """Number of cells in the KV cache: `ctx_size`, or a default for 0."""
+    return options.ctx_size or min(n_ctx_train * options.parallel, DEFAULT_CTX)
+
+
+def choose_traits(
+    probe: MemoryProbe, options: ModelOptions, n_slots: int, free_bytes: int, n_step_checkpoints: int = 0
+) -> MemoryTraits:
+    """How to use the memory of a model, with `free_bytes` of memory free besides its weights.
+
+    n_step_checkpoints: keep this many states of each slot, or fewer, rather than to roll back; 0: either.
+    """
+    if not probe.is_recurrent:
+        if probe.n_window == 0 or options.swa_full:
+            return PLAIN
+        return MemoryTraits(n_rollback=_WINDOW_ROLLBACK, checkpoint_bytes=probe.checkpoint_bytes)
+    n_fitting = _n_fitting(probe.state_bytes * n_slots, free_bytes)
+    n_rollback = 0
+    if probe.can_roll_back and not n_step_checkpoints:
+        n_rollback = next((n for n in _ROLLBACKS if n <= n_fitting), 0)
+    n_checkpoints = 0
+    if n_rollback == 0 and options.kv_unified:
+        n_checkpoints = min(n_step_checkpoints or 1, MAX_SLOTS // n_slots - 1, max(1, n_fitting))
+    return MemoryTraits(
+        n_rollback=n_rollback,
+        n_step_checkpoints=n_checkpoints,
+        equal_lengths=True,
+        checkpoint_bytes=probe.checkpoint_bytes,
+    )
+
+
+def _n_fitting(state_bytes: int, free_bytes: int) -> int:
+    """How many times `state_bytes`, the states of all slots, may be kept besides the current ones."""
+    return max(0, int(MEMORY_SHARE * free_bytes)) // max(1, state_bytes)
