@@ -1,9 +1,9 @@
 """Which drafts of a back are accepted, and when a back is disconnected for what it sends."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from lead.generation.sequences import LiveSequence
-from lead.settings.limits import RequestLimits
 from shared.errors import ProtocolError
 from shared.pace import Bucket
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_DRAFT_TOKENS, Draft
@@ -39,10 +39,26 @@ class BackStats:
     n_excess_drafts: int = 0
 
 
+class BackLimits(Protocol):
+    """The part of `lead.settings.limits.RequestLimits` that is about backs."""
+
+    @property
+    def max_backs(self) -> int: ...
+
+    @property
+    def max_draft(self) -> int: ...
+
+    @property
+    def max_drafts_per_second(self) -> float: ...
+
+    @property
+    def max_draft_bytes_per_second(self) -> int: ...
+
+
 class DraftLimits:
     """Checks the drafts of one back, and counts them."""
 
-    def __init__(self, limits: RequestLimits, n_vocab: int, now: float) -> None:
+    def __init__(self, limits: BackLimits, n_vocab: int, now: float) -> None:
         """`now` is in seconds."""
         self.stats = BackStats()
         self._n_vocab = n_vocab

@@ -13,12 +13,11 @@ from typing import Any
 
 from lead.backs.assignment import Assignment
 from lead.backs.back import Back, Transport
-from lead.backs.draft_limits import BackStats, DraftLimits
+from lead.backs.draft_limits import BackLimits, BackStats, DraftLimits
 from lead.backs.join_limits import JoinLimits
 from lead.engine.commands import OWN_SOURCES, SetBacks
 from lead.engine.events import Committed
 from lead.generation.sequences import LiveSequence, Sequences
-from lead.settings.limits import RequestLimits
 from shared.errors import ProtocolError, UnavailableError, VocabularyError
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello, LeadMessage, Tune, VocabularyId, Welcome
 
@@ -39,7 +38,7 @@ class Backs:
         post_draft: Callable[[Draft], None],
         on_change: Callable[[SetBacks], None],
         clock: Callable[[], float],
-        limits: RequestLimits,
+        limits: BackLimits,
     ) -> None:
         """`post_draft` passes a draft to the engine; `on_change` gets the connected backs.
 
