@@ -65,27 +65,8 @@ RINGS_OF_RINGS = {
     *(("several models", each) for each in ("other APIs", "translation")),
 }
 """(importing, imported): what examines a lead or runs several of them has to know what they are made of."""
-WITHOUT = (
-    "several models",
-    "pairing",
-    "other APIs",
-    "service",
-    "generate",
-    "convert",
-    "heads",
-    "exact",
-    "infill",
-    "lora",
-    "metrics",
-    "placement",
-    "attention",
-    "rpc",
-    "suffix",
-    "texts on disk",
-    "translation",
-    "plan, bench, doctor",
-)
-"""Rings without which a lead starts and answers: tests/real/test_without_rings.py."""
+WITHOUT = tuple(ring for ring in RINGS if ring != "fleet")
+"""Rings without which a lead starts and answers: tests/real/test_without_rings.py. Fleet is in front of leads."""
 
 
 @functools.cache
@@ -152,6 +133,23 @@ def test_each_package_of_a_ring_says_what_it_adds():
 
 def test_the_lists_of_rings_have_only_packages_of_rings():
     assert [each for each in (*LEADS_RINGS, *BACKS_RINGS, *SHARED_RINGS) if ring_of(each) is None] == []
+
+
+def packages_with(*seams):
+    """Those of rings that have a module of one of these names."""
+    found = {module.rpartition(".")[0] for module in modules() if module.split(".")[-1] in seams}
+    return {package for package in found if ring_of(package)}
+
+
+def test_the_lists_have_all_rings_that_are_plugged_in():
+    in_both = ("other_vocabulary",)
+    in_leads = (
+        *("before_load", "companions", "in_engine", "inline_source", "kind", "model_routes", "opened"),
+        *("routes", "target_loader"),
+    )
+    assert packages_with(*in_both, *in_leads) == set(LEADS_RINGS)
+    assert packages_with(*in_both, "vocabulary_download") == set(BACKS_RINGS)
+    assert packages_with("adapters", "place_layers") == set(SHARED_RINGS)
 
 
 def test_nobody_imports_what_measures_or_deploys():

@@ -1,7 +1,7 @@
 """How a client asks for tokens to be sampled: names, defaults and limits, each written down here only."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -25,9 +25,7 @@ Bias = Annotated[float, Field(ge=BANNED, le=-BANNED, allow_inf_nan=False)]
 SamplerName = Literal[
     "penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"
 ]
-DEFAULT_SAMPLERS: tuple[SamplerName, ...] = (
-    *("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"),
-)
+DEFAULT_SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)
 """llama-server's order."""
 
 Breaker = Annotated[str, Field(min_length=1, max_length=40)]
