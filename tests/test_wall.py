@@ -66,7 +66,7 @@ RINGS_OF_RINGS = {
 }
 """(importing, imported): what examines a lead or runs several of them has to know what they are made of."""
 WITHOUT = tuple(ring for ring in RINGS if ring != "fleet")
-"""Rings without which a lead starts and answers: tests/real/test_without_rings.py. Fleet is in front of leads."""
+"""Rings without which a lead starts and answers (tests/real/test_without_rings.py)."""
 
 
 @functools.cache
