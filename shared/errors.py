@@ -47,14 +47,13 @@ class RequestError(DuoError):
 
 
 class ContextExceededError(RequestError):
-    """The prompt leaves no room for an answer."""
+    """The prompt leaves no room for an answer: it has to have less than `n_ctx` tokens."""
 
-    def __init__(self, n_prompt: int, n_ctx: int) -> None:
-        super().__init__(
-            f"the request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens)",
-            "prompt",
-            "context_length_exceeded",
-        )
+    CODE = "context_length_exceeded"
+
+    def __init__(self, n_prompt: int, n_ctx: int, message: str = "") -> None:
+        sentence = f"the request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens)"
+        super().__init__(message or sentence, "prompt", self.CODE)
         self.n_prompt = n_prompt
         self.n_ctx = n_ctx
 

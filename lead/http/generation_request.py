@@ -200,7 +200,8 @@ def _check_lengths(prepared: PreparedRequest, services: Services) -> None:
     most = services.settings.limits.max_prompt_tokens
     for prompt in prepared.prompts:
         if most and len(prompt) > most:
-            raise RequestError(f"the prompt has {len(prompt)} tokens; at most {most} are accepted", "prompt")
+            message = f"the prompt has {len(prompt)} tokens; at most {most} are accepted"
+            raise ContextExceededError(len(prompt), most + 1, message)
         if not prompt:
             raise RequestError("the prompt is empty", "prompt")
         if len(prompt) >= services.n_ctx:
