@@ -12,13 +12,15 @@ from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost, NullIsDefault
 from lead.grammar.json_schema import JSON_OBJECT
 from lead.tools.call_format import CallFormat
 
+UNSEEN = {"type": "text", "text": "[an image is left out here: this model reads text only]"}
+"""In the place of an image that a tool returned: an agent whose request is refused for it cannot go on."""
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
 
 
 class ContentPart(NullIsDefault, strict=True):
     """A part of a message. Only text is supported; a refusal counts as text."""
 
-    type: str
+    type: str = "text"
     text: str = ""
     refusal: str = ""
 
@@ -69,6 +71,20 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
     tool_call_id: str | None = None
     name: str | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_other_names(cls, given: Any) -> Any:
+        """The `reasoning` of vLLM, where it is text, and `function_call`, from before OpenAI had `tools`."""
+        if not isinstance(given, dict):
+            return given
+        fields = dict(given)
+        if isinstance(given.get("reasoning"), str):
+            reasoning = fields.pop("reasoning")
+            fields["reasoning_content"] = given.get("reasoning_content") or reasoning
+        if isinstance(given.get("function_call"), dict) and not given.get("tool_calls"):
+            fields["tool_calls"] = [{"function": fields.pop("function_call")}]
+        return fields
+
     @field_validator("content", mode="before")
     @classmethod
     def _explain_content(cls, value: Any) -> Any:
@@ -110,7 +126,7 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
 
 
 def _check_part(part: Any) -> None:
-    kind = part.get("type") if isinstance(part, dict) else None
+    kind = part.get("type", "text") if isinstance(part, dict) else None
     if isinstance(kind, str) and kind not in _TEXT_PARTS:
         medium = kind.removeprefix("input_").removesuffix("_url")
         raise PydanticCustomError(
@@ -118,7 +134,7 @@ def _check_part(part: Any) -> None:
         )
     field = "refusal" if kind == "refusal" else "text"
     if not isinstance(kind, str) or not isinstance(part.get(field), str):
-        raise PydanticCustomError("part", 'a part must be {{"type": "text", "text": "..."}}')
+        raise PydanticCustomError("part", 'a part must be {"type": "text", "text": "..."}')
 
 
 class FunctionDefinition(BaseModel, strict=True, extra="allow"):
