@@ -70,9 +70,9 @@ class _Writer:
             if tool_format.arguments is None:
                 arguments = self._json(parameters, "tools")
             else:
-                arguments = TaggedGrammar(tool_format.arguments, self._rules, self._json, self._special_tokens).of(
-                    self._check(parameters, "tools")
-                )
+                arguments = TaggedGrammar(
+                    tool_format.arguments, self._rules, self._json, self._special_tokens
+                ).of(self._check(parameters, "tools"))
             calls.append(f"{self._text(start)} {arguments} {self._text(end)}")
         self._rules.append(f"call: {' | '.join(calls)}")
         is_one = request.one_call or tool_format.between is None

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from lead.tools.argument_types import types_of
 from lead.tools.call_format import CallFormat
 
 Message = Mapping[str, Any]
@@ -43,7 +44,8 @@ def fitting_steps(
         text = render(applied(chosen, probes))
         if text is None:
             return -1
-        return next((index for index, word in words if word not in text), None)
+        written = text.lower()
+        return next((index for index, word in words if word not in written), None)
 
     chosen: list[Step] = []
     lost = first_lost(chosen)
@@ -81,7 +83,7 @@ def _with_words(messages: Messages) -> tuple[list[Message], list[tuple[int, str]
     def word(index: int, text: str) -> str:
         if not text.strip():
             return text
-        words.append((index, f"w{index}x{len(words)}w"))
+        words.append((index, f"probe{index}and{len(words)}end"))
         return words[-1][1]
 
     probes: list[Message] = []
@@ -103,7 +105,35 @@ def _call_with_words(
             given = [word(index, "text") for _ in arguments]
         case arguments:
             given = word(index, str(arguments))
-    return {**call, "function": {**call["function"], "arguments": given}}
+    return {**call, "function": {"name": word(index, call["function"]["name"]), "arguments": given}}
+
+
+def simple_tools(tools: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The tools with no more than the type and the description of each argument.
+
+    Some templates write schemas as code, and fail on what they do not know.
+    """
+    return [{**tool, "function": _simple_function(tool["function"])} for tool in tools]
+
+
+def _simple_function(function: Mapping[str, Any]) -> Mapping[str, Any]:
+    properties = function["parameters"].get("properties")
+    given = properties if isinstance(properties, dict) else {}
+    simple = {
+        name: {"description": "", **_simple_type(each), **_described(each)} for name, each in given.items()
+    }
+    return {**function, "parameters": {"type": "object", "properties": simple, "required": []}}
+
+
+def _simple_type(schema: object) -> Mapping[str, Any]:
+    kinds = types_of(schema) - {"null"}
+    kind = next((each for each in ("string", "integer", "number", "boolean") if each in kinds), None)
+    return {"type": kind} if kind else {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+def _described(schema: object) -> Mapping[str, Any]:
+    said = schema.get("description") if isinstance(schema, dict) else None
+    return {"description": said} if isinstance(said, str) else {}
 
 
 # Steps
@@ -127,9 +157,7 @@ def later_system_as_user(messages: Messages) -> list[Message]:
 
 def system_as_user(messages: Messages) -> list[Message]:
     """System messages become messages of the user, and part of the next one."""
-    return joined_roles(
-        [{**each, "role": "user"} if each["role"] in _HISTORY else each for each in messages]
-    )
+    return joined_roles([{**each, "role": "user"} if each["role"] in _HISTORY else each for each in messages])
 
 
 def joined_roles(messages: Messages) -> list[Message]:
@@ -175,7 +203,9 @@ def nine_character_ids(messages: Messages) -> list[Message]:
 
     def short(call_id: object) -> str:
         text = str(call_id or "")
-        return text if _ID.fullmatch(text) else hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:9]
+        return (
+            text if _ID.fullmatch(text) else hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:9]
+        )
 
     changed = _with_calls(messages, lambda call: {**call, "id": short(call.get("id"))})
     return [
@@ -211,16 +241,12 @@ def no_reasoning_beside_calls(messages: Messages) -> list[Message]:
 def one_call_each(messages: Messages) -> list[Message]:
     """Several calls of a message become several messages, each followed by its result."""
     changed: list[Message] = []
-    results: list[Message] = []
     for message in messages:
-        if message["role"] == "tool" and results is not None and changed and _takes(changed, message):
+        if message["role"] == "tool" and _takes(changed, message):
             continue
-        calls = message.get("tool_calls", ())
-        if len(calls) < 2:
-            changed.append(message)
-            continue
-        changed.append({**message, "tool_calls": calls[:1]})
-        changed += [{"role": message["role"], "content": "", "tool_calls": [call]} for call in calls[1:]]
+        first, *others = message.get("tool_calls", ()) or [None]
+        changed.append({**message, "tool_calls": [first]} if others else message)
+        changed += [{"role": message["role"], "content": "", "tool_calls": [call]} for call in others]
     return changed
 
 
@@ -263,11 +289,21 @@ def calls_as_text(calls: CallFormat) -> Step:
                 continue
             given = message.get("tool_calls", ())
             without = {key: value for key, value in message.items() if key != "tool_calls"}
-            written = calls.write([(each["function"]["name"], each["function"]["arguments"]) for each in given])
-            changed.append({**without, "content": _joined((message["content"], written))} if given else message)
+            written = calls.write([(each["function"]["name"], _as_object(each)) for each in given])
+            changed.append(
+                {**without, "content": _joined((message["content"], written))} if given else message
+            )
         return changed
 
     return step
+
+
+def _as_object(call: Mapping[str, Any]) -> Any:
+    arguments = call["function"]["arguments"]
+    try:
+        return json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return arguments
 
 
 def begins_with_user(messages: Messages) -> list[Message]:
@@ -319,7 +355,9 @@ def _with_calls(
     messages: Messages, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> list[Message]:
     return [
-        {**each, "tool_calls": [change(call) for call in each["tool_calls"]]} if each.get("tool_calls") else each
+        {**each, "tool_calls": [change(call) for call in each["tool_calls"]]}
+        if each.get("tool_calls")
+        else each
         for each in messages
     ]
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lead.tools.argument_types import Types
 from lead.tools.call_format import CallFormat
-from lead.tools.tagged_reader import Types
 
 _IGNORED = (
     (

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from lead.chat.deltas import Content, Delta, Reasoning, ToolCallStart, merge_deltas
+from lead.chat.deltas import Content, Delta, Reasoning, merge_deltas
 from lead.chat.json_stream import ObjectStream, ResponseStream, ValueScanner
 from lead.chat.markers import TextPieces, partial_marker_length, split_at_marker
 from lead.chat.output_format import ParserConfig
@@ -93,10 +93,18 @@ class OutputParser:
         self.n_calls = 0
         """The number of tool calls so far."""
         self._after_reasoning = _Mode.GENERIC if self._format and self._format.is_generic else _Mode.CONTENT
-        self._mode: _Mode | _ObjectCall | _NamedCall | _TaggedCall | _Draft | _Code | ResponseStream = self._after_reasoning
+        self._mode: _Mode | _ObjectCall | _NamedCall | _TaggedCall | _Draft | _Code | ResponseStream = (
+            self._after_reasoning
+        )
         if config.reasoning and config.in_reasoning:
             self._mode = _Mode.REASONING
         self._skips_space = self._mode is _Mode.REASONING and not config.continues_reasoning
+        self._readers = {
+            _Mode.CONTENT: self._read_content,
+            _Mode.REASONING: self._read_reasoning,
+            _Mode.CALLS: self._read_between_calls,
+            _Mode.GENERIC: self._read_generic,
+        }
 
     def push(self, text: str) -> list[Delta]:
         """The deltas that have become certain with `text`."""
@@ -150,14 +158,8 @@ class OutputParser:
     def _read_step(self) -> list[Delta] | None:  # noqa: PLR0911 - one for each mode
         """Read some of the text; None if more text is needed for that."""
         match self._mode:
-            case _Mode.CONTENT:
-                return self._read_content()
-            case _Mode.REASONING:
-                return self._read_reasoning()
-            case _Mode.CALLS:
-                return self._read_between_calls()
-            case _Mode.GENERIC:
-                return self._read_generic()
+            case _Mode() as mode:
+                return self._readers[mode]()
             case _ObjectCall(call, stream):
                 return self._read_object(call, stream)
             case _NamedCall(call, value):

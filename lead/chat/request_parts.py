@@ -154,10 +154,8 @@ class Tool(NullIsDefault, strict=True, extra="allow"):
     def for_template(self) -> Mapping[str, Any]:
         """The tool as templates expect it, always with a description and parameters."""
         function = self.function.model_dump(exclude_none=True)
-        return {
-            "type": "function",
-            "function": {"description": "", "parameters": {"type": "object", "properties": {}}} | function,
-        }
+        parameters = {"type": "object", "properties": {}} | function.get("parameters", {})
+        return {"type": "function", "function": {"description": "", **function, "parameters": parameters}}
 
 
 class ToolChoiceFunction(BaseModel, strict=True):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from lead.chat.fitting import Lost, Messages, applied, fitting_steps, steps_for
+from lead.chat.fitting import Lost, Messages, applied, fitting_steps, simple_tools, steps_for
 from lead.chat.jinja import (
     TemplateCapabilities,
     TemplateError,
@@ -36,6 +36,7 @@ from shared.sandbox import MEGABYTE, WorkerLimits
 TEMPLATE_SECONDS, TEMPLATE_BYTES = 2.0, 96 * MEGABYTE
 """CPU time and memory for finding out what a template supports; most take a twentieth of a second."""
 
+Tools = Sequence[Mapping[str, Any]]
 _Known = tuple[TemplateCapabilities, TemplateCapabilities, CallFormat]
 
 
@@ -86,7 +87,7 @@ class ChatTemplate:
         found = derive_call_format(*self._probes(with_tools))
         if not found:
             calls = format_without_calls(self.tool_source) if with_tools.tools else GENERIC
-            return plain, with_tools, calls
+            return plain, replace(with_tools, object_arguments=True), calls
         calls, as_object = found
         with_tools = replace(with_tools, object_arguments=as_object)
         calls = replace(completed(calls, self.tool_source), is_described=not with_tools.tools)
@@ -155,49 +156,47 @@ class ChatTemplate:
         messages = list(conversation.messages)
         continued = messages.pop() if conversation.continues else None
         opened = conversation.open_answer or continued is not None
-        tools: list[Any] = mark(list(conversation.tools))
 
-        def run(given: Messages) -> str:
+        def run(given: Messages, tools: Sequence[Mapping[str, Any]]) -> str:
             typed = [_typed(each) for each in given] if capabilities.typed_content else given
             return template.run(
                 {
                     "documents": mark(conversation.documents),
                     **conversation.variables,
-                    **self._variables(mark(list(typed)), tools, capabilities, opened=opened),
+                    **self._variables(mark(list(typed)), mark(list(tools)), capabilities, opened=opened),
                 }
             )
 
-        def run_or_none(given: Messages) -> str | None:
-            try:
-                return run(given)
-            except TemplateError:
-                return None
-
         plain = [_as_fields(message, capabilities) for message in messages]
-        try:
-            prompt = run(applied(fitting_steps(plain, self._steps, run_or_none), plain))
-        except Lost as lost:
-            raise self._refused(lost.index, lambda: run(plain)) from lost
-        except TemplateError as error:
-            raise _refusal(error) from error
+        prompt = self._fitting(plain, conversation.tools, run)
         return prompt + self._answer_so_far(prompt, continued, mark) if continued else prompt
 
-    def _refused(self, index: int | None, run: Callable[[], str]) -> RequestError:
-        if index is not None:
-            return RequestError(f"messages.{index}: the model's chat template leaves this message out", "messages")
-        try:
-            run()
-        except TemplateError as error:
-            return _refusal(error)
-        return _refusal("it fails")
+    def _fitting(self, messages: Messages, tools: Tools, run: Callable[[Messages, Tools], str]) -> str:
+        """The prompt of the messages in a form that the template takes; raises RequestError."""
+        lost, reason = None, ""
+        for given in [tools, simple_tools(tools)] if tools else [tools]:
+
+            def run_or_none(probes: Messages, given: Tools = given) -> str | None:
+                nonlocal reason
+                try:
+                    return run(probes, given)
+                except TemplateError as error:
+                    reason = reason or str(error)
+                    return None
+
+            try:
+                return run(applied(fitting_steps(messages, self._steps, run_or_none), messages), given)
+            except Lost as error:
+                lost = error.index
+            except TemplateError as error:
+                reason = str(error)
+        if lost is not None:
+            raise RequestError(f"messages.{lost}: the model's chat template leaves this text out", "messages")
+        raise RequestError(f"the model's chat template refuses these messages: {reason}", "messages")
 
     def _answer_so_far(self, prompt: str, message: ChatMessage, mark: Callable[[Any], Any]) -> str:
         content, reasoning = mark("\n\n".join(message.parts)), mark(message.reasoning_content or "")
         return self.reasoning.resume(prompt, reasoning, content) if self.reasoning else content
-
-
-def _refusal(reason: object) -> RequestError:
-    return RequestError(f"the model's chat template refuses these messages: {reason}", "messages")
 
 
 def _typed(message: Mapping[str, Any]) -> dict[str, Any]:

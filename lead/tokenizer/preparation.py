@@ -31,7 +31,7 @@ from lead.tokenizer.jobs import (
     Prompt,
     read_conversation,
 )
-from lead.tools.tagged_reader import argument_types
+from lead.tools.argument_types import argument_types
 from shared.errors import RequestError
 from shared.llama import library
 from shared.llama.vocabulary import Vocabulary
@@ -235,7 +235,9 @@ class Preparation(Jobs):
             tool_format=template.tool_format if body.usable_tools else None,
             ignored_markers=template.ignored_markers,
             tools=frozenset(tool.function.name for tool in body.usable_tools),
-            types={tool.function.name: argument_types(tool.function.parameters) for tool in body.usable_tools},
+            types={
+                tool.function.name: argument_types(tool.function.parameters) for tool in body.usable_tools
+            },
             one_call=body.one_call,
             prefix=f"{reasoning.start}\n" if reasoning and opened and not separate else "",
             unfinished=unfinished_marker(prompt),

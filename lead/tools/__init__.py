@@ -1,1 +1,1 @@
-"""Tools: how a model writes calls of them, read from its chat template; parsed, and asked for by a grammar."""
+"""Calls of tools: how a model writes them, derived from its chat template; reading and constraining them."""

@@ -18,11 +18,12 @@ _NAME_PATTERN = r"(?P<name>[\w.:/-]+?)"
 _AGAIN = r"[\w.:/-]*?"
 _ID_PATTERN = r"(?P<id>[\w.:-]*?)"
 _NAME_AND_REST = r"(?P<name>[\w.:/-]+)(?:(?![\w.:/-]).*)?"
-"""Before a JSON object all that follows a name is left out: models write other words there than they should."""
+"""Before a JSON object, what follows a name is left out: models do not write there what they should."""
 _NUMBERED = re.compile(rf"(\w+\.)?{NAME}:{NUMBER}")
 """Kimi's ids: the name with its number."""
 _PLACE = f"[{NAME}{ID}{NUMBER}]"
-_PIECE = re.compile(rf"{MARKER.pattern}|{_PLACE}|\s+|<[^<>\s{NAME}{ID}{NUMBER}]*|[^\s<`\[{NAME}{ID}{NUMBER}]+|.", re.DOTALL)
+_OPEN_MARKER, _WORD = rf"<[^<>\s{NAME}{ID}{NUMBER}]*", rf"[^\s<`\[{NAME}{ID}{NUMBER}]+"
+_PIECE = re.compile(rf"{MARKER.pattern}|{_PLACE}|\s+|{_OPEN_MARKER}|{_WORD}|.", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ class CallFormat:
     between two; between is None if an answer has only one. arguments: None for a JSON object.
     starts: texts in an answer that begin calls, or one of them; none if a call is a JSON object by itself.
     id_characters: the length of call ids, if the template requires one. code_tag: begins a call that may be
-    written as code. is_generic: not of the model: the whole answer is JSON. is_described: the template does not
-    list tools, so that they have to be described in words.
+    written as code. is_generic: the whole answer is JSON, whatever the model has learned. is_described: the
+    template does not list tools, so that they have to be described in words.
     """
 
     head: str
@@ -72,7 +73,11 @@ class CallFormat:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ends", self.ends or self._ends())
-        object.__setattr__(self, "header", None if self.is_object else _header(self.head, before_object=self.arguments is None))
+        object.__setattr__(
+            self,
+            "header",
+            None if self.is_object else _header(self.head, before_object=self.arguments is None),
+        )
 
     @property
     def is_object(self) -> bool:
@@ -101,7 +106,7 @@ class CallFormat:
         return self.head.endswith(f'{{"{NAME}": ')
 
     def frame(self, name: str, number: object = 0) -> tuple[str, str]:
-        """The text before and after the arguments of a call of the tool `name`, the `number`-th of an answer."""
+        """The text around the arguments of the `number`-th call of an answer, which is of the tool `name`."""
         written = json.dumps(name, ensure_ascii=False)[1:-1] if self.is_object else name
         places = {NAME: written, ID: "0" * max(1, self.id_characters), NUMBER: str(number)}
 
@@ -161,7 +166,7 @@ class CallFormat:
 
 
 def _header(head: str, *, before_object: bool) -> re.Pattern[str]:
-    """What matches `head` without what was read as a start, with white space as single blanks; groups: name, id."""
+    """Matches `head` without what was read as a start, and with single blanks; its groups: name, id."""
     if numbered := _NUMBERED.search(head):
         named = rf"(?P<id>(?:{re.escape(numbered[1] or '')})?{_NAME_PATTERN}(?::\d+)?)"
         around = head[: numbered.start()], head[numbered.end() :]
@@ -177,7 +182,7 @@ def _header(head: str, *, before_object: bool) -> re.Pattern[str]:
 
 
 def _pattern(text: str, *, optional: bool) -> str:
-    """White space does not matter; optional: each piece may be missing, as models leave out what they like."""
+    """For any white space. optional: each piece may be missing, as models leave out what they like."""
     pattern = " ?"
     for piece in _PIECE.findall(text):
         if piece == NAME:

@@ -55,7 +55,8 @@ class _NotDerivedError(Exception):
 def derive_call_format(render: Render, opened: Render) -> tuple[CallFormat, bool] | None:
     """The format, and whether a call's arguments are given to the template as an object, or as JSON text.
 
-    `opened` renders the same with the beginning of an answer. None if the template writes no calls, or in no way that is understood.
+    `opened` renders the same with the beginning of an answer. None if the template writes no calls, or in no
+    way that is understood.
     """
     plain = render([_ASKED, {"role": "assistant", "content": _CONTENT}])
     if plain is None or _CONTENT not in plain:
@@ -115,7 +116,7 @@ class _Probes:
         return text
 
     def _n_shared(self, text: str) -> int:
-        """Up to where it is the same as a message with content, and no more than the template begins itself."""
+        """How much is the same for a message with content, within what the template writes of any answer."""
         n = len(_whole(text[: _n_same(text, self._plain)]))
         has_header = not self._plain[n:].lstrip().startswith(_CONTENT)
         begins = text.startswith(self._begin) and self._plain.startswith(self._begin)
@@ -162,7 +163,7 @@ class _Probes:
         return (before.removeprefix(middle), behind[:end]) if found and before != middle else ("", "")
 
     def _around(self, kind: str, spelling: str) -> tuple[str, str] | None:
-        """What stands before and after the only argument, of this type; None if it is not written like this."""
+        """What stands around the only argument, of this type; None if that is not written like this."""
         text = self._written([{_KEYS[0]: _VALUES_BY_TYPE[kind]}])
         before, found, after = text[text.find(_KEYS[0]) + len(_KEYS[0]) :].partition(spelling)
         return (before, after) if found else None
@@ -204,7 +205,7 @@ class _Probes:
         return replace(calls, starts=tuple(dict.fromkeys(starts)))
 
     def _starts_in(self, text: str) -> list[str]:
-        """What of `text` is written only where a call begins: its first marker of its own, and an open one."""
+        """What of `text` is written only where a call begins: its first own marker, and an open one."""
         text = re.split(rf"[{NAME}{ID}{NUMBER}{{]", text, maxsplit=1)[0].strip("\n")
         own = [mark for mark in MARKER.findall(text) if mark not in self._turn][:1]
         own += re.findall(r"<[^<>]+$", text)

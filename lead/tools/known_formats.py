@@ -7,12 +7,18 @@ from lead.tools.call_format import NAME, CallFormat, TaggedArguments
 _JSON_CALL = (f'{{"name": "{NAME}", "arguments": ', "}")
 
 GENERIC = CallFormat(
-    *_JSON_CALL, before='{"tool_calls": [', between=", ", after="]}", is_generic=True, is_described=True, ends=(",", "]", "}")
+    *_JSON_CALL,
+    before='{"tool_calls": [',
+    between=", ",
+    after="]}",
+    is_generic=True,
+    is_described=True,
+    ends=(",", "]", "}"),
 )
 """For templates without tools: these are described in words, and the answer is made JSON."""
 
 _HERMES = CallFormat(
-    f'<tool_call>\n{_JSON_CALL[0]}',
+    f"<tool_call>\n{_JSON_CALL[0]}",
     "}\n</tool_call>",
     between="\n",
     starts=("<tool_call>",),
@@ -48,7 +54,9 @@ def completed(calls: CallFormat, template: str) -> CallFormat:
     if "<|channel|>" in template:  # gpt-oss: a call may be in any channel, and the recipient before it
         starts = ("<|channel|>commentary to=functions.", "<|channel|>analysis to=functions.")
         head = f"<|channel|>commentary to=functions.{NAME} <|constrain|>json<|message|>"
-        return replace(calls, head=head, tail="", starts=(*starts, " to=functions.", "to=functions."), ends=("<|call|>",))
+        return replace(
+            calls, head=head, tail="", starts=(*starts, " to=functions.", "to=functions."), ends=("<|call|>",)
+        )
     if ">>>all" in template:  # Functionary 3.2: the prompt ends with the first marker
         return replace(calls, head=f">>>{calls.head}", between="", starts=(">>>",), ends=())
     if "<|python_tag|>" in template:  # Llama 3: calls of built-in tools

@@ -2,42 +2,49 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 MAX_DEPTH = 64
+_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "boolean": bool,  # which is an int, too
+    "integer": int,
+    "number": float,
+    "string": str,
+    "null": type(None),
+    "array": (list, tuple),
+    "object": object,
+}
 _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"[^\s:,{}\[\]()\"'<>]+")
 _SPACE = re.compile(r"\s*")
 _PLAIN = re.compile(r"[^\\\"']+")
-_ESCAPES = {**{c: c for c in "\\/\"'"}, "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0", "\n": ""}
+_ESCAPES = {
+    **{c: c for c in "\\/\"'"},
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "f": "\f",
+    "a": "\a",
+    "v": "\v",
+    "0": "\0",
+    "\n": "",
+}
 _DIGITS = {"x": 2, "u": 4, "U": 8}
 _BRACKETS = {"[": "]", "(": ")"}
 
 
 def type_name(value: object) -> str:
     """The JSON type of a value."""
-    match value:
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case None:
-            return "null"
-        case list():
-            return "array"
-    return "object"
+    return next(name for name, kinds in _TYPES.items() if isinstance(value, kinds))
 
 
 def spellings(value: object, quotes: tuple[str, str]) -> Iterator[str]:
     """How templates write `value`; `quotes` are around strings where they are not JSON's."""
     for options in ({}, {"separators": (",", ":")}, {"indent": 2}, {"indent": 4}):
-        yield json.dumps(value, ensure_ascii=False, **options)  # type: ignore[arg-type]  # mypy takes them for one type
+        yield json.dumps(value, ensure_ascii=False, **options)
     yield repr(value)
     if quotes[0].strip("'\""):
         yield _bare(value, quotes)

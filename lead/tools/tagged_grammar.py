@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lead.grammar.lark import literal, spelled, text_up_to
+from lead.tools.argument_types import ANY_TYPE, Types, kinds_of, types_of
 from lead.tools.call_format import TaggedArguments
-from lead.tools.tagged_reader import ANY_TYPE, Types, kinds_of, types_of
 
 _ANY_NAME = r"/[A-Za-z_][A-Za-z0-9_.-]*/"
 _PYTHON_CHARACTER = r"(?:[^'\\\n]|\\.)"
@@ -37,7 +37,8 @@ class TaggedGrammar:
             return self._any_arguments() if parameters.get("additionalProperties", True) is not False else ""
         required = parameters.get("required", [])
         each = [
-            (self._argument(name, schema, definitions), name in required) for name, schema in properties.items()
+            (self._argument(name, schema, definitions), name in required)
+            for name, schema in properties.items()
         ]
         return self._in_order(each)
 
@@ -50,7 +51,11 @@ class TaggedGrammar:
         for each, is_required in reversed(arguments):
             after = f"({each} {rest})"
             first = after if is_required else self._rule(f"{after} | {first}" if first else f"({after})?")
-            rest = f"{between} {after}" if is_required else self._rule(f"({between} {after}) | ({rest})" if rest else f"({between} {after})?")
+            rest = (
+                f"{between} {after}"
+                if is_required
+                else self._rule(f"({between} {after}) | ({rest})" if rest else f"({between} {after})?")
+            )
         return first
 
     def _rule(self, body: str) -> str:

@@ -93,6 +93,8 @@ def test_an_answer_without_markers_is_content_with_every_template():
 def test_a_call_as_the_template_itself_writes_it_is_parsed():
     for name in TEMPLATES:
         chat = template(name)
+        if chat.tool_format.is_generic:
+            continue
         user, call = ChatMessage(**HELLO), ChatMessage(role="assistant", content="", tool_calls=[CALL])
         result = ChatMessage(role="tool", content="2", tool_call_id=CALL["id"], name="add")
         rendered = chat.render(TemplateInput([user, call, result], [tool("add")], open_answer=False))

@@ -154,9 +154,7 @@ def test_an_end_marker_that_is_cut_off_is_not_content(family, size):
 
 
 def test_a_call_without_arguments_has_an_empty_object():
-    assert calls(read('<tool_call>{"name": "add"}</tool_call>', tool_format=HERMES)) == [
-        ("add", {})
-    ]
+    assert calls(read('<tool_call>{"name": "add"}</tool_call>', tool_format=HERMES)) == [("add", {})]
 
 
 def test_a_generic_response_may_be_json():

@@ -45,7 +45,7 @@ def test_a_template_can_use_the_special_tokens():
 
 
 def test_json_is_not_escaped_for_html():
-    assert render("{{ {'a': '<é>'} | tojson }}") == '{"a": "<é>"}'
+    assert render("{{ {'a': '<é>'} | tojson }}" + TURNS).startswith('{"a": "<é>"}[')
 
 
 def test_blocks_leave_no_empty_lines():
@@ -112,7 +112,7 @@ def test_generation_tags_are_ignored():
 
 def test_the_json_filter_takes_the_arguments_of_transformers():
     source = "{{ {'b': 1, 'a': 'é'} | tojson(separators=(',', ':'), sort_keys=true, ensure_ascii=true) }}"
-    assert render(source) == '{"a":"\\u00e9","b":1}'
+    assert render(source + TURNS).startswith('{"a":"\\u00e9","b":1}[')
 
 
 def test_a_client_can_set_variables_except_the_messages_and_tokens():
@@ -122,8 +122,10 @@ def test_a_client_can_set_variables_except_the_messages_and_tokens():
 
 
 def test_a_second_template_is_used_for_conversations_with_tools():
-    assert render("plain", tool_use="with {{ tools[0].x }}", tools=[{"x": 1}]) == "with 1"
-    assert render("plain", tool_use="with {{ tools[0].x }}") == "plain"
+    tool = {"type": "function", "function": {"name": "add", "parameters": {}}}
+    both = {"tool_use": "with {{ tools[0].function.name }}" + TURNS}
+    assert render("plain" + TURNS, **both, tools=[tool]) == "with add[user]Hello[assistant]"
+    assert render("plain" + TURNS, **both) == "plain[user]Hello[assistant]"
 
 
 def test_a_template_that_wants_a_list_of_tools_gets_an_empty_one():
@@ -131,7 +133,7 @@ def test_a_template_that_wants_a_list_of_tools_gets_an_empty_one():
 
 
 def test_the_json_filter_writes_iterators_as_lists():
-    assert render("{{ messages | map(attribute='role') | tojson }}") == '["user"]'
+    assert render("{{ messages | map(attribute='content') | tojson }}") == '["Hello"]'
 
 
 def test_arguments_are_objects_for_a_template_that_iterates_over_them():
@@ -142,7 +144,7 @@ def test_arguments_are_objects_for_a_template_that_iterates_over_them():
 
 
 def test_documents_are_passed_to_the_template():
-    assert render("{{ documents[0].text }}", documents=[{"text": "d"}]) == "d"
+    assert render("{{ documents[0].text }}" + TURNS, documents=[{"text": "d"}]) == "d[user]Hello[assistant]"
 
 
 def test_parts_of_a_content_become_lines():
@@ -164,7 +166,7 @@ def test_developer_messages_become_system_messages_if_the_template_has_none():
 def test_system_messages_join_the_next_user_message_if_the_template_has_none():
     source = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + TURNS
     messages = [{"role": "system", "content": "s"}, *HELLO]
-    assert render(source, messages) == "[user]s\nHello[assistant]"
+    assert render(source, messages) == "[user]s\n\nHello[assistant]"
 
 
 def test_arguments_are_objects_for_a_template_that_writes_json():

@@ -1,7 +1,7 @@
 import pytest
 
 from lead.chat.request import ConversationFields
-from lead.tokenizer.jobs import JobLimits, decode, encode, read_conversation, write_conversation
+from lead.tokenizer.jobs import JobLimits, read_conversation, write_conversation
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"x": 1.5}}}
 

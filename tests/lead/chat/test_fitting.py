@@ -1,0 +1,135 @@
+import itertools
+
+import pytest
+
+from lead.chat.fitting import Lost, applied, fitting_steps, simple_tools, steps_for
+from lead.chat.request_parts import ChatMessage, TemplateInput
+from lead.tools.known_formats import GENERIC
+from shared.errors import RequestError
+from tests.lead.chat.cases import load, template
+
+STEPS = steps_for(GENERIC)
+TEMPLATES = [*load("templates.toml")]
+
+
+def say(role, content="", **fields):
+    return {"role": role, "content": content, **fields}
+
+
+def call(call_id="call_abc123def456", name="read_file", arguments='{"path": "a.py"}'):
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def result(content, call_id="call_abc123def456"):
+    return say("tool", content, tool_call_id=call_id)
+
+
+CONVERSATIONS = {
+    "two kinds of instructions": [say("system", "one"), say("developer", "two"), say("user", "three")],
+    "instructions of the developer alone": [say("developer", "one"), say("user", "two")],
+    "later instructions": [
+        say("user", "one"),
+        say("assistant", "two"),
+        say("system", "three"),
+        say("user", "four"),
+    ],
+    "content and reasoning beside a call": [
+        say("user", "one"),
+        say("assistant", "two", reasoning_content="hm", tool_calls=[call()]),
+        result("three"),
+    ],
+    "two calls": [
+        say("user", "one"),
+        say("assistant", tool_calls=[call("call_1"), call("call_2", "other")]),
+        result("two", "call_1"),
+        result("three", "call_2"),
+    ],
+    "a call that was cut off": [
+        say("user", "one"),
+        say("assistant", tool_calls=[call(arguments='{"pa')]),
+        result("x"),
+    ],
+    "a call with a list": [
+        say("user", "one"),
+        say("assistant", tool_calls=[call(arguments="[1, 2]")]),
+        result("x"),
+    ],
+    "the user twice": [
+        say("user", "one"),
+        say("user", "two"),
+        say("assistant", "three"),
+        say("user", "four"),
+    ],
+    "an answer first": [say("assistant", "one"), say("user", "two")],
+    "two answers": [
+        say("user", "one"),
+        say("assistant", "two"),
+        say("assistant", "three"),
+        say("user", "four"),
+    ],
+    "a result without a call": [say("user", "one"), result("two"), say("user", "three")],
+    "empty messages": [say("system"), say("user"), say("assistant"), say("user", "one")],
+    "another role": [say("critic", "one"), say("user", "two")],
+}
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": "",
+            "parameters": {"type": "object", "properties": {"path": {"type": ["array", "null"]}}},
+        },
+    }
+    for name in ("read_file", "other")
+]
+
+
+@pytest.mark.parametrize("given", CONVERSATIONS)
+def test_no_text_of_a_conversation_is_lost_with_any_template(given):
+    for name in TEMPLATES:
+        chat = template(name)
+        messages = [ChatMessage(**message) for message in CONVERSATIONS[given]]
+        for tools in ([], TOOLS):
+            listed = [] if chat.tool_format.is_described else tools
+            prompt = chat.render(TemplateInput(messages, listed))
+            assert [each for message in messages for each in message.parts if each not in prompt] == [], name
+
+
+def writes(*roles):
+    """A template that writes messages of these roles, and refuses two of one role in a row."""
+
+    def render(messages):
+        if any(one["role"] == other["role"] for one, other in itertools.pairwise(messages)):
+            return None
+        return "".join(each["content"] for each in messages if each["role"] in roles)
+
+    return render
+
+
+def test_messages_that_a_template_takes_stay_as_they_are():
+    assert fitting_steps([say("user", "one")], STEPS, writes("user")) == []
+
+
+def test_no_more_steps_are_taken_than_are_needed():
+    messages = [say("user", "one"), say("user", "two")]
+    steps = fitting_steps(messages, STEPS, writes("user"))
+    assert len(steps) == 1
+    assert applied(steps, messages) == [say("user", "one\n\ntwo")]
+
+
+def test_a_message_that_every_form_leaves_out_is_named():
+    with pytest.raises(Lost) as lost:
+        fitting_steps([say("user", "one"), say("assistant", "two")], STEPS, writes("user"))
+    assert lost.value.index == 1
+
+
+def test_the_client_is_told_which_text_would_be_lost():
+    source = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}"
+    chat = type(template("Qwen3-Coder"))(source, "", "")
+    with pytest.raises(RequestError, match=r"messages\.1: .* leaves this text out"):
+        chat.render(TemplateInput([ChatMessage(**say("user", "a")), ChatMessage(**say("assistant", "b"))]))
+
+
+def test_tools_are_described_by_types_that_each_template_knows():
+    [tool, _] = simple_tools(TOOLS)
+    assert tool["function"]["parameters"]["properties"]["path"]["type"] == "object"
