@@ -141,6 +141,13 @@ async def read_text_request(
 ) -> GenerationRequest:
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
     texts = _checked(fields, len(prompts), services)
+    model = services.vocabulary.model
+    if (
+        model.adds_bos
+        and model.bos_text
+        and any(_first_text(each).startswith(model.bos_text) for each in prompts)
+    ):
+        _say_that_bos_is_read_once(model.bos_text)
     given = prompts, fields.grammar, fields.json_schema, texts
     return await _read(fields, http_request, services, Jobs.prepare_prompts, *given)
 
@@ -183,6 +190,20 @@ def _say_that_control_texts_are_read() -> None:
     log.warning(
         "the chat template changes texts of a request, so that texts of control tokens in it cannot be told "
         "from the template's own: they are read as control tokens"
+    )
+
+
+def _first_text(prompt: Prompt) -> str:
+    """What a prompt begins with, if that is text."""
+    first = prompt if isinstance(prompt, str) else next(iter(prompt), "")
+    return first if isinstance(first, str) else ""
+
+
+@functools.cache  # as above
+def _say_that_bos_is_read_once(bos_text: str) -> None:
+    log.warning(
+        "a prompt begins with %s, which is put before each prompt anyway: it is read once, and not twice",
+        bos_text,
     )
 
 
