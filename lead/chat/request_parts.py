@@ -14,6 +14,7 @@ from lead.tools.call_format import CallFormat
 
 UNSEEN = {"type": "text", "text": "[an image is left out here: this model reads text only]"}
 """In the place of an image that a tool returned: an agent whose request is refused for it cannot go on."""
+_IMAGES = {"image", "image_url", "input_image"}
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
 
 
@@ -73,8 +74,8 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_other_names(cls, given: Any) -> Any:
-        """The `reasoning` of vLLM, where it is text, and `function_call`, from before OpenAI had `tools`."""
+    def _read_what_agents_send(cls, given: Any) -> Any:
+        """Images of tools; vLLM's `reasoning`, where it is text; `function_call`, older than `tools`."""
         if not isinstance(given, dict):
             return given
         fields = dict(given)
@@ -83,6 +84,8 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
             fields["reasoning_content"] = given.get("reasoning_content") or reasoning
         if isinstance(given.get("function_call"), dict) and not given.get("tool_calls"):
             fields["tool_calls"] = [{"function": fields.pop("function_call")}]
+        if given.get("role") == "tool" and isinstance(given.get("content"), list):
+            fields["content"] = [UNSEEN if _is_image(part) else part for part in given["content"]]
         return fields
 
     @field_validator("content", mode="before")
@@ -123,6 +126,11 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
         if self.tool_calls:
             fields["tool_calls"] = self.tool_calls
         return fields
+
+
+def _is_image(part: object) -> bool:
+    kind = part.get("type") if isinstance(part, dict) else None
+    return isinstance(kind, str) and kind in _IMAGES
 
 
 def _check_part(part: Any) -> None:

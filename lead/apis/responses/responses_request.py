@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import BaseModel, Field
 
 from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost, ConvertedRequest
-from lead.chat.request_parts import UNSEEN
 from lead.chat.sampling_fields import SamplingFields
 from lead.chat.unused_fields import RESPONSES, warn_left_out
 from lead.settings.conversation import ReasoningFormat
@@ -145,11 +144,7 @@ def _message(item: Item) -> dict[str, Any] | None:
         case "function_call" | "custom_tool_call" | "local_shell_call" as kind:
             return {"role": "assistant", "tool_calls": [_call(kind, item)]}
         case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output":
-            return {
-                "role": "tool",
-                "tool_call_id": item.get("call_id"),
-                "content": _without_images(item.get("output")),
-            }
+            return {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
         case "web_search_call":  # without what was found
             warn_left_out("input: web_search_call", "OpenAI's servers ran it")
             return None
@@ -180,14 +175,6 @@ def _call(kind: str, item: Item) -> dict[str, Any]:
         "type": "function",
         "function": {"name": _flat_name(item.get("namespace"), name), "arguments": arguments},
     }
-
-
-def _without_images(output: object) -> object:
-    if not isinstance(output, list):
-        return output
-    return [
-        UNSEEN if isinstance(part, dict) and part.get("type") == "input_image" else part for part in output
-    ]
 
 
 def _reasoning(parts: object) -> str:

@@ -126,6 +126,13 @@ def test_a_part_is_shown_as_it_has_to_be_written():
         ConversationFields(messages=[{"role": "user", "content": [{"type": "text"}]}])
 
 
+@pytest.mark.parametrize("kind", ["image_url", "input_image"])
+def test_an_image_that_a_tool_returned_is_replaced_by_a_note(kind):
+    content = [{"type": "text", "text": "See:"}, {"type": kind, "image_url": "data:image/png;base64,x"}]
+    (message,) = ConversationFields(messages=[{"role": "tool", "content": content}]).messages
+    assert message.parts == ["See:", "[an image is left out here: this model reads text only]"]
+
+
 def test_the_role_function_becomes_tool():
     message = {"role": "function", "name": "add", "content": "2"}
     assert conversation(message).messages[0].for_template() == {"role": "tool", "name": "add"}

@@ -101,7 +101,7 @@ INPUTS |= {
                 called("c3") | {"namespace": "math"},
                 {"type": "custom_tool_call_output", "call_id": "c1", "output": "one"},
                 {"type": "local_shell_call_output", "call_id": "c2", "output": "two"},
-                {"type": "function_call_output", "call_id": "c3", "output": [{"type": "input_image"}]},
+                {"type": "function_call_output", "call_id": "c3", "output": "three"},
             ]
         },
         [
@@ -115,13 +115,7 @@ INPUTS |= {
             },
             {"role": "tool", "tool_call_id": "c1", "content": "one"},
             {"role": "tool", "tool_call_id": "c2", "content": "two"},
-            {
-                "role": "tool",
-                "tool_call_id": "c3",
-                "content": [
-                    {"type": "text", "text": "[an image is left out here: this model reads text only]"}
-                ],
-            },
+            {"role": "tool", "tool_call_id": "c3", "content": "three"},
         ],
     ),
     "a search on OpenAI's servers": (
