@@ -7,7 +7,7 @@ are ignored with a warning.
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Self
 
 from lead.cli import main as lead_main
@@ -19,6 +19,9 @@ from shared.settings.llama_server_options import LLAMA_SERVER
 PROGRAM = "lead-llama-server"
 _SLOTS = ("-np", "--parallel")
 _UNIFIED = ("-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified")
+_BUDGET = "--reasoning-budget"
+_BUDGETS = {"0": ["--reasoning", "off"], "-1": []}
+"""By llama-server's number of tokens of reasoning, what that is here; other bounds are not supported."""
 
 
 class LlamaServerSettings(LeadSettings):
@@ -38,7 +41,7 @@ class LlamaServerSettings(LeadSettings):
     @classmethod
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
         """Like that of `LeadSettings`, without the options that the lead lacks."""
-        given = [_dashed(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
+        given = _with_our_budgets(map(_dashed, sys.argv[1:] if arguments is None else arguments))
         refused = {
             option: reason
             for option, reason in cls.dialect.refused.items()
@@ -81,6 +84,19 @@ def _dashed(argument: str) -> str:
     """llama-server also accepts --ctx_size for --ctx-size."""
     name, sign, value = argument.partition("=")
     return name.replace("_", "-") + sign + value if name.startswith("--") else argument
+
+
+def _with_our_budgets(arguments: Iterable[str]) -> list[str]:
+    found: list[str] = []
+    following = iter(arguments)
+    for argument in following:
+        name, sign, value = argument.partition("=")
+        if name == _BUDGET:
+            value = value if sign else next(following, "")
+            found += _BUDGETS.get(value, [f"{name}={value}"])
+        else:
+            found.append(argument)
+    return found
 
 
 def _is_option(argument: str) -> bool:

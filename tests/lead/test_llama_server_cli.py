@@ -19,6 +19,20 @@ def test_an_option_that_the_lead_lacks_is_ignored_with_the_reason(arguments, cap
     assert f"lead-llama-server: {arguments[0]} is ignored: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "reasoning", "ignored"),
+    [
+        (["--reasoning-budget", "0"], "off", False),
+        (["--reasoning_budget=0"], "off", False),
+        (["--reasoning-budget", "-1"], "auto", False),
+        (["--reasoning-budget", "512"], "auto", True),
+    ],
+)
+def test_a_budget_of_no_reasoning_switches_it_off(arguments, reasoning, ignored, capsys):
+    assert parse(*arguments).conversation.reasoning == reasoning
+    assert ("--reasoning-budget=512 is ignored" in capsys.readouterr().err) == ignored
+
+
 def test_values_go_with_their_option():
     assert without_refused(["-x", "1", "-2", "-y", "3", "-x", "-z", "-x=3"], {"-x": ""}) == (
         ["-y", "3", "-z"],
