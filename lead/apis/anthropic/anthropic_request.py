@@ -188,13 +188,22 @@ def _is_image(block: object) -> bool:
 
 
 def _text(blocks: Sequence[Any], field: str) -> str:
-    for block in blocks:
-        kind = block.get("type", "text") if isinstance(block, dict) else None
-        if kind != "text":
-            raise RequestError(f"{field}: {kind} input is not supported: this model reads text", field)
-        if not isinstance(block.get("text"), str):
-            raise RequestError(f"{field}: a text block must have a text", field)
-    return "\n".join(block["text"] for block in blocks)
+    return "\n".join(_text_of(block, field) for block in blocks)
+
+
+def _text_of(block: object, field: str) -> str:
+    """Documents may be text, and what a search for tools has found are their names."""
+    given = block if isinstance(block, dict) else {"type": None}
+    kind, source = given.get("type", "text"), given.get("source")
+    if kind == "document" and isinstance(source, dict) and source.get("type") == "text":
+        text = source.get("data")
+    elif kind in ("text", "tool_reference"):
+        text = given.get("text" if kind == "text" else "tool_name")
+    else:
+        raise RequestError(f"{field}: {kind} input is not supported: this model reads text", field)
+    if not isinstance(text, str):
+        raise RequestError(f"{field}: a {kind} block must have a text", field)
+    return text
 
 
 def _is_of_servers(tool: object) -> bool:

@@ -211,6 +211,8 @@ def test_limits_and_stop_sequences_are_converted():
     [
         ({"type": "image", "source": {}}, "image input is not supported"),
         ({"type": "document"}, "document input is not supported"),
+        ({"type": "document", "source": {"type": "base64", "data": "x"}}, "document input is not supported"),
+        ({"type": "document", "source": {"type": "text"}}, "a document block must have a text"),
         ({"type": "text"}, "a text block must have a text"),
         ({"type": "image", "text": "Hi"}, "image input is not supported"),
         (result("c1", [{"type": "document"}]), "document input is not supported"),
@@ -289,8 +291,16 @@ def test_an_image_that_a_tool_returned_is_replaced_by_a_note():
     assert chat["messages"] == [{"role": "tool", "tool_call_id": "c1", "content": content}]
 
 
-def test_a_block_without_a_type_is_text():
-    request = MessagesRequest(messages=[{"role": "user", "content": [{"text": "Hi"}]}])
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"text": "Hi"},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Hi"}},
+        {"type": "tool_reference", "tool_name": "Hi"},
+    ],
+)
+def test_what_is_text_under_another_name_is_read(block):
+    request = MessagesRequest(messages=[{"role": "user", "content": [block]}])
     assert request.to_chat()["messages"] == [{"role": "user", "content": "Hi"}]
 
 
