@@ -51,9 +51,14 @@ class ContextExceededError(RequestError):
 
     CODE = "context_length_exceeded"
 
-    def __init__(self, n_prompt: int, n_ctx: int, message: str = "") -> None:
-        sentence = f"the request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens)"
-        super().__init__(message or sentence, "prompt", self.CODE)
+    def __init__(self, n_prompt: int, n_ctx: int, option: str = "") -> None:
+        """option: that bounds prompts to less than the context has."""
+        reason = f", because of {option}" if option else ""
+        super().__init__(
+            f"the request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens{reason})",
+            "prompt",
+            self.CODE,
+        )
         self.n_prompt = n_prompt
         self.n_ctx = n_ctx
 

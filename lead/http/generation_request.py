@@ -221,8 +221,7 @@ def _check_lengths(prepared: PreparedRequest, services: Services) -> None:
     most = services.settings.limits.max_prompt_tokens
     for prompt in prepared.prompts:
         if most and len(prompt) > most:
-            message = f"the prompt has {len(prompt)} tokens; at most {most} are accepted"
-            raise ContextExceededError(len(prompt), most + 1, message)
+            raise ContextExceededError(len(prompt), most + 1, "--max-prompt-tokens")
         if not prompt:
             raise RequestError("the prompt is empty", "prompt")
         if len(prompt) >= services.n_ctx:
