@@ -14,6 +14,8 @@ from lead.tools.call_format import CallFormat
 
 UNSEEN = {"type": "text", "text": "[an image is left out here: this model reads text only]"}
 """In the place of an image that a tool returned: an agent whose request is refused for it cannot go on."""
+NO_TOOLS = "No tools are available here: say so where you are asked to use one."
+"""What the model is told if all that a client offers are left out: it would make up what they find."""
 _IMAGES = {"image", "image_url", "input_image"}
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
 

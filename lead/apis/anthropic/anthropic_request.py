@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, Field, field_validator
 
 from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost, ConvertedRequest, NullIsDefault
-from lead.chat.request_parts import UNSEEN
+from lead.chat.request_parts import NO_TOOLS, UNSEEN
 from lead.chat.sampling_fields import SamplingFields
 from lead.chat.unused_fields import ANTHROPIC, warn_left_out
 from shared.errors import RequestError
@@ -96,8 +96,10 @@ class MessagesRequest(ConvertedRequest, SamplingFields, NullIsDefault, strict=Tr
     @field_validator("tools", mode="before")
     @classmethod
     def _leave_out_tools_of_servers(cls, tools: object) -> object:
-        """Only Anthropic's servers can run them; agents offer them beside their own, and go on without."""
-        return [tool for tool in tools if not _is_of_servers(tool)] if isinstance(tools, list) else tools
+        """Only Anthropic's servers can run them; agents go on without. An empty list: none is left."""
+        if tools and isinstance(tools, list):
+            return [tool for tool in tools if not _is_of_servers(tool)]
+        return None if tools == [] else tools
 
     def to_chat(self, *, keep_billing_header: bool = False) -> dict[str, Any]:
         """The fields of a chat request; raises RequestError for blocks other than text."""
@@ -129,6 +131,8 @@ class MessagesRequest(ConvertedRequest, SamplingFields, NullIsDefault, strict=Tr
         system = [{"type": "text", "text": self.system}] if isinstance(self.system, str) else self.system
         if system and not keep_billing_header:
             system = list(_without_billing_header(system))
+        if self.tools == []:
+            system = [*(system or ()), {"type": "text", "text": NO_TOOLS}]
         if system:
             yield {"role": "system", "content": _text(system, "system")}
         for message in self.messages:

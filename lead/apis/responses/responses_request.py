@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import BaseModel, Field
 
 from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost, ConvertedRequest
+from lead.chat.request_parts import NO_TOOLS
 from lead.chat.sampling_fields import SamplingFields
 from lead.chat.unused_fields import RESPONSES, warn_left_out
 from lead.settings.conversation import ReasoningFormat
@@ -125,6 +126,8 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
     def _messages(self) -> Iterator[dict[str, Any]]:
         if self.instructions:
             yield {"role": "system", "content": self.instructions}
+        if self.tools and not any(self._functions()):
+            yield {"role": "system", "content": NO_TOOLS}
         if isinstance(self.input, str):
             yield {"role": "user", "content": self.input}
             return

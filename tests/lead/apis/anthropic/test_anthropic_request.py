@@ -264,9 +264,24 @@ def test_tools_of_anthropics_servers_are_left_out_and_the_log_says_so_once(tool,
     ]
 
 
-def test_a_request_with_tools_of_anthropics_servers_alone_offers_none():
+NO_TOOLS = "No tools are available here: say so where you are asked to use one."
+
+
+@pytest.mark.parametrize(
+    ("system", "prompt"), [(None, NO_TOOLS), ("You search.", f"You search.\n{NO_TOOLS}"), (BILLING, NO_TOOLS)]
+)
+def test_a_model_that_is_left_without_tools_is_told_so(system, prompt):
     tools = [{"type": "web_search_20250305", "name": "web_search"}]
-    assert "tools" not in MessagesRequest.model_validate(HELLO | {"tools": tools}).to_chat()
+    request = HELLO | {"system": system, "tools": tools, "tool_choice": {"type": "auto"}}
+    chat = MessagesRequest.model_validate(request).to_chat()
+    assert chat["messages"][0] == {"role": "system", "content": prompt}
+    assert "tools" not in chat
+
+
+@pytest.mark.parametrize("tools", [None, []])
+def test_a_model_that_is_offered_no_tools_is_told_nothing(tools):
+    chat = MessagesRequest.model_validate(HELLO | {"tools": tools}).to_chat()
+    assert [message["role"] for message in chat["messages"]] == ["user"]
 
 
 @pytest.mark.parametrize("kind", ["bash_20250124", "text_editor_20250728", "computer_20250124"])

@@ -253,3 +253,13 @@ def test_all_that_codex_sends_is_understood():
     }
     chat = ConversationFields.model_validate(ResponsesRequest.model_validate(request).to_chat())
     assert [tool.function.name for tool in chat.tools] == ["add", "math__add"]
+
+
+@pytest.mark.parametrize(
+    ("tools", "told"), [([{"type": "web_search"}], True), ([ADD, {"type": "web_search"}], False)]
+)
+def test_a_model_that_is_left_without_tools_is_told_so(tools, told):
+    chat = ResponsesRequest.model_validate(
+        {"input": "Hello", "instructions": "Be brief.", "tools": tools}
+    ).to_chat()
+    assert any("No tools are available" in message["content"] for message in chat["messages"]) == told
