@@ -222,5 +222,6 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
 
 def _choice(choice: str | dict[str, Any]) -> str | dict[str, Any]:
     if isinstance(choice, dict) and choice.get("type") == "function":
-        return {"type": "function", "function": {"name": choice.get("name")}}
+        name = _flat_name(choice.get("namespace"), choice.get("name"))
+        return {"type": "function", "function": {"name": name}}
     return choice

@@ -155,6 +155,10 @@ OPTIONS = {
         {"tool_choice": {"type": "function", "name": "add"}},
         {"tool_choice": {"type": "function", "function": {"name": "add"}}},
     ),
+    "a choice by name and namespace": (
+        {"tool_choice": {"type": "function", "namespace": "math", "name": "add"}},
+        {"tool_choice": {"type": "function", "function": {"name": "math__add"}}},
+    ),
 }
 
 
