@@ -1,29 +1,34 @@
 """The `lead-llama-server` program: the lead with llama-server's command line, for existing scripts.
 
 `lead` itself understands the options that both have (`shared.settings.llama_server_options`). Here
-llama-server's defaults apply where they differ, and options for features that the lead lacks are ignored
-with a warning.
+llama-server's defaults apply where they differ, and options and variables for features that the lead lacks
+are ignored with a warning.
 """
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Self
 
 from lead.cli import main as lead_main
 from lead.settings.lead_settings import LeadSettings
 from shared.exits import say
+from shared.settings.command_line import Dialect
 from shared.settings.llama_server_options import LLAMA_SERVER
 
 PROGRAM = "lead-llama-server"
 _SLOTS = ("-np", "--parallel")
 _UNIFIED = ("-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified")
+_BUDGET = "--reasoning-budget"
+_BUDGETS = {"0": ["--reasoning", "off"], "-1": []}
+"""By llama-server's number of tokens of reasoning, what that is here; other bounds are not supported."""
 
 
 class LlamaServerSettings(LeadSettings):
     """Serve a GGUF model with llama-server's command line.
 
-    Options for features that the lead does not have are ignored with a warning.
+    Options for features that the lead does not have are ignored with a warning, but those that name the
+    model, or ask for something else than a server.
     """
 
     program = PROGRAM
@@ -36,17 +41,24 @@ class LlamaServerSettings(LeadSettings):
     @classmethod
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
         """Like that of `LeadSettings`, without the options that the lead lacks."""
-        given = [_dashed(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
-        kept, ignored = without_refused(given, cls.dialect.refused)
+        given = _with_our_budgets(map(_dashed, sys.argv[1:] if arguments is None else arguments))
+        refused = {
+            option: reason
+            for option, reason in cls.dialect.refused.items()
+            if option not in cls.dialect.essential
+        }
+        kept, ignored = without_refused(given, refused)
         for option in ignored:
-            say(f"{PROGRAM}: {option} is ignored: {cls.dialect.refused[option.partition('=')[0]]}")
+            say(f"{PROGRAM}: {option} is ignored: {refused[option.partition('=')[0]]}")
+        for variable in _unread_variables(cls.dialect):
+            say(f"{PROGRAM}: {variable} is ignored: there is no such option here")
         return super().from_command_line(kept + _context_of_slots(kept))
 
 
 def without_refused(arguments: Sequence[str], refused: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """Split `arguments` into (what remains, the options in `refused`).
 
-    What follows such an option and does not look like an option is its value.
+    What follows such an option and does not look like an option are its values.
     """
     kept: list[str] = []
     ignored: list[str] = []
@@ -55,18 +67,36 @@ def without_refused(arguments: Sequence[str], refused: Mapping[str, str]) -> tup
         if argument.partition("=")[0] in refused:
             ignored.append(argument)
             skipping = "=" not in argument
-        elif skipping and not _is_option(argument):
-            skipping = False
-        else:
+        elif not skipping or _is_option(argument):
             kept.append(argument)
             skipping = False
     return kept, ignored
+
+
+def _unread_variables(dialect: Dialect) -> list[str]:
+    """llama-server's variables in the environment that set no option."""
+    read = {variable for each in dialect.spellings.values() for variable in each.variables}
+    of_options = (name for name in sorted(os.environ) if name.startswith("LLAMA_ARG_"))
+    return [name for name in of_options if name.replace("_ARG_NO_", "_ARG_") not in read]
 
 
 def _dashed(argument: str) -> str:
     """llama-server also accepts --ctx_size for --ctx-size."""
     name, sign, value = argument.partition("=")
     return name.replace("_", "-") + sign + value if name.startswith("--") else argument
+
+
+def _with_our_budgets(arguments: Iterable[str]) -> list[str]:
+    found: list[str] = []
+    following = iter(arguments)
+    for argument in following:
+        name, sign, value = argument.partition("=")
+        if name == _BUDGET:
+            value = value if sign else next(following, "")
+            found += _BUDGETS.get(value, [f"{name}={value}"])
+        else:
+            found.append(argument)
+    return found
 
 
 def _is_option(argument: str) -> bool:

@@ -47,13 +47,17 @@ class RequestError(DuoError):
 
 
 class ContextExceededError(RequestError):
-    """The prompt leaves no room for an answer."""
+    """The prompt leaves no room for an answer: it has to have less than `n_ctx` tokens."""
 
-    def __init__(self, n_prompt: int, n_ctx: int) -> None:
+    CODE = "context_length_exceeded"
+
+    def __init__(self, n_prompt: int, n_ctx: int, option: str = "") -> None:
+        """option: that bounds prompts to less than the context has."""
+        reason = f", because of {option}" if option else ""
         super().__init__(
-            f"the request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens)",
+            f"the request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens{reason})",
             "prompt",
-            "context_length_exceeded",
+            self.CODE,
         )
         self.n_prompt = n_prompt
         self.n_ctx = n_ctx

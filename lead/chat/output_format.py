@@ -1,5 +1,6 @@
 """How models write reasoning, recognised by texts in the chat template; and how an answer is parsed."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -54,6 +55,11 @@ class ReasoningMarkers:
     def is_open(self, prompt: str) -> bool:
         """Whether `prompt` ends inside reasoning: the template began it."""
         return prompt.rstrip().endswith(self.start)
+
+    def unopened(self, prompt: str) -> str:
+        """`prompt` without the reasoning that the template has begun, or left empty, at its end."""
+        start, end = re.escape(self.start), re.escape(self.end)
+        return re.sub(rf"{start}\s*(?:{end}\s*)?\Z", "", prompt)
 
     def resume(self, prompt: str, reasoning: str, content: str) -> str:
         """What to append to `prompt` so that the model continues after `reasoning` and `content`."""

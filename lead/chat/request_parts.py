@@ -12,13 +12,18 @@ from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost, NullIsDefault
 from lead.grammar.json_schema import JSON_OBJECT
 from lead.tools.call_format import CallFormat
 
+UNSEEN = {"type": "text", "text": "[an image is left out here: this model reads text only]"}
+"""In the place of an image that a tool returned: an agent whose request is refused for it cannot go on."""
+NO_TOOLS = "No tools are available here: say so where you are asked to use one."
+"""What the model is told if all that a client offers are left out: it would make up what they find."""
+_IMAGES = {"image", "image_url", "input_image"}
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
 
 
 class ContentPart(NullIsDefault, strict=True):
     """A part of a message. Only text is supported; a refusal counts as text."""
 
-    type: str
+    type: str = "text"
     text: str = ""
     refusal: str = ""
 
@@ -69,6 +74,22 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
     tool_call_id: str | None = None
     name: str | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_what_agents_send(cls, given: Any) -> Any:
+        """Images of tools; vLLM's `reasoning`, where it is text; `function_call`, older than `tools`."""
+        if not isinstance(given, dict):
+            return given
+        fields = dict(given)
+        if isinstance(given.get("reasoning"), str):
+            reasoning = fields.pop("reasoning")
+            fields["reasoning_content"] = given.get("reasoning_content") or reasoning
+        if isinstance(given.get("function_call"), dict) and not given.get("tool_calls"):
+            fields["tool_calls"] = [{"function": fields.pop("function_call")}]
+        if given.get("role") == "tool" and isinstance(given.get("content"), list):
+            fields["content"] = [UNSEEN if _is_image(part) else part for part in given["content"]]
+        return fields
+
     @field_validator("content", mode="before")
     @classmethod
     def _explain_content(cls, value: Any) -> Any:
@@ -109,8 +130,13 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
         return fields
 
 
-def _check_part(part: Any) -> None:
+def _is_image(part: object) -> bool:
     kind = part.get("type") if isinstance(part, dict) else None
+    return isinstance(kind, str) and kind in _IMAGES
+
+
+def _check_part(part: Any) -> None:
+    kind = part.get("type", "text") if isinstance(part, dict) else None
     if isinstance(kind, str) and kind not in _TEXT_PARTS:
         medium = kind.removeprefix("input_").removesuffix("_url")
         raise PydanticCustomError(
@@ -118,7 +144,7 @@ def _check_part(part: Any) -> None:
         )
     field = "refusal" if kind == "refusal" else "text"
     if not isinstance(kind, str) or not isinstance(part.get(field), str):
-        raise PydanticCustomError("part", 'a part must be {{"type": "text", "text": "..."}}')
+        raise PydanticCustomError("part", 'a part must be {"type": "text", "text": "..."}')
 
 
 class FunctionDefinition(BaseModel, strict=True, extra="allow"):

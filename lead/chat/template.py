@@ -161,7 +161,7 @@ class ChatTemplate:
 
         plain = [_as_fields(message, capabilities) for message in messages]
         prompt = self._fitting(plain, conversation.tools, run)
-        return prompt + self._answer_so_far(prompt, continued, mark) if continued else prompt
+        return self._with_answer(prompt, continued, mark) if continued else prompt
 
     def _fitting(
         self, messages: TemplateMessages, tools: Tools, run: Callable[[TemplateMessages, Tools], str]
@@ -188,9 +188,17 @@ class ChatTemplate:
             raise RequestError(f"messages.{lost}: the model's chat template leaves this text out", "messages")
         raise RequestError(f"the model's chat template refuses these messages: {reason}", "messages")
 
-    def _answer_so_far(self, prompt: str, message: ChatMessage, mark: Callable[[Any], Any]) -> str:
-        content, reasoning = mark("\n\n".join(message.parts)), mark(message.reasoning_content or "")
-        return self.reasoning.resume(prompt, reasoning, content) if self.reasoning else content
+    def _with_answer(self, prompt: str, message: ChatMessage, mark: Callable[[str], str]) -> str:
+        """The prompt with the answer so far, whose content may begin with reasoning in its markers."""
+        markers, content, reasoning = self.reasoning, "\n\n".join(message.parts), message.reasoning_content
+        if markers is None:
+            return prompt + mark(content)
+        if not reasoning and content.lstrip().startswith(markers.start):
+            own, end, rest = content.lstrip().removeprefix(markers.start).partition(markers.end)
+            return markers.unopened(prompt) + markers.start + mark(own) + end + mark(rest)
+        if reasoning and not markers.is_open(prompt):
+            prompt = markers.unopened(prompt)
+        return prompt + markers.resume(prompt, mark(reasoning or ""), mark(content))
 
 
 def _typed(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,9 +4,17 @@ The one list of them. Fields that are neither done nor in here are refused as un
 then ignored without being in this list, of which docs/compatibility.md has a table.
 """
 
+import functools
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+from shared.terminal import one_line
+
+log = logging.getLogger("lead")
+_MAX_SHOWN = 64
+"""Characters of what a client has named, and how many such names the log remembers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,12 @@ class Unused:
 
 
 Fields = dict[str, Unused]
+
+
+@functools.lru_cache(_MAX_SHOWN)  # the log says so once
+def warn_left_out(what: str, reason: str) -> None:
+    """Say in the log that a part of requests is left out, without which clients can go on."""
+    log.warning("%s: left out: %s", one_line(what, _MAX_SHOWN), reason)
 
 
 def _hints(reason: str, names: str) -> Fields:

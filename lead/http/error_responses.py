@@ -44,10 +44,10 @@ class ErrorResponse(JSONResponse):
 
     def __init__(self, body: dict[str, Any], status: int, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(body, status, headers)
-        self._message: str = body["error"]["message"]
+        self._error: Mapping[str, Any] = body["error"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (body := _other_shape(scope["path"], self.status_code, self._message)) is not None:
+        if (body := _other_shape(scope["path"], self.status_code, self._error)) is not None:
             self.body = self.render(body)
             self.headers["content-length"] = str(len(self.body))
         await super().__call__(scope, receive, send)
@@ -111,14 +111,14 @@ def error_body(error: Exception) -> dict[str, Any]:
 def body_at(path: str, error: Exception) -> dict[str, Any]:
     """The same in the shape of the API at `path`."""
     body = error_body(error)
-    return _other_shape(path, _status_and_type(error)[0], body["error"]["message"]) or body
+    return _other_shape(path, _status_and_type(error)[0], body["error"]) or body
 
 
-def _other_shape(path: str, status: int, message: str) -> dict[str, Any] | None:
+def _other_shape(path: str, status: int, error: Mapping[str, Any]) -> dict[str, Any] | None:
     """An error as Anthropic or Ollama have it, at their paths."""
     if f"{path}/".startswith(f"{_ANTHROPICS_PATH}/"):
-        return _anthropics_body(status, message)
-    return {"error": message} if path.startswith(_OLLAMAS_PATHS) else None
+        return _anthropics_body(status, error)
+    return {"error": error["message"]} if path.startswith(_OLLAMAS_PATHS) else None
 
 
 def _allowed(request: Request) -> Iterator[str]:
@@ -147,7 +147,11 @@ def _body(message: str, kind: str, param: str | None = None, code: str | None = 
     return {"error": {"message": _cut(message), "type": kind, "param": param and _cut(param), "code": code}}
 
 
-def _anthropics_body(status: int, message: str) -> dict[str, Any]:
+def _anthropics_body(status: int, error: Mapping[str, Any]) -> dict[str, Any]:
+    """Clients know a prompt that is too long by its sentence, and make it shorter."""
+    message = error["message"]
+    if error["code"] == ContextExceededError.CODE:
+        message = f"prompt is too long: {error['n_prompt_tokens']} tokens > {error['n_ctx'] - 1} maximum"
     is_servers = status >= HTTPStatus.INTERNAL_SERVER_ERROR
     kind = _ANTHROPICS_TYPES.get(status, "api_error" if is_servers else "invalid_request_error")
     return {"type": "error", "error": {"type": kind, "message": message}}

@@ -144,6 +144,13 @@ async def read_text_request(
 ) -> GenerationRequest:
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
     texts = _checked(fields, len(prompts), services)
+    model = services.vocabulary.model
+    if (
+        model.adds_bos
+        and model.bos_text
+        and any(_first_text(each).startswith(model.bos_text) for each in prompts)
+    ):
+        _say_that_bos_is_read_once(model.bos_text)
     return await _read(fields, http_request, services, Jobs.prepare_prompts, prompts, texts)
 
 
@@ -180,6 +187,22 @@ def _say_that_control_texts_are_read() -> None:
     )
 
 
+def _first_text(prompt: Prompt | MadePrompt) -> str:
+    """What a prompt begins with, if that is text."""
+    if isinstance(prompt, MadePrompt):
+        return ""
+    first = prompt if isinstance(prompt, str) else next(iter(prompt), "")
+    return first if isinstance(first, str) else ""
+
+
+@functools.cache  # as above
+def _say_that_bos_is_read_once(bos_text: str) -> None:
+    log.warning(
+        "a prompt begins with %s, which is put before each prompt anyway: it is read once, and not twice",
+        bos_text,
+    )
+
+
 def _check_number(n_prompts: int, n: int, limits: RequestLimits) -> None:
     if n_prompts > limits.max_prompts:
         raise RequestError(
@@ -194,7 +217,7 @@ def _check_lengths(prepared: PreparedRequest, services: Services) -> None:
     most = services.settings.limits.max_prompt_tokens
     for prompt in prepared.prompts:
         if most and len(prompt) > most:
-            raise RequestError(f"the prompt has {len(prompt)} tokens; at most {most} are accepted", "prompt")
+            raise ContextExceededError(len(prompt), most + 1, "--max-prompt-tokens")
         if not prompt:
             raise RequestError("the prompt is empty", "prompt")
         if len(prompt) >= services.n_ctx:

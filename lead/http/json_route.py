@@ -20,6 +20,7 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -36,6 +37,9 @@ R = TypeVar("R")
 T = TypeVar("T", bound=BaseModel)
 
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json", re.IGNORECASE)
+_CONTENT_TYPE = (b"content-type", b"application/json")
+_UNMARKED = {"", "application/x-www-form-urlencoded"}
+"""What clients send that name no type: many none, curl that of forms."""
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 """Possessive, and it may be unclosed: linear in the size of any bytes."""
 _MAX_INLINE_BYTES = 64 << 10
@@ -78,14 +82,13 @@ class BodyReader:
         """The whole body, and as a `model`; None if there is none.
 
         Raises HTTPException (408, 413, 415), RequestError with the first reason why it is not a `model`,
-        QueueFullError, ClientGoneError. Only JSON is accepted: pages of other origins cannot send it without
-        permission (CORS). The connection discards the rest of a refused body, for as long as a body may take
-        to arrive.
+        QueueFullError, ClientGoneError. Only JSON is accepted. The connection discards the rest of a refused
+        body, for as long as a body may take to arrive.
         """
         if not has_body(request):
             return b"", None
         kind = request.headers.get("content-type", "").partition(";")[0].strip()
-        if not _JSON.fullmatch(kind):
+        if not _JSON.fullmatch(kind) and not (kind.lower() in _UNMARKED and not _is_of_page(request)):
             shown = kind[:100]
             raise HTTPException(
                 415, f"the body has to be JSON, with Content-Type: application/json, not {shown!r}"
@@ -170,10 +173,15 @@ class JsonRoute(APIRoute):
 
 
 class _ReadRequest(Request):
-    """A request whose body has been read, and is a model already, which FastAPI leaves as it is."""
+    """A request whose body has been read, and is a model already, which FastAPI leaves as it is.
+
+    FastAPI reads no JSON of another type, so this one has the right one.
+    """
 
     def __init__(self, request: Request, body: bytes, value: BaseModel | None) -> None:
         super().__init__(request.scope, request.receive)
+        others = [header for header in request.headers.raw if header[0] != _CONTENT_TYPE[0]]
+        self._headers = Headers(raw=[*others, _CONTENT_TYPE])
         self._content = body
         self._value = value
 
@@ -204,6 +212,14 @@ def client_of(request: Request) -> Client:
     """Whom a request counts for where clients take turns: its key and its address."""
     principal = getattr(request.state, "principal", None)
     return Client(str(principal), request.client.host if request.client else "")
+
+
+def _is_of_page(request: Request) -> bool:
+    """Whether a web page may have sent it: browsers say so for any that has a body.
+
+    Without permission (CORS) pages of other origins can send forms and texts, but no JSON.
+    """
+    return "origin" in request.headers or "sec-fetch-site" in request.headers
 
 
 def has_body(request: Request) -> bool:

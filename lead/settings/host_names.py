@@ -34,6 +34,13 @@ def machine_names(bound: str) -> set[str]:
     return {"localhost", "*.localhost", bound, machine, f"{machine}.local"}
 
 
+def listening_host(host: str) -> str:
+    """A name, or an address without the brackets that URLs have; raises ValueError for a Unix socket."""
+    if "/" in host or host.endswith(".sock"):
+        raise ValueError("the lead listens on a port, not on a Unix socket: give it a name or an IP address")
+    return host.removeprefix("[").removesuffix("]")
+
+
 def is_loopback(host: str) -> bool:
     """Whether a server that listens on `host` can be reached only from this machine; False if unsure."""
     return host.lower() == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)

@@ -4,15 +4,15 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from lead.engine.load import DiskCacheOptions, EngineOptions, Load, LoadDraft
 from lead.settings.choices import Print, SpecDecodeDetail
 from lead.settings.conversation import ConversationOptions
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
-from lead.settings.host_names import is_loopback
+from lead.settings.host_names import is_loopback, listening_host
 from lead.settings.limits import RequestLimits
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.settings.security import EXPOSED, SecurityOptions
@@ -131,7 +131,7 @@ class LeadSettings(FileSettings):
         None, description="model name aliases, comma-separated; without any, the name in the model's metadata"
     )
     tags: str | None = Field(None, description="model tags, comma-separated, shown to clients")
-    host: str = Field(
+    host: Annotated[str, AfterValidator(listening_host)] = Field(
         "127.0.0.1",
         description="address to listen on; 0.0.0.0 or :: (IPv6, too): all network interfaces. Addresses "
         "other than loopback require keys or --insecure",

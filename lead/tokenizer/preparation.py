@@ -156,13 +156,9 @@ class Preparation(Jobs):
     # Tokens
 
     def _tokenize_prompt(self, prompt: RenderedPrompt) -> "array[int]":
-        vocabulary, text = self._vocabulary, prompt.text
-        if vocabulary.adds_bos and vocabulary.bos is not None:
-            # The template may have written the BOS token that the tokenizer is about to add.
-            text = text.removeprefix(vocabulary.bos_text)
-        n_removed = len(prompt.text) - len(text)
-        breaks = [at - n_removed for at in prompt.breaks]
-        return vocabulary.encode(text, add_special=True, parse_special=True, breaks=breaks)
+        return self._vocabulary.encode(
+            prompt.text, add_special=True, parse_special=True, breaks=prompt.breaks
+        )
 
     def _tokenize_parts(self, prompt: Prompt | MadePrompt) -> "array[int]":
         """What the model wants around a prompt (BOS) is added where it begins with text."""

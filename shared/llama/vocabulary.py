@@ -140,9 +140,10 @@ class Vocabulary:
     def encode(
         self, text: str, *, add_special: bool, parse_special: bool, breaks: Sequence[int] = ()
     ) -> "array[int]":
-        """Tokens of `text`, as llama_tokenize returns them.
+        """Tokens of `text`, as llama_tokenize returns them, but for a second BOS at the beginning.
 
-        `add_special` adds what the model wants around a prompt (BOS); `parse_special` reads the text of
+        `add_special` adds what the model wants around a prompt (BOS, unless the text begins with it, as what
+        chat templates write does); `parse_special` reads the text of
         control tokens as those tokens: never set it for text that must not be able to end a turn. `breaks`
         are ascending positions that no control token may contain (see `SpecialTokens.split`).
         """
@@ -152,7 +153,8 @@ class Vocabulary:
         known: dict[str, array[int]] = {}
         for fragment in self.special.split(text, control=parse_special, breaks=breaks):
             if isinstance(fragment, int):
-                tokens.append(fragment)
+                if fragment != self.bos or not before or tokens != before:
+                    tokens.append(fragment)
             else:
                 # For some models each call compiles a regular expression; turns begin and end alike.
                 if fragment not in known:

@@ -61,11 +61,13 @@ class Dialect:
 
     spellings: by our option; those of options that a program lacks are ignored. ignored: options without
     effect here, with the number of their values. refused: options that are errors, with the reason.
+    essential: those of them without which nothing should be run.
     """
 
     spellings: Mapping[str, Spelling] = field(default_factory=dict)
     ignored: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    essential: frozenset[str] = frozenset()
 
 
 class OptionParser(argparse.ArgumentParser):

@@ -15,15 +15,17 @@ _SPELLINGS: Final = {
     "batch_size": Spelling(("-b",), ("LLAMA_ARG_BATCH",), default=2048),
     "cache_ram": Spelling(("-cram",), ("LLAMA_ARG_CACHE_RAM",)),
     "cache_type_k": Spelling(("-ctk",), ("LLAMA_ARG_CACHE_TYPE_K",)),
-    "cache_type_k_draft": Spelling(("-ctkd", "--spec-draft-type-k")),
+    "cache_type_k_draft": Spelling(("-ctkd", "--spec-draft-type-k"), ("LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K",)),
     "cache_type_v": Spelling(("-ctv",), ("LLAMA_ARG_CACHE_TYPE_V",)),
-    "cache_type_v_draft": Spelling(("-ctvd", "--spec-draft-type-v")),
+    "cache_type_v_draft": Spelling(("-ctvd", "--spec-draft-type-v"), ("LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V",)),
     "cpu_moe": Spelling(("-cmoe",), ("LLAMA_ARG_CPU_MOE",)),
     "ctx_size": Spelling(("-c",), ("LLAMA_ARG_CTX_SIZE",)),
     "ctx_size_draft": Spelling(("-cd",)),
     "device": Spelling(("-dev",), ("LLAMA_ARG_DEVICE",)),
     "device_draft": Spelling(("-devd", "--spec-draft-device")),
-    "draft_max": Spelling(("--draft", "--draft-n", "--spec-draft-n-max")),
+    "draft_max": Spelling(
+        ("--draft", "--draft-n", "--spec-draft-n-max"), ("LLAMA_ARG_SPEC_DRAFT_N_MAX", "LLAMA_ARG_DRAFT_MAX")
+    ),
     "draft_model": Spelling(("-md", "--model-draft", "--spec-draft-model"), ("LLAMA_ARG_SPEC_DRAFT_MODEL",)),
     "fit": Spelling(("-fit",), ("LLAMA_ARG_FIT",)),
     "fit_target": Spelling(("-fitt",), ("LLAMA_ARG_FIT_TARGET",)),
@@ -42,7 +44,7 @@ _SPELLINGS: Final = {
         ("LLAMA_ARG_LOAD_MODE",),
         {"--mlock": "mmap+mlock", "--mmap": "mmap", "--no-mmap": "none", "-dio": "dio", "--direct-io": "dio"},
     ),
-    "log_json": Spelling(("--log-jsonl",)),
+    "log_json": Spelling(("--log-jsonl",), ("LLAMA_ARG_LOG_JSONL",)),
     "log_level": Spelling(constants={"-v": "debug", "--verbose": "debug", "--log-verbose": "debug"}),
     "lora": Spelling(("--lora-scaled",)),
     "main_gpu": Spelling(("-mg",), ("LLAMA_ARG_MAIN_GPU",)),
@@ -57,9 +59,7 @@ _SPELLINGS: Final = {
     "override_tensor": Spelling(("-ot",), ("LLAMA_ARG_OVERRIDE_TENSOR",)),
     "parallel": Spelling(("-np",), ("LLAMA_ARG_N_PARALLEL",)),
     "port": Spelling(variables=("LLAMA_ARG_PORT",), default=8080),
-    "props": Spelling(variables=("LLAMA_ARG_ENDPOINT_PROPS",)),
     "reasoning": Spelling(("-rea",), ("LLAMA_ARG_REASONING",)),
-    "reasoning_budget": Spelling(variables=("LLAMA_ARG_THINK_BUDGET",)),
     "reasoning_format": Spelling(variables=("LLAMA_ARG_THINK",)),
     "repack": Spelling(variables=("LLAMA_ARG_REPACK",), constants={"-nr": False}),
     "slots": Spelling(variables=("LLAMA_ARG_ENDPOINT_SLOTS",)),
@@ -74,28 +74,44 @@ _SPELLINGS: Final = {
 }
 
 _BY_VARIABLE: Final = (
-    "api_key_file cache_prompt chat_template chat_template_file chat_template_kwargs context_shift "
+    "api_key_file chat_template chat_template_file chat_template_kwargs context_shift "
     "cors_origins host models_dir models_max offline prefill_assistant rpc ssl_cert_file ssl_key_file "
     "swa_full tags"
 )
 """Options that are only given by another variable, too: LLAMA_ARG_ and their name."""
 
 _IGNORED: Final = {
-    # what they ask for is always the case
+    # what they ask for is always the case, or does not change answers
     0: (
         "-cb --cont-batching --jinja "
         "--no-mmproj --no-mmproj-auto --cache-prompt --cache-idle-slots "
         "--models-autoload --warmup --op-offload -e --escape --log-prefix "
         "--log-timestamps --no-mmproj-offload -no-ag --no-agent --no-ui-mcp-proxy --no-webui-mcp-proxy "
-        "--perf --no-perf --no-warmup --reuse-port --no-log-prefix --no-log-timestamps"
+        "--perf --no-perf --no-warmup --reuse-port --no-log-prefix --no-log-timestamps --no-escape --no-host "
+        "--no-cors-credentials --no-spec-draft-backend-sampling"
     ),
     # they do not change answers
     1: (
         "--threads-http --prio --prio-batch --poll --poll-batch --log-colors -fitc --fit-ctx -sps "
-        "--slot-prompt-similarity -cms --checkpoint-min-step -dt --defrag-thold"
+        "--slot-prompt-similarity -cms --checkpoint-min-step -dt --defrag-thold "
+        "--spec-draft-prio --prio-draft --spec-draft-poll --poll-draft --spec-draft-prio-batch "
+        "--prio-batch-draft --spec-draft-poll-batch --poll-batch-draft"
     ),
 }
 """Options by the number of their values."""
+
+_ESSENTIAL: Final = {
+    "use --help": "--usage",
+    "completions for shells are installed with llama-duo": "--completion-bash",
+    "--check reports what would be run, and where": "-cl --cache-list",
+    "use --model FILE or -hf USER/REPO[:QUANT]": (
+        "-mu --model-url -dr --docker-repo --embd-gemma-default --fim-qwen-1.5b-default "
+        "--fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec --fim-qwen-14b-spec "
+        "--fim-qwen-30b-default --gpt-oss-20b-default --gpt-oss-120b-default "
+        "--vision-gemma-4b-default --vision-gemma-12b-default"
+    ),
+}
+"""Like those below, and whoever asked for it does not want what would be run without it."""
 
 _REFUSED: Final = {
     "only text is supported, no images or audio": (
@@ -106,6 +122,9 @@ _REFUSED: Final = {
     "the lead chooses the number of draft tokens itself; --policy fixed with --depth N sets it": (
         "--draft-min --draft-n-min --spec-draft-n-min "
         "--draft-p-min --draft-p-split --spec-draft-p-min --spec-draft-p-split"
+    ),
+    "drafts with given acceptance rates are for llama-server's benchmarks": (
+        "--spec-synth-len --spec-synth-rates"
     ),
     "use --draft-model for a draft model, and --ngram or --no-ngram for drafts from the text itself": (
         "--spec-type --spec-default -lcs --lookup-cache-static -lcd --lookup-cache-dynamic "
@@ -159,17 +178,28 @@ _REFUSED: Final = {
     "/completion returns the text as the model writes it": (
         "--skip-chat-parsing --no-skip-chat-parsing -sp --special"
     ),
-    "--check reports what would be run, and where": "-cl --cache-list",
     "this sampler is not supported": (
         "--mirostat --mirostat-lr --mirostat-ent --adaptive-target --adaptive-decay"
     ),
     "sampling runs on the CPU, with random numbers shared with the backs": (
         "-bs --backend-sampling --spec-draft-backend-sampling"
     ),
-    "use --model FILE or -hf USER/REPO[:QUANT]": "-mu --model-url -dr --docker-repo",
     "batching is always continuous": "-nocb --no-cont-batching",
     "chat templates are always Jinja; --chat-template sets another one": "--no-jinja",
     "only common prefixes of prompts are reused": "--cache-reuse",
+    "set cache_prompt in the request": "--no-cache-prompt",
+    "use --cache-ram 0 to keep only the texts of slots": "--no-cache-idle-slots",
+    "use --ctx-size and --parallel, with --no-kv-unified": "--kv-unified-per-slot",
+    "tensors are read as --load-mode says": "-lzm --lazy-mode",
+    "tensors are not checked": "--check-tensors",
+    "devices of --n-gpu-layers compute large batches": "--no-op-offload",
+    "pages of --cors-origins may use all methods and headers, and no cookies": (
+        "--cors-methods --cors-headers --cors-credentials"
+    ),
+    "properties change with options only, at a restart": "--props",
+    "reasoning has no bound of its own: --reasoning off switches it off, --n-predict limits answers": (
+        "--reasoning-budget --reasoning-budget-message"
+    ),
     "use a reverse proxy to add a prefix": "--api-prefix",
     "use --log-level": ("--log-disable --log-file -lv --verbosity --log-verbosity"),
     "use --log-prompts, which writes them to the log": "--log-prompts-dir",
@@ -181,5 +211,6 @@ LLAMA_SERVER: Final = Dialect(
     | {name: Spelling(variables=(f"LLAMA_ARG_{name.upper()}",)) for name in _BY_VARIABLE.split()}
     | {name: Spelling(each.spellings, each.variables) for name, each in asked_for().items()},
     {option: n_values for n_values, options in _IGNORED.items() for option in options.split()},
-    {option: reason for reason, options in _REFUSED.items() for option in options.split()},
+    {option: reason for reason, options in (_REFUSED | _ESSENTIAL).items() for option in options.split()},
+    frozenset(" ".join(_ESSENTIAL.values()).split()),
 )

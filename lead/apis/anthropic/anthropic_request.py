@@ -5,16 +5,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost, ConvertedRequest, NullIsDefault
+from lead.chat.request_parts import NO_TOOLS, UNSEEN
 from lead.chat.sampling_fields import SamplingFields
-from lead.chat.unused_fields import ANTHROPIC
+from lead.chat.unused_fields import ANTHROPIC, warn_left_out
 from shared.errors import RequestError
 
 # Claude Code begins the system prompt with such a line. It says nothing to a model, and `cch` changes with
 # each request, so that hardly any of the prompt would be in the cache. What follows on the line is kept.
 _BILLING_HEADER = re.compile(r"\Ax-anthropic-billing-header:(?:[ \t]*\w+=[^;\s]*;?)*[ \t]*\n?")
+_OF_CLIENTS = ("bash_", "computer_", "memory_", "text_editor_")
+"""How the types of Anthropic's tools begin that clients run."""
 Block = dict[str, Any]
 # Not sets: a client may send a type that cannot be hashed.
 _LEFT_OUT = ("tool_result", "redacted_thinking")
@@ -30,7 +33,7 @@ class AnthropicMessage(BaseModel, strict=True):
 
 
 class AnthropicTool(BaseModel, strict=True):
-    """A tool of the client; the tools of Anthropic's servers are not supported."""
+    """A tool of the client."""
 
     name: str
     description: str | None = None
@@ -90,6 +93,14 @@ class MessagesRequest(ConvertedRequest, SamplingFields, NullIsDefault, strict=Tr
     stop_sequences: Annotated[list[str], AtMost(MAX_STOPS)] | None = None
     stream: bool = False
 
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _leave_out_tools_of_servers(cls, tools: object) -> object:
+        """Only Anthropic's servers can run them; agents go on without. An empty list: none is left."""
+        if tools and isinstance(tools, list):
+            return [tool for tool in tools if not _is_of_servers(tool)]
+        return None if tools == [] else tools
+
     def to_chat(self, *, keep_billing_header: bool = False) -> dict[str, Any]:
         """The fields of a chat request; raises RequestError for blocks other than text."""
         chat: dict[str, Any] = {
@@ -120,6 +131,8 @@ class MessagesRequest(ConvertedRequest, SamplingFields, NullIsDefault, strict=Tr
         system = [{"type": "text", "text": self.system}] if isinstance(self.system, str) else self.system
         if system and not keep_billing_header:
             system = list(_without_billing_header(system))
+        if self.tools == []:
+            system = [*(system or ()), {"type": "text", "text": NO_TOOLS}]
         if system:
             yield {"role": "system", "content": _text(system, "system")}
         for message in self.messages:
@@ -170,18 +183,42 @@ def _call(block: Mapping[str, Any]) -> dict[str, Any]:
 
 def _result(content: object) -> str:
     if isinstance(content, list):
-        return _text(content, "messages")
+        return _text([UNSEEN if _is_image(block) else block for block in content], "messages")
     return "" if content is None else str(content)
 
 
+def _is_image(block: object) -> bool:
+    return isinstance(block, dict) and block.get("type") == "image"
+
+
 def _text(blocks: Sequence[Any], field: str) -> str:
-    for block in blocks:
-        kind = block.get("type") if isinstance(block, dict) else None
-        if kind != "text":
-            raise RequestError(f"{field}: {kind} input is not supported: this model reads text", field)
-        if not isinstance(block.get("text"), str):
-            raise RequestError(f"{field}: a text block must have a text", field)
-    return "\n".join(block["text"] for block in blocks)
+    return "\n".join(_text_of(block, field) for block in blocks)
+
+
+def _text_of(block: object, field: str) -> str:
+    """Documents may be text, and what a search for tools has found are their names."""
+    given = block if isinstance(block, dict) else {"type": None}
+    kind, source = given.get("type", "text"), given.get("source")
+    if kind == "document" and isinstance(source, dict) and source.get("type") == "text":
+        text = source.get("data")
+    elif kind in ("text", "tool_reference"):
+        text = given.get("text" if kind == "text" else "tool_name")
+    else:
+        raise RequestError(f"{field}: {kind} input is not supported: this model reads text", field)
+    if not isinstance(text, str):
+        raise RequestError(f"{field}: a {kind} block must have a text", field)
+    return text
+
+
+def _is_of_servers(tool: object) -> bool:
+    """Whether a tool has a type of Anthropic's instead of a schema; raises RequestError if clients run it."""
+    kind = tool.get("type") if isinstance(tool, dict) and "input_schema" not in tool else None
+    if not isinstance(kind, str) or kind == "custom":
+        return False
+    if kind.startswith(_OF_CLIENTS):
+        raise RequestError(f"tools: only Anthropic's models know {kind}: give it an input_schema", "tools")
+    warn_left_out(f"tools: {kind}", "only Anthropic's servers can run it")
+    return True
 
 
 def _tool(tool: AnthropicTool) -> dict[str, Any]:

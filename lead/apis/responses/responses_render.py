@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from lead.apis.responses.responses_request import ResponsesRequest
@@ -19,7 +19,7 @@ class ResponsesRenderer(Renderer):
 
     def __init__(self, body: ResponsesRequest, request: GenerationRequest, services: Services) -> None:
         self._response = _response(body, request, services)
-        self._items = _ItemEvents()
+        self._items = _ItemEvents(body.names())
         self._n_events = 0
 
     def render(self, update: AnswerUpdate) -> Iterator[SseEvent]:
@@ -52,7 +52,8 @@ class ResponsesRenderer(Renderer):
         yield {"type": "error", "code": error["code"] or error["type"], "message": message, "param": None}
         for _ in self._items.finish("incomplete"):
             pass
-        code = "invalid_prompt" if error["type"] == "invalid_request_error" else "server_error"
+        invalid = "invalid_prompt" if error["type"] == "invalid_request_error" else "server_error"
+        code = error["code"] or invalid
         failed = {"status": "failed", "error": {"code": code, "message": message}}
         response = self._response | failed | {"output": self._items.output}
         yield {"type": "response.failed", "response": response}
@@ -80,8 +81,10 @@ class ResponsesRenderer(Renderer):
 class _ItemEvents:
     """Deltas as output items, one after the other; `output` are the items so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Mapping[str, JsonObject]) -> None:
+        """names: what is said of a call, by the function's name, if that is not the name alone."""
         self.output: list[JsonObject] = []
+        self._names = names
         self._open: JsonObject | None = None
         self._texts: list[str] = []  # of the open item
 
@@ -93,7 +96,7 @@ class _ItemEvents:
                 yield from self._reasoning(text)
             case ToolCallStart(_, call_id, name):
                 yield from self.finish()
-                call = {"call_id": call_id, "name": name, "arguments": ""}
+                call = {"call_id": call_id, **self._names.get(name, {"name": name}), "arguments": ""}
                 yield self._add("function_call", "fc", call)
             case ToolCallArguments(_, text):
                 self._texts.append(text)
@@ -184,7 +187,7 @@ def _response(body: ResponsesRequest, request: GenerationRequest, services: Serv
         "temperature": request.first.sampling.temperature,
         "text": {"format": text_format or {"type": "text"}},
         "tool_choice": body.tool_choice or "auto",
-        "tools": body.tools or [],
+        "tools": body.usable_tools(),
         "top_p": request.first.sampling.top_p,
         "truncation": "disabled",
         "usage": None,

@@ -1,14 +1,16 @@
 """Requests of OpenAI's Responses API, converted to chat requests."""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import BaseModel, Field
 
 from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost, ConvertedRequest
+from lead.chat.request_parts import NO_TOOLS
 from lead.chat.sampling_fields import SamplingFields
-from lead.chat.unused_fields import RESPONSES
+from lead.chat.unused_fields import RESPONSES, warn_left_out
 from lead.settings.conversation import ReasoningFormat
 from shared.errors import RequestError
 
@@ -19,6 +21,7 @@ _PASSED_ON = (
 _MAX_METADATA = 16
 _MAX_INCLUDED = 64
 _LOGPROBS = "message.output_text.logprobs"
+_NO_FUNCTION = "only functions are offered to the model"
 Item = dict[str, Any]
 
 
@@ -86,14 +89,45 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
         if self.text and self.text.format:
             chat["response_format"] = _format(self.text.format)
         if self.tools:
-            chat["tools"] = [_tool(tool) for tool in self.tools if tool.get("type") == "function"]
+            chat["tools"] = [
+                _tool(tool | {"name": _flat_name(space, tool.get("name"))})
+                for space, tool in self._functions()
+            ]
         if self.tool_choice is not None:
             chat["tool_choice"] = _choice(self.tool_choice)
         return chat
 
+    def names(self) -> dict[str, dict[str, Any]]:
+        """What a call of a function of a namespace says, by the one name that the model knows it by."""
+        return {
+            _flat_name(space, tool.get("name")): {"name": tool.get("name"), "namespace": space}
+            for space, tool in self._functions()
+            if space
+        }
+
+    def usable_tools(self) -> list[dict[str, Any]]:
+        """The tools without those that are left out."""
+        return [tool for tool in self.tools or () if _type(tool) in {"function", "namespace"}]
+
+    def _functions(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Each with its namespace, if any; agents offer other tools beside them, and go on without."""
+        for tool in self.tools or ():
+            space, tools = "", cast("object", [tool])
+            if _type(tool) == "namespace":
+                space, tools = str(tool.get("name")), tool.get("tools")
+            if not isinstance(tools, list) or not all(isinstance(each, dict) for each in tools):
+                raise RequestError("tools: a namespace has a list of tools", "tools")
+            for each in tools:
+                if _type(each) == "function":
+                    yield space, each
+                else:
+                    warn_left_out(f"tools: {_type(each)}", _NO_FUNCTION)
+
     def _messages(self) -> Iterator[dict[str, Any]]:
         if self.instructions:
             yield {"role": "system", "content": self.instructions}
+        if self.tools and not any(self._functions()):
+            yield {"role": "system", "content": NO_TOOLS}
         if isinstance(self.input, str):
             yield {"role": "user", "content": self.input}
             return
@@ -106,21 +140,44 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
 
 
 def _message(item: Item) -> dict[str, Any] | None:
-    """The message of an item; None for reasoning without text, which may be encrypted."""
+    """The message of an item; None for reasoning without text, which may be encrypted, and for searches."""
     match item.get("type", "message"):
         case "message":
             return {"role": item.get("role"), "content": item.get("content")}
-        case "function_call":
-            function = {"name": item.get("name"), "arguments": item.get("arguments") or "{}"}
-            call = {"id": item.get("call_id"), "type": "function", "function": function}
-            return {"role": "assistant", "tool_calls": [call]}
-        case "function_call_output":
+        case "function_call" | "custom_tool_call" | "local_shell_call" as kind:
+            return {"role": "assistant", "tool_calls": [_call(kind, item)]}
+        case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output":
             return {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
+        case "web_search_call":  # without what was found
+            warn_left_out("input: web_search_call", "OpenAI's servers ran it")
+            return None
         case "reasoning":
             text = _reasoning(item.get("content") or item.get("summary") or [])
             return {"role": "assistant", "reasoning_content": text} if text else None
         case kind:
             raise RequestError(f"input: items of the type {kind!r} are not supported", "input")
+
+
+def _type(tool: Mapping[str, Any]) -> str:
+    return str(tool.get("type", "function"))
+
+
+def _flat_name(space: object, name: object) -> Any:
+    return f"{space}__{name}" if space else name
+
+
+def _call(kind: str, item: Item) -> dict[str, Any]:
+    """A call in the history: one of another kind of tool has its input as arguments."""
+    name, arguments = item.get("name"), item.get("arguments") or "{}"
+    if kind == "custom_tool_call":
+        arguments = json.dumps({"input": item.get("input")}, ensure_ascii=False)
+    elif kind == "local_shell_call":
+        name, arguments = "local_shell", json.dumps(item.get("action"), ensure_ascii=False)
+    return {
+        "id": item.get("call_id"),
+        "type": "function",
+        "function": {"name": _flat_name(item.get("namespace"), name), "arguments": arguments},
+    }
 
 
 def _reasoning(parts: object) -> str:
@@ -165,5 +222,6 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
 
 def _choice(choice: str | dict[str, Any]) -> str | dict[str, Any]:
     if isinstance(choice, dict) and choice.get("type") == "function":
-        return {"type": "function", "function": {"name": choice.get("name")}}
+        name = _flat_name(choice.get("namespace"), choice.get("name"))
+        return {"type": "function", "function": {"name": name}}
     return choice

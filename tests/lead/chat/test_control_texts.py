@@ -104,6 +104,13 @@ def test_the_beginning_of_an_answer_is_a_text_of_the_client_too():
     assert read(TURNS, user("a"), answer, continues=True) == ([1, "user:a", 2, "so<|end|>"], True)
 
 
+def test_the_markers_of_reasoning_that_begins_an_answer_are_control_tokens_and_its_text_is_not():
+    answer = {"role": "assistant", "content": "<think>so<|end|><think></think>It is"}
+    source = TURNS + "{% if add_generation_prompt %}<|start|><think>{% endif %}"
+    parts, known = read(source, user("a"), answer, continues=True)
+    assert (parts, known) == ([1, "user:a", 2, 1, 3, "so<|end|><think></think>It is"], True)
+
+
 def test_a_template_that_refuses_the_messages_says_why():
     with pytest.raises(RequestError, match="no system messages"):
         read("{{ raise_exception('no system messages') }}", user("<|end|>"))

@@ -104,3 +104,19 @@ def test_a_call_as_the_template_itself_writes_it_is_parsed():
         message = parse(config, [answers[min(at for start in starts if (at := answers.find(start)) >= 0) :]])
         calls = [(each.name, json.loads(each.arguments)) for each in message.calls[:1]]
         assert calls == [("add", {"a": 1})], name
+
+
+def test_an_answer_begun_with_its_own_reasoning_has_no_other_in_any_template():
+    wrong = []
+    for name in TEMPLATES:
+        chat = template(name)
+        if chat.reasoning is None:
+            continue
+        own = f"{chat.reasoning.start}\nHm.\n{chat.reasoning.end}\n\nIt is"
+        messages = [ChatMessage(**HELLO), ChatMessage(role="assistant", content=own)]
+        for thinks in (True, False):
+            given = TemplateInput(messages, variables={"enable_thinking": thinks}, continues=True)
+            answer = chat.render(given).rpartition(HELLO["content"])[2]
+            if answer.count(chat.reasoning.start) != 1 or not answer.endswith(own):
+                wrong.append((name, thinks))
+    assert wrong == []

@@ -87,6 +87,52 @@ def test_an_invalid_message_is_refused_with_the_reason(message, complaint):
         ConversationFields(messages=[message])
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{"reasoning": "Hm."}, {"reasoning": "Hm.", "reasoning_content": None}, {"reasoning_content": "Hm."}],
+)
+def test_reasoning_has_two_names(fields):
+    (message,) = ConversationFields(messages=[{"role": "assistant", "content": "Yes."} | fields]).messages
+    assert message.for_template() == {"role": "assistant", "reasoning_content": "Hm."}
+
+
+def test_reasoning_alone_is_an_answer():
+    (message,) = ConversationFields(messages=[{"role": "assistant", "reasoning": "Hm."}]).messages
+    assert message.reasoning_content == "Hm."
+
+
+def test_reasoning_that_is_no_text_is_left_to_the_template():
+    (message,) = ConversationFields(messages=[ANSWER | {"reasoning": {"effort": "low"}}]).messages
+    assert message.for_template() == {"role": "assistant", "reasoning": {"effort": "low"}}
+
+
+def test_a_call_of_a_function_from_before_there_were_tools_is_a_call():
+    called = {"name": "add", "arguments": '{"a": 1}'}
+    (message,) = ConversationFields(
+        messages=[{"role": "assistant", "content": None, "function_call": called}]
+    ).messages
+    assert [(call.function.name, call.function.as_object) for call in message.tool_calls] == [
+        ("add", {"a": 1})
+    ]
+
+
+def test_a_part_without_a_type_is_text():
+    (message,) = ConversationFields(messages=[{"role": "user", "content": [{"text": "Hi"}]}]).messages
+    assert message.parts == ["Hi"]
+
+
+def test_a_part_is_shown_as_it_has_to_be_written():
+    with pytest.raises(ValidationError, match=r'a part must be \{"type": "text", "text": "\.\.\."\}'):
+        ConversationFields(messages=[{"role": "user", "content": [{"type": "text"}]}])
+
+
+@pytest.mark.parametrize("kind", ["image_url", "input_image"])
+def test_an_image_that_a_tool_returned_is_replaced_by_a_note(kind):
+    content = [{"type": "text", "text": "See:"}, {"type": kind, "image_url": "data:image/png;base64,x"}]
+    (message,) = ConversationFields(messages=[{"role": "tool", "content": content}]).messages
+    assert message.parts == ["See:", "[an image is left out here: this model reads text only]"]
+
+
 def test_the_role_function_becomes_tool():
     message = {"role": "function", "name": "add", "content": "2"}
     assert conversation(message).messages[0].for_template() == {"role": "tool", "name": "add"}

@@ -25,6 +25,7 @@ CALLS = (
     "{% for c in m.tool_calls or [] %}<{{ c.function.name }} ARGUMENTS>{% endfor %}{% endfor %}"
 )
 THINKS = TURNS + "{% if add_generation_prompt and enable_thinking is not false %}<think>\n{% endif %}"
+EMPTY_THOUGHT = TURNS + "{% if add_generation_prompt %}<think>\n\n</think>\n\n{% endif %}"
 
 
 def render(source, messages=HELLO, tool_use=None, **fields):
@@ -200,6 +201,17 @@ def test_calls_and_results_become_text_if_the_template_has_none():
         (THINKS, {"reasoning_content": "Hm"}, "[assistant]<think>\nHm"),
         (TURNS + "{# </think> #}", {"reasoning_content": "Hm"}, "[assistant]<think>\nHm"),
         (TURNS + "{# </think> #}", {"content": "It is"}, "[assistant]It is"),
+        *(
+            (
+                source,
+                {"content": "<think>\nHm\n</think>\n\nIt is"},
+                "[assistant]<think>\nHm\n</think>\n\nIt is",
+            )
+            for source in (THINKS, EMPTY_THOUGHT, TURNS + "{# </think> #}")
+        ),
+        (THINKS, {"content": "\n<think>Hm"}, "[assistant]<think>Hm"),
+        (EMPTY_THOUGHT, {"reasoning_content": "Hm"}, "[assistant]<think>\nHm"),
+        (EMPTY_THOUGHT, {"content": "It is"}, "[assistant]<think>\n\n</think>\n\nIt is"),
     ],
 )
 def test_the_prompt_ends_with_the_answer_that_the_client_began(source, last, end):

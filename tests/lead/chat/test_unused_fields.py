@@ -158,3 +158,28 @@ def test_all_that_silly_tavern_sends_is_known():
 def test_what_only_silly_tavern_calls_so_is_refused_where_our_name_is_missing():
     with pytest.raises(RequestError, match=r"^max_new_tokens: it is called n_predict here$"):
         NativeRequest.model_validate({"prompt": "Once", "max_new_tokens": 9})
+
+
+HI = [{"role": "user", "content": "Hi"}]
+
+
+@pytest.mark.parametrize(
+    ("request_", "given", "field"),
+    [
+        (ChatRequest, {"messages": HI, "functions": [{"name": "f"}]}, "functions"),
+        (ChatRequest, {"messages": HI, "function_call": {"name": "f"}}, "function_call"),
+        (ChatRequest, {"messages": HI, "modalities": ["text", "audio"]}, "modalities"),
+        (ChatRequest, {"messages": HI, "web_search_options": {}}, "web_search_options"),
+        (ResponsesRequest, {"input": "Hi", "top_logprobs": 3}, "top_logprobs"),
+        (ResponsesRequest, {"input": "Hi", "truncation": "auto"}, "truncation"),
+        (ResponsesRequest, {"input": "Hi", "prompt": {"id": "pmpt_1"}}, "prompt"),
+        (MessagesRequest, {"messages": HI, "mcp_servers": [{"type": "url"}]}, "mcp_servers"),
+        (OllamaChatRequest, {"messages": HI, "options": {"mirostat": 2}}, "options.mirostat"),
+        (OllamaChatRequest, {"messages": HI, "logprobs": True}, "logprobs"),
+        (OllamaChatRequest, {"messages": HI, "context": [1, 2]}, "context"),
+    ],
+)
+def test_what_would_change_the_answer_is_never_ignored(request_, given, field):
+    with pytest.raises(RequestError, match=f"^{field}: ") as refused:
+        request_.model_validate(given)
+    assert refused.value.param == field

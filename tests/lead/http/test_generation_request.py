@@ -9,6 +9,7 @@ from lead.http.generation_request import generation_request
 from lead.http.schema import GenerationFields
 from lead.server.app import create_app
 from lead.settings.keys import Key, Keyring, Principal, Role
+from lead.settings.limits import RequestLimits
 from lead.settings.security import SecurityOptions
 from lead.tokenizer.jobs import PreparedRequest
 from shared.errors import ContextExceededError
@@ -166,6 +167,14 @@ async def test_a_prompt_that_fills_the_context_is_refused(lead, context_shift):
     lead.use(context_shift=context_shift)
     with pytest.raises(ContextExceededError, match=r"\(128 tokens\) exceeds the available context size"):
         request_of(lead, [5] * 128)
+
+
+async def test_a_bound_on_prompts_is_a_smaller_context_to_clients(lead):
+    lead.use(limits=RequestLimits(max_prompt_tokens=7))
+    with pytest.raises(
+        ContextExceededError, match=r"context size \(8 tokens, because of --max-prompt-tokens\)"
+    ):
+        request_of(lead, [5] * 8)
 
 
 @pytest.mark.parametrize(

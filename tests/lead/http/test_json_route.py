@@ -45,12 +45,43 @@ async def test_json_content_types_are_accepted(client, kind):
     assert response.status_code == 200
 
 
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.mark.parametrize("headers", [{}, FORM, {"Content-Type": ""}], ids=["none", "curl", "empty"])
+async def test_a_body_of_a_client_that_names_no_type_is_json(client, headers):
+    response = await client.post("/tokenize", content=b'{"content": "hi"}', headers=headers)
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize("headers", [{}, FORM, {"Content-Type": ""}], ids=["none", "form", "empty"])
+@pytest.mark.parametrize(
+    "page",
+    [{"Origin": "http://lead"}, {"Origin": "null"}, {"Sec-Fetch-Site": "same-origin"}],
+    ids=["origin", "null", "site"],
+)
+async def test_a_body_of_a_web_page_needs_the_type(client, headers, page):
+    allowed = {"Sec-Fetch-Site": "same-origin"} | page
+    response = await client.post("/tokenize", content=b'{"content": "hi"}', headers=headers | allowed)
+    assert response.status_code == 415
+    assert (
+        await client.post("/tokenize", content=b'{"content": "hi"}', headers=JSON | allowed)
+    ).status_code == 200
+
+
+async def test_a_form_is_no_json(client):
+    response = await client.post("/tokenize", content=b"content=hi", headers=FORM)
+    assert (response.status_code, "not valid JSON" in error_of(response)) == (400, True)
+
+
 @pytest.mark.parametrize(
     "headers",
-    [{}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"}]
-    + [
+    [
         {"Content-Type": kind}
-        for kind in ("application/jsonp", "text/json", "application/json,text/plain", "+json")
+        for kind in (
+            *("text/plain", "multipart/form-data; boundary=x", "application/jsonp", "text/json"),
+            *("application/json,text/plain", "+json"),
+        )
     ],
 )
 async def test_other_content_types_are_refused(client, headers):

@@ -129,6 +129,17 @@ def test_exact_needs_no_value(arguments, exact):
 WORKERS = ("desk1:50052", "10.8.0.2:50052")
 
 
+def test_an_address_may_be_in_the_brackets_of_urls():
+    assert LeadSettings.from_command_line(["--host", "[::1]"]).host == "::1"
+
+
+@pytest.mark.parametrize("host", ["x.sock", "/run/lead", "unix:/run/lead.sock"])
+def test_a_unix_socket_is_refused_as_such(host, capsys):
+    with pytest.raises(SystemExit):
+        LeadSettings.from_command_line(["--host", host])
+    assert "--host: the lead listens on a port, not on a Unix socket" in capsys.readouterr().err
+
+
 def test_workers_are_read_in_their_order():
     assert LeadSettings.from_options(rpc=",".join(WORKERS)).workers.rpc == WORKERS
 

@@ -89,6 +89,7 @@ def write_vocabulary(path, model, tokens=()):
         writer.add_token_list(list(tokens))
         writer.add_token_types(list(tokens.values()))
         writer.add_token_scores([0.0] * len(tokens))
+        writer.add_bos_token_id(1)
     write_header_only(writer)
     return path
 
@@ -121,3 +122,27 @@ def test_all_pieces_are_those_of_each_token_however_long(tmp_path):
 def test_a_token_that_ends_answers_is_among_all_of_these(vocabulary):
     ends = {token for token in range(vocabulary.n_tokens) if vocabulary.is_end(token)}
     assert ends == vocabulary.end_tokens
+
+
+WITH_BOS = {"<unk>": TokenType.UNKNOWN, "<s>": TokenType.CONTROL, "</s>": TokenType.CONTROL}
+WITH_BOS |= {f"<0x{byte:02X}>": TokenType.BYTE for byte in range(256)}
+
+
+@pytest.mark.parametrize("text", ["Hi", "<s>Hi", "<s><s>Hi"])
+def test_a_text_begins_with_one_bos_even_if_it_has_some(tmp_path, text):
+    vocabulary = Vocabulary.load(write_vocabulary(tmp_path / "model.gguf", "llama", WITH_BOS))
+    bos, *others = vocabulary.tokenize(text, add_special=True, parse_special=True)
+    assert (bos, vocabulary.bos in others) == (vocabulary.bos, False)
+
+
+def test_what_is_no_beginning_keeps_each_bos(tmp_path):
+    vocabulary = Vocabulary.load(write_vocabulary(tmp_path / "model.gguf", "llama", WITH_BOS))
+    tokens = vocabulary.tokenize("<s><s>", add_special=False, parse_special=True)
+    assert tokens == [vocabulary.bos] * 2
+    assert vocabulary.tokenize("x<s>", add_special=True, parse_special=True).count(vocabulary.bos) == 2
+
+
+def test_text_that_only_reads_like_bos_is_kept(tmp_path):
+    vocabulary = Vocabulary.load(write_vocabulary(tmp_path / "model.gguf", "llama", WITH_BOS))
+    tokens = vocabulary.encode("<s>Hi", add_special=True, parse_special=True, breaks=[1])
+    assert vocabulary.detokenize(tokens[1:].tolist()).endswith("<s>Hi")

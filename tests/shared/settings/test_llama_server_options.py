@@ -1,11 +1,15 @@
 """Options and variables of llama-server, given to lead and back."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from back.settings import BackSettings
 from lead.settings.lead_settings import LeadSettings
 from shared.settings.llama_server_options import LLAMA_SERVER
 from tests.options import option as value_of
+from tests.shared.settings.arg_cpp import LIST, options
 
 OPTIONS = [
     ("-m a.gguf", "model", "a.gguf"),
@@ -141,3 +145,76 @@ def test_every_spelling_has_one_meaning():
     assert len(spelled) == len(set(spelled))
     assert not LLAMA_SERVER.ignored.keys() & LLAMA_SERVER.refused.keys()
     assert not set(spelled) & (LLAMA_SERVER.ignored.keys() | LLAMA_SERVER.refused.keys())
+
+
+def listed():
+    """The lines of the list without the first one: (spellings, number of values, variable)."""
+    for line in LIST.read_text().splitlines()[1:]:
+        spellings, n_values, variable = line.split("\t")
+        yield spellings.split(), int(n_values), variable
+
+
+def test_the_list_is_of_the_version_that_is_installed():
+    constraints = (Path(__file__).parents[3] / "constraints.txt").read_text()
+    pinned = re.search(r"^llama_cpp_python==(.*)$", constraints, re.MULTILINE)[1]
+    assert LIST.read_text().splitlines()[0] == f"llama_cpp_python-{pinned}"
+
+
+def test_every_option_of_llama_server_is_known_with_its_number_of_values():
+    taken = {
+        option: int(action.nargs != 0)
+        for option, action in LeadSettings.sources().parser()._option_string_actions.items()
+    }
+    wrong = [
+        option
+        for spellings, n_values, _ in listed()
+        for option in spellings
+        if (taken | LLAMA_SERVER.ignored).get(option, n_values) != n_values
+        or option not in taken | LLAMA_SERVER.ignored | LLAMA_SERVER.refused
+    ]
+    assert wrong == []
+
+
+def test_every_option_of_both_has_its_variable():
+    settings = {
+        option: action.dest
+        for option, action in LeadSettings.sources().parser()._option_string_actions.items()
+    }
+    unread = [
+        variable
+        for spellings, _, variable in listed()
+        for setting in {settings[option] for option in spellings if option in settings}
+        if variable and variable not in LLAMA_SERVER.spellings[setting].variables
+    ]
+    assert unread == []
+
+
+ARG_CPP = """
+    // add_opt(common_arg({"--gone"}, "N", "", [](common_params & params, int value) {}));
+    add_opt(common_arg(
+        {"-a", "--apple"}, "N", // {"no", "option"}
+        string_format("(default: %s)", "{x}"),
+        [](common_params & params, int value) { params.a = value; }
+    ).set_env("LLAMA_ARG_APPLE"));
+    add_opt(common_arg(
+        {"--pear"},
+        {"--no-pear"},
+        "pears",
+        [](common_params & params, bool value) { params.b = value; }
+    ).set_examples({LLAMA_EXAMPLE_SERVER, LLAMA_EXAMPLE_CLI}));
+    add_opt(common_arg(
+        {"--range"}, "START", "END", "",
+        [](common_params & params, const std::string & start, const std::string & end) {}
+    ));
+    add_opt(common_arg({"--cli"}, "", [](common_params &) {}).set_examples({LLAMA_EXAMPLE_CLI}));
+    add_opt(common_arg({"--rest"}, "", [](common_params &) {}).set_excludes({LLAMA_EXAMPLE_SERVER}));
+    add_opt(common_arg({"preset"}, "", [](common_params &) {}).set_preset_only());
+"""
+
+
+def test_options_are_read_from_llama_cpps_source():
+    assert options(ARG_CPP) == [
+        (["-a", "--apple"], 1, "LLAMA_ARG_APPLE"),
+        (["--pear", "--no-pear"], 0, ""),
+        (["--range"], 2, ""),
+    ]

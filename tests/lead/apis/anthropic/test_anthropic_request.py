@@ -3,6 +3,7 @@ from pydantic import ValidationError
 
 from lead.apis.anthropic.anthropic_request import MessagesRequest
 from lead.chat.request import ConversationFields
+from lead.chat.unused_fields import warn_left_out
 from lead.settings.conversation import ConversationOptions
 from shared.errors import RequestError
 
@@ -210,8 +211,11 @@ def test_limits_and_stop_sequences_are_converted():
     [
         ({"type": "image", "source": {}}, "image input is not supported"),
         ({"type": "document"}, "document input is not supported"),
+        ({"type": "document", "source": {"type": "base64", "data": "x"}}, "document input is not supported"),
+        ({"type": "document", "source": {"type": "text"}}, "a document block must have a text"),
         ({"type": "text"}, "a text block must have a text"),
-        (result("c1", [{"type": "image"}]), "image input is not supported"),
+        ({"type": "image", "text": "Hi"}, "image input is not supported"),
+        (result("c1", [{"type": "document"}]), "document input is not supported"),
     ],
 )
 def test_blocks_other_than_text_are_refused(block, complaint):
@@ -225,7 +229,6 @@ def test_blocks_other_than_text_are_refused(block, complaint):
     [
         {"messages": []},
         {"messages": [{"role": "tool", "content": "x"}]},
-        HELLO | {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
         HELLO | {"max_tokens": 0},
     ],
 )
@@ -239,3 +242,94 @@ def test_a_block_whose_type_is_no_text_is_refused(kind):
     request = MessagesRequest(messages=[{"role": "user", "content": [{"type": kind, "text": "Hi"}]}])
     with pytest.raises(RequestError, match="input is not supported"):
         request.to_chat()
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"type": "web_search_20250305", "name": "web_search", "max_uses": 8},
+        {"type": "code_execution_20250825", "name": "code_execution"},
+        {"type": "mcp_toolset", "mcp_server_name": "files"},
+        {"type": "from_the_future_20290101"},
+    ],
+)
+def test_tools_of_anthropics_servers_are_left_out_and_the_log_says_so_once(tool, caplog):
+    warn_left_out.cache_clear()
+    tools = [{"name": "add", "input_schema": ADD}, tool]
+    for _ in range(2):
+        chat = MessagesRequest.model_validate(HELLO | {"tools": tools}).to_chat()
+        assert [each["function"]["name"] for each in chat["tools"]] == ["add"]
+    assert [record.message for record in caplog.records] == [
+        f"tools: {tool['type']}: left out: only Anthropic's servers can run it"
+    ]
+
+
+NO_TOOLS = "No tools are available here: say so where you are asked to use one."
+
+
+@pytest.mark.parametrize(
+    ("system", "prompt"), [(None, NO_TOOLS), ("You search.", f"You search.\n{NO_TOOLS}"), (BILLING, NO_TOOLS)]
+)
+def test_a_model_that_is_left_without_tools_is_told_so(system, prompt):
+    tools = [{"type": "web_search_20250305", "name": "web_search"}]
+    request = HELLO | {"system": system, "tools": tools, "tool_choice": {"type": "auto"}}
+    chat = MessagesRequest.model_validate(request).to_chat()
+    assert chat["messages"][0] == {"role": "system", "content": prompt}
+    assert "tools" not in chat
+
+
+@pytest.mark.parametrize("tools", [None, []])
+def test_a_model_that_is_offered_no_tools_is_told_nothing(tools):
+    chat = MessagesRequest.model_validate(HELLO | {"tools": tools}).to_chat()
+    assert [message["role"] for message in chat["messages"]] == ["user"]
+
+
+@pytest.mark.parametrize("kind", ["bash_20250124", "text_editor_20250728", "computer_20250124"])
+def test_tools_of_anthropic_that_clients_run_are_refused_by_name(kind):
+    with pytest.raises(
+        RequestError, match=f"^tools: only Anthropic's models know {kind}: give it an input_sch"
+    ):
+        MessagesRequest.model_validate(HELLO | {"tools": [{"type": kind, "name": "bash"}]})
+
+
+@pytest.mark.parametrize("kind", ["custom", "bash_20250124", None])
+def test_a_tool_with_a_schema_is_offered_whatever_its_type(kind):
+    tool = {"type": kind, "name": "add", "input_schema": ADD, "defer_loading": True, "cache_control": None}
+    chat = MessagesRequest.model_validate(HELLO | {"tools": [tool]}).to_chat()
+    assert chat["tools"] == [{"type": "function", "function": {"name": "add", "parameters": ADD}}]
+
+
+def test_an_image_that_a_tool_returned_is_replaced_by_a_note():
+    block = result("c1", [text("See:"), {"type": "image", "source": {"type": "base64", "data": "x"}}])
+    chat = MessagesRequest(messages=[{"role": "user", "content": [block]}]).to_chat()
+    content = "See:\n[an image is left out here: this model reads text only]"
+    assert chat["messages"] == [{"role": "tool", "tool_call_id": "c1", "content": content}]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"text": "Hi"},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Hi"}},
+        {"type": "tool_reference", "tool_name": "Hi"},
+    ],
+)
+def test_what_is_text_under_another_name_is_read(block):
+    request = MessagesRequest(messages=[{"role": "user", "content": [block]}])
+    assert request.to_chat()["messages"] == [{"role": "user", "content": "Hi"}]
+
+
+def test_all_that_claude_code_sends_is_understood():
+    request = HELLO | {
+        "model": "big",
+        "system": [text(BILLING), text("You help.") | {"cache_control": {"type": "ephemeral"}}],
+        "tools": [{"name": "add", "description": "Adds.", "input_schema": ADD}],
+        "metadata": {"user_id": "{}"},
+        "max_tokens": 32000,
+        "thinking": {"type": "adaptive"},
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+        "output_config": {"effort": "high"},
+        "stream": True,
+    }
+    chat = ConversationFields.model_validate(MessagesRequest.model_validate(request).to_chat())
+    assert chat.reasoning_effort == "high"

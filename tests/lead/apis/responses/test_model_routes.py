@@ -58,6 +58,14 @@ async def test_a_call_is_an_item(lead, client):
     assert "".join(pieces) == item["arguments"]
 
 
+async def test_a_call_of_a_function_of_a_namespace_names_both(lead, client):
+    lead.use(template=ChatTemplate(HERMES, "", ""))
+    lead.will_say(CALL.replace('"add"', '"math__add"'))
+    told = await stream(client, tools=[{"type": "namespace", "name": "math", "tools": [ADD]}])
+    (item,) = told[-1]["response"]["output"]
+    assert (item["type"], item["name"], item["namespace"]) == ("function_call", "add", "math")
+
+
 async def test_reasoning_is_an_item(lead, client):
     lead.use(template=ChatTemplate(THINKS, "", ""))
     lead.will_say("Hm.</think>Yes.")
@@ -72,6 +80,8 @@ async def test_reasoning_is_an_item(lead, client):
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"input": 3}, "input"),
         ({"input": [{"type": "web_search_call"}]}, "input"),
+        ({"input": [{"type": "file_search_call"}]}, "input"),
+        ({"top_logprobs": 3}, "top_logprobs"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input"),
         ({"input": []}, "input"),
         ({"input": "fox " * 5000}, "input"),
@@ -94,6 +104,12 @@ async def test_nonsense_is_400_naming_the_field(lead, client, fields, param):
     assert (response.status_code, error["param"]) == (400, param)
     assert error["message"].startswith(f"{param}") or error["code"] == "context_length_exceeded"
     assert lead.engine.submitted == []
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_clients_know_an_input_that_is_too_long_by_its_code(client, streamed):
+    response = await client.post(URL, json={"input": "fox " * 5000, "stream": streamed})
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "context_length_exceeded")
 
 
 async def test_metadata_comes_back(lead, client):

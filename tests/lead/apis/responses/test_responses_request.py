@@ -3,6 +3,7 @@ import pytest
 from lead.apis.responses.responses_request import ResponsesRequest
 from lead.chat.fields import MAX_MESSAGES
 from lead.chat.request import ConversationFields
+from lead.chat.unused_fields import warn_left_out
 from lead.settings.conversation import ConversationOptions
 from shared.errors import RequestError
 
@@ -11,8 +12,12 @@ def called(call_id, arguments='{"a": 1}'):
     return {"type": "function_call", "call_id": call_id, "name": "add", "arguments": arguments}
 
 
+def function_call(call_id, name, arguments):
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
 def call(call_id, arguments='{"a": 1}'):
-    return {"id": call_id, "type": "function", "function": {"name": "add", "arguments": arguments}}
+    return function_call(call_id, "add", arguments)
 
 
 USER = {"role": "user", "content": "Hello"}
@@ -87,6 +92,37 @@ INPUTS = {
         [{"role": "assistant", "content": [*SAID, {"type": "text", "text": "No."}]}, USER],
     ),
 }
+INPUTS |= {
+    "calls of other tools than functions": (
+        {
+            "input": [
+                {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "+é"},
+                {"type": "local_shell_call", "call_id": "c2", "action": {"command": ["ls"]}},
+                called("c3") | {"namespace": "math"},
+                {"type": "custom_tool_call_output", "call_id": "c1", "output": "one"},
+                {"type": "local_shell_call_output", "call_id": "c2", "output": "two"},
+                {"type": "function_call_output", "call_id": "c3", "output": "three"},
+            ]
+        },
+        [
+            {
+                "role": "assistant",
+                "tool_calls": [
+                    function_call("c1", "patch", '{"input": "+é"}'),
+                    function_call("c2", "local_shell", '{"command": ["ls"]}'),
+                    function_call("c3", "math__add", '{"a": 1}'),
+                ],
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": "one"},
+            {"role": "tool", "tool_call_id": "c2", "content": "two"},
+            {"role": "tool", "tool_call_id": "c3", "content": "three"},
+        ],
+    ),
+    "a search on OpenAI's servers": (
+        {"input": [USER, {"type": "web_search_call", "action": {"query": "x"}}, USER]},
+        [USER, USER],
+    ),
+}
 SCHEMA = {"type": "object", "properties": {}}
 OPTIONS = {
     "limits and sampling": (
@@ -118,6 +154,10 @@ OPTIONS = {
     "a choice by name": (
         {"tool_choice": {"type": "function", "name": "add"}},
         {"tool_choice": {"type": "function", "function": {"name": "add"}}},
+    ),
+    "a choice by name and namespace": (
+        {"tool_choice": {"type": "function", "namespace": "math", "name": "add"}},
+        {"tool_choice": {"type": "function", "function": {"name": "math__add"}}},
     ),
 }
 
@@ -166,3 +206,64 @@ def test_as_many_items_as_allowed_can_be_one_message():
     (message,) = ResponsesRequest(input=items).to_chat()["messages"]
     assert message["reasoning_content"] == "a" * (MAX_MESSAGES // 2)
     assert [each["id"] for each in message["tool_calls"]] == [str(n) for n in range(MAX_MESSAGES // 2)]
+
+
+ADD = {"type": "function", "name": "add", "parameters": SCHEMA}
+NAMESPACE = {"type": "namespace", "name": "math", "description": "Sums.", "tools": [ADD, {"type": "custom"}]}
+
+
+@pytest.mark.parametrize("kind", ["web_search", "file_search", "code_interpreter", "local_shell", "custom"])
+def test_tools_that_are_no_functions_are_left_out_and_the_log_says_so_once(kind, caplog):
+    warn_left_out.cache_clear()
+    for _ in range(2):
+        request = ResponsesRequest.model_validate({"input": "Hello", "tools": [{"type": kind}, ADD]})
+        assert [tool["function"]["name"] for tool in request.to_chat()["tools"]] == ["add"]
+        assert request.usable_tools() == [ADD]
+    assert [record.message for record in caplog.records] == [
+        f"tools: {kind}: left out: only functions are offered to the model"
+    ]
+
+
+def test_the_functions_of_a_namespace_are_offered_under_its_name():
+    request = ResponsesRequest.model_validate({"input": "Hello", "tools": [NAMESPACE, ADD]})
+    assert [tool["function"]["name"] for tool in request.to_chat()["tools"]] == ["math__add", "add"]
+    assert request.names() == {"math__add": {"name": "add", "namespace": "math"}}
+
+
+@pytest.mark.parametrize("tools", [None, "x", {}, [None], ["x"]])
+def test_a_namespace_without_a_list_of_tools_is_refused(tools):
+    request = ResponsesRequest(input="Hello", tools=[NAMESPACE | {"tools": tools}])
+    with pytest.raises(RequestError, match=r"^tools: a namespace has a list of tools$"):
+        request.to_chat()
+
+
+def test_all_that_codex_sends_is_understood():
+    part = {"type": "input_text", "text": "Hi"}
+    request = {
+        "model": "big",
+        "stream": True,
+        "input": [
+            {"type": "message", "id": "msg_1", "role": role, "content": [part]}
+            for role in ("developer", "developer", "user", "user")
+        ],
+        "tools": [ADD | {"description": "Adds.", "strict": False}, NAMESPACE, {"type": "web_search"}],
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "reasoning": {"summary": "auto"},
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "prompt_cache_key": "01a2",
+        "client_metadata": {"session_id": "01a2"},
+    }
+    chat = ConversationFields.model_validate(ResponsesRequest.model_validate(request).to_chat())
+    assert [tool.function.name for tool in chat.tools] == ["add", "math__add"]
+
+
+@pytest.mark.parametrize(
+    ("tools", "told"), [([{"type": "web_search"}], True), ([ADD, {"type": "web_search"}], False)]
+)
+def test_a_model_that_is_left_without_tools_is_told_so(tools, told):
+    chat = ResponsesRequest.model_validate(
+        {"input": "Hello", "instructions": "Be brief.", "tools": tools}
+    ).to_chat()
+    assert any("No tools are available" in message["content"] for message in chat["messages"]) == told

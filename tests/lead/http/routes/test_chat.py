@@ -230,6 +230,7 @@ async def test_a_prompt_longer_than_the_context_says_both_lengths(client):
     response = await client.post(URL, json={"messages": [{"role": "user", "content": "fox " * N_CTX}]})
     error = response.json()["error"]
     assert (response.status_code, error["type"]) == (400, "exceed_context_size_error")
+    assert error["code"] == "context_length_exceeded"
     assert (error["n_ctx"], error["n_prompt_tokens"] > N_CTX) == (N_CTX, True)
 
 

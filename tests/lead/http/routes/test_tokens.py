@@ -1,5 +1,10 @@
 import pytest
 
+from lead.chat.template import ChatTemplate
+from lead.http.generation_request import _say_that_bos_is_read_once
+from shared.llama.vocabulary import Vocabulary
+from tests.shared.llama.test_vocabulary import WITH_BOS, write_vocabulary
+
 
 async def test_text_goes_to_tokens_and_back(client):
     tokens = (await client.post("/tokenize", json={"content": "Hello fox"})).json()["tokens"]
@@ -45,6 +50,47 @@ async def test_the_prompt_is_what_the_chat_would_continue(lead, client):
 async def test_the_answer_need_not_be_begun(client):
     body = {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": False}
     assert "assistant" not in (await client.post("/apply-template", json=body)).json()["prompt"]
+
+
+@pytest.fixture
+def begins_with_bos(lead, tmp_path):
+    """A model whose vocabulary and whose template both put BOS first."""
+    vocabulary = Vocabulary.load(write_vocabulary(tmp_path / "model.gguf", "llama", WITH_BOS))
+    lead.use(
+        template=ChatTemplate("{{ bos_token }}{{ messages[0].content }}", "<s>", "</s>"),
+        vocabulary=vocabulary,
+    )
+    return vocabulary
+
+
+@pytest.mark.parametrize("content", ["Hi", "<s>Hi"])
+async def test_what_the_template_wrote_is_continued_with_the_tokens_of_the_chat(
+    lead, client, begins_with_bos, content
+):
+    body = {"messages": [{"role": "user", "content": content}], "max_tokens": 1}
+    prompt = (await client.post("/apply-template", json=body)).json()["prompt"]
+    await client.post("/completion", json={"prompt": prompt, "n_predict": 1})
+    await client.post("/completion", json={"prompt": [prompt], "n_predict": 1})
+    await client.post("/v1/completions", json={"prompt": prompt, "max_tokens": 1})
+    tokens = [submit.tokens for submit in lead.engine.submitted]
+    assert [each.count(begins_with_bos.bos) for each in tokens] == [1, 1, 1]
+
+
+@pytest.mark.usefixtures("begins_with_bos")
+async def test_the_log_says_once_that_bos_is_not_read_twice(client, caplog):
+    _say_that_bos_is_read_once.cache_clear()
+    for prompt in ("Hi", "<s>Hi", "<s>Ho"):
+        await client.post("/completion", json={"prompt": prompt, "n_predict": 1})
+    (record,) = caplog.records
+    assert record.message.startswith("a prompt begins with <s>")
+
+
+async def test_the_text_of_bos_in_a_message_is_text(lead, client, begins_with_bos):
+    body = {"messages": [{"role": "user", "content": "<s>Hi"}], "max_tokens": 1}
+    await client.post("/v1/chat/completions", json=body)
+    (submit,) = lead.engine.submitted
+    assert submit.tokens.count(begins_with_bos.bos) == 1
+    assert begins_with_bos.detokenize(submit.tokens[1:]).endswith("<s>Hi")
 
 
 async def test_messages_are_needed(client):
