@@ -5,7 +5,8 @@ from typing import Any
 
 from lead.chat.output_format import ReasoningMarkers
 from lead.chat.request import ConversationFields
-from lead.grammar.lark import json_rule, lark_grammar, spelled, text_up_to
+from lead.grammar.json_rules import JsonRules
+from lead.grammar.lark import lark_grammar, spelled, text_up_to
 from lead.tools.call_format import NUMBER, CallFormat
 from lead.tools.tagged_grammar import TaggedGrammar
 
@@ -51,6 +52,7 @@ class _Writer:
         self._check = check
         self._special_tokens = special_tokens
         self._rules: list[str] = []
+        self._json_rules = JsonRules(self._rules)
 
     def grammar(self, body: str) -> str:
         return lark_grammar([f"start: {body}", *self._rules])
@@ -90,6 +92,4 @@ class _Writer:
         return " /[0-9]+/ ".join(spelled(part, self._special_tokens) if part else "" for part in parts)
 
     def _json(self, schema: object, field: str) -> str:
-        name = f"json{len(self._rules)}"
-        self._rules.append(json_rule(name, self._check(schema, field)))
-        return name
+        return self._json_rules.of(self._check(schema, field))
