@@ -9,6 +9,7 @@ from lead.grammar.json_rules import JsonRules
 from lead.grammar.lark import lark_grammar, spelled, text_up_to
 from lead.tools.call_format import NUMBER, CallFormat
 from lead.tools.tagged_grammar import TaggedGrammar
+from shared.errors import RequestError
 
 CheckSchema = Callable[[object, str], Mapping[str, Any]]
 """Turns a JSON schema from the named field into one that llguidance reads; raises RequestError."""
@@ -68,18 +69,22 @@ class _Writer:
         calls = []
         for tool in request.usable_tools:
             start, end = tool_format.frame(tool.function.name, NUMBER)
-            parameters = tool.function.parameters or _ANY_ARGUMENTS
-            if tool_format.arguments is None:
-                arguments = self._json(parameters, "tools")
-            else:
-                arguments = TaggedGrammar(
-                    tool_format.arguments, self._rules, self._json, self._special_tokens
-                ).of(self._check(parameters, "tools"))
+            try:
+                arguments = self._arguments(tool.function.parameters or _ANY_ARGUMENTS, tool_format)
+            except RequestError as error:
+                message = str(error).removeprefix("tools: ")
+                raise RequestError(f"tools: {tool.function.name}: {message}", "tools") from error
             calls.append(f"{self._text(start)} {arguments} {self._text(end)}")
         self._rules.append(f"call: {' | '.join(calls)}")
         is_one = request.one_call or tool_format.between is None
         several = "" if is_one else f"({self._text(tool_format.between or '')} call)*"
         return f"{self._text(tool_format.before)} call {several} {self._text(tool_format.after)}".strip()
+
+    def _arguments(self, parameters: Mapping[str, Any], tool_format: CallFormat) -> str:
+        if tool_format.arguments is None:
+            return self._json(parameters, "tools")
+        writer = TaggedGrammar(tool_format.arguments, self._rules, self._json, self._special_tokens)
+        return writer.of(self._check(parameters, "tools"))
 
     def reasoning(self, markers: ReasoningMarkers, *, in_reasoning: bool) -> str:
         """Text up to the first end marker, and the white space after it."""

@@ -29,7 +29,7 @@ def plain_patterns(pattern: str, path: str) -> list[str]:
     found = []
     while len(plain) < len(pattern) and (ahead := _AHEAD.match(plain)):
         sign, text = ahead["sign"], ahead["text"]
-        found.append(f"^(?:{text.removeprefix('^')})" if sign == "=" else _without(text, path))
+        found.append(_beginning(text.removeprefix("^")) if sign == "=" else _without(text, path))
         plain = plain[ahead.end() :]
     if found and "|" in _IN_CLASSES.sub("", re.sub(r"\([^()]*\)", "", plain)):
         raise _not_regular(path)
@@ -39,16 +39,21 @@ def plain_patterns(pattern: str, path: str) -> list[str]:
     return patterns
 
 
+def _beginning(text: str) -> str:
+    """A pattern that a text matches if `text` matches its beginning."""
+    return f"^(?:{text[:-1]})$" if text.endswith("$") and not text.endswith(r"\$") else f"^(?:{text})"
+
+
 def _without(text: str, path: str) -> str:
     """A pattern that a text matches if `text` does not match its beginning."""
     if same := _ALL_OF_A_KIND.fullmatch(text):
         other = _complement(same["kind"])
-        return other if same["times"] == "*" else rf"^$|{other}"
+        return other if same["times"] == "*" else rf"^(?:|[\s\S]*{other}[\s\S]*)$"
     if _IN_A_ROW.fullmatch(text):
         kinds = re.findall(_CLASS, text.removeprefix("^"))
         begun = ["".join(kinds[:n]) for n in range(len(kinds))]
         others = [start + _complement(kind) for start, kind in zip(begun, kinds, strict=True)]
-        return rf"^(?:{'|'.join(begun)})$|^(?:{'|'.join(others)})"
+        return rf"^(?:{'|'.join(begun)}|(?:{'|'.join(others)})[\s\S]*)$"
     raise _not_regular(path)
 
 
