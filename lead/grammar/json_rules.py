@@ -61,6 +61,7 @@ class JsonRules:
         self._rules = rules
         self._names: dict[str, str] = {}
         self._references: dict[str, str] = {}
+        self._unwritten: list[tuple[str, int]] = []  # definitions, and where their rules will be
         self._definitions: Mapping[str, Schema] = {}
         self._with_numbers: set[str] = set()
         self._n_optional = 0
@@ -70,7 +71,11 @@ class JsonRules:
         self._definitions = schema.get("$defs", {})
         self._references, self._n_optional = {}, 0
         self._with_numbers = _definitions_with_numbers(self._definitions)
-        return self._value({keyword: value for keyword, value in schema.items() if keyword != "$defs"})
+        start = self._value({keyword: value for keyword, value in schema.items() if keyword != "$defs"})
+        while self._unwritten:
+            name, at = self._unwritten.pop()
+            self._rules[at] = f"{self._references[name]}: {self._value(self._definitions[name])}"
+        return start
 
     def _value(self, schema: Any) -> str:
         if not _has_numbers(schema, self._with_numbers):
@@ -164,10 +169,9 @@ class JsonRules:
     def _reference(self, reference: str) -> str:
         name = _name(reference)
         if name not in self._references:
-            rule = self._references[name] = f"json{len(self._rules)}"
-            at = len(self._rules)
+            self._references[name] = f"json{len(self._rules)}"
+            self._unwritten.append((name, len(self._rules)))
             self._rules.append("")
-            self._rules[at] = f"{rule}: {self._value(self._definitions[name])}"
         return self._references[name]
 
     def _leaf(self, schema: Any) -> str:

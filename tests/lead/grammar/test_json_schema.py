@@ -160,14 +160,15 @@ def test_the_depth_of_a_schema_is_bounded():
         check_schema(nested(40, {"type": "null"}), RequestLimits(max_schema_depth=20))
 
 
-def chain(n):
+def chain(n, last=None):
     definitions = {f"d{i}": {"properties": {"a": {"$ref": f"#/$defs/d{i + 1}"}}} for i in range(n)}
-    return {"$defs": {**definitions, f"d{n}": {"type": "null"}}, "$ref": "#/$defs/d0"}
+    return {"$defs": {**definitions, f"d{n}": last or {"type": "null"}}, "$ref": "#/$defs/d0"}
 
 
 def test_chains_of_references_are_bounded(vocabulary):
     """llguidance follows them by recursion, and a stack overflow ends the process."""
     check_grammar(grammar_of(chain(90)), vocabulary, "response_format")
+    check_grammar(grammar_of(chain(90, {"type": "number"})), vocabulary, "response_format")
     with pytest.raises(RequestError, match="at most 300"):
         grammar_of(chain(1000))
 
