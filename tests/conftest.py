@@ -7,6 +7,7 @@ connections begin and end.
 import asyncio
 import functools
 import gc
+import logging
 import os
 import signal
 
@@ -20,6 +21,7 @@ from bench.tiny_models import TinyModel, with_heads, write_tiny_model
 from shared.convert.grow import Shape, grow
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
+from shared.logs import UnblockedHandler
 from shared.models.builtin import builtin_target
 from shared.sandbox import NO_GPU
 from tests.selection import is_proof, selection, shortened
@@ -95,6 +97,18 @@ def _no_waiting_for_the_disk():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _descriptor: None)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_a_program_end_with_its_test():
+    """A program that runs inside a test sends the log of all that come after to a stream that is closed."""
+    root = logging.getLogger()
+    before, level = [*root.handlers], root.level
+    yield
+    for handler in set(root.handlers) - set(before):
+        if isinstance(handler, UnblockedHandler):
+            root.removeHandler(handler)
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,9 +5,11 @@ from typing import Any
 
 from lead.chat.output_format import ReasoningMarkers
 from lead.chat.request import ConversationFields
-from lead.grammar.lark import json_rule, lark_grammar, spelled, text_up_to
+from lead.grammar.json_rules import JsonRules
+from lead.grammar.lark import lark_grammar, spelled, text_up_to
 from lead.tools.call_format import NUMBER, CallFormat
 from lead.tools.tagged_grammar import TaggedGrammar
+from shared.errors import RequestError
 
 CheckSchema = Callable[[object, str], Mapping[str, Any]]
 """Turns a JSON schema from the named field into one that llguidance reads; raises RequestError."""
@@ -51,6 +53,7 @@ class _Writer:
         self._check = check
         self._special_tokens = special_tokens
         self._rules: list[str] = []
+        self._json_rules = JsonRules(self._rules)
 
     def grammar(self, body: str) -> str:
         return lark_grammar([f"start: {body}", *self._rules])
@@ -66,18 +69,22 @@ class _Writer:
         calls = []
         for tool in request.usable_tools:
             start, end = tool_format.frame(tool.function.name, NUMBER)
-            parameters = tool.function.parameters or _ANY_ARGUMENTS
-            if tool_format.arguments is None:
-                arguments = self._json(parameters, "tools")
-            else:
-                arguments = TaggedGrammar(
-                    tool_format.arguments, self._rules, self._json, self._special_tokens
-                ).of(self._check(parameters, "tools"))
+            try:
+                arguments = self._arguments(tool.function.parameters or _ANY_ARGUMENTS, tool_format)
+            except RequestError as error:
+                message = str(error).removeprefix("tools: ")
+                raise RequestError(f"tools: {tool.function.name}: {message}", "tools") from error
             calls.append(f"{self._text(start)} {arguments} {self._text(end)}")
         self._rules.append(f"call: {' | '.join(calls)}")
         is_one = request.one_call or tool_format.between is None
         several = "" if is_one else f"({self._text(tool_format.between or '')} call)*"
         return f"{self._text(tool_format.before)} call {several} {self._text(tool_format.after)}".strip()
+
+    def _arguments(self, parameters: Mapping[str, Any], tool_format: CallFormat) -> str:
+        if tool_format.arguments is None:
+            return self._json(parameters, "tools")
+        writer = TaggedGrammar(tool_format.arguments, self._rules, self._json, self._special_tokens)
+        return writer.of(self._check(parameters, "tools"))
 
     def reasoning(self, markers: ReasoningMarkers, *, in_reasoning: bool) -> str:
         """Text up to the first end marker, and the white space after it."""
@@ -90,6 +97,4 @@ class _Writer:
         return " /[0-9]+/ ".join(spelled(part, self._special_tokens) if part else "" for part in parts)
 
     def _json(self, schema: object, field: str) -> str:
-        name = f"json{len(self._rules)}"
-        self._rules.append(json_rule(name, self._check(schema, field)))
-        return name
+        return self._json_rules.of(self._check(schema, field))

@@ -2,22 +2,41 @@
 
 Its meaning is that of JSON Schema but for three things, which are llama.cpp's. An object has only the
 properties that its schema names, unless that says something about others. A schema without a type gets the
-one that its keywords are about. What no grammar expresses (`not`, `if`, `uniqueItems`, look-around in a
-`pattern`) is let pass. What llguidance recurses into or multiplies is bounded here.
+one that its keywords are about. What no grammar expresses (`not`, `if`, `uniqueItems`, `contains`) is let
+pass; what one expresses only in part (look-around in a `pattern`, `propertyNames`, `$dynamicRef`) is refused
+where it is no part that one can. Annotations are left out, and so is what nothing refers to. What llguidance
+recurses into or multiplies is bounded here.
 """
 
 import json
-import re
+from decimal import Decimal
 from typing import Any
 
 from lead.grammar.lark import check_size
-from lead.grammar.references import ALTERNATIVES, References, Schema, SchemaError, below, depth
+from lead.grammar.numbers import decimal_of
+from lead.grammar.patterns import NotRegularError, plain_patterns
+from lead.grammar.property_names import with_named_properties
+from lead.grammar.references import (
+    ALTERNATIVES,
+    BY_NAME,
+    READ,
+    SINGLE,
+    UNEVALUATED,
+    References,
+    Schema,
+    SchemaError,
+    below,
+    depth,
+    is_wrapper,
+)
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 
 JSON_OBJECT: dict[str, Any] = {"type": "object"}
 """The schema of OpenAI's `json_object`: any object."""
 
+_MAX_SCHEMAS = 20_000
+"""Schemas inside a schema: some 0.5 s to read."""
 _MAX_PATTERN = 400
 """Characters of a pattern: with some longer ones a mask takes seconds."""
 _MAX_PATTERNS = 8
@@ -27,24 +46,30 @@ _MAX_CONSTANT = 8192
 _MAX_NUMBER = (1 << 53) - 1
 """In both directions: larger bounds are rounded. Integers without bounds get these: a model may write
 digits without end."""
+_MAX_MULTIPLE = 5000
+"""The most digits of `multipleOf`, as a number: there is a state for each remainder."""
+_MAX_MULTIPLIED = 10**16
+"""The bounds of a `multipleOf` without bounds: those that are cheap to compile."""
+_MAX_DECIMALS = 9
+"""Of `multipleOf`: llguidance has 32 bits for it."""
 _MAX_ADDED_NAMES = 30_000
 """Properties that all objects of a schema get because another schema of the same value names them."""
 
-_FURTHER = {"additionalProperties", "patternProperties", "unevaluatedProperties"}
+_FURTHER = {"additionalProperties", "patternProperties"}
 _LOWER = ("minimum", "exclusiveMinimum")
 _UPPER = ("maximum", "exclusiveMaximum")
+_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _ABOUT = {
-    "object": {"properties", "required", "additionalProperties", "patternProperties"},
-    "array": {"items", "prefixItems", "minItems", "maxItems"},
+    "object": {"properties", "required", *_FURTHER, "unevaluatedProperties", "propertyNames"},
+    "array": {"items", "prefixItems", "minItems", "maxItems", "unevaluatedItems"},
     "string": {"pattern", "minLength", "maxLength", "format"},
     "number": {*_LOWER, *_UPPER, "multipleOf"},
 }
 _WITHOUT_TYPE = {"type", "$ref", "const", "enum"}
 """What decides about the type itself."""
-_BY_NAME = {"properties", "patternProperties", "$defs", "definitions"}
-
-_NOT_REGULAR = re.compile(r"\\[1-9bBk]|\(\?<?[=!]")
-"""Back references, look-around and word boundaries."""
+_REFUSED = ("$dynamicRef", "$recursiveRef")
+_LONGEST_FORMATS = {"date-time": 35, "time": 24, "duration": 40}
+"""Formats with as many digits as one likes."""
 
 
 def check_schema(schema: object, limits: RequestLimits, param: str = "response_format") -> Schema:
@@ -54,18 +79,20 @@ def check_schema(schema: object, limits: RequestLimits, param: str = "response_f
         raise RequestError(
             f"{param}: the schema is nested more than {limits.max_schema_depth} levels deep", param
         )
-    check_size(json.dumps(schema), limits, param)  # before anything that takes time
     try:
-        return _Reader(schema).read()
+        checked = _SchemaReader(schema).read()
     except SchemaError as error:
         raise RequestError(f"{param}: {error}", param) from error
+    check_size(json.dumps(checked), limits, param)
+    return checked
 
 
-class _Reader:
+class _SchemaReader:
     def __init__(self, root: object) -> None:
         self._root = root
         self._references = References(root)
         self._n_added = 0
+        self._n_visited = 0
 
     def read(self) -> Schema:
         root = self._visit(self._root, "#")
@@ -73,65 +100,143 @@ class _Reader:
             return {}
         if not isinstance(root, dict):
             raise SchemaError("a schema is an object")
-        return root
+        definitions = {
+            self._references.name(pointer): self._visit(target, pointer)
+            for pointer, target in self._references.targets.items()
+        }
+        return {"$defs": definitions, **root} if definitions else root
 
     def _visit(
-        self, schema: object, path: str, names: frozenset[str] = frozenset(), *, is_part: bool = False
+        self,
+        schema: object,
+        path: str,
+        names: frozenset[str] = frozenset(),
+        *,
+        is_part: bool = False,
+        closes: bool = False,
     ) -> object:
-        """A copy that allows only its own properties and `names`; a part of another schema stays open."""
+        """A copy that allows only its own properties and `names`; a part of another schema stays open.
+
+        closes: it allows only these even if it has none.
+        """
+        self._n_visited += 1
+        if self._n_visited > _MAX_SCHEMAS:
+            raise SchemaError(f"more than {_MAX_SCHEMAS} schemas in all")
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict):
             raise SchemaError(f"{path}: a schema is an object")
+        _check_keywords(schema, path)
+        schema = self._readable(schema, path)
+        if is_wrapper(schema):
+            inner = below(below(path, "allOf"), 0)
+            return self._visit(schema["allOf"][0], inner, names, is_part=is_part, closes=closes)
         is_part = is_part or path in self._references.merged
         parts = list(self._references.parts(schema))
-        is_combined = len(parts) > 1 or any(keyword in schema for keyword in ALTERNATIVES)
-        _check_constants(schema, path)
-        _check_pattern(schema, path)
-        if is_combined:
+        if len(parts) > 1 or any(keyword in schema for keyword in ALTERNATIVES):
             self._check_patterns(schema, path)
-        own = _names(parts) if len(schema) > 1 or "$ref" not in schema else frozenset()
+        named = _names(parts) if schema.keys() != {"$ref"} else frozenset()
+        own = names | named
+        closes |= schema.get("unevaluatedProperties") is False
         copy: Schema = {
-            keyword: self._copy_value(schema, keyword, below(path, keyword), names | own, is_part=is_part)
+            keyword: self._copy_value(schema, keyword, path, own, is_part=is_part, closes=closes)
             for keyword in schema
-            if keyword != "pattern" or _is_regular(schema["pattern"])
+            if keyword not in UNEVALUATED
         }
-        copy |= _type(schema) | _bounds(schema, path)
-        if own and not is_part and not _is_open(parts, is_combined=is_combined):
-            copy |= self._closed(copy.get("properties", {}), own | names)
+        names_some = bool(named) or "patternProperties" in schema
+        copy |= (
+            _type(schema)
+            | _bounds(schema, path)
+            | _counts(schema)
+            | _length(schema)
+            | self._last_items(schema, path)
+        )
+        _add_patterns(copy, path)
+        if self._is_closed(parts, path, closes=closes, names_some=names_some and not is_part):
+            copy |= self._closed(copy, own, schema.get("unevaluatedProperties", False), path)
         return copy
 
     def _copy_value(
-        self, schema: Schema, keyword: str, path: str, names: frozenset[str], *, is_part: bool
+        self, schema: Schema, keyword: str, path: str, names: frozenset[str], *, is_part: bool, closes: bool
     ) -> object:
-        """The value of a keyword, with the schemas inside it copied. names, is_part: for its alternatives."""
-        value = schema[keyword]
+        """The value of a keyword, with the schemas inside it copied. names, closes: for alternatives."""
+        value, path = schema[keyword], below(path, keyword)
+        if keyword == "$ref":
+            return f"#/$defs/{self._references.name(self._references.resolve(value)[0])}"
         if keyword in ALTERNATIVES:
-            return self._copy_all(_list(value, path), path, names, is_part=is_part)
+            return self._alternatives(_list(value, path), path, names, is_part=is_part, closes=closes)
         if keyword == "allOf":
             return self._copy_all(_list(value, path), path, is_part=True)
-        if keyword in _BY_NAME:
+        if keyword in BY_NAME:
             if not isinstance(value, dict):
                 raise SchemaError(f"{path} must be an object")
             return {name: self._visit(each, below(path, name)) for name, each in value.items()}
         if keyword in {"items", "prefixItems"} and isinstance(value, list):
             return self._copy_all(value, path)
-        if keyword in {"items", "additionalProperties"}:
-            return self._visit(value, path)
-        return value
+        return self._visit(value, path) if keyword in SINGLE else value
 
-    def _copy_all(
-        self, values: list[Any], path: str, names: frozenset[str] = frozenset(), *, is_part: bool = False
+    def _copy_all(self, values: list[Any], path: str, *, is_part: bool = False) -> list[object]:
+        return [self._visit(value, below(path, i), is_part=is_part) for i, value in enumerate(values)]
+
+    def _alternatives(
+        self, values: list[Any], path: str, names: frozenset[str], *, is_part: bool, closes: bool
     ) -> list[object]:
-        return [self._visit(value, below(path, i), names, is_part=is_part) for i, value in enumerate(values)]
+        """Those that a grammar can express; there must be one."""
+        copies, problem = [], None
+        for i, value in enumerate(values):
+            try:
+                copies.append(self._visit(value, below(path, i), names, is_part=is_part, closes=closes))
+            except NotRegularError as error:
+                problem = error
+        if problem and not copies:
+            raise problem
+        return copies
 
-    def _closed(self, properties: Schema, names: frozenset[str]) -> Schema:
-        """The keywords that allow `names` only."""
+    def _readable(self, schema: Schema, path: str) -> Schema:
+        """The keywords that say something about values; others in place of `propertyNames`."""
+        schema = {keyword: value for keyword, value in schema.items() if keyword in READ}
+        names = schema.get("propertyNames", True)
+        if names is False:
+            raise SchemaError(f"{path}/propertyNames: false is not supported")
+        parts = list(self._references.parts(names)) if isinstance(names, dict) else []
+        counted = [{**part, **_counts(part)} for part in parts]
+        return with_named_properties(schema, counted, path) if "propertyNames" in schema else schema
+
+    def _last_items(self, schema: Schema, path: str) -> Schema:
+        """The keywords that mean the same as `unevaluatedItems`."""
+        last = schema.get("unevaluatedItems", True)
+        if last is True or "items" in schema:
+            return {}
+        if schema.keys() & {"allOf", "$ref", *ALTERNATIVES}:
+            raise SchemaError(f"{path}/unevaluatedItems beside other schemas is not supported")
+        return {"items": self._visit(last, below(path, "unevaluatedItems"))}
+
+    @staticmethod
+    def _is_closed(parts: list[Schema], path: str, *, closes: bool, names_some: bool) -> bool:
+        """Whether the first of `parts`, with the others, is to allow only the properties that are named."""
+        schema, *others = parts
+        further = schema.get("unevaluatedProperties")
+        if "additionalProperties" in schema or further is True or further == {}:
+            return False
+        has_ways = any(keyword in part for part in parts for keyword in ALTERNATIVES)
+        is_said = any(part.keys() & _FURTHER for part in others)
+        if further is not None and any("patternProperties" in part for part in others):
+            raise SchemaError(f"{path}/unevaluatedProperties beside patternProperties is not supported")
+        if isinstance(further, dict) and (has_ways or is_said):
+            raise SchemaError(f"{path}/unevaluatedProperties beside other schemas is not supported")
+        if has_ways or is_said:
+            return False
+        return further is not None or closes or names_some
+
+    def _closed(self, copy: Schema, names: frozenset[str], further: object, path: str) -> Schema:
+        """The keywords that allow `names`, and others by the schema `further`."""
+        properties = copy.get("properties", {})
         added = names - properties.keys()
         self._n_added += len(added)
         if self._n_added > _MAX_ADDED_NAMES:
             raise SchemaError("too many properties from schemas that are referred to again and again")
-        return {"properties": properties | dict.fromkeys(sorted(added), True), "additionalProperties": False}
+        rest = self._visit(further, below(path, "unevaluatedProperties"))
+        return {"properties": properties | dict.fromkeys(sorted(added), True), "additionalProperties": rest}
 
     def _check_patterns(self, schema: Schema, path: str) -> None:
         parts = self._references.parts(schema, with_alternatives=True)
@@ -144,14 +249,6 @@ def _names(parts: list[Schema]) -> frozenset[str]:
     given = [part.get(keyword) for part in parts for keyword in ("properties", "required")]
     return frozenset(
         name for value in given if isinstance(value, dict | list) for name in value if isinstance(name, str)
-    )
-
-
-def _is_open(parts: list[Schema], *, is_combined: bool) -> bool:
-    """Whether one of `parts` constrains additional properties, or its alternatives will."""
-    return any(
-        part.keys() & _FURTHER or (is_combined and any(keyword in part for keyword in ALTERNATIVES))
-        for part in parts
     )
 
 
@@ -179,31 +276,67 @@ def _check_constants(schema: Schema, path: str) -> None:
             raise SchemaError(f"{path}: a value of {size} bytes; at most {_MAX_CONSTANT} are accepted")
 
 
-def _is_regular(pattern: object) -> bool:
-    return not isinstance(pattern, str) or not _NOT_REGULAR.search(pattern.replace("\\\\", ""))
+def _check_keywords(schema: Schema, path: str) -> None:
+    for keyword in _REFUSED:
+        if keyword in schema:
+            raise SchemaError(f"{path}/{keyword} is not supported")
+    _check_constants(schema, path)
 
 
-def _check_pattern(schema: Schema, path: str) -> None:
-    pattern = schema.get("pattern")
-    if isinstance(pattern, str) and _is_regular(pattern) and len(pattern) > _MAX_PATTERN:
+def _add_patterns(copy: Schema, path: str) -> None:
+    """Replace a pattern that looks ahead by several that do not."""
+    pattern = copy.get("pattern")
+    if not isinstance(pattern, str):
+        return
+    if len(pattern) > _MAX_PATTERN:
         raise SchemaError(
             f"{path}: a pattern of {len(pattern)} characters; at most {_MAX_PATTERN} are accepted"
         )
+    copy["pattern"], *more = plain_patterns(pattern, path)
+    if len(more) >= _MAX_PATTERNS:
+        raise SchemaError(f"{path}: more than {_MAX_PATTERNS} patterns for one string")
+    if more:
+        copy["allOf"] = [*copy.get("allOf", []), *({"pattern": each} for each in more)]
+
+
+def _counts(schema: Schema) -> Schema:
+    """Counts that are written as 1.0."""
+    given = {keyword: schema[keyword] for keyword in _COUNTS if isinstance(schema.get(keyword), float)}
+    return {keyword: int(value) for keyword, value in given.items() if value.is_integer()}
+
+
+def _length(schema: Schema) -> Schema:
+    """A bound for a format that has none."""
+    longest = _LONGEST_FORMATS.get(str(schema.get("format")))
+    return {"maxLength": longest} if longest and "maxLength" not in schema else {}
 
 
 def _bounds(schema: Schema, path: str) -> Schema:
-    """Bounds that are no number of 53 bits made tighter, and bounds for integers that have none."""
+    """Bounds that are no number of 53 bits made tighter, and bounds for integers and multiples."""
     types = schema.get("type")
-    is_integer = "integer" in (types if isinstance(types, list) else [types]) and "multipleOf" not in schema
+    multiple = decimal_of(schema.get("multipleOf"))
+    if multiple is not None:
+        _check_multiple(multiple, path)
+    is_integer = "integer" in (types if isinstance(types, list) else [types])
+    most = _MAX_NUMBER if multiple is None else _MAX_MULTIPLIED
     bounds = {}
     for keywords, sign in ((_LOWER, 1), (_UPPER, -1)):
         given = [keyword for keyword in keywords if keyword in schema]
         for keyword in given:
             if _is_too_large(schema[keyword], keyword, sign, path):
-                bounds[keyword] = -sign * _MAX_NUMBER
-        if is_integer and not given:
-            bounds[keywords[0]] = -sign * _MAX_NUMBER
+                bounds[keyword] = -sign * most
+        if not given and (is_integer or multiple is not None):
+            bounds[keywords[0]] = -sign * most
     return bounds
+
+
+def _check_multiple(multiple: Decimal, path: str) -> None:
+    n_decimals = max(0, -int(multiple.normalize().as_tuple().exponent))
+    if n_decimals > _MAX_DECIMALS or abs(multiple).scaleb(n_decimals) > _MAX_MULTIPLE:
+        raise SchemaError(
+            f"{path}/multipleOf: {multiple}: only numbers whose digits are at most {_MAX_MULTIPLE}, and "
+            f"{_MAX_DECIMALS} of them after the point, are supported"
+        )
 
 
 def _is_too_large(bound: object, keyword: str, sign: int, path: str) -> bool:

@@ -1,18 +1,42 @@
 """References inside a JSON schema, and values that several schemas describe."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urldefrag, urljoin
 
 Schema = dict[str, Any]
 
 ALTERNATIVES = ("anyOf", "oneOf")
+BY_NAME = ("properties", "patternProperties")
+"""Keywords whose value is an object of schemas."""
+IN_LISTS = ("allOf", *ALTERNATIVES, "prefixItems", "items")
+"""Keywords whose value is, or may be, a list of schemas."""
+SINGLE = (
+    "items",
+    "additionalItems",
+    "unevaluatedItems",
+    "additionalProperties",
+    "unevaluatedProperties",
+    "propertyNames",
+)
+"""Keywords whose value is, or may be, a schema."""
+
+UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
+READ = {
+    *("$ref", "const", "enum", "type", "required", "pattern", "format", "multipleOf"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+    *("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
+    *(*BY_NAME, *IN_LISTS, *SINGLE),
+}
+"""Keywords that say something about values; the others are left out."""
 
 _MAX_LEVELS = 300
 """Nesting of all definitions together: llguidance recurses into them; a level takes some 10 KB of stack."""
 _MAX_PARTS = 1000
 _MAX_ALL_PARTS = 30_000
 """The limit for all values of a schema together, counting each look at one: about 0.1 s."""
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _BESIDE_REFERENCE = {
     "allOf",
     "properties",
@@ -30,28 +54,46 @@ class SchemaError(ValueError):
 class References:
     """Follows the `$ref`s of a schema; only those into itself.
 
-    merged: JSON pointers of definitions that describe a value together with another schema.
+    merged: JSON pointers of definitions that describe a value together with another schema. targets: what is
+    referred to, by JSON pointer.
     """
 
     def __init__(self, root: object) -> None:
         """Raises SchemaError for references that do not resolve or are nested too deeply."""
         self._root = root
+        self._address, self._anchors, inner = _addresses(root)
         self._n_parts = 0
-        self._targets: dict[str, object] = {}
+        self._names: dict[str, str] = {}
+        self.targets: dict[str, object] = {}
         self.merged: set[str] = set()
         self._find()
-        n_levels = sum(1 + depth(target, _MAX_LEVELS) // 2 for target in self._targets.values())
+        if self.targets and inner:
+            raise SchemaError(
+                f"{inner}/$id: $ref beside schemas with an address of their own is not supported"
+            )
+        n_levels = sum(1 + depth(target, _MAX_LEVELS) // 2 for target in self.targets.values())
         if n_levels > _MAX_LEVELS:
             raise SchemaError(
                 f"its definitions have {n_levels} levels in all; at most {_MAX_LEVELS} are accepted"
             )
 
+    def name(self, pointer: str) -> str:
+        """A name for what is there: it needs no escapes, and nothing else has it."""
+        if pointer not in self._names:
+            last = pointer.rpartition("/")[2]
+            is_free = _PLAIN_NAME.fullmatch(last) and last not in self._names.values()
+            self._names[pointer] = last if is_free else f"{len(self._names)}:"
+        return self._names[pointer]
+
     def resolve(self, reference: object) -> tuple[str, object]:
         """The JSON pointer in its usual spelling, and what is there."""
-        if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+        address, fragment = urldefrag(reference) if isinstance(reference, str) else ("?", "")
+        fragment = self._anchors.get(fragment, fragment)
+        is_own = not address or urljoin(self._address, address) == self._address
+        if not is_own or fragment[:1] not in {"", "/"}:
             raise SchemaError(f"$ref {reference!r}: only references into this schema are followed")
         pointer, target = "#", self._root
-        for part in reference[1:].split("/")[1:]:
+        for part in fragment.split("/")[1:]:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
             pointer = below(pointer, key)
             if isinstance(target, dict) and key in target:
@@ -92,29 +134,71 @@ class References:
         seen: set[tuple[str, bool]] = set()
         while todo:
             schema, is_part = todo.pop()
-            if isinstance(schema, list):
-                todo += [(each, is_part) for each in schema]
             if not isinstance(schema, dict):
                 continue
             is_part |= bool(schema.keys() & _BESIDE_REFERENCE) and "$ref" in schema
             if "$ref" in schema:
                 pointer, target = self.resolve(schema["$ref"])
-                self._targets[pointer] = target
+                self.targets[pointer] = target
                 if is_part:
                     self.merged.add(pointer)
                 if (pointer, is_part) not in seen:
                     seen.add((pointer, is_part))
                     todo.append((target, is_part))
             todo += [
-                (inner, self._is_part(schema, keyword, is_part=is_part)) for keyword, inner in schema.items()
+                (inner, self._is_part(schema, keyword, is_part=is_part))
+                for keyword, inner in inner_schemas(schema)
             ]
 
     @staticmethod
     def _is_part(schema: Schema, keyword: str, *, is_part: bool) -> bool:
         """Whether the schemas under `keyword` apply to a value together with other schemas."""
+        if is_wrapper(schema):
+            return is_part
         if keyword in ALTERNATIVES:
             return is_part or bool(schema.keys() & {"properties", "required", "allOf", "$ref"})
         return keyword == "allOf"
+
+
+def is_wrapper(schema: Schema) -> bool:
+    """Whether a schema says the same as the only one in its `allOf`."""
+    parts = schema.get("allOf")
+    return schema.keys() & READ == {"allOf"} and isinstance(parts, list) and len(parts) == 1
+
+
+def inner_schemas(schema: Schema) -> Iterator[tuple[str, object]]:
+    """The schemas in `schema`, each with the keyword that it is under; definitions are not."""
+    for keyword, value in schema.items():
+        if keyword in BY_NAME and isinstance(value, dict):
+            yield from ((keyword, each) for each in value.values())
+        elif keyword in IN_LISTS and isinstance(value, list):
+            yield from ((keyword, each) for each in value)
+        elif keyword in SINGLE:
+            yield keyword, value
+
+
+def _addresses(root: object) -> tuple[str, Mapping[str, str], str]:
+    """The schema's address, the JSON pointers of its anchors, and of a schema in it with another address."""
+    address, anchors, other = "", {}, ""
+    todo: list[tuple[str, object]] = [("", root)]
+    while todo:
+        pointer, value = todo.pop()
+        if not isinstance(value, dict | list):
+            continue
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        todo += [(below(pointer, key), each) for key, each in items]
+        if isinstance(value, list):
+            continue
+        own, anchor = value.get("$id"), value.get("$anchor")
+        if isinstance(anchor, str):
+            anchors[anchor] = pointer
+        if isinstance(own, str) and own.startswith("#"):  # an anchor in the draft of 2017
+            anchors[own[1:]] = pointer
+        elif isinstance(own, str) and value is root:
+            address = urldefrag(own).url
+        elif isinstance(own, str):
+            other = f"#{pointer}"
+    return address, anchors, other
 
 
 def depth(value: object, limit: int) -> int:

@@ -67,12 +67,12 @@ class RequestLimits(OptionGroup):
         20, ge=0, le=1024, description="maximum number of alternatives per token (top_logprobs)"
     )
     max_grammar_bytes: int = Field(
-        64 << 10,
+        256 << 10,
         ge=0,
         le=1 << 24,
         description="maximum size of a request's grammar, also of one that the lead makes from JSON schemas "
-        "or tools; 0: no grammars. Backs cannot draft for requests whose grammar and logit_bias together "
-        "exceed about 1 MB",
+        "or tools, whose descriptions do not count; 0: no grammars. Backs cannot draft for requests whose "
+        "grammar and logit_bias together exceed about 1 MB",
     )
     max_schema_depth: int = Field(
         32,

@@ -16,8 +16,9 @@ from lead.chat.request import ConversationFields
 from lead.chat.request_parts import TemplateInput
 from lead.chat.template import ChatTemplate
 from lead.grammar.gbnf import gbnf_to_lark
+from lead.grammar.json_rules import json_grammar
 from lead.grammar.json_schema import JSON_OBJECT, check_schema
-from lead.grammar.lark import check_grammar, check_size, json_rule, lark_grammar
+from lead.grammar.lark import check_grammar, check_size
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import (
@@ -232,7 +233,7 @@ class Preparation(Jobs):
             raise RequestError("grammar: cannot be combined with json_schema", "grammar")
         if texts.json_schema is not None:
             schema = check_schema(texts.json_schema or JSON_OBJECT, self._limits, "json_schema")
-            grammar, param = lark_grammar([json_rule("start", schema)]), "json_schema"
+            grammar, param = json_grammar(schema), "json_schema"
             check_size(grammar, self._limits, param)
         elif texts.grammar:
             grammar = gbnf_to_lark(texts.grammar, self._vocabulary.special_tokens.get, self._limits)
@@ -255,7 +256,7 @@ class Preparation(Jobs):
         def check(schema: object, field: str) -> Mapping[str, Any]:
             checked = check_schema(schema, self._limits, field)
             if body.usable_tools and field != "tools":  # an error in the whole grammar would name the tools
-                self._check_grammar(lark_grammar([json_rule("start", checked)]), field)
+                self._check_grammar(json_grammar(checked), field)
             return checked
 
         # Reasoning that stays in the text (`reasoning_format: none`) is only constrained where it has begun.

@@ -9,6 +9,7 @@ from lead.tools.argument_types import ANY_TYPE, Types, kinds_of, types_of
 from lead.tools.call_format import TaggedArguments
 
 _ANY_NAME = r"/[A-Za-z_][A-Za-z0-9_.-]*/"
+_UNESCAPED = r"/[^'\\\n]*/"
 _PYTHON_CHARACTER = r"(?:[^'\\\n]|\\.)"
 _DEFINITIONS = ("$defs", "definitions")
 
@@ -89,8 +90,8 @@ class TaggedGrammar:
             return f"({self._choices(may_be)}) {close}".strip()
         if self._arguments.quotes[0]:
             return f"{self._quoted(schema)} {close}".strip()
-        if limits := _pattern(schema):
-            return f"{limits} {close}"
+        if limited := self._limited(schema):
+            return f"{limited} {close}"
         return self._text_up_to(self._arguments.close)
 
     def _choices(self, values: list[object]) -> str:
@@ -105,10 +106,23 @@ class TaggedGrammar:
     def _quoted(self, schema: Mapping[str, Any]) -> str:
         opening, closing = self._arguments.quotes
         if opening in {"'", '"'}:
+            if patterns := _patterns(schema):  # of texts that need no escapes
+                return f'"\'" {self._all_of([*patterns, *_lengths(schema), _UNESCAPED])} "\'"'
             return f"/'{_PYTHON_CHARACTER}{_length(schema) or '*'}'/"
-        if limits := _pattern(schema):
-            return f"{self._spelled(opening)} {limits} {self._spelled(closing)}"
+        if limited := self._limited(schema):
+            return f"{self._spelled(opening)} {limited} {self._spelled(closing)}"
         return f"{self._spelled(opening)} {self._text_up_to(closing)}"
+
+    def _limited(self, schema: Mapping[str, Any]) -> str:
+        """An expression for a string that is limited; empty if it is not."""
+        return self._all_of([*_patterns(schema), *_lengths(schema)])
+
+    def _all_of(self, expressions: list[str]) -> str:
+        if len(expressions) < 2:  # noqa: PLR2004 - nothing to combine
+            return "".join(expressions)
+        name = f"LIMITED{len(self._rules)}"
+        self._rules.append(f"{name}: {' & '.join(expressions)}")
+        return name
 
     def _text_up_to(self, mark: str) -> str:
         return text_up_to(mark, f"text{len(self._rules)}", self._rules, self._special_tokens)
@@ -143,14 +157,22 @@ def _of_types(schema: Mapping[str, Any], types: Types) -> Mapping[str, Any]:
     return {**schema, "allOf": [*schema.get("allOf", []), {"type": sorted(types)}]}
 
 
-def _pattern(schema: Mapping[str, Any]) -> str:
-    """A regular expression for a string that is limited; empty if it is not."""
-    if isinstance(pattern := schema.get("pattern"), str):
-        start, end = "" if pattern.startswith("^") else "(?s:.*)", "" if pattern.endswith("$") else "(?s:.*)"
-        inner = pattern.removeprefix("^").removesuffix("$").replace("/", r"\/")
-        return f"/{start}(?:{inner}){end}/"
-    length = _length(schema)
-    return f"/(?s:.{length})/" if length else ""
+def _patterns(schema: Mapping[str, Any]) -> list[str]:
+    """Regular expressions that a string has to match all of."""
+    parts = [schema, *(each for each in schema.get("allOf", ()) if isinstance(each, dict))]
+    return [_whole(each["pattern"]) for each in parts if isinstance(each.get("pattern"), str)]
+
+
+def _lengths(schema: Mapping[str, Any]) -> list[str]:
+    """A regular expression of strings that are not too long or short, if there is a limit."""
+    return [f"/(?s:.{length})/"] if (length := _length(schema)) else []
+
+
+def _whole(pattern: str) -> str:
+    """A regular expression of all texts that a pattern occurs in."""
+    start, end = "" if pattern.startswith("^") else "(?s:.*)", "" if pattern.endswith("$") else "(?s:.*)"
+    inner = pattern.removeprefix("^").removesuffix("$").replace("/", r"\/")
+    return f"/{start}(?:{inner}){end}/"
 
 
 def _length(schema: Mapping[str, Any]) -> str:

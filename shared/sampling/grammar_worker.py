@@ -18,7 +18,7 @@ from shared.sampling.constrained import Constraint
 from shared.sampling.grammar import FollowedGrammar, GrammarMatcher
 from shared.sandbox import WorkerLimits
 
-_COMPILE_SECONDS = 2.0
+_COMPILE_SECONDS = 4.0
 """CPU time. A grammar was admitted because it took no longer than a quarter of this."""
 _CALL_SECONDS = 1.0
 """CPU time between a question and its answer; the usual ones take up to 10 ms."""

@@ -10,6 +10,7 @@ from lead.grammar.json_schema import check_schema
 from lead.grammar.lark import check_grammar
 from lead.settings.limits import RequestLimits
 from lead.tools.known_formats import GENERIC
+from shared.errors import RequestError
 from tests.lead.chat.cases import formats, template
 
 THINK = ReasoningMarkers("<think>", "</think>")
@@ -23,8 +24,8 @@ def asked(**fields):
     return ConversationFields.model_validate({"messages": [{"role": "user", "content": "Hi"}]} | fields)
 
 
-def tool(name):
-    return {"type": "function", "function": {"name": name, "parameters": SCHEMA}}
+def tool(name, schema=SCHEMA):
+    return {"type": "function", "function": {"name": name, "parameters": schema}}
 
 
 def tools(**fields):
@@ -117,3 +118,11 @@ def test_reasoning_that_the_prompt_began_goes_on(accepts, markers):
     request = asked(json_schema=SCHEMA)
     assert accepts(f'why{markers.end}{{"a":1}}', request, reasoning=markers, in_reasoning=True)
     assert not accepts('{"a":1}', request, reasoning=markers, in_reasoning=True)
+
+
+def test_a_tool_whose_schema_is_refused_is_named(grammar):
+    schema = {"properties": {"a": {"pattern": r"\bword"}}}
+    request = asked(tools=[tool("add"), tool("find", schema)], tool_choice="required")
+    with pytest.raises(RequestError, match=r"^tools: find: #/properties/a/pattern: ") as caught:
+        grammar(request, HERMES)
+    assert caught.value.param == "tools"

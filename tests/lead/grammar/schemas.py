@@ -3,15 +3,32 @@
 import random
 from typing import Any
 
+from lead.grammar.json_rules import json_grammar
 from lead.grammar.json_schema import check_schema
-from lead.grammar.lark import json_rule, lark_grammar
 from lead.settings.limits import RequestLimits
+from shared.llama.vocabulary import Vocabulary
+from shared.sampling.grammar import GrammarMatcher
 
 Schema = dict[str, Any]
 
 
 def grammar_of(schema: object, limits: RequestLimits | None = None) -> str:
-    return lark_grammar([json_rule("start", check_schema(schema, limits or RequestLimits()))])
+    return json_grammar(check_schema(schema, limits or RequestLimits()))
+
+
+def random_document(
+    matcher: GrammarMatcher, vocabulary: Vocabulary, rng: random.Random, most_tokens: int = 2000
+) -> str:
+    """A document of tokens that are drawn at random; it ends within `most_tokens`."""
+    tokens: list[int] = []
+    for _ in range(most_tokens):
+        allowed = matcher.allowed().tolist()
+        others = [token for token in allowed if token not in vocabulary.end_tokens]
+        if len(others) < len(allowed) and (not others or rng.random() < 0.5):
+            return vocabulary.detokenize(tokens)
+        tokens.append(rng.choice(others))
+        assert matcher.accept(tokens[-1])
+    raise AssertionError(f"no end: {vocabulary.detokenize(tokens)[-100:]}")
 
 
 class SchemaMaker:
@@ -25,6 +42,7 @@ class SchemaMaker:
         return {
             "$defs": {
                 "leaf": self._value(0),
+                "short": {"type": "string", "maxLength": 2},
                 "node": self._object(1, more={"next": {"$ref": "#/$defs/node"}}),
             },
             **self._value(3),
@@ -33,7 +51,15 @@ class SchemaMaker:
     def _value(self, depth: int) -> Schema:
         makers = [self._integer, self._number, self._string, self._constant, self._simple]
         if depth:
-            deeper = [self._object, self._array, self._alternatives, self._merged, self._reference]
+            deeper = [
+                self._object,
+                self._map,
+                self._array,
+                self._tuple,
+                self._alternatives,
+                self._merged,
+                self._reference,
+            ]
             return self._rng.choice([*makers[:4], *deeper * 2])(depth)
         return self._rng.choice(makers)(depth)
 
@@ -51,6 +77,10 @@ class SchemaMaker:
         return schema
 
     def _number(self, _depth: int) -> Schema:
+        if self._rng.random() < 0.3:
+            return {"type": self._rng.choice(["number", ["number", "null"]])}
+        if self._rng.random() < 0.2:
+            return {"type": "number", "multipleOf": self._rng.choice([0.25, 3])}
         low, high = sorted(round(self._rng.uniform(-99, 99), 2) for _ in range(2))
         return {"type": "number", "minimum": low, self._rng.choice(["maximum", "exclusiveMaximum"]): high + 1}
 
@@ -79,7 +109,24 @@ class SchemaMaker:
             schema["additionalProperties"] = self._rng.choice([False, {"type": "integer"}])
         if self._rng.random() < 0.3:
             schema["anyOf"] = [{"required": [name]} for name in names]
+        if self._rng.random() < 0.2:
+            schema["unevaluatedProperties"] = self._rng.choice([False, {"type": "null"}])
+            schema.pop("anyOf", None)
         return schema
+
+    def _map(self, depth: int) -> Schema:
+        names = [
+            {"enum": ["a", "b", "cd"]},
+            {"pattern": "^[a-d]{1,3}$"},
+            {"minLength": 1.0, "maxLength": 3},
+            {"$ref": "#/$defs/short"},
+        ]
+        schema = {"type": "object", "propertyNames": self._rng.choice(names)}
+        return {**schema, "additionalProperties": self._value(depth - 1)}
+
+    def _tuple(self, depth: int) -> Schema:
+        items = [self._value(depth - 1) for _ in range(self._rng.randint(1, 3))]
+        return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
 
     def _array(self, depth: int) -> Schema:
         least = self._rng.randint(0, 2)
@@ -98,12 +145,14 @@ class SchemaMaker:
         schema = self._object(depth)
         schema.pop("anyOf", None)
         schema.pop("additionalProperties", None)
+        schema.pop("unevaluatedProperties", None)
         other = {"properties": {"z": self._value(depth - 1)}, "required": ["z"]}
         if beside == "$ref":
             return (
                 {**schema, "$ref": "#/$defs/node"} if self._rng.random() < 0.5 else {"$ref": "#/$defs/leaf"}
             )
-        return {**schema, beside: [other]}
+        more = self._rng.choice([{}, {"unevaluatedProperties": False}])
+        return {**schema, beside: [other], **more}
 
     def _reference(self, _depth: int) -> Schema:
         return {"$ref": self._rng.choice(["#/$defs/leaf", "#/$defs/node"])}

@@ -1,10 +1,17 @@
 import functools
 import json
 import random
+from datetime import date
+from decimal import Decimal
+from enum import StrEnum
+from ipaddress import IPv4Address
+from typing import Annotated, Literal
+from uuid import UUID
 
 import jsonschema
 import numpy as np
 import pytest
+from pydantic import BaseModel, Field, TypeAdapter
 
 from lead.grammar.json_schema import JSON_OBJECT, check_schema
 from lead.grammar.lark import check_grammar
@@ -76,7 +83,6 @@ ACCEPTED = [
     ({"type": "string", "format": "date"}, '"2024-02-29"'),
     ({"type": "string", "format": "uuid"}, '"123e4567-e89b-12d3-a456-426614174000"'),
     ({"type": "string", "format": "no such format"}, '"anything"'),
-    ({"type": "string", "pattern": "^(?=a)b$"}, '"look-around is let pass"'),
     ({"type": "string", "not": {"const": "a"}}, '"not is let pass"'),
 ]
 
@@ -154,14 +160,15 @@ def test_the_depth_of_a_schema_is_bounded():
         check_schema(nested(40, {"type": "null"}), RequestLimits(max_schema_depth=20))
 
 
-def chain(n):
+def chain(n, last=None):
     definitions = {f"d{i}": {"properties": {"a": {"$ref": f"#/$defs/d{i + 1}"}}} for i in range(n)}
-    return {"$defs": {**definitions, f"d{n}": {"type": "null"}}, "$ref": "#/$defs/d0"}
+    return {"$defs": {**definitions, f"d{n}": last or {"type": "null"}}, "$ref": "#/$defs/d0"}
 
 
 def test_chains_of_references_are_bounded(vocabulary):
     """llguidance follows them by recursion, and a stack overflow ends the process."""
     check_grammar(grammar_of(chain(90)), vocabulary, "response_format")
+    check_grammar(grammar_of(chain(90, {"type": "number"})), vocabulary, "response_format")
     with pytest.raises(RequestError, match="at most 300"):
         grammar_of(chain(1000))
 
@@ -223,8 +230,8 @@ def refusal(schema):
     return str(caught.value)
 
 
-def test_a_large_schema_is_refused_before_it_is_converted():
-    assert "at most 65536 are accepted" in refusal({"enum": list(range(100_000))})
+def test_a_large_schema_is_refused():
+    assert "at most 262144 are accepted" in refusal({"enum": list(range(100_000))})
 
 
 def test_the_schemas_of_one_value_are_not_visited_without_end():
@@ -234,9 +241,13 @@ def test_the_schemas_of_one_value_are_not_visited_without_end():
     assert "too many references" in refusal(schema)
 
 
+def test_very_many_schemas_are_not_visited():
+    assert "more than 20000 schemas" in refusal({"prefixItems": [{}] * 20_001})
+
+
 def test_properties_of_other_schemas_are_not_added_without_end():
     named = {"properties": {f"x{i}": True for i in range(900)}}
-    users = {f"p{i}": {"allOf": [{"$ref": "#/$defs/named"}]} for i in range(100)}
+    users = {f"p{i}": {"allOf": [{"$ref": "#/$defs/named"}, {}]} for i in range(100)}
     assert "too many properties" in refusal({"$defs": {"named": named}, "properties": users})
 
 
@@ -286,14 +297,201 @@ def test_a_refusal_does_not_quote_the_text_that_llguidance_reads(vocabulary):
     assert "%" not in str(caught.value)
 
 
+ANNOTATED = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "title": "Arguments",
+    "description": "A long text. " * 100,
+    "properties": {
+        "description": {"type": "null", "description": "A property of this name.", "examples": [None]},
+        "title": {"$ref": "#/$defs/text", "default": "x", "deprecated": True, "x-order": 3},
+    },
+    "$defs": {
+        "text": {"type": "string", "title": "Text"},
+        "unused": {"$ref": "https://example.org/never/followed"},
+    },
+}
+
+
+def test_annotations_and_what_nothing_refers_to_are_left_out():
+    assert check_schema(ANNOTATED, RequestLimits()) == {
+        "$defs": {"text": {"type": "string"}},
+        "type": "object",
+        "properties": {"description": {"type": "null"}, "title": {"$ref": "#/$defs/text"}},
+        "additionalProperties": False,
+    }
+
+
+def test_annotations_do_not_count():
+    described = {"type": "null", "description": "x" * 3000}
+    schema = {"properties": {f"p{i}": described for i in range(100)}}
+    check_schema(schema, RequestLimits(max_grammar_bytes=4000))
+
+
+def test_the_only_schema_of_an_all_of_stands_for_it():
+    schema = {"$defs": {"a": TWO}, "allOf": [{"$ref": "#/$defs/a"}], "description": "As in pydantic 1"}
+    assert check_schema(schema, RequestLimits())["$ref"] == "#/$defs/a"
+
+
+@pytest.mark.parametrize("n", [1.0, 1])
+@pytest.mark.parametrize("keyword", ["minLength", "maxLength"])
+def test_a_count_may_be_written_with_a_point(accepts, keyword, n):
+    grammar = grammar_of({"type": "string", keyword: n})
+    assert accepts(grammar, '"a"')
+    assert not accepts(grammar, '""' if keyword == "minLength" else '"ab"')
+
+
+A = {"properties": {"a": {"type": "null"}}}
+B = {"properties": {"b": {"type": "null"}}}
+CLOSED = {"type": "object", "unevaluatedProperties": False}
+
+
 @pytest.mark.parametrize(
-    ("schema", "expected"),
+    ("schema", "allowed"),
     [
-        ({"enum": [1, "a"], "pattern": "(?=a)"}, {"enum": [1, "a"]}),
-        ({"minProperties": 1, "additionalProperties": True, "pattern": "(?=a)"}, {"type": "object"}),
-        ({"pattern": "(?=a)"}, {"type": "string"}),
+        ({**A, **CLOSED}, "a"),
+        (CLOSED, ""),
+        ({"allOf": [A, B], **CLOSED}, "ab"),
+        ({"$defs": {"a": A}, "$ref": "#/$defs/a", **B, **CLOSED}, "ab"),
+        ({"anyOf": [A, {"type": "object"}], **CLOSED}, "a"),
+        ({"allOf": [{**A, **CLOSED}, B]}, "a"),
+        ({"patternProperties": {"^b$": {"type": "null"}}, **CLOSED}, "b"),
+        ({**A, "unevaluatedProperties": {"type": "null"}}, "abc"),
+        ({**A, "unevaluatedProperties": True}, "abc"),
     ],
 )
-def test_a_pattern_that_is_let_pass_decides_about_the_type_as_any_pattern(schema, expected):
-    kept = {keyword: value for keyword, value in schema.items() if keyword != "pattern"}
-    assert check_schema(schema, RequestLimits()) == kept | expected
+def test_unevaluated_properties_are_those_that_no_schema_of_the_value_names(accepts, schema, allowed):
+    grammar = grammar_of(schema)
+    assert [name for name in "abc" if accepts(grammar, f'{{"{name}":null}}')] == list(allowed)
+
+
+def test_unevaluated_items_are_those_after_the_first(accepts):
+    grammar = grammar_of({"prefixItems": [{"type": "null"}], "unevaluatedItems": False})
+    assert accepts(grammar, "[null]")
+    assert not accepts(grammar, "[null,null]")
+
+
+OTHERS = {"patternProperties": {"^x": {"type": "null"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "keyword"),
+    [
+        ({"allOf": [OTHERS], **A, "unevaluatedProperties": False}, "unevaluatedProperties"),
+        ({"anyOf": [A, B], "unevaluatedProperties": {"type": "null"}}, "unevaluatedProperties"),
+        ({"allOf": [{"prefixItems": [{}]}, {}], "unevaluatedItems": False}, "unevaluatedItems"),
+        ({**A, "propertyNames": {"minLength": 2}}, "propertyNames"),
+        ({"$dynamicRef": "#node"}, r"\$dynamicRef"),
+        ({"pattern": r"\bword\b"}, "pattern"),
+        ({"anyOf": [{"pattern": r"\bword\b"}]}, "pattern"),
+        ({"multipleOf": 86_400}, "multipleOf"),
+    ],
+)
+def test_what_a_grammar_cannot_follow_is_refused_by_name(schema, keyword):
+    with pytest.raises(RequestError, match=f"^response_format: #.*/{keyword}"):
+        check_schema(schema, RequestLimits())
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$defs": {"x": {"$anchor": "item", "type": "null"}}, "items": {"$ref": "#item"}},
+        {"definitions": {"x": {"$id": "#item", "type": "null"}}, "items": {"$ref": "#item"}},
+        {
+            "$id": "https://example.org/a.json",
+            "$defs": {"x": {"type": "null"}},
+            "items": {"$ref": "a.json#/$defs/x"},
+        },
+        {"$id": "urn:a:b", "$defs": {"x": {"type": "null"}}, "items": {"$ref": "urn:a:b#/$defs/x"}},
+        {"$defs": {"a/b c": {"type": "null"}}, "items": {"$ref": "#/$defs/a~1b%20c"}},
+    ],
+)
+def test_references_are_followed_by_anchor_address_and_escaped_pointer(accepts, schema):
+    grammar = grammar_of(schema)
+    assert accepts(grammar, "[null]")
+    assert not accepts(grammar, "[1]")
+
+
+def test_references_beside_schemas_with_an_address_of_their_own_are_refused():
+    inner = {"$id": "other.json", "properties": {"a": {"$ref": "#/$defs/x"}}}
+    assert "#/items/$id" in refusal({"$defs": {"x": {"type": "null"}}, "items": inner})
+
+
+def test_a_schema_that_refers_to_its_root_is_a_definition(accepts):
+    grammar = grammar_of({"properties": {"next": {"$ref": "#"}, "value": {"type": "number"}}})
+    assert accepts(grammar, '{"next":{"next":{},"value":1.5}}')
+
+
+def test_properties_may_have_the_names_of_keywords(accepts):
+    names = ("$ref", "$id", "$anchor", "enum", "type", "properties")
+    grammar = grammar_of({"properties": {name: {"type": "null"} for name in names}, "required": ["type"]})
+    assert accepts(grammar, '{"$ref":null,"type":null}')
+
+
+DECIMAL = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"), [("1.5", True), ('"-.5"', True), ('"12"', True), ('"-."', False), ('"1.2.3"', False)]
+)
+def test_a_decimal_of_pydantic_is_a_number_or_its_text(accepts, text, fits):
+    assert accepts(grammar_of(DECIMAL), text) == fits
+
+
+def test_an_alternative_whose_pattern_no_grammar_can_follow_is_left_out(accepts):
+    """As pydantic writes a Decimal with a number of digits."""
+    pattern = r"^(?!^[-+.]*$)[+-]?0*(?:\d{0,4}|(?=[\d.]{1,7}0*$)\d{0,4}\.\d{0,2}0*$)"
+    grammar = grammar_of({"anyOf": [{"type": "number"}, {"type": "string", "pattern": pattern}]})
+    assert accepts(grammar, "1.5")
+    assert not accepts(grammar, '"1.5"')
+
+
+class Color(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: Annotated[int, Field(ge=1, le=9)]
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    weight: float
+
+
+class Tree(BaseModel):
+    value: float
+    children: Annotated[list["Tree"], Field(max_length=2)] = []
+
+
+PYDANTIC = [
+    Annotated[Decimal, Field(gt=0, lt=10)],
+    UUID,
+    date,
+    Annotated[int, Field(ge=1, le=10, multiple_of=2)],
+    Annotated[str, Field(min_length=1, max_length=5, pattern="^[a-z]+$")],
+    Literal["a", 1, True] | None,
+    float | None,
+    int | str | list[float],
+    Annotated[Cat | Dog, Field(discriminator="kind")],
+    Tree,
+    Color,
+    dict[Color, int],
+    dict[Literal["x", "y"], float],
+    dict[Annotated[str, Field(pattern="^[a-z]{1,3}$")], float],
+    dict[UUID, int],
+    tuple[float, float],
+    set[Color],
+    IPv4Address,
+]
+
+
+@pytest.mark.parametrize("kind", PYDANTIC, ids=str)
+def test_types_of_pydantic_are_followed(vocabulary, kind):
+    rng, adapter = random.Random(2), TypeAdapter(kind)
+    matcher = GrammarMatcher(grammar_of(adapter.json_schema()), vocabulary)
+    for _ in range(4):
+        text = write(matcher.copy(), vocabulary, rng)
+        if text is not None:
+            jsonschema.validate(json.loads(text), adapter.json_schema())

@@ -21,9 +21,13 @@ STRINGS = [
     {"enum": ["red", "blue sky", 'a"b']},
     {"const": "x"},
     {"type": "string", "minLength": 2, "maxLength": 5},
+    {"type": "string", "pattern": "^[a-z]+$", "maxLength": 4},
+    {"type": "string", "pattern": "^(?!-)[a-z-]{2,4}$"},
 ]
 OTHERS = [
     {"type": "integer", "minimum": 0, "maximum": 99},
+    {"type": "number"},
+    {"type": "number", "minimum": 0, "maximum": 1},
     {"type": "boolean"},
     {"type": ["integer", "null"], "minimum": 0, "maximum": 50},
     {"type": ["string", "null"], "maxLength": 4},
@@ -69,15 +73,19 @@ def written_at_random(vocabulary, text, rng):
     raise AssertionError("it does not end")
 
 
+def parsed(calls, schemas, text):
+    types = {each: argument_types(schema) for each, schema in schemas.items()}
+    parser = OutputParser(ParserConfig(tool_format=calls, tools=frozenset(types), types=types))
+    return AssistantMessage.of([*parser.push(text), *parser.finish()])
+
+
 @pytest.mark.parametrize("name", TAGGED)
 def test_calls_that_are_written_at_random_fit_their_schemas(vocabulary, name):
     rng = random.Random(name)
     for _ in range(5):
         schemas = {f"tool_{i}": random_schema(rng) for i in range(2)}
         text = written_at_random(vocabulary, grammar(vocabulary, TAGGED[name], schemas), rng)
-        types = {each: argument_types(schema) for each, schema in schemas.items()}
-        parser = OutputParser(ParserConfig(tool_format=TAGGED[name], tools=frozenset(types), types=types))
-        message = AssistantMessage.of([*parser.push(text), *parser.finish()])
+        message = parsed(TAGGED[name], schemas, text)
         assert message.calls
         assert message.content.strip() == ""
         for call in message.calls:
@@ -97,3 +105,17 @@ def test_a_tool_without_properties_may_have_any(vocabulary, accepts, name):
     text = grammar(vocabulary, TAGGED[name], {"add": {"type": "object"}})
     assert accepts(text, TAGGED[name].write([("add", {"anything": "text"})]))
     assert accepts(text, TAGGED[name].write([("add", {})]))
+
+
+PATTERNS = [r"^[a-z]{2,3}$", r"^(?!-)[a-z-]{2,3}$", r"^(?=.*\d)[a-z0-9]{2,3}$"]
+
+
+@pytest.mark.parametrize("name", TAGGED)
+def test_strings_match_their_patterns(vocabulary, name):
+    properties = {f"p{i}": {"type": "string", "pattern": pattern} for i, pattern in enumerate(PATTERNS)}
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    text = grammar(vocabulary, TAGGED[name], {"tool": schema}, parallel_tool_calls=False)
+    rng = random.Random(3)
+    for _ in range(3):
+        [call] = parsed(TAGGED[name], {"tool": schema}, written_at_random(vocabulary, text, rng)).calls
+        jsonschema.validate(json.loads(call.arguments), schema)

@@ -1,0 +1,73 @@
+"""Patterns of JSON schemas, which may look ahead, as patterns that no automaton has to look ahead for."""
+
+import re
+
+from lead.grammar.references import SchemaError
+
+_CLASS = r"\[\^?(?:[^\]\\]|\\.)+\]|\\[sSdDwW]|\\[^a-zA-Z0-9]|[^\\\[\](){}|.^$*+?]"
+_AHEAD = re.compile(
+    r"\(\?(?P<sign>[=!])(?P<text>(?:[^()\\\[\]]|\\.|\[(?:[^\]\\]|\\.)*\]|\((?:[^()\\\[\]]|\\.|\[(?:[^\]\\]|\\.)*\])*\))*)\)"
+)
+"""Look-ahead, with groups inside, but none inside these."""
+_ALL_OF_A_KIND = re.compile(rf"\^?(?P<kind>{_CLASS})(?P<times>[*+])\$")
+_IN_A_ROW = re.compile(rf"\^?(?:{_CLASS})+")
+_NOT_REGULAR = re.compile(r"\\[1-9bBk]|\(\?<?[=!]")
+"""Back references, look-around and word boundaries."""
+_IN_CLASSES = re.compile(r"\\.|\[(?:[^\]\\]|\\.)*\]")
+
+
+class NotRegularError(SchemaError):
+    """A pattern that no grammar can follow."""
+
+
+def plain_patterns(pattern: str, path: str) -> list[str]:
+    """Patterns without look-around that a text matches all of where it matches `pattern`.
+
+    Raises NotRegularError naming `path` where there are none.
+    """
+    plain = pattern.removeprefix("^")
+    found = []
+    while len(plain) < len(pattern) and (ahead := _AHEAD.match(plain)):
+        sign, text = ahead["sign"], ahead["text"]
+        found.append(_beginning(text.removeprefix("^")) if sign == "=" else _without(text, path))
+        plain = plain[ahead.end() :]
+    if found and "|" in _IN_CLASSES.sub("", re.sub(r"\([^()]*\)", "", plain)):
+        raise _not_regular(path)
+    patterns = [f"^{plain}", *found] if found else [pattern]
+    if any(_NOT_REGULAR.search(each.replace("\\\\", "")) for each in patterns):
+        raise _not_regular(path)
+    return patterns
+
+
+def _beginning(text: str) -> str:
+    """A pattern that a text matches if `text` matches its beginning."""
+    return f"^(?:{text[:-1]})$" if text.endswith("$") and not text.endswith(r"\$") else f"^(?:{text})"
+
+
+def _without(text: str, path: str) -> str:
+    """A pattern that a text matches if `text` does not match its beginning."""
+    if same := _ALL_OF_A_KIND.fullmatch(text):
+        other = _complement(same["kind"])
+        return other if same["times"] == "*" else rf"^(?:|[\s\S]*{other}[\s\S]*)$"
+    if _IN_A_ROW.fullmatch(text):
+        kinds = re.findall(_CLASS, text.removeprefix("^"))
+        begun = ["".join(kinds[:n]) for n in range(len(kinds))]
+        others = [start + _complement(kind) for start, kind in zip(begun, kinds, strict=True)]
+        return rf"^(?:{'|'.join(begun)}|(?:{'|'.join(others)})[\s\S]*)$"
+    raise _not_regular(path)
+
+
+def _complement(kind: str) -> str:
+    """The class of all characters that `kind`, a class or a character, does not have."""
+    if kind.startswith("[^"):
+        return f"[{kind[2:]}"
+    if kind.startswith("["):
+        return f"[^{kind[1:]}"
+    return kind.swapcase() if re.fullmatch(r"\\[sSdDwW]", kind) else f"[^{kind}]"
+
+
+def _not_regular(path: str) -> NotRegularError:
+    return NotRegularError(
+        f"{path}/pattern: back references, word boundaries, and look-around other than simple look-ahead at "
+        "the beginning, are not supported"
+    )
