@@ -71,9 +71,9 @@ async def test_the_system_ends_a_worker_whose_job_takes_too_long():
 
 async def test_a_worker_that_is_killed_is_noticed_and_the_next_one_works(workers):
     worker = await workers.begin(JOBS)
-    worker.kill()
+    worker.kill()  # an order to the process that forks, which may take a while
     with pytest.raises(WorkerDiedError) as caught:
-        await worker.ask(tokenize("Hello"))
+        await worker.ask(tokenize("word " * 200_000))
     assert caught.value.status == -signal.SIGKILL
     worker.close()
     assert await ask(workers, tokenize("Hello"))
