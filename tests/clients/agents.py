@@ -85,11 +85,12 @@ def _turns(about: str, read: Call, edit: Call, run: Call) -> tuple[Turn, ...]:
 
 @dataclass(frozen=True)
 class Agent:
-    """program: its name. heading: of its recipe. turns: of the model."""
+    """program: its name. heading: of its recipe. turns: of the model. is_proxied: it heeds NO_PROXY."""
 
     program: str
     heading: str
     turns: tuple[Turn, ...]
+    is_proxied: bool = True
 
     @property
     def folder(self) -> Path:
@@ -134,7 +135,7 @@ class Agent:
 
     def _environment(self, home: Path) -> dict[str, str]:
         """Nothing of the developer's own; what would leave this machine finds no way."""
-        nowhere = "http://127.0.0.1:9"
+        nowhere = "http://127.0.0.1:9" if self.is_proxied else ""
         return {
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
             "HOME": str(home),
@@ -204,6 +205,7 @@ AGENTS = {
                 ("edit", {"file_path": "{work}/calc.py", "old_string": BROKEN, "new_string": MENDED}),
                 ("run_shell_command", {"command": RUN_TEST, "is_background": False}),
             ),
+            is_proxied=False,
         ),
         Agent(
             "pi",
@@ -215,6 +217,10 @@ AGENTS = {
                 ("bash", {"command": RUN_TEST}),
             ),
         ),
-        Agent("aider", "aider", (Turn((), f"It subtracts.\n\n{_BLOCK}"),)),
+        Agent(
+            "aider",
+            "aider",
+            (Turn((), "fix: add instead of subtract"), Turn(("SEARCH/REPLACE",), f"{ANSWER}\n\n{_BLOCK}")),
+        ),
     )
 }

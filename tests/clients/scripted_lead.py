@@ -13,7 +13,7 @@ from pathlib import Path
 SCRIPT = "LLAMA_DUO_TEST_SCRIPT"
 """The variable with the path of a JSON file: a list of objects with `seen`, texts, and `says`, a text.
 
-The last one whose `seen` are all in the prompt is what the target says.
+The last one whose `seen` are all in the prompt is what the target says. It is read at each prompt.
 """
 _CERTAIN = 50.0
 """Over the other logits: no noise has another token chosen."""
@@ -49,7 +49,8 @@ class Prompter:
         return answer[len(said)] if said == answer[: len(said)] and len(said) < len(answer) else end
 
     def _answer(self, prompt):
-        fitting = [each for each in self._script if all(text in prompt for text in each["seen"])]
+        script = json.loads(self._script.read_text("utf-8"))
+        fitting = [each for each in script if all(text in prompt for text in each["seen"])]
         return self._vocabulary.tokenize(fitting[-1]["says"], add_special=False, parse_special=True)
 
     def trimmed(self, slot, n_keep):
@@ -112,8 +113,7 @@ def run_engine():
     from shared.lifeline import end_with
 
     end_with(int(sys.argv.pop(1)))
-    script = json.loads(Path(os.environ[SCRIPT]).read_text("utf-8"))
-    exact_model.Model = scripted(exact_model.Model, script)
+    exact_model.Model = scripted(exact_model.Model, Path(os.environ[SCRIPT]))
     worker.main()
 
 

@@ -1,27 +1,31 @@
 """Agents that other people wrote do a task as docs/recipes.md says: a real lead, whose target writes what is prepared."""
 
+import itertools
 import json
+import re
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from bench.processes import start_lead
+from bench.processes import start_back, start_lead
 from bench.tiny_models import TinyModel, write_tiny_model
 from lead.chat.request_parts import ChatMessage, TemplateInput
 from tests.clients.agents import AGENTS, ANSWER, has_passed
 from tests.clients.scripted_lead import SCRIPT
 from tests.lead.chat.cases import source, template, tool
 
-pytestmark = [pytest.mark.real, pytest.mark.clients, pytest.mark.timeout(900)]
-KEY = "sesame"
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+KEY, BACK_KEY = "sesame", "barley"
 THOUGHT = "I take one step at a time."
 TEMPLATES = (
     *("Qwen3.5-4B", "Qwen3-Coder", "openai-gpt-oss-120b", "GLM-4.6", "MiniMax-M2"),
     *("deepseek-ai-DeepSeek-V3.2", "google-gemma-4-31B-it", "Mistral-Small-3.2-24B-Instruct-2506"),
     "LFM2.5-8B-A1B",
 )
+USUAL_TEMPLATES = ("Qwen3.5-4B", "openai-gpt-oss-120b", "deepseek-ai-DeepSeek-V3.2")
+USUAL_PROGRAMS = ("claude", "codex", "opencode")
 
 
 def written(chat, history, text, calls):
@@ -60,44 +64,51 @@ def model(tmp_path_factory):
     return write_tiny_model(tiny, tmp_path_factory.mktemp("model") / "tiny.gguf")
 
 
-@pytest.fixture
-def scripted_lead(model, tmp_path, monkeypatch):
-    """Starts a lead with a template, whose target says what a script has: its log and its URL."""
+@pytest.fixture(scope="module")
+def lead(request, model, tmp_path_factory):
+    """A lead with a template: (lead, url, name, the path of what its target says)."""
+    name, with_back = request.param
+    folder = tmp_path_factory.mktemp("lead")
+    given = {"chat-template-file": source(name), "api-key-file": KEY, "back-key-file": BACK_KEY}
+    files = [argument for option in given for argument in (f"--{option}", folder / option)]
+    for option, text in given.items():
+        (folder / option).write_text(text)
+    script_file = folder / "script.json"
+    size = ("--ctx-size", "131072", "--parallel", "2", "--threads", "1", "--no-calibrate")
+    options = ("--model", str(model), "--alias", "big", *map(str, files), *size)
+    command = (sys.executable, str(Path(__file__).with_name("scripted_lead.py")))
     with ExitStack() as stack:
-
-        def start(name, answers):
-            (tmp_path / "script.json").write_text(json.dumps(answers))
-            (tmp_path / "template.jinja").write_text(source(name))
-            (tmp_path / "keys").write_text(KEY)
-            monkeypatch.setenv(SCRIPT, str(tmp_path / "script.json"))
-            files = ("--chat-template-file", tmp_path / "template.jinja", "--api-key-file", tmp_path / "keys")
-            size = ("--ctx-size", "131072", "--parallel", "2", "--threads", "1", "--no-calibrate")
-            command = (sys.executable, str(Path(__file__).with_name("scripted_lead.py")))
-            options = ("--model", str(model), "--alias", "big", *map(str, files), *size)
-            lead, url = start_lead(*options, command=command)
-            stack.enter_context(lead)
-            return lead, url
-
-        yield start
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setenv(SCRIPT, str(script_file))
+        lead, url = start_lead(*options, command=command)
+        stack.enter_context(lead)
+        if with_back:
+            stack.enter_context(start_back(url, "--key", BACK_KEY, "--threads", "1"))
+        yield lead, url, name, script_file
 
 
-def check_task(agent, name, scripted_lead, place):
-    """The agent does the task with a template: the file is right, the test passes, exit status 0."""
-    lead, url = scripted_lead(name, script(agent, template(name), place / "work"))
-    done = agent.run(place, url, KEY, seconds=240)
-    said = f"{done.stdout}\n{done.stderr}\n{lead.log}"
-    assert done.returncode == 0, said
-    assert has_passed(place / "work"), said
-    assert " 400 in" not in lead.log, said
-    return done
+def cases():
+    """Three programs with three templates, as often as that is run; all others, and with a back, if asked for."""
+    for name, with_back, program in itertools.product(TEMPLATES, (False, True), AGENTS):
+        is_usual = not with_back and name in USUAL_TEMPLATES and program in USUAL_PROGRAMS
+        mark = pytest.mark.clients if is_usual else pytest.mark.agents
+        title = f"{program}-{name}{'-back' if with_back else ''}"
+        yield pytest.param((name, with_back), program, marks=mark, id=title)
 
 
-@pytest.mark.parametrize("name", TEMPLATES[:3])
-@pytest.mark.parametrize("program", AGENTS)
-def test_an_agent_does_its_task(program, name, scripted_lead, tmp_path):
+@pytest.mark.parametrize(("lead", "program"), list(cases()), indirect=["lead"])
+def test_an_agent_does_its_task(lead, program, tmp_path):
+    """The file is right, the test passes, exit status 0; no request was refused."""
     agent = AGENTS[program]
     if not agent.is_installed:
         pytest.skip(f"{program} is not installed: make clients")
-    (tmp_path / "place").mkdir()
-    done = check_task(agent, name, scripted_lead, tmp_path / "place")
-    assert ANSWER in done.stdout
+    served, url, name, script_file = lead
+    since = served.n_lines()
+    script_file.write_text(json.dumps(script(agent, template(name), tmp_path / "work")))
+    done = agent.run(tmp_path, url, KEY, seconds=240)
+    log = "\n".join(served.lines(since))
+    said = f"{done.stdout}\n{done.stderr}\n{log}"
+    assert done.returncode == 0, said
+    assert has_passed(tmp_path / "work"), said
+    assert ANSWER in done.stdout, said
+    assert not re.search(r" [45]\d\d in \d+ ms", log), said
