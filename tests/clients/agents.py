@@ -1,4 +1,4 @@
-"""Agents that other people wrote: where they are, how docs/recipes.md starts them, what a model tells them to do."""
+"""Agents of others: where they are, how docs/recipes.md starts them, and what a model tells them to do."""
 
 import os
 import re
@@ -123,7 +123,7 @@ class Agent:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(given)
         return subprocess.run(
-            ["bash", "-ec", lines],
+            ["/bin/bash", "-ec", lines],
             cwd=work,
             env=self._environment(home),
             stdin=subprocess.DEVNULL,

@@ -10,6 +10,12 @@ import os
 import sys
 from pathlib import Path
 
+from lead import cli
+from lead.engine import worker
+from lead.exact import exact_model
+from lead.generation import engine_process
+from shared.lifeline import end_with, lifeline
+
 SCRIPT = "LLAMA_DUO_TEST_SCRIPT"
 """The variable with the path of a JSON file: a list of objects with `seen`, texts, and `says`, a text.
 
@@ -108,10 +114,6 @@ def scripted(model_class, script):
 
 def run_engine():
     """What `python -m lead.engine` does, with a scripted target."""
-    from lead.engine import worker
-    from lead.exact import exact_model
-    from shared.lifeline import end_with
-
     end_with(int(sys.argv.pop(1)))
     exact_model.Model = scripted(exact_model.Model, Path(os.environ[SCRIPT]))
     worker.main()
@@ -119,10 +121,6 @@ def run_engine():
 
 def run_lead():
     """What `python -m lead` does, with engines that are this file."""
-    from lead import cli
-    from lead.generation import engine_process
-    from shared.lifeline import lifeline
-
     def command(_module, *arguments):
         return [sys.executable, __file__, "engine", str(lifeline()), *arguments]
 

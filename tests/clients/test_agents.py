@@ -1,4 +1,4 @@
-"""Agents that other people wrote do a task as docs/recipes.md says: a real lead, whose target writes what is prepared."""
+"""Agents of others do a task, started as docs/recipes.md says, with a lead whose target is scripted."""
 
 import itertools
 import json
@@ -12,6 +12,7 @@ import pytest
 from bench.processes import start_back, start_lead
 from bench.tiny_models import TinyModel, write_tiny_model
 from lead.chat.request_parts import ChatMessage, TemplateInput
+from lead.settings.conversation import ConversationOptions
 from tests.clients.agents import AGENTS, ANSWER, has_passed
 from tests.clients.scripted_lead import SCRIPT
 from tests.lead.chat.cases import source, template, tool
@@ -31,7 +32,8 @@ USUAL_PROGRAMS = ("claude", "codex", "opencode")
 def written(chat, history, text, calls):
     """What a model with this template writes after `history`: reasoning, text and calls."""
     tools = [tool(name) for name, _ in calls] or [tool("none")]
-    prompt = chat.render(TemplateInput([ChatMessage(**each) for each in history], tools))
+    messages = [ChatMessage(**each) for each in history]
+    prompt = chat.render(TemplateInput(messages, tools, variables=ConversationOptions().variables))
     called = chat.tool_format.write(calls) if calls else ""
     markers = chat.reasoning
     if markers is None or prompt.rstrip().endswith(markers.end):  # the template has it answer at once
@@ -88,7 +90,7 @@ def lead(request, model, tmp_path_factory):
 
 
 def cases():
-    """Three programs with three templates, as often as that is run; all others, and with a back, if asked for."""
+    """Three programs with three templates; the others, and all with a back, are run only where asked for."""
     for name, with_back, program in itertools.product(TEMPLATES, (False, True), AGENTS):
         is_usual = not with_back and name in USUAL_TEMPLATES and program in USUAL_PROGRAMS
         mark = pytest.mark.clients if is_usual else pytest.mark.agents
