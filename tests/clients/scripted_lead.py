@@ -8,6 +8,7 @@ as with any target.
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 from lead import cli
@@ -21,6 +22,8 @@ SCRIPT = "LLAMA_DUO_TEST_SCRIPT"
 
 The last one whose `seen` are all in the prompt is what the target says. It is read at each prompt.
 """
+STEP_SECONDS = "LLAMA_DUO_TEST_STEP_SECONDS"
+"""The variable with how long a step takes at least: so small a model is faster than any draft."""
 _CERTAIN = 50.0
 """Over the other logits: no noise has another token chosen."""
 
@@ -87,6 +90,7 @@ def scripted(model_class, script):
 
             def scripted_logits():
                 rows = finish()
+                time.sleep(float(os.environ.get(STEP_SECONDS, "0")))
                 for span, logits in zip(spans, rows, strict=True):
                     self.prompter.decoded(span, logits)
                 return rows
@@ -121,6 +125,7 @@ def run_engine():
 
 def run_lead():
     """What `python -m lead` does, with engines that are this file."""
+
     def command(_module, *arguments):
         return [sys.executable, __file__, "engine", str(lifeline()), *arguments]
 

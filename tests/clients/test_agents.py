@@ -9,16 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import start_back, start_lead
+from bench.processes import Program, start_lead
 from bench.tiny_models import TinyModel, write_tiny_model
 from lead.chat.request_parts import ChatMessage, TemplateInput
 from lead.settings.conversation import ConversationOptions
 from tests.clients.agents import AGENTS, ANSWER, has_passed
-from tests.clients.scripted_lead import SCRIPT
+from tests.clients.scripted_lead import SCRIPT, STEP_SECONDS
 from tests.lead.chat.cases import source, template, tool
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 KEY, BACK_KEY = "sesame", "barley"
+TINY_BACK = Path(__file__).parents[2] / "docs/examples/tiny_back.py"
+"""It drafts what followed the last tokens before: no draft model knows so many templates."""
 THOUGHT = "I take one step at a time."
 TEMPLATES = (
     *("Qwen3.5-4B", "Qwen3-Coder", "openai-gpt-oss-120b", "GLM-4.6", "MiniMax-M2"),
@@ -68,7 +70,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lead(request, model, tmp_path_factory):
-    """A lead with a template: (lead, url, name, the path of what its target says)."""
+    """A lead with a template, its URL, what prepares its answers. With a back, all drafts are that one's."""
     name, with_back = request.param
     folder = tmp_path_factory.mktemp("lead")
     given = {"chat-template-file": source(name), "api-key-file": KEY, "back-key-file": BACK_KEY}
@@ -82,31 +84,41 @@ def lead(request, model, tmp_path_factory):
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv(SCRIPT, str(script_file))
+        if with_back:
+            patch.setenv(STEP_SECONDS, "0.02")
+            patch.setenv("BACK_KEY", BACK_KEY)
+            options = (*options, "--no-ngram", "--suffix-memory", "0")
         lead, url = start_lead(*options, command=command)
         stack.enter_context(lead)
         if with_back:
-            stack.enter_context(start_back(url, "--key", BACK_KEY, "--threads", "1"))
-        yield lead, url, name, script_file
+            stack.enter_context(Program("tiny_back", command=(sys.executable, str(TINY_BACK), url)))
+            lead.wait_for(r"back tiny .*joined")
+
+        def prepare(agent, work):
+            script_file.write_text(json.dumps(script(agent, template(name), work)))
+
+        yield lead, url, prepare
 
 
 def cases():
     """Three programs with three templates; the others, and all with a back, are run only where asked for."""
     for name, with_back, program in itertools.product(TEMPLATES, (False, True), AGENTS):
         is_usual = not with_back and name in USUAL_TEMPLATES and program in USUAL_PROGRAMS
-        mark = pytest.mark.clients if is_usual else pytest.mark.agents
+        is_missing = not AGENTS[program].is_installed
+        marks = (
+            pytest.mark.clients if is_usual else pytest.mark.agents,
+            pytest.mark.skipif(is_missing, reason=f"{program} is not installed: make clients"),
+        )
         title = f"{program}-{name}{'-back' if with_back else ''}"
-        yield pytest.param((name, with_back), program, marks=mark, id=title)
+        yield pytest.param((name, with_back), AGENTS[program], marks=marks, id=title)
 
 
-@pytest.mark.parametrize(("lead", "program"), list(cases()), indirect=["lead"])
-def test_an_agent_does_its_task(lead, program, tmp_path):
-    """The file is right, the test passes, exit status 0; no request was refused."""
-    agent = AGENTS[program]
-    if not agent.is_installed:
-        pytest.skip(f"{program} is not installed: make clients")
-    served, url, name, script_file = lead
+@pytest.mark.parametrize(("lead", "agent"), list(cases()), indirect=["lead"])
+def test_an_agent_does_its_task(lead, agent, tmp_path):
+    """The file is right, the test passes, exit status 0; no request was refused, and drafts were accepted."""
+    served, url, prepare = lead
     since = served.n_lines()
-    script_file.write_text(json.dumps(script(agent, template(name), tmp_path / "work")))
+    prepare(agent, tmp_path / "work")
     done = agent.run(tmp_path, url, KEY, seconds=240)
     log = "\n".join(served.lines(since))
     said = f"{done.stdout}\n{done.stderr}\n{log}"
@@ -114,3 +126,4 @@ def test_an_agent_does_its_task(lead, program, tmp_path):
     assert has_passed(tmp_path / "work"), said
     assert ANSWER in done.stdout, said
     assert not re.search(r" [45]\d\d in \d+ ms", log), said
+    assert re.search(r"accepted [1-9]", log), said
