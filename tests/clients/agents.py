@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_cache_path
-
 HERE = Path(__file__).parent
 RECIPES = HERE.parents[1] / "docs/recipes.md"
 URL, KEY = "https://gpu:5555", "api.key"
@@ -94,12 +92,11 @@ class Agent:
 
     @property
     def folder(self) -> Path:
-        """Where `make clients` installs it."""
-        for line in (HERE / "agents.txt").read_text("utf-8").splitlines():
-            program, _, _, version = line.split() if not line.startswith("#") else ("", "", "", "")
-            if program == self.program:
-                return user_cache_path("llama-duo") / "agents" / f"{program}-{version}"
-        raise AssertionError(f"{self.program} is not in agents.txt")
+        """Where install_agents.sh puts it."""
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        rows = [line.split() for line in (HERE / "agents.txt").read_text("utf-8").splitlines()]
+        (version,) = (row[-1] for row in rows if row[0] == self.program)
+        return cache / "llama-duo/agents" / f"{self.program}-{version}"
 
     @property
     def is_installed(self) -> bool:
