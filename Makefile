@@ -115,8 +115,10 @@ $(RAY): pyproject.toml constraints.txt | $(READY)
 		-c constraints.txt -e ".[ray]"
 	@touch $(RAY)
 
-# Programs that ask leads, in an environment of their own: they bring along half a gigabyte.
+# Programs that ask leads, in an environment of their own: they bring along half a gigabyte. Agents weigh 1.3 GB:
+# they are in the cache folder, where they stay.
 clients: $(CLIENTS)
+	@tests/clients/install_agents.sh $(PYTHON)
 
 $(CLIENTS): tests/clients/requirements.txt | $(READY)
 	$(PYTHON) -m venv $(VENV)/client-programs

@@ -6,7 +6,7 @@ With `--short-proofs` only some cases of each proof.
 import itertools
 import re
 
-LEFT_OUT = ("clients", "downloads", "gpu", "models", "ray", "routers")
+LEFT_OUT = ("agents", "clients", "downloads", "gpu", "models", "ray", "routers")
 """Markers of tests that run only if `-m` names them."""
 N_SHORT = 13
 """Cases of a proof that remain of many. A prime: else some values of a parameter would be passed over."""

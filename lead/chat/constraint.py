@@ -1,13 +1,15 @@
 """What an answer has to look like, as a grammar: JSON of a schema, a tool call, or either."""
 
+import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from lead.chat.output_format import ReasoningMarkers
 from lead.chat.request import ConversationFields
 from lead.grammar.json_rules import JsonRules
 from lead.grammar.lark import lark_grammar, spelled, text_up_to
-from lead.tools.call_format import NUMBER, CallFormat
+from lead.tools.call_format import ID, NUMBER, CallFormat
 from lead.tools.tagged_grammar import TaggedGrammar
 from shared.errors import RequestError
 
@@ -16,6 +18,8 @@ CheckSchema = Callable[[object, str], Mapping[str, Any]]
 
 _RESPONSE = '{"response": '
 _ANY_ARGUMENTS = {"type": "object"}
+_MAX_ID_CHARACTERS = 16
+"""Of a call's id where the template requires no number. Models write nine (Mistral) or ten (Solar)."""
 
 
 def grammar_for(
@@ -67,14 +71,16 @@ class _Writer:
 
     def calls(self, request: ConversationFields, tool_format: CallFormat) -> str:
         calls = []
+        length = tool_format.id_characters or f"1,{_MAX_ID_CHARACTERS}"
+        places = {NUMBER: "/[0-9]+/", ID: f"/[0-9a-zA-Z]{{{length}}}/"}
         for tool in request.usable_tools:
-            start, end = tool_format.frame(tool.function.name, NUMBER)
+            start, end = tool_format.frame(tool.function.name, NUMBER, ID)
             try:
                 arguments = self._arguments(tool.function.parameters or _ANY_ARGUMENTS, tool_format)
             except RequestError as error:
                 message = str(error).removeprefix("tools: ")
                 raise RequestError(f"tools: {tool.function.name}: {message}", "tools") from error
-            calls.append(f"{self._text(start)} {arguments} {self._text(end)}")
+            calls.append(f"{self._text(start, places)} {arguments} {self._text(end, places)}")
         self._rules.append(f"call: {' | '.join(calls)}")
         is_one = request.one_call or tool_format.between is None
         several = "" if is_one else f"({self._text(tool_format.between or '')} call)*"
@@ -92,9 +98,10 @@ class _Writer:
         self._rules.append(f"reasoning: ({ends}) /[ \\n]*/")
         return "reasoning" if in_reasoning else f"({self._text(markers.start)} reasoning)?"
 
-    def _text(self, text: str) -> str:
-        parts = text.split(NUMBER)
-        return " /[0-9]+/ ".join(spelled(part, self._special_tokens) if part else "" for part in parts)
+    def _text(self, text: str, places: Mapping[str, str] = MappingProxyType({})) -> str:
+        """places: what to write where these characters stand."""
+        parts = filter(None, re.split(f"([{NUMBER}{ID}])", text))
+        return " ".join(places.get(part) or spelled(part, self._special_tokens) for part in parts)
 
     def _json(self, schema: object, field: str) -> str:
         return self._json_rules.of(self._check(schema, field))

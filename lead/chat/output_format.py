@@ -112,7 +112,7 @@ class ParserConfig:
     reasoning: None leaves reasoning in the content. in_reasoning: the prompt ends inside reasoning, which the
     client began if continues_reasoning.
     tool_format: None finds no calls. tools: the names of those offered; types: of
-    their arguments. one_call: ignore all but the first.
+    their arguments. one_call: ignore all but the first. used_ids: of calls before, which no other may have.
     prefix: content that the prompt contains and the client should receive, too.
     unfinished: the beginning of a marker that the prompt contains.
     special_tokens: control tokens whose text the parser has to see.
@@ -126,6 +126,7 @@ class ParserConfig:
     ignored_markers: tuple[str, ...] = ()
     tools: frozenset[str] = frozenset()
     one_call: bool = False
+    used_ids: frozenset[str] = frozenset()
     prefix: str = ""
     unfinished: str = ""
     special_tokens: frozenset[int] = frozenset()

@@ -10,12 +10,12 @@ are no calls.
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from lead.chat.deltas import Content, Delta, Reasoning, merge_deltas
+from lead.chat.deltas import Content, Delta, Reasoning, ToolCallStart, merge_deltas
 from lead.chat.output_format import ParserConfig
-from lead.chat.tool_calls import HeldCall, ToolCallParser, parse_python_call
+from lead.chat.tool_calls import HeldCall, ToolCallParser, new_id, parse_python_call
 from lead.tools.call_format import MARKER
 from lead.tools.json_stream import ObjectStream, ResponseStream, ValueScanner
 from lead.tools.markers import TextPieces, partial_marker_length, split_at_marker
@@ -90,6 +90,7 @@ class OutputParser:
         self._n_rejected_objects = 0
         self._has_content = False
         self._call: list[Delta] = []  # of the call that is being read
+        self._used_ids = set(config.used_ids)
         self.n_calls = 0
         """The number of tool calls so far."""
         self._after_reasoning = _Mode.GENERIC if self._format and self._format.is_generic else _Mode.CONTENT
@@ -372,11 +373,20 @@ class OutputParser:
 
     def _end_call(self, call: ToolCallParser) -> list[Delta]:
         """The call, now that it is whole; nothing if the client wants one call and has had it."""
-        deltas, self._call = [*self._call, *call.finish()], []
+        deltas, self._call = [self._with_own_id(each) for each in (*self._call, *call.finish())], []
         self._mode = _Mode.CALLS
         self._space = ""
         self.n_calls += 1
         return [] if self._config.one_call and self.n_calls > 1 else deltas
+
+    def _with_own_id(self, delta: Delta) -> Delta:
+        """Models write the same ids again, by which clients would take two calls for one."""
+        if isinstance(delta, ToolCallStart):
+            if delta.id in self._used_ids:
+                assert self._format
+                delta = replace(delta, id=new_id(self._format.id_characters))
+            self._used_ids.add(delta.id)
+        return delta
 
     def _leave_calls(self) -> list[Delta]:
         if self._held:

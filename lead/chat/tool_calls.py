@@ -36,7 +36,7 @@ class ToolCallParser:
 
     def begin(self, name: str, call_id: str | None) -> list[Delta]:
         self.begun = True
-        return [ToolCallStart(self._index, call_id or self._id or _new_id(self._id_characters), name)]
+        return [ToolCallStart(self._index, call_id or self._id or new_id(self._id_characters), name)]
 
     def arguments(self, text: str) -> list[Delta]:
         self._n_arguments += len(text)
@@ -94,7 +94,7 @@ def _as_text(value: str) -> str | None:
     return decoded if isinstance(decoded, str) else str(decoded)
 
 
-def _new_id(n_characters: int) -> str:
+def new_id(n_characters: int) -> str:
     """Mistral's templates require nine characters; otherwise an id in OpenAI's form."""
     return secrets.token_hex(n_characters)[:n_characters] if n_characters else f"call_{secrets.token_hex(12)}"
 

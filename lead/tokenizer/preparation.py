@@ -222,6 +222,9 @@ class Preparation(Jobs):
                 tool.function.name: argument_types(tool.function.parameters) for tool in body.usable_tools
             },
             one_call=body.one_call,
+            used_ids=frozenset(
+                call.id for message in conversation.messages for call in message.tool_calls or () if call.id
+            ),
             prefix=f"{reasoning.start}\n" if reasoning and opened and not separate else "",
             unfinished=unfinished_marker(prompt),
         )

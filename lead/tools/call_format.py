@@ -105,10 +105,10 @@ class CallFormat:
         """Whether that object has one member, called as the tool."""
         return self.head.endswith(f'{{"{NAME}": ')
 
-    def frame(self, name: str, number: object = 0) -> tuple[str, str]:
+    def frame(self, name: str, number: object = 0, call_id: str = "") -> tuple[str, str]:
         """The text around the arguments of the `number`-th call of an answer, which is of the tool `name`."""
         written = json.dumps(name, ensure_ascii=False)[1:-1] if self.is_object else name
-        places = {NAME: written, ID: "0" * max(1, self.id_characters), NUMBER: str(number)}
+        places = {NAME: written, ID: call_id or "0" * max(1, self.id_characters), NUMBER: str(number)}
 
         def filled(text: str) -> str:
             return re.sub(_PLACE, lambda place: places[place[0]], text)

@@ -22,9 +22,13 @@ def _sources():
         return {Path(each.name).stem: archive.extractfile(each).read().decode() for each in archive}
 
 
+def source(name):
+    return _sources()[name]
+
+
 @functools.cache
 def template(name):
-    return ChatTemplate(_sources()[name], "<s>", "</s>")
+    return ChatTemplate(source(name), "<s>", "</s>")
 
 
 @functools.cache

@@ -71,6 +71,12 @@ def test_every_constraint_makes_a_grammar_that_may_run(vocabulary, grammar):
             check_grammar(text, vocabulary, "tools")
 
 
+def test_a_call_that_has_an_id_may_have_any(accepts):
+    mistral = template("Mistral-Small-3.2-24B-Instruct-2506").tool_format
+    written = "".join((*mistral.frame("add", call_id="a1B2c3D4e"), '{"a": 1}'))
+    assert accepts(written, tools(tool_choice="required"), mistral)
+
+
 @pytest.mark.parametrize("tool_format", FORMATS.values(), ids=FORMATS.keys())
 def test_calls_are_written_as_the_models_of_the_format_do(accepts, tool_format):
     request = tools(tool_choice="required")

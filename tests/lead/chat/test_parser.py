@@ -15,6 +15,7 @@ from tests.lead.chat.cases import formats, template
 HERMES = template("Qwen-Qwen2.5-7B-Instruct").tool_format
 LLAMA = template("meta-llama-Llama-3.1-8B-Instruct").tool_format
 COMMAND_R = template("CohereForAI-c4ai-command-r7b-12-2024-tool_use").tool_format
+MISTRAL = template("Mistral-Small-3.2-24B-Instruct-2506").tool_format
 KIMI = template("Kimi-K2-Instruct").tool_format
 FORMATS = formats()
 THINK = ReasoningMarkers("<think>", "</think>")
@@ -95,6 +96,12 @@ def test_calls_in_the_form_of_the_grammar_are_parsed(own, size):
 def test_calls_have_ids_of_their_own():
     message = read("\n".join([CALLS["hermes"][1]] * 3), tool_format=HERMES)
     assert len({call.id for call in message.calls}) == 3
+
+
+def test_a_call_whose_id_was_used_before_gets_another():
+    written = MISTRAL.write([ADD, ADD])
+    first, second = read(written, tool_format=MISTRAL, tools=TOOLS, used_ids=frozenset({"0"})).calls
+    assert len({"0", first.id, second.id}) == 3
 
 
 def test_only_the_first_call_counts_if_the_client_wants_one():
