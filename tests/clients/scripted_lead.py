@@ -12,8 +12,7 @@ import time
 from pathlib import Path
 
 from lead import cli
-from lead.engine import worker
-from lead.exact import exact_model
+from lead.engine import target_loading, worker
 from lead.generation import engine_process
 from shared.lifeline import end_with, lifeline
 
@@ -119,7 +118,7 @@ def scripted(model_class, script):
 def run_engine():
     """What `python -m lead.engine` does, with a scripted target."""
     end_with(int(sys.argv.pop(1)))
-    exact_model.Model = scripted(exact_model.Model, Path(os.environ[SCRIPT]))
+    target_loading.Model = scripted(target_loading.Model, Path(os.environ[SCRIPT]))
     worker.main()
 
 
