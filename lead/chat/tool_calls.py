@@ -1,8 +1,9 @@
 """Parsing tool calls while they are generated."""
 
+import json
 import re
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from lead.chat.deltas import Delta, ToolCallArguments, ToolCallStart
 from lead.tools.json_stream import Member, decode
@@ -41,6 +42,12 @@ class ToolCallParser:
     def arguments(self, text: str) -> list[Delta]:
         self._n_arguments += len(text)
         return [ToolCallArguments(self._index, text)] if text else []
+
+    def whole(self, deltas: Sequence[Delta]) -> list[Delta]:
+        """All that was emitted of the call; control characters in strings of its arguments are escaped."""
+        others = [delta for delta in deltas if not isinstance(delta, ToolCallArguments)]
+        text = "".join(delta.text for delta in deltas if isinstance(delta, ToolCallArguments))
+        return [*others, ToolCallArguments(self._index, _escaped(text))]
 
     def finish(self) -> list[Delta]:
         """End the call; its arguments are an empty object if there were none."""
@@ -97,6 +104,18 @@ def _as_text(value: str) -> str | None:
 def new_id(n_characters: int) -> str:
     """Mistral's templates require nine characters; otherwise an id in OpenAI's form."""
     return secrets.token_hex(n_characters)[:n_characters] if n_characters else f"call_{secrets.token_hex(12)}"
+
+
+def _escaped(text: str) -> str:
+    """JSON as it is, or with the control characters of its strings escaped, if that makes it JSON."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        try:
+            return json.dumps(decode(text), ensure_ascii=False)
+        except ValueError:
+            pass
+    return text
 
 
 class HeldCall:

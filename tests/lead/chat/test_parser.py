@@ -93,6 +93,11 @@ def test_calls_in_the_form_of_the_grammar_are_parsed(own, size):
     assert calls(message) == [ADD, ADD]
 
 
+def test_control_characters_in_arguments_are_escaped():
+    text = '<tool_call>{"name": "add", "arguments": {\n"a": "x\ty\n"}}</tool_call>'
+    assert calls(read(text, tool_format=HERMES)) == [("add", {"a": "x\ty\n"})]
+
+
 def test_calls_have_ids_of_their_own():
     message = read("\n".join([CALLS["hermes"][1]] * 3), tool_format=HERMES)
     assert len({call.id for call in message.calls}) == 3
