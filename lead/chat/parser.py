@@ -373,10 +373,8 @@ class OutputParser:
 
     def _end_call(self, call: ToolCallParser) -> list[Delta]:
         """The call, now that it is whole; nothing if the client wants one call and has had it."""
-        deltas, self._call = (
-            [self._with_own_id(each) for each in call.whole([*self._call, *call.finish()])],
-            [],
-        )
+        deltas = [self._with_own_id(each) for each in call.whole([*self._call, *call.finish()])]
+        self._call = []
         self._mode = _Mode.CALLS
         self._space = ""
         self.n_calls += 1

@@ -65,7 +65,8 @@ def derive_call_format(render: Render, opened: Render) -> tuple[CallFormat, bool
     for as_object in (True, False):
         for n_calls in (2, 1):
             try:
-                return _Probes(render, plain, begin, n_calls, as_object=as_object).derive(), as_object
+                probes = _Probes(render, plain, begin, n_calls, as_object=as_object)
+                return replace(probes.derive(), id_characters=probes.id_characters()), as_object
             except _NotDerivedError:
                 continue
     return None
@@ -94,11 +95,19 @@ class _Probes:
             return self._framed(pieces)
         return self._tagged(text)
 
-    def _written(self, arguments: Sequence[Mapping[str, object]]) -> str:
+    def id_characters(self) -> int:
+        """How long ids have to be, if the template refuses one that is longer than those of the probes."""
+        try:
+            self._written([{}], longer_ids="0")
+        except _NotDerivedError:
+            return len(_IDS[0])
+        return 0
+
+    def _written(self, arguments: Sequence[Mapping[str, object]], longer_ids: str = "") -> str:
         """What stands for calls with these arguments, from where content would begin."""
         calls = [
             {
-                "id": call_id,
+                "id": call_id + longer_ids,
                 "type": "function",
                 "function": {"name": name, "arguments": each if self._as_object else json.dumps(each)},
             }

@@ -1,5 +1,6 @@
 from lead.tools.call_format import NAME
 from lead.tools.call_probes import derive_call_format
+from tests.lead.chat.cases import load, template
 
 
 def writer(write_call, before="", between="", after="<end>", *, several=True):
@@ -50,6 +51,15 @@ def test_a_template_for_one_call_has_nothing_between_two():
         *writer(lambda name, arguments, **_: f"<call>{name} {arguments}", several=False)
     )
     assert calls.between is None
+
+
+def test_a_template_may_require_the_length_of_ids():
+    lengths = {name: template(name).tool_format.id_characters for name in load("templates.toml")}
+    assert {name for name, n in lengths.items() if n} == {
+        "Mistral-Small-3.2-24B-Instruct-2506",
+        "mistralai-Mistral-Nemo-Instruct-2407",
+    }
+    assert set(lengths.values()) == {0, 9}
 
 
 def test_a_template_may_expect_arguments_as_text():
