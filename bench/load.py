@@ -10,6 +10,7 @@ from httpx_sse import aconnect_sse
 
 from lead.benchmark.measured_answer import Sampling, StreamedAnswer
 from lead.benchmark.questions import ChatQuestion
+from shared.answer_stream import AnswerStream
 from shared.errors import ConfigError
 
 _TIMEOUT_S = 600.0
@@ -103,6 +104,5 @@ async def _visit(
             if not source.response.is_success:
                 await source.response.aread()
                 raise ConfigError(f"{http.base_url} refused a request: {source.response.text[:300]}")
-            async for event in source.aiter_sse():
-                if event.data != "[DONE]":
-                    stay.take(event.json(), clock())
+            async for event in AnswerStream(source):
+                stay.take(event, clock())

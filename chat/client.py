@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from chat.answer import ChatAnswer, Piece
 from chat.errors import IncompleteAnswerError, LeadError, NotReadyError, RejectedError, UnreachableError
 from chat.wire import BacksReply, Chunk, ErrorReply, ModelsReply
+from shared.answer_stream import AnswerStream
 from shared.diagnostics.lead_probe import BackReport
 from shared.tls import trusting_nobody
 from shared.tls_failures import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust, is_plain
@@ -150,10 +151,11 @@ class LeadClient:
         return self._model is not None
 
     def _chunks(self, source: EventSource) -> Iterator[Chunk]:
-        for event in source.iter_sse():
-            if event.data == "[DONE]":
+        answer = AnswerStream(source)
+        for event in answer:
+            if answer.done:  # some servers hang up without an end of the response
                 return
-            chunk = Chunk.model_validate_json(event.data)
+            chunk = Chunk.model_validate(event)
             if chunk.error is not None:
                 raise IncompleteAnswerError(
                     f"{self.url} broke off its answer: {chunk.message or 'no reason given'}"
@@ -184,7 +186,7 @@ class LeadClient:
                 f"There is no answer at {self.url} ({_reason(error)}). "
                 "Start lead there, or name another address with --lead."
             ) from error
-        except (SSEError, ValidationError) as error:
+        except (SSEError, ValueError) as error:
             raise IncompleteAnswerError(
                 f"{self.url} did not answer as an OpenAI-compatible server does: is --lead right?"
             ) from error

@@ -1,7 +1,6 @@
 """One client: asks a mixed request again where HTTP says so, and records what happened; the sums of all."""
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from httpx_sse import aconnect_sse
 
 from bench.faults.answers import Answer, invalid_parts
 from bench.faults.requests import MixedRequest
+from shared.answer_stream import AnswerStream
 
 _PATIENCE_SECONDS = 180.0
 """Longer than an answer takes on a busy machine with all faults at once; then it counts as never ended."""
@@ -105,14 +105,12 @@ class Asker:
                 await source.response.aread()
                 self._is_success(source.response, outcome)
                 return
-            n_with_text, last = 0, self._clock()
-            async for event in source.aiter_sse():
+            stream, n_with_text, last = AnswerStream(source), 0, self._clock()
+            async for event in stream:
                 now = self._clock()
                 outcome.longest_pause, last = max(outcome.longest_pause, now - last), now
-                if event.data == "[DONE]":
-                    outcome.answer.done = True
-                    continue
-                n_with_text += outcome.answer.take(json.loads(event.data))
+                outcome.answer.done = stream.done
+                n_with_text += outcome.answer.take(event)
                 if request.leaves_after and n_with_text >= request.leaves_after:
                     outcome.left = True
                     return

@@ -10,6 +10,7 @@ import httpx
 from httpx_sse import SSEError, connect_sse
 
 from lead.benchmark.questions import ChatQuestion
+from shared.answer_stream import AnswerStream
 from shared.errors import ConfigError
 
 _TIMEOUT_S = 600.0
@@ -158,9 +159,8 @@ def stream(
             if not source.response.is_success:
                 said = source.response.read().decode(errors="replace")
                 raise ConfigError(f"{http.base_url} answered {source.response.status_code}: {said[:300]}")
-            for event in source.iter_sse():
-                if event.data != "[DONE]":
-                    answer.take(flatten(event.json()), time.perf_counter())
+            for event in AnswerStream(source):
+                answer.take(flatten(event), time.perf_counter())
     except (httpx.TransportError, SSEError, ValueError) as error:  # also what is no JSON
         raise ConfigError(f"{http.base_url} does not answer: {error or type(error).__name__}") from error
     return answer

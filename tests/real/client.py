@@ -1,6 +1,5 @@
 """Requests to a real lead over HTTP: whole answers, and streams that are watched while they run."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import httpx
+from httpx_sse import EventSource
+
+from shared.answer_stream import AnswerStream
 
 CHAT = "/v1/chat/completions"
 PROMPT = "Tell me a story about a fox named Zorvi who gets lost, with a red umbrella."
@@ -75,26 +77,19 @@ class Stream:
 
     def __init__(self, response: httpx.Response) -> None:
         self.reply = Reply()
-        self._events = self._read(response.iter_lines())
+        self._stream = AnswerStream(EventSource(response))
+        self._events = iter(self._stream)
 
     def until(self, enough: Callable[[Reply], object]) -> Self:
         """Read on until `enough`, or to the end."""
         while not enough(self.reply) and (event := next(self._events, None)) is not None:
             self.reply.take(event)
+            self.reply.done = self._stream.done
         return self
 
     def rest(self) -> Reply:
         """Read to the end."""
-        for event in self._events:
-            self.reply.take(event)
-        return self.reply
-
-    def _read(self, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-        for line in lines:
-            if line == "data: [DONE]":
-                self.reply.done = True
-            elif line.startswith("data: "):
-                yield json.loads(line.removeprefix("data: "))
+        return self.until(lambda _: False).reply
 
 
 def connect(url: str, key: str | None = None) -> httpx.Client:

@@ -106,7 +106,7 @@ def test_a_conversation_is_asked_with_the_fields_of_the_configuration():
         (lambda: stream(text("Hello")), "how many tokens"),
         (
             lambda: httpx.Response(200, content="data: {\n\n", headers={"content-type": "text/event-stream"}),
-            "does not answer: Expecting",
+            "does not answer: EOF",
         ),
     ],
 )

@@ -1,8 +1,9 @@
 """Asking an application without a network, and reading an event stream."""
 
-import json
-
 import httpx
+from httpx_sse import EventSource
+
+from shared.answer_stream import AnswerStream
 
 
 def client_of(app, **options):
@@ -13,8 +14,8 @@ def client_of(app, **options):
 
 def events(response):
     """The JSON objects of a stream, and the string "[DONE]" where it stands."""
-    lines = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: ")]
-    return [line if line == "[DONE]" else json.loads(line) for line in lines]
+    stream = AnswerStream(EventSource(response))
+    return ["[DONE]" if stream.done else event for event in stream]
 
 
 def text(chunks):
