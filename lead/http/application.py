@@ -1,6 +1,7 @@
 """An HTTP application with all that is in front of its routes: middlewares and error shapes."""
 
 from collections.abc import Iterable
+from typing import TypedDict, Unpack
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
@@ -15,25 +16,37 @@ from lead.http.middleware.auth import AuthMiddleware, public_routes
 from lead.http.middleware.hosts import AllowedHostsMiddleware, AllowedOrigins, OriginMiddleware
 from lead.settings.host_names import AllowedHosts
 from lead.settings.keys import Keyring
+from lead.settings.lead_settings import LeadSettings
 from lead.settings.limits import RequestLimits
 
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log: the response is not read
 
 
-def application(
-    routers: Iterable[APIRouter],
-    *,
-    keys: Keyring | None = None,
-    limits: RequestLimits | None = None,
-    hosts: AllowedHosts | None = None,
-    origins: AllowedOrigins | None = None,
-    with_page: bool = True,
-) -> FastAPI:
-    """With these routes, the earlier ones first; the page's are before them.
+class HttpOptions(TypedDict, total=False):
+    """Without keys, hosts and origins everything is allowed to any client, as on a loopback address."""
 
-    Without keys, hosts and origins everything is allowed to any client, as on a loopback address.
-    """
-    origins, keys = origins or AllowedOrigins(), keys or Keyring()
+    keys: Keyring | None
+    limits: RequestLimits
+    hosts: AllowedHosts | None
+    origins: AllowedOrigins
+    with_page: bool
+
+
+def http_options(settings: LeadSettings, keys: Keyring) -> HttpOptions:
+    """Those of the command line."""
+    return {
+        "keys": keys,
+        "limits": settings.limits,
+        "hosts": settings.security.host_names(settings.host),
+        "origins": AllowedOrigins(settings.security.cors_origins),
+        "with_page": settings.ui,
+    }
+
+
+def application(routers: Iterable[APIRouter], **options: Unpack[HttpOptions]) -> FastAPI:
+    """With these routes, the earlier ones first; the page's are before them."""
+    keys, origins = options.get("keys") or Keyring(), options.get("origins") or AllowedOrigins()
+    hosts, with_page = options.get("hosts"), options.get("with_page", True)
     public = public_routes(with_page=with_page)
     app = FastAPI(
         title="llama-duo",
@@ -50,7 +63,7 @@ def application(
         ],
     )
     app.state.is_leaving = False
-    app.state.bodies = BodyReader(limits or RequestLimits())
+    app.state.bodies = BodyReader(options.get("limits") or RequestLimits())
     error_responses.install(app)
 
     async def on_gone(_: Request, _error: Exception) -> Response:

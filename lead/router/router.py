@@ -6,8 +6,7 @@ import math
 import time
 from collections.abc import Callable
 
-from lead.http.application import application
-from lead.http.middleware.hosts import AllowedOrigins
+from lead.http.application import application, http_options
 from lead.rings.table import RINGS
 from lead.router import router_api
 from lead.router.back_relay import BackRelay
@@ -48,15 +47,10 @@ class Router:
         self._forwarder = Forwarder(self._host)
         self._relay = BackRelay(self._host)
         self._host.on_change = self._relay.note_change
-        security = settings.security
         of_rings = [module.router for module in plugged(RINGS, "routes")]
         self.app = application(
             (*of_rings, router_api.router, router_api.everything_else),
-            keys=security.keyring(),
-            limits=settings.limits,
-            hosts=security.host_names(settings.host),
-            origins=AllowedOrigins(security.cors_origins),
-            with_page=settings.ui,
+            **http_options(settings, settings.security.keyring()),
         )
         self.app.state.services = RouterServices(
             self._host, self._forwarder, self._relay, int(time.time()), self._reload

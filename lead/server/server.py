@@ -20,8 +20,8 @@ from lead.generation.engine_client import DraftReports, EngineClient
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
+from lead.http.application import http_options
 from lead.http.client_gone import cancel
-from lead.http.middleware.hosts import AllowedOrigins
 from lead.http.services import Services
 from lead.server.app import create_app, open_services
 from lead.server.draining import DrainingServer
@@ -119,15 +119,9 @@ class Lead:
         return self._local_back is not None and self._local_back.ended.is_set()
 
     def _create_app(self) -> FastAPI:
-        settings, security = self._settings, self._settings.security
         own = [Key(Principal(Role.BACK, NAME), self._local_key)]
-        app = create_app(
-            keys=self._routed.keyring(own) if self._routed else security.keyring(own),
-            limits=settings.limits,
-            hosts=security.host_names(settings.host),
-            origins=AllowedOrigins(security.cors_origins),
-            with_page=settings.ui,
-        )
+        keys = (self._routed or self._settings.security).keyring(own)
+        app = create_app(**http_options(self._settings, keys))
         if self._routed:  # who asks is not the router, whose key every request needs
             from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: PLC0415
 
