@@ -49,7 +49,7 @@ from shared.protocol import (
 )
 from shared.sampling.factory import drafting_sampler
 from shared.sampling.grammar import prepare
-from shared.sampling.parameters import SamplingParameters
+from shared.sampling.parameters import MAX_TEXT_TOKENS, SamplingParameters
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.settings.model_options import ModelOptions
 
@@ -67,7 +67,7 @@ _SAMPLINGS: tuple[Message, ...] = (
     {"temperature": 0},
     {},
     {"temperature": 1e6, "top_k": 0, "top_p": 1, "min_p": 0},
-    {"repeat_penalty": 1.3, "repeat_last_n": 1 << 24, "frequency_penalty": 1e6},
+    {"repeat_penalty": 1.3, "repeat_last_n": MAX_TEXT_TOKENS, "frequency_penalty": 1e6},
     {"dry_multiplier": 1e6, "dry_base": 1e6, "dry_sequence_breakers": ["\x00", "a"]},
     {"xtc_probability": 1, "xtc_threshold": 0, "top_n_sigma": 0.1, "dynatemp_range": 1e6},
     {"logit_bias": {"0": 1e9, "4095": -1e9, "99999999999": 1}, "ignore_eos": True},

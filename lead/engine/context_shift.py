@@ -3,9 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-MAX_TOKENS = 1 << 24
-"""The longest text, with its prompt: a client may wait for one without end. Backs follow no longer one."""
-
 
 @dataclass(frozen=True, slots=True)
 class ContextShift:

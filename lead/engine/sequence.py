@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.commands import Submit
-from lead.engine.context_shift import MAX_TOKENS, ContextShift
+from lead.engine.context_shift import ContextShift
 from lead.engine.events import Committed, Failed, TokenProbabilities
 from lead.engine.speculation.drafts import DraftChain, Drafts
 from shared.errors import PendingAnswerError, RequestError
+from shared.sampling.parameters import MAX_TEXT_TOKENS
 from shared.sampling.sampler import Sampler
 from shared.sampling.top_k import top_k
 
@@ -147,7 +148,7 @@ class EngineSequence:
         self.n_ctx = n_ctx
         self.shift = None if request.n_keep is None else ContextShift(n_ctx, request.n_keep)
         self.checkpoints = checkpoints
-        n, max_tokens = MAX_TOKENS, request.max_tokens  # whatever the context takes
+        n, max_tokens = MAX_TEXT_TOKENS, request.max_tokens  # whatever the context takes
         self._n_most = n if max_tokens is None else min(n, self.n_prompt + max_tokens)
         self.number: int | None = None  # sequences are numbered as they first get a slot of this engine
         self.n_cached = request.n_cached  # tokens that its very first slot held already; None: it had none

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_DRAFT_TOKENS, MAX_DRAFTS_PER_SECOND
+from shared.sampling.parameters import MAX_TEXT_TOKENS
 from shared.settings.options import OptionGroup
 
 
@@ -44,7 +45,10 @@ class RequestLimits(OptionGroup):
         "each MB of it; 400 for requests that take longer",
     )
     max_prompt_tokens: int = Field(
-        0, ge=0, le=1 << 24, description="maximum length of a prompt; 0: the context size of one request"
+        0,
+        ge=0,
+        le=MAX_TEXT_TOKENS,
+        description="maximum length of a prompt; 0: the context size of one request",
     )
     max_queue: int = Field(
         128,

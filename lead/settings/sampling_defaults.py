@@ -13,6 +13,7 @@ from shared.sampling.asked_fields import with_sampling_fields
 from shared.sampling.parameters import (
     DEFAULT_SAMPLERS,
     MAX_SEED,
+    MAX_TEXT_TOKENS,
     MOST_REMEMBERED,
     Asked,
     Breaker,
@@ -116,7 +117,7 @@ class SamplingDefaults(OptionGroup):
     n_predict: int = Field(
         -1,
         ge=-2,
-        le=1 << 24,
+        le=MAX_TEXT_TOKENS,
         description="number of tokens to predict; -1: until the context is full, or with --context-shift "
         "without limit",
     )

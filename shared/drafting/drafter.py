@@ -26,14 +26,13 @@ from shared.errors import DecodeAbortedError, KvCacheFullError, PendingAnswerErr
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.grammar_budget import GrammarBudget
+from shared.sampling.parameters import MAX_TEXT_TOKENS
 from shared.sampling.sampler import RankedToken, Sampler
 from shared.slot_cache import SlotCache
 from shared.step_cost import StepCost
 
 log = logging.getLogger("drafter")
 
-_MAX_COMMITTED = 1 << 24
-"""No lead writes a longer text; one that never stops would fill this program's memory."""
 _MIN_BRANCH_PROBABILITY = 0.02
 """In the time of a decode for one token, branch tokens that are committed less than once in fifty times are
 not worth drafting."""
@@ -253,7 +252,7 @@ class Drafter:
     ) -> tuple[int, int]:
         state.part = message.part
         n_known = len(state.committed) - message.start
-        too_long = message.start + len(message.tokens) > _MAX_COMMITTED
+        too_long = message.start + len(message.tokens) > MAX_TEXT_TOKENS
         if n_known < 0 or too_long or not self._has_tokens(message.tokens):
             self._log_unusable(message)
             self._close(state)

@@ -6,6 +6,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 MAX_SEED = (1 << 63) - 1
+MAX_TEXT_TOKENS = 1 << 24
+"""The longest text, with its prompt: a client may wait for one without end, which would fill memory."""
 BANNED = -1e9
 """A logit bias that no logit and no noise can compensate; finite, because JSON has no infinity."""
 
@@ -81,7 +83,7 @@ class SamplingParameters(BaseModel):
     repeat_last_n: Annotated[int, Asked(least=-1)] = Field(
         64,
         ge=0,
-        le=1 << 24,
+        le=MAX_TEXT_TOKENS,
         description="last n tokens to consider for the repeat, presence and frequency penalties; -1: all "
         "tokens of the context, 0: disabled",
     )
@@ -114,13 +116,13 @@ class SamplingParameters(BaseModel):
     dry_allowed_length: Annotated[int, Asked()] = Field(
         2,
         ge=0,
-        le=1 << 24,
+        le=MAX_TEXT_TOKENS,
         description="DRY sampling: length up to which repeated sequences are not penalized",
     )
     dry_penalty_last_n: Annotated[int, Asked()] = Field(
         -1,
         ge=-1,
-        le=1 << 24,
+        le=MAX_TEXT_TOKENS,
         description="last n tokens to consider for DRY sampling; -1: all tokens of the context, 0: disabled",
     )
     dry_sequence_breakers: Annotated[tuple[Breaker, ...], Asked(spellings=("--dry-sequence-breaker",))] = (

@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
+from shared.sampling.parameters import MAX_TEXT_TOKENS
 from shared.settings.options import (
     AUTO_LAYERS,
     AsWritten,
@@ -90,7 +91,7 @@ MAX_SLOTS: Final = 256
 """The most sequences in one cache (llama.cpp's LLAMA_MAX_SEQ)."""
 DEFAULT_CTX: Final = 16_384
 """The largest context that is chosen by default: 5 GB of KV cache for a 70B model."""
-MAX_CTX: Final = 1 << 24
+MAX_CTX: Final = MAX_TEXT_TOKENS
 MIN_BATCH: Final = 32
 """The least tokens that a batch can hold: measurements and drafts need some."""
 DEFAULT_BATCH: Final = 512

@@ -37,7 +37,7 @@ def test_checkpoints_of_discarded_tokens_are_forgotten():
 
 
 def test_even_an_endless_text_has_a_bound(monkeypatch):
-    monkeypatch.setattr("lead.engine.sequence.MAX_TOKENS", 25)
+    monkeypatch.setattr("lead.engine.sequence.MAX_TEXT_TOKENS", 25)
     grown = endless(20)
     assert (grown.n_left, grown.is_complete) == (10, False)
     grown.append(range(10, 20))

@@ -82,7 +82,7 @@ def test_a_lead_cannot_touch_the_sequences_of_another():
 
 
 def test_a_text_that_never_ends_is_not_followed(monkeypatch, caplog):
-    monkeypatch.setattr(drafter_module, "_MAX_COMMITTED", 8)
+    monkeypatch.setattr(drafter_module, "MAX_TEXT_TOKENS", 8)
     harness = DrafterHarness()
     for sequence in ("a", "b"):
         harness.open(sequence)

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from shared.sampling.factory import make_sampler
 from shared.sampling.noise import gumbel
-from shared.sampling.parameters import SamplingParameters
+from shared.sampling.parameters import MAX_TEXT_TOKENS, SamplingParameters
 from shared.sampling.sampler import Sampler, coupled_choice, every_token
 
 SEEDS = st.integers(0, (1 << 63) - 1)
@@ -144,7 +144,7 @@ def test_ranking_leaves_the_logits_as_they_are():
 
 
 def test_further_back_than_anybody_needs_no_penalty_looks():
-    far = SamplingParameters(seed=1, repeat_last_n=1 << 24, repeat_penalty=1.1, dry_multiplier=1)
+    far = SamplingParameters(seed=1, repeat_last_n=MAX_TEXT_TOKENS, repeat_penalty=1.1, dry_multiplier=1)
     assert (far.penalties_window, far.dry_window, far.n_remembered) == (1 << 16,) * 3
 
 
