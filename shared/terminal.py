@@ -22,6 +22,11 @@ def one_line(text: str, most: int = 1000) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
+def size_text(n_bytes: float) -> str:
+    """Three digits, in GB or MB."""
+    return f"{n_bytes / 1e6:.3g} MB" if abs(n_bytes) < 999.5e6 else f"{n_bytes / 1e9:.2f} GB"  # noqa: PLR2004
+
+
 def said_by_lead(body: bytes, status: int) -> str:
     """The reason in an answer that reports an error, whoever gives it; else its status."""
     try:

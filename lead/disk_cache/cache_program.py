@@ -13,6 +13,7 @@ from shared.cached_files import CacheFolder
 from shared.errors import ConfigError
 from shared.exits import exiting_in_words, print_text
 from shared.settings.base import ProgramSettings
+from shared.terminal import size_text
 
 _CONTENTS: Final = {
     CacheFolder.CONVERTED: "GGUF files of llama2.c and GPT-2 models",
@@ -58,7 +59,7 @@ def _report(folder: Path) -> str:
         name = path.name if path.is_dir() else ""
         sizes[name] = sizes.get(name, 0) + _size(path)
     lines = [
-        f"  {name or '*.gguf':<22} {_CONTENTS.get(name, _OTHERS):<52} {sizes[name] / 1e6:>8.2f} MB"  # type: ignore[call-overload]
+        f"  {name or '*.gguf':<22} {_CONTENTS.get(name, _OTHERS):<52} {size_text(sizes[name]):>11}"  # type: ignore[call-overload]
         for name in sorted(sizes)
     ]
     others = [
@@ -68,7 +69,7 @@ def _report(folder: Path) -> str:
     kept = [f"  {path}: {what}" for what, path in others if path.exists()]
     return "\n".join(
         [
-            f"{folder}: {sum(sizes.values()) / 1e6:.2f} MB",
+            f"{folder}: {size_text(sum(sizes.values()))}",
             *lines,
             "Not deleted by `lead cache clear`:",
             *kept,
@@ -91,4 +92,4 @@ def _clear(folder: Path) -> str:
         return f"{folder} does not exist"
     except OSError as error:
         raise ConfigError(f"cannot delete {error.filename}: {error.strerror}") from error
-    return f"{folder} is deleted, {n_bytes / 1e6:.2f} MB"
+    return f"{folder} is deleted, {size_text(n_bytes)}"

@@ -16,7 +16,6 @@ from shared.drafting.drafter_maker import DrafterMaker, drafter_maker, most_ahea
 from shared.drafting.drafter_options import N_FURTHER_STATES
 from shared.errors import ModelLoadError
 from shared.llama import devices
-from shared.llama.memory_size import size_text
 from shared.llama.model import Model
 from shared.llama.placement import CPU
 from shared.llama.span import Span
@@ -29,6 +28,7 @@ from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
 from shared.step_cost import StepCost
+from shared.terminal import size_text
 
 log = logging.getLogger("engine")
 

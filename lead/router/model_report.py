@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator
 from lead.router.catalog import KnownModel
 from lead.router.memory_need import MemoryNeed, memory_need
 from lead.router.models_file import ServedModel
-from shared.diagnostics.preflight import describe, gigabytes
+from shared.diagnostics.preflight import describe
 from shared.errors import ConfigError, ModelLoadError
 from shared.free_memory import free_memory
 from shared.llama.placement import CPU
 from shared.llama.vocabulary import Vocabulary
 from shared.models.file_kind import parts_of, size_of
-from shared.terminal import one_line
+from shared.terminal import one_line, size_text
 from shared.translation.stored_pair import stored_pair
 
 _LARGEST_DRAFT = 0.5
@@ -31,7 +31,7 @@ def model_report(model: ServedModel, others: Iterable[KnownModel]) -> str:
     need = memory_need(model.settings, {})
     more = f" and {len(parts) - 1} more" if len(parts) > 1 else ""
     lines = [
-        ("file", f"{path}{more}, {gigabytes(n_bytes)}"),
+        ("file", f"{path}{more}, {size_text(n_bytes)}"),
         ("model", describe(vocabulary.info)),
         ("context", f"{need.n_ctx} tokens for one request; trained with {vocabulary.info.n_ctx_train}"),
         *(("memory", line) for line in _fits(need)),
@@ -44,7 +44,7 @@ def _fits(need: MemoryNeed) -> Iterator[str]:
     free = {CPU: free_memory(), **need.free}
     for place, n_bytes in need.sizes.items():
         verdict = "fits" if n_bytes <= free[place] else "DOES NOT FIT"
-        needed, left = gigabytes(n_bytes), gigabytes(free[place])
+        needed, left = size_text(n_bytes), size_text(free[place])
         yield f"{verdict}: {needed} on {place}, with earlier texts; {left} are free"
 
 
@@ -59,7 +59,7 @@ def _drafts(target: Vocabulary, n_bytes: int, others: Iterable[KnownModel]) -> I
 def _pairing(target: Vocabulary, n_bytes: int, other: KnownModel) -> str:
     """Whether and how `other` can draft; raises ModelLoadError."""
     if other.n_bytes > _LARGEST_DRAFT * n_bytes:
-        return f"no: with {gigabytes(other.n_bytes)} it is too large to be a draft"
+        return f"no: with {size_text(other.n_bytes)} it is too large to be a draft"
     draft = Vocabulary.load(other.path)
     if draft.identify().fingerprint == target.identify().fingerprint:
         return "yes, of the same vocabulary"

@@ -18,9 +18,7 @@ from shared.exits import exiting_in_words, print_text
 from shared.models.file_kind import parts_of, read_beginning, size_of
 from shared.models.hub import Hub, HubModel
 from shared.settings.base import ProgramSettings
-from shared.terminal import one_line
-
-_GIGA, _MEGA = 1e9, 1e6
+from shared.terminal import one_line, size_text
 
 
 class ModelsSettings(ProgramSettings):
@@ -83,7 +81,7 @@ def _table(models: Iterable[KnownModel]) -> str:
         kind = " ".join(
             filter(None, (beginning.get("general.architecture"), beginning.get("general.size_label")))
         )
-        rows.append((model.name, _size(model.n_bytes), kind, model.origin))
+        rows.append((model.name, size_text(model.n_bytes), kind, model.origin))
     if not rows:
         return "no models: lead models pull USER/REPO:QUANT, or --models-dir FOLDER"
     return listing(("name", "size", "architecture", "from"), rows)
@@ -96,7 +94,7 @@ def _pull(settings: ModelsSettings, name: str) -> str:
         raise ConfigError(f"{name}: {error}") from error
     path = settings.hub.fetch(wanted)
     names = [model.name for model in cached_models(settings.hub) if model.path.resolve() == path.resolve()]
-    return f"{next(iter(names), name)}: {_size(size_of(path))}, {path}"
+    return f"{next(iter(names), name)}: {size_text(size_of(path))}, {path}"
 
 
 def _show(settings: ModelsSettings, name: str, known: dict[str, KnownModel]) -> str:
@@ -128,14 +126,14 @@ def _remove(model: KnownModel, settings: ModelsSettings) -> str:
                 part.unlink()
     except OSError as error:
         raise ConfigError(f"cannot delete {error.filename}: {error.strerror}") from error
-    return f"{model.name} is deleted, {_size(model.n_bytes)}"
+    return f"{model.name} is deleted, {size_text(model.n_bytes)}"
 
 
 def _confirm(model: KnownModel) -> None:
     """Raises ConfigError unless a person agrees."""
     if not sys.stdin.isatty():
         raise ConfigError(f"add --yes to delete {model.path}")
-    sys.stderr.write(f"delete {one_line(str(model.path))}, {_size(model.n_bytes)}? [y/N] ")
+    sys.stderr.write(f"delete {one_line(str(model.path))}, {size_text(model.n_bytes)}? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise ConfigError("nothing was deleted")
@@ -145,7 +143,3 @@ def _known(name: str, known: dict[str, KnownModel]) -> KnownModel:
     if name not in known:
         raise ConfigError(f"there is no model {name!r}: there are {', '.join(known) or 'none'}")
     return known[name]
-
-
-def _size(n_bytes: int) -> str:
-    return f"{n_bytes / _GIGA:.2f} GB" if n_bytes >= _GIGA else f"{n_bytes / _MEGA:.0f} MB"

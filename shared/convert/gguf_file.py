@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from shared.cached_files import written_whole
 from shared.errors import ConfigError
 from shared.progress import Progress
+from shared.terminal import size_text
 
 _HEADER_ROOM = 64 << 20  # bytes; more than the metadata of any vocabulary takes
 
@@ -208,6 +209,6 @@ def _require_room(folder: Path, n_needed: int) -> None:
     n_free = shutil.disk_usage(folder).free
     if n_free < n_needed:
         raise ConfigError(
-            f"the model takes {n_needed / 1e9:.2f} GB and {folder} has {n_free / 1e9:.2f} GB free:"
+            f"the model takes {size_text(n_needed)} and {folder} has {size_text(n_free)} free:"
             " make room there or choose another folder"
         )

@@ -19,7 +19,7 @@ from shared.llama.placement import CPU, Placement
 from shared.llama.vocabulary import Vocabulary
 from shared.models.file_kind import parts_of
 from shared.settings.model_source import ModelSource
-from shared.terminal import one_line
+from shared.terminal import one_line, size_text
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ def describe(info: ModelInfo) -> str:
     names = {int(kind): kind.name.removeprefix("MOSTLY_") for kind in gguf.LlamaFileType}
     stored = names.get(-1 if info.file_type is None else info.file_type, "of an unknown type")
     n_params = f"{info.n_params / 1e9:.1f}B" if info.n_params >= 1e9 else f"{info.n_params / 1e6:.1f}M"  # noqa: PLR2004
-    return f"{info.name}, {n_params} parameters, {gigabytes(info.size)}, mostly {stored}"
+    return f"{info.name}, {n_params} parameters, {size_text(info.size)}, mostly {stored}"
 
 
 def check_memory(
@@ -131,7 +131,7 @@ def check_memory(
     n_needed = plan.placement.host_bytes
     if n_needed > n_free:
         report.problems.append(
-            f"weights and KV cache need about {gigabytes(n_needed)} of memory, but only {gigabytes(n_free)} "
+            f"weights and KV cache need about {size_text(n_needed)} of memory, but only {size_text(n_free)} "
             "are free: use a smaller model or --ctx-size, --cache-type-k q8_0, or --flash-attn on"
         )
     return plan
@@ -207,7 +207,3 @@ def check_cores(report: PreflightReport, chosen: str | None, count_threads: Call
         report.problems.append(
             f"{n_threads} threads on {n_cores} cores slow each other down: use fewer --threads"
         )
-
-
-def gigabytes(n_bytes: int) -> str:
-    return f"{n_bytes / 1e9:.1f} GB" if abs(n_bytes) >= 1e9 else f"{n_bytes / 1e6:.0f} MB"  # noqa: PLR2004 - one GB

@@ -7,6 +7,7 @@ from typing import Any
 
 from shared.llama.placement import CPU
 from shared.llama.unbound import function
+from shared.terminal import size_text
 
 _MIB = 1 << 20
 _N_GRAPHS = 3
@@ -138,8 +139,3 @@ def _metadata_bytes(graph: int) -> int:
     n_each = function("ggml_tensor_overhead")()
     n_bytes: int = n_each * n_nodes + function("ggml_graph_overhead_custom")(n_nodes, False)
     return n_bytes
-
-
-def size_text(n_bytes: float) -> str:
-    """Three digits, in GB or MB."""
-    return f"{n_bytes / 1e9:.2f} GB" if abs(n_bytes) >= 1e9 else f"{n_bytes / 1e6:.3g} MB"  # noqa: PLR2004 - one GB

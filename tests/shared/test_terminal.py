@@ -2,7 +2,15 @@ import unicodedata
 
 import pytest
 
-from shared.terminal import one_line, said_by_lead, sanitize
+from shared.terminal import one_line, said_by_lead, sanitize, size_text
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "shown"),
+    [(35_800, "0.0358 MB"), (999.4e6, "999 MB"), (999.6e6, "1.00 GB"), (-2e9, "-2.00 GB")],
+)
+def test_a_size_has_three_digits(n_bytes, shown):
+    assert size_text(n_bytes) == shown
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ def test_it_lists_what_is_there_with_its_size(folder, capsys):
     fill(folder)
     cache_program.main([])
     first, *lines = capsys.readouterr().out.splitlines()
-    assert first == f"{folder}: 5.00 MB"
+    assert first == f"{folder}: 5 MB"
     assert [line.split()[0] for line in lines[:2]] == ["*.gguf", "converted"]
-    assert lines[0].endswith(" 2.00 MB")
-    assert lines[1].endswith(" 3.00 MB")
+    assert lines[0].endswith(" 2 MB")
+    assert lines[1].endswith(" 3 MB")
 
 
 @pytest.mark.usefixtures("folder")
@@ -39,7 +39,7 @@ def test_clear_deletes_all_of_it_and_may_be_repeated(folder, capsys):
     fill(folder)
     cache_program.main(["clear"])
     assert not folder.exists()
-    assert capsys.readouterr().out == f"{folder} is deleted, 5.00 MB\n"
+    assert capsys.readouterr().out == f"{folder} is deleted, 5 MB\n"
     cache_program.main(["clear"])
     assert "does not exist" in capsys.readouterr().out
 

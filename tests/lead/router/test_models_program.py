@@ -75,7 +75,7 @@ def test_a_model_is_shown_with_its_context_memory_and_drafts(run):
 
 
 def test_what_is_no_draft_says_why(run):
-    assert "big: no: with 6 MB it is too large to be a draft" in run("show", "small")
+    assert "big: no: with 6.28 MB it is too large to be a draft" in run("show", "small")
 
 
 def test_options_of_the_models_file_count(run, folder):
@@ -84,7 +84,7 @@ def test_options_of_the_models_file_count(run, folder):
 
 
 def test_a_model_of_the_hub_is_downloaded_and_then_listed(run):
-    assert run("pull", "a/b:Q8_0").startswith("a/b:Q8_0: 1 MB, ")
+    assert run("pull", "a/b:Q8_0").startswith("a/b:Q8_0: 1.01 MB, ")
     assert "a/b:Q8_0" in run()
 
 

@@ -58,7 +58,7 @@ def report(*arguments):
 def test_the_report_says_what_would_be_run():
     text = str(report("-c", "8192", "-np", "2", "-ctk", "q8_0", "--back", "builtin"))
     for fact in (
-        *(TARGET, "5.8M parameters, 6 MB, mostly Q8_0", "8192 tokens for 2 slots", "KV cache q8_0/f16"),
+        *(TARGET, "5.8M parameters, 6.14 MB, mostly Q8_0", "8192 tokens for 2 slots", "KV cache q8_0/f16"),
         *("2 threads on 4 cores", library.describe_kernel(), "127.0.0.1 port 0, no keys", "spec-demo-draft"),
         "This machine can run it.",
     ):
@@ -197,7 +197,7 @@ def test_a_model_to_convert_is_described_without_converting_it(checkpoint, conve
     )
     text = str(check(settings))
     assert "stories.bin, a llama2.c checkpoint of version 1, converted to GGUF at the first start" in text
-    assert "stories, 0.1M parameters, 0 MB, mostly ALL_F32, on any core" in text
+    assert "stories, 0.1M parameters, 0.233 MB, mostly ALL_F32, on any core" in text
     assert "PROBLEM" not in text
     assert not conversion_cache.exists()
 
