@@ -15,12 +15,12 @@ from ray.serve.config import AutoscalingConfig, RequestRouterConfig
 from ray.serve.handle import DeploymentHandle
 
 from fleet.back_pool import BackPool
-from fleet.forwarding import AnswerHead, ForwardedRequest, LeadGoneError, passed_on
+from fleet.forwarding import AnswerHead, ForwardedRequest, LeadGoneError
 from fleet.lead_replica import LeadReplica
 from fleet.lead_router import LeadRouter
 from fleet.prefixes import blocks_of
 from fleet.settings import FleetSettings
-from shared.local_transport import target_of
+from shared.next_hop import passed_on, target_of
 
 _BUSY = 0.75
 """The share of busy slots above which another lead is started."""
@@ -92,7 +92,7 @@ class Ingress:
             if len(body) > self._max_body_bytes:
                 message = f"the body has more than {self._max_body_bytes} bytes"
                 return _error(413, message, "invalid_request_error")
-        target, headers = target_of(request.scope), passed_on(request.headers.raw)
+        target, headers = target_of(request.scope), passed_on(request.headers.raw, b"content-length")
         content = bytes(body)
         blocks = await asyncio.to_thread(blocks_of, content)
         return await self._answer(ForwardedRequest(request.method, target, headers, content, blocks))

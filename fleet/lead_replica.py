@@ -14,10 +14,10 @@ from ray.util.placement_group import get_current_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from fleet.child import ChildError, ChildProcess, free_port
-from fleet.forwarding import AnswerHead, ForwardedRequest, LeadGoneError, passed_on
+from fleet.forwarding import AnswerHead, ForwardedRequest, LeadGoneError
 from fleet.settings import FleetSettings
 from shared.errors import NotServingError
-from shared.local_transport import LocalTransport
+from shared.next_hop import NextHop, passed_on
 
 log = logging.getLogger("ray.serve")
 
@@ -26,8 +26,6 @@ _START_SECONDS = 1800.0
 _POLL_SECONDS = 0.1
 _ANSWER_SECONDS = 5.0
 """For questions about health and load."""
-_ANY_TIME = httpx.Timeout(None, connect=_ANSWER_SECONDS)
-"""For answers: clients and the lead itself end what takes too long."""
 
 
 class RpcWorker:
@@ -63,37 +61,24 @@ class LeadReplica:
         self._wait_until_ready()
         key = settings.key()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=settings.slots)
         self._asking = httpx.AsyncClient(
             base_url=self._url, headers=headers, timeout=_ANSWER_SECONDS, trust_env=False
         )
-        transport = LocalTransport(limits=limits, trust_env=False)
-        self._http = httpx.AsyncClient(
-            base_url=self._url, timeout=_ANY_TIME, transport=transport, trust_env=False
-        )
-        self._http.headers.clear()  # what a client does not send, as Accept-Encoding, it does not want
+        self._next_hop = NextHop(max_idle=settings.slots, connect_seconds=_ANSWER_SECONDS)
 
     async def answer(self, request: ForwardedRequest) -> AsyncIterator[AnswerHead | bytes]:
         """The head of the lead's answer, then its bytes; raises LeadGoneError instead of a head."""
         has_begun = False
-        sent = self._http.stream(
-            request.method,
-            "/",
-            headers=request.headers,
-            content=request.body,
-            extensions={"target": request.target},
-        )
+        sent = self._next_hop.answer(request.method, self._url, request.target, request.headers, request.body)
         try:
-            async with sent as response:
-                if NotServingError.HEADER in response.headers:
-                    raise LeadGoneError(self._name)
-                chunks = response.aiter_raw()
-                first = await anext(chunks, b"")
+            async with sent as answer:
                 has_begun = True
-                yield AnswerHead(response.status_code, passed_on(response.headers.raw), first)
-                async for chunk in chunks:
-                    yield chunk
-        except httpx.TransportError as error:
+                headers = passed_on(answer.headers.raw, b"content-length")
+                yield AnswerHead(answer.status, headers, answer.first)
+                if answer.rest:
+                    async for chunk in answer.rest:
+                        yield chunk
+        except (httpx.TransportError, NotServingError) as error:
             if has_begun:
                 raise
             raise LeadGoneError(self._name) from error

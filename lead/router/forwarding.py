@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterator
 
 import httpx
 from fastapi import Request
@@ -16,7 +16,7 @@ from lead.http.error_responses import body_at
 from lead.router.model_host import ModelHost
 from lead.router.model_process import ModelProcess
 from shared.errors import NotServingError, UnavailableError
-from shared.local_transport import LocalTransport, target_of
+from shared.next_hop import BegunAnswer, NextHop, passed_on, target_of
 
 log = logging.getLogger("models")
 
@@ -24,26 +24,9 @@ _MOST_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.5
 """Until a request is sent again that a model did not serve although its process goes on."""
 _CONNECT_SECONDS = 10.0
-_MOST_IDLE = 64
-"""Connections to models that wait for the next request."""
-_HOP_BY_HOP = frozenset(
-    {
-        *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection"),
-        *(b"te", b"trailer", b"transfer-encoding", b"upgrade"),
-    }
-)
-"""RFC 9110, section 7.6.1: they are about one connection."""
-_NOT_SENT = _HOP_BY_HOP | {
-    b"host",
-    b"content-length",
-    b"authorization",
-    b"x-api-key",
-    b"x-forwarded-for",
-    b"x-request-id",
-    b"expect",
-}
-_NOT_RETURNED = _HOP_BY_HOP | {b"x-request-id", b"server", b"date"}
-"""The router has its own."""
+_MAX_IDLE = 64
+_OWN = (b"host", b"content-length", b"authorization", b"x-api-key", b"x-forwarded-for", b"x-request-id")
+_OWN_OF_ANSWERS = (b"x-request-id", b"server", b"date")
 _EVENTS = {"text/event-stream": b"data: %b\n\n", "application/x-ndjson": b"%b\n"}
 """How an error is written into a stream that has begun, by type."""
 
@@ -54,13 +37,7 @@ class Forwarder:
     def __init__(self, host: ModelHost) -> None:
         self._host = host
         self._n_running = 0
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=_MOST_IDLE)
-        self._client = httpx.AsyncClient(
-            timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),  # an answer may take any time
-            transport=LocalTransport(limits=limits, trust_env=False),
-            trust_env=False,
-        )
-        self._client.headers.clear()  # what a client has not said is not said for it
+        self._next_hop = NextHop(max_idle=_MAX_IDLE, connect_seconds=_CONNECT_SECONDS)
 
     def __len__(self) -> int:
         """How many requests are being answered, or wait for a model."""
@@ -72,7 +49,7 @@ class Forwarder:
 
     async def close(self) -> None:
         """After the last request."""
-        await self._client.aclose()
+        await self._next_hop.close()
 
     async def answer(
         self, request: Request, name: str, body: bytes, keep_seconds: float | None = None
@@ -108,7 +85,7 @@ class Forwarder:
             async with contextlib.AsyncExitStack() as attempt:
                 process = await attempt.enter_async_context(self._host.use(name, keep_seconds))
                 try:
-                    answer = await self._ask(process, request, body, attempt)
+                    answer = await attempt.enter_async_context(self._ask(process, request, body))
                 except (httpx.TransportError, NotServingError) as error:
                     reason = str(error) or type(error).__name__
                     log.warning("%s has not answered (%s): the request is sent again", name, reason)
@@ -117,47 +94,27 @@ class Forwarder:
                             await asyncio.shield(process.ended)
                 else:
                     held.push_async_callback(attempt.pop_all().aclose)
-                    return answer
+                    return ForwardedAnswer(answer)
         raise UnavailableError(f"{name} has ended {_MOST_ATTEMPTS} times before it answered this request")
 
-    async def _ask(
-        self, process: ModelProcess, request: Request, body: bytes, held: contextlib.AsyncExitStack
-    ) -> "ForwardedAnswer":
-        """Raises TransportError until something of a stream, or all of another answer, has arrived."""
+    def _ask(
+        self, process: ModelProcess, request: Request, body: bytes
+    ) -> contextlib.AbstractAsyncContextManager[BegunAnswer]:
         own = [(name.encode(), value.encode()) for name, value in process.headers_for(request)]
-        asked = self._client.build_request(
-            request.method,
-            process.url,
-            content=body or None,
-            headers=[*sent_headers(request.headers.raw), *own],
-            extensions={"target": target_of(request.scope)},
-        )
-        response = await self._client.send(asked, stream=True)
-        held.push_async_callback(response.aclose)
-        if (
-            response.status_code == httpx.codes.SERVICE_UNAVAILABLE
-            and NotServingError.HEADER in response.headers
-        ):
-            raise NotServingError("it serves nobody")
-        parts = response.aiter_raw()
-        if "content-length" in response.headers:
-            return ForwardedAnswer(response, b"".join([part async for part in parts]), None)
-        return ForwardedAnswer(response, await anext(parts, b""), parts)
+        headers = [*passed_on(request.headers.raw, *_OWN), *own]
+        return self._next_hop.answer(request.method, process.url, target_of(request.scope), headers, body)
 
 
 class ForwardedAnswer(Response):
     """Sends what has arrived, and then the other parts as they come; `held` is closed at its end."""
 
-    def __init__(self, answer: httpx.Response, first: bytes, parts: AsyncIterator[bytes] | None) -> None:
-        """first: bytes, of which there are no more if `parts` is None."""
-        self.status_code = answer.status_code
+    def __init__(self, answer: BegunAnswer) -> None:
+        self.status_code = answer.status
         self.background = None
-        self.raw_headers = [
-            (name.lower(), value) for name, value in answer.headers.raw if name.lower() not in _NOT_RETURNED
-        ]
+        self.raw_headers = passed_on(answer.headers.raw, *_OWN_OF_ANSWERS)
         self.held = contextlib.AsyncExitStack()
-        self._first = first
-        self._parts = parts
+        self._first = answer.first
+        self._parts = answer.rest
         self._event = _EVENTS.get(answer.headers.get("content-type", "").partition(";")[0])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -181,8 +138,3 @@ class ForwardedAnswer(Response):
                 raise gone from error
             rest = self._event % json.dumps(body_at(scope["path"], gone)).encode()
         await send({"type": "http.response.body", "body": rest, "more_body": False})
-
-
-def sent_headers(given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Those of a client that are passed on, in any encoding."""
-    return [(name, value) for name, value in given if name.lower() not in _NOT_SENT]

@@ -22,7 +22,7 @@ from lead.settings.keys import ANYONE
 from shared.errors import DuoError
 from shared.exits import say
 from shared.lifeline import lifeline
-from shared.local_transport import LocalTransport
+from shared.next_hop import LocalTransport
 from shared.python_child import child_command, child_environment
 from shared.terminal import one_line, sanitize
 

@@ -13,7 +13,6 @@ from urllib.parse import unquote
 import pytest
 from fastapi.routing import iter_route_contexts
 
-from fleet.forwarding import passed_on
 from lead.http.middleware.auth import OWN_KEYS
 from lead.http.page import FILES
 from lead.http.routes.models import REASONS
@@ -24,6 +23,7 @@ from lead.server.app import create_app
 from lead.settings.keys import Role
 from lead.settings.lead_settings import LeadSettings
 from shared.models.builtin import builtin_draft
+from shared.next_hop import passed_on
 from tests.lead.http.middleware.asgi import asgi_request
 from tests.lead.http.middleware.test_auth import ADMINS, CLIENTS, EVERYBODY, KEYS, MAY, bearer, keyring
 from tests.lead.pairing.test_door import Server
@@ -205,11 +205,10 @@ def plain(request, lead, tmp_path):
 
 
 def behind_fleet(app):
-    """As requests come to the leads of a fleet, which check them; the next hop sets the length itself."""
+    """As requests come to the leads of a fleet, which check them."""
 
     async def ingress(scope, receive, send):
-        length = [header for header in scope["headers"] if header[0] == b"content-length"]
-        await app(scope | {"headers": passed_on(scope["headers"]) + length}, receive, send)
+        await app(scope | {"headers": passed_on(scope["headers"])}, receive, send)
 
     return ingress
 

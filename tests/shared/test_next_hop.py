@@ -1,9 +1,9 @@
-"""A connection that is lost as soon as it is made is an error of the transport, whatever anyio says."""
+"""What a client has sent is passed on, and a process that has not answered is known to be gone."""
 
 import httpx
 import pytest
 
-from shared.local_transport import LocalTransport, target_of
+from shared.next_hop import LocalTransport, passed_on, target_of
 
 
 async def test_a_socket_that_is_closed_before_anybody_looks_at_it_is_a_transport_error(monkeypatch):
@@ -20,3 +20,15 @@ async def test_a_socket_that_is_closed_before_anybody_looks_at_it_is_a_transport
 def test_a_path_is_sent_as_it_came():
     assert target_of({"raw_path": b"/x/../%2e/y", "query_string": b""}) == b"/x/../%2e/y"
     assert target_of({"raw_path": b"//", "query_string": b"model=%ff"}) == b"//?model=%ff"
+
+
+def test_headers_about_the_connection_and_those_of_the_hop_are_not_passed_on():
+    """Host is, as a lead refuses other names; white space at the ends is not, as it cannot be sent."""
+    given = [
+        (b"Host", b"page.example"),
+        (b"TE", b"a"),
+        (b"Proxy-Connection", b"a"),
+        (b"Content-Length", b"1"),
+    ]
+    kept = [(b"host", b"page.example"), (b"x-mine", b"a b")]
+    assert passed_on([*given, (b"X-Mine", b"a b \t")], b"content-length") == kept
