@@ -7,10 +7,13 @@ import random
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+from gguf import GGUFReader, GGUFValueType, ReaderField
 
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
-_STRING, _ARRAY = 8, 9
-_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+_STRING, _ARRAY = GGUFValueType.STRING, GGUFValueType.ARRAY
 _COUNTS_AT = 8
 """Of tensors, then of values; the magic and the version come before."""
 _TEMPLATE = b"tokenizer.chat_template"
@@ -53,53 +56,36 @@ class Header:
     end: int
 
 
-def read_header(data: bytes) -> Header:
+def read_header(path: Path) -> Header:
     """Of a file that is good."""
-    header = Header(data, [], [], [], [], 24)
-    n_tensors, n_values = (_U64.unpack_from(data, _COUNTS_AT + 8 * i)[0] for i in range(2))
-    at = 24
-    for _ in range(n_values):
-        began = at
-        key, at = _text(header, at)
-        header.values.append((began, key))
-        header.types.append(at)
-        at = _value(header, at + 4, _U32.unpack_from(data, at)[0])
-    header.values.append((at, b""))
-    for _ in range(n_tensors):
-        _, at = _text(header, at)
-        header.types.append(at)
-        n_dimensions = _U32.unpack_from(data, at)[0]
-        header.lengths += range(at + 4, at + 4 + 8 * n_dimensions, 8)
-        at += 4 + 8 * n_dimensions
-        header.types.append(at)
-        header.lengths.append(at + 4)
-        at += 12
-    header.end = at
+    reader = GGUFReader(path)
+    header = Header(path.read_bytes(), [], [], [], [], 0)
+    for field in reader.fields.values():
+        if field.name.startswith("GGUF."):  # the counts
+            continue
+        length, _, kind, first, *others, header.end = _places(field)
+        header.values.append((length, field.name.encode()))
+        header.lengths.append(length)
+        header.types.append(kind)
+        match field.types[0]:
+            case GGUFValueType.STRING:
+                header.lengths.append(first)
+            case GGUFValueType.ARRAY:
+                header.types.append(first)
+                header.lengths.append(others[0])
+            case _:
+                header.numbers += [first] * (header.end - first == _U32.size)
+    header.values.append((header.end, b""))
+    for tensor in reader.tensors:
+        length, _, n_dimensions, dimensions, kind, offset, header.end = _places(tensor.field)
+        header.lengths += [length, *range(dimensions, kind, _U64.size), offset]
+        header.types += [n_dimensions, kind]
     return header
 
 
-def _text(header: Header, at: int) -> tuple[bytes, int]:
-    header.lengths.append(at)
-    n = _U64.unpack_from(header.data, at)[0]
-    return header.data[at + 8 : at + 8 + n], at + 8 + n
-
-
-def _value(header: Header, at: int, kind: int) -> int:
-    if kind == _STRING:
-        return _text(header, at)[1]
-    if kind != _ARRAY:
-        header.numbers += [at] * (_SIZES[kind] == _U32.size)
-        return at + _SIZES[kind]
-    inner: int = _U32.unpack_from(header.data, at)[0]
-    n: int = _U64.unpack_from(header.data, at + 4)[0]
-    header.types.append(at)
-    header.lengths.append(at + 4)
-    at += 12
-    if inner != _STRING:
-        return at + n * _SIZES[inner]
-    for _ in range(n):
-        at += 8 + _U64.unpack_from(header.data, at)[0]
-    return at
+def _places(field: ReaderField) -> list[int]:
+    """Where each part of a value or tensor begins, and where the last one ends."""
+    return list(accumulate((part.nbytes for part in field.parts), initial=field.offset))
 
 
 def _string(text: bytes) -> bytes:
@@ -109,7 +95,7 @@ def _string(text: bytes) -> bytes:
 class StrangeFiles:
     """Made from a good one; each step of the iteration, which does not end, is another one."""
 
-    def __init__(self, rng: random.Random, good: bytes) -> None:
+    def __init__(self, rng: random.Random, good: Path) -> None:
         self._rng = rng
         self._header = read_header(good)
         self._ways: tuple[Callable[[], bytes], ...] = (
