@@ -25,7 +25,7 @@ from lead.generation import engine_client as module
 from lead.generation import engine_process as process
 from lead.generation.engine_client import EngineClient
 from lead.generation.engine_state import EngineState
-from lead.generation.sequences import LiveSequence
+from lead.generation.sequences import Sequences
 from shared.descriptors import n_open
 from shared.errors import (
     EngineError,
@@ -68,10 +68,11 @@ LISTEN = "for line in commands: notes.open('a').write(line)\n"
 UP = Finished(sequence="up", reason="stop")
 
 
-class Front:
-    """The owner of a client, and the listener to its events."""
+class Front(Sequences):
+    """The owner of a client, and its sequences: keeps what it hears."""
 
     def __init__(self, timeout=0.0, sleep_seconds=0.0, *, is_open=True, max_queue=None):
+        super().__init__(max_restarts=9)
         clock = itertools.count(1.0, 0.01).__next__ if sleep_seconds else lambda: 1.0
         self.client = EngineClient(
             LOAD,
@@ -84,14 +85,10 @@ class Front:
             on_sleep=self.on_sleep,
             clock=clock,
         )
-        self.n_sequences = 0
         self.n_slept = 0
         self.events = []
         self.lost = []
         self.processes = []
-        self.due = []
-        self.drafted = LiveSequence(submission())
-        self.holds_back = False
         self.was_busy = True
         self._news = asyncio.Event()
         backs = asyncio.get_running_loop().create_future()
@@ -112,36 +109,17 @@ class Front:
         assert now >= 1.0
         self.processes.append(self.pid)
         self.events.append(event)
+        super().apply(event, now)
         self._news.set()
 
     def fail_all(self, reason):
         self.lost.append(reason)
-
-    def __len__(self):
-        return self.n_sequences
-
-    def __iter__(self):
-        return iter([self.drafted])
-
-    def get(self, sequence_id):
-        return self.drafted if sequence_id == self.drafted.id else None
-
-    def create(self, request, *, private, changed):
-        assert (private, changed) == (False, None)
-        self.due.append(request)
-        return self.drafted
-
-    def discard(self, sequence):
-        assert sequence is self.drafted
-
-    def take_due(self):
-        due, self.due = self.due, []
-        return due
+        super().fail_all(reason)
 
     def on_death(self):
         self.lost.append(self.client.state)
         self._news.set()
-        return self.was_busy
+        return super().on_death() or self.was_busy
 
     async def until(self, enough):
         """Wait for events until there are enough."""
@@ -210,15 +188,12 @@ async def test_an_engine_that_the_system_cannot_start_is_tried_again(start, monk
 async def test_commands_reach_the_engine_in_order(start, tmp_path):
     front = start("ready()\n" + LISTEN)
     await front.until(is_up)
-    commands = [
-        submission(),
-        Draft(sequence="s", source="desk", base=1, tokens=[2]),
-        Cancel(sequence="s"),
-    ]
-    sequence = front.client.submit(commands[0])
-    front.client.post_draft(commands[1])
+    sequence = front.client.submit(submission())
+    draft = Draft(sequence=sequence.id, source="desk", base=1, tokens=[2])
+    front.client.post_draft(draft)
     front.client.cancel(sequence)
     await front.stop()
+    commands = sequence.submission(), draft, Cancel(sequence=sequence.id)
     assert (tmp_path / "notes").read_bytes() == b"".join(encode_line(command) for command in commands)
 
 
@@ -226,8 +201,8 @@ async def test_nothing_is_submitted_to_an_engine_that_is_not_ready(start):
     front = start(LISTEN)
     with pytest.raises(UnavailableError, match="being loaded"):
         front.client.submit(submission())
-    assert front.due == []
-    front.client.cancel(front.drafted)
+    assert not len(front)
+    front.client.cancel(front.create(submission()))
     front.client.post_draft(Draft(sequence="s", source="desk", base=1, tokens=[2]))
 
 
@@ -235,9 +210,8 @@ async def test_nothing_is_submitted_to_an_engine_that_is_not_ready(start):
 async def test_a_request_beyond_the_queue_is_refused_but_the_slots_are_filled(start, max_queue):
     front = start("ready()\n" + LISTEN, max_queue=max_queue)
     await front.until(is_up)
-    front.n_sequences = max_queue
-    front.client.submit(submission())
-    front.n_sequences += 1
+    for _ in range(max_queue + 1):
+        front.client.submit(submission())
     with pytest.raises(QueueFullError, match=f"{max_queue} more requests wait"):
         front.client.submit(submission())
 
@@ -291,22 +265,21 @@ async def test_engines_that_die_idle_one_after_the_other_end_the_lead(start, mon
 async def test_an_engine_that_is_ready_is_given_what_waits_for_it(start, tmp_path):
     front = start("if first_time():\n    ready(); sys.exit(3)\nready()\n" + LISTEN)
     await front.until(lambda front: front.lost)
-    front.client.submit(submission())
-    assert front.due
+    sequence = front.client.submit(submission())
     await front.until(lambda front: front.events == [UP, UP])
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode_line(submission())
+    assert (tmp_path / "notes").read_bytes() == encode_line(sequence.submission())
 
 
 async def test_what_is_held_back_is_asked_for_after_each_event(start, tmp_path):
-    front = start("ready()\n" + LISTEN)
-    front.holds_back = True
-    front.due = []
-    front.client._sequences.take_due = lambda: front.due if UP in front.events else []
-    front.due = [submission()]
-    await front.until(is_up)
+    finished = """{"type": "finished", "reason": "stop", "sequence": "%s"}\n"""
+    front = start(f"import json\nready()\n{LISTEN[:-1]}; say({finished!r} % json.loads(line)['sequence'])")
+    suspect, other = (front.create(submission()) for _ in range(2))
+    suspect.n_deaths = 2
+    await front.until(lambda front: not len(front))
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode_line(submission())
+    submitted = encode_line(suspect.submission()) + encode_line(other.submission())
+    assert (tmp_path / "notes").read_bytes() == submitted
 
 
 async def test_an_engine_that_hangs_is_killed_and_started_again(start, caplog):
@@ -419,9 +392,10 @@ async def test_drafts_that_the_engine_does_not_read_are_replaced_by_newer_ones(s
         """say('{"type": "finished", "sequence": "x", "reason": "stop"}\\n')\n""" + LISTEN
     )
     await front.until(is_up)
+    sequence = front.client.submit(submission())
     for base in range(20_000):
-        front.client.post_draft(Draft(sequence="s", source="desk", base=base, tokens=[2] * 16))
-    n_held = len(front.drafted.held_drafts)
+        front.client.post_draft(Draft(sequence=sequence.id, source="desk", base=base, tokens=[2]))
+    n_held = len(sequence.held_drafts)
     os.kill(front.pid, signal.SIGUSR1)
     await front.until(lambda front: len(front.events) == 2)
     await front.stop()
@@ -562,25 +536,24 @@ async def test_an_idle_engine_ends_and_is_started_again_for_the_next_request(sta
     await until_state(front, EngineState.SLEEPING)
     await front.until(lambda front: front.n_slept == 1)
     assert front.client.ready
-    front.n_sequences = 1
-    front.client.submit(submission())
+    sequence = front.client.submit(submission())
     await front.until(lambda front: front.events == [UP, UP])
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode_line(submission())
+    assert (tmp_path / "notes").read_bytes() == encode_line(sequence.submission())
     assert front.lost == []
 
 
 async def test_a_sleeping_engine_is_started_before_the_request_that_is_being_read_is_there(start):
     front = start("ready()\n" + LISTEN, sleep_seconds=0.03)
     await until_state(front, EngineState.SLEEPING)
-    front.n_sequences = 1
+    front.create(submission())
     front.client.expect()
     await front.until(lambda front: front.events == [UP, UP])
 
 
 async def test_an_engine_with_a_sequence_stays_awake(start):
     front = start("ready()\n" + LISTEN, sleep_seconds=0.00001)
-    front.n_sequences = 1
+    front.create(submission())
     await front.until(is_up)
     for _ in range(20):
         await asyncio.sleep(0)
@@ -613,11 +586,12 @@ async def test_who_waits_for_a_sleeping_engine_learns_that_it_will_not_be_woken(
 
 async def test_an_engine_with_an_open_question_stays_awake(start):
     front = start("ready()\n" + LISTEN, sleep_seconds=0.00001)
-    front.n_sequences = 1
+    sequence = front.create(submission())
     await front.until(is_up)
     asking = asyncio.ensure_future(front.client.ask(ERASE))
     await asyncio.sleep(0)
-    front.n_sequences, looked_at = 0, front.client._fed_at
+    front.discard(sequence)
+    looked_at = front.client._fed_at
     async with asyncio.timeout(60):
         while front.client._fed_at == looked_at and front.client.state is EngineState.READY:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
