@@ -6,12 +6,12 @@ import subprocess
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from tests.chat.fakes import end_events, text_event
+from tests.http_server import HttpServer, QuietHandler
 
 pytestmark = [
     pytest.mark.real,
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 WAIT_S = 60
 
 
-class Lead(BaseHTTPRequestHandler):
+class Lead(QuietHandler):
     """What it answers depends on the question; markdown to most."""
 
     def do_GET(self):
@@ -62,19 +62,12 @@ class Lead(BaseHTTPRequestHandler):
         assert self.server.let_go.wait(WAIT_S)
         yield from [text_event("yes."), *end_events()]
 
-    def log_message(self, *_):
-        pass
-
 
 @pytest.fixture
 def server():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Lead) as server:
+    with HttpServer(Lead) as server:
         server.hung_up, server.let_go = threading.Event(), threading.Event()
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
         yield server
-        server.shutdown()
-        thread.join()
 
 
 class Tmux:

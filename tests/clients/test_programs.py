@@ -5,14 +5,14 @@ import json
 import os
 import subprocess
 import sys
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 from gguf import GGUFReader
 
 from bench.processes import start_lead
+from tests.http_server import HttpServer
 
 BIN = Path(sys.prefix) / "client-programs/bin"
 ROOT = Path(__file__).parents[2]
@@ -106,11 +106,8 @@ def book():
     """The URL of a long text."""
     handler = functools.partial(SimpleHTTPRequestHandler, directory=ROOT / "docs")
     handler.log_message = lambda *_: None
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    with server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/compatibility.md"
-        server.shutdown()
+    with HttpServer(handler) as server:
+        yield f"{server.url}/compatibility.md"
 
 
 @pytest.fixture

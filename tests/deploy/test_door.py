@@ -3,9 +3,7 @@
 import http.client
 import json
 import ssl
-import threading
-from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from bench.processes import free_port
 from bench.routers import haproxy, start_haproxy
 from tests.certificates import make_certificate
+from tests.http_server import HttpServer, QuietHandler
 
 KEY = "key-of-alice"
 HEADERS = {"Authorization": f"Bearer {KEY}"}
@@ -27,7 +26,7 @@ CLOSED = (
 )
 
 
-class Echo(BaseHTTPRequestHandler):
+class Echo(QuietHandler):
     """Answers with the path that it was asked for."""
 
     protocol_version = "HTTP/1.1"
@@ -38,22 +37,6 @@ class Echo(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
-
-    def log_message(self, *_arguments):
-        pass
-
-
-@contextmanager
-def echo():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +54,7 @@ def doors(tmp_path_factory, certificate):
     keys.write_text(f"# clients\n{KEY}\n")
     chain_and_key.write_bytes(certificate.chain.read_bytes() + certificate.key.read_bytes())
     with ExitStack() as stack:
-        leads = [stack.enter_context(echo()) for _ in range(2)]
+        leads = [stack.enter_context(HttpServer(Echo)).url for _ in range(2)]
         urls = []
         for pem in (None, chain_and_key):
             program, url = start_haproxy(binary, leads, keys, f"127.0.0.1:{free_port()}", pem)

@@ -2,7 +2,6 @@
 
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -12,6 +11,7 @@ from lead.cli import main
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.errors import EngineError
+from tests.http_server import HttpServer, QuietHandler
 
 SMALL = ("--threads", "1", "--ctx-size", "1024", "--n-predict", "8", "--n-prompts", "1")
 
@@ -104,7 +104,7 @@ def other_server():
     """Its URL, and (body, Authorization) of what it was asked. It knows OpenAI's fields only."""
     asked = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self):
             known = self.path == "/v1/models"
             self.reply(
@@ -130,10 +130,5 @@ def other_server():
             self.end_headers()
             self.wfile.write(json.dumps(body).encode())
 
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", asked
-        server.shutdown()
+    with HttpServer(Handler) as server:
+        yield server.url, asked

@@ -2,18 +2,17 @@
 
 import json
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from lead.cli import main
 from shared.pairing.invitation import Invitation
+from tests.http_server import HttpServer, QuietHandler
 
 CODE = Invitation("back", b"s" * 12, b"f" * 16, ("10.0.0.1:5556",)).code()
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     def _answer(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         key = self.headers.get("Authorization")
@@ -25,28 +24,20 @@ class Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - http.server's names
 
-    def log_message(self, *_):
-        pass
-
 
 @pytest.fixture
 def lead():
     """Answers all requests alike, and remembers them."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with HttpServer(Handler) as server:
         server.asked = []
         server.answers = 200, {}
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
 def run(lead, monkeypatch, capsys):
     def run(*arguments):
-        url = f"http://127.0.0.1:{lead.server_port}"
-        monkeypatch.setattr("sys.argv", ["lead", "invite", "--lead", url, *arguments])
+        monkeypatch.setattr("sys.argv", ["lead", "invite", "--lead", lead.url, *arguments])
         main()
         return capsys.readouterr().out
 

@@ -2,47 +2,34 @@
 
 import hashlib
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from shared.models.hub import Hub, HubModel
+from tests.http_server import HttpServer, QuietHandler
 
 COMMIT = "a" * 40
 
 
-class HubServer(ThreadingHTTPServer):
+class HubServer(HttpServer):
     """Serves `repositories`, {name: {file: bytes}}, on loopback; `private`, `gated` ones need the token."""
 
     token = "hf_secret"  # noqa: S105 - of the stand-in
 
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.repositories = {}
         self.private = set()
         self.gated = set()
         self.requests = []  # (method, path)
         self.breaks_off_after = 0  # bytes of the next file; 0: it is whole
         self.ranges = []  # of the downloads that began in the middle
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
-        self._thread.start()
-
-    @property
-    def url(self):
-        host, port = self.server_address
-        return f"http://{host}:{port}"
 
     @property
     def downloads(self):
         paths = [path for method, path in self.requests if method == "GET" and "/resolve/" in path]
         return [path.rpartition("/")[2] for path in paths]
-
-    def close(self):
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
 
     def refusal(self, repository, authorization):
         """The hub's status and code, or None."""
@@ -54,11 +41,8 @@ class HubServer(ThreadingHTTPServer):
         return (401, "RepoNotFound") if hidden else None
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
 
     def do_HEAD(self):
         self.do_GET()
@@ -120,10 +104,9 @@ SPLIT = ["toy-Q4_0.gguf", *(f"Q8_0/toy-Q8_0-{n:05d}-of-00003.gguf" for n in (1, 
 def server(monkeypatch):
     monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
-    server = HubServer()
-    server.repositories[REPOSITORY] = {name: f"content of {name}".encode() for name in PLAIN}
-    yield server
-    server.close()
+    with HubServer() as server:
+        server.repositories[REPOSITORY] = {name: f"content of {name}".encode() for name in PLAIN}
+        yield server
 
 
 @pytest.fixture

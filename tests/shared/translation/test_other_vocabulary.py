@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 
 from back.program import setup_for
-from back.settings import BackComputeOptions, BackSettings
 from shared.convert.converted_file import read_conversion
-from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
-from shared.memory.plan_memory import plan_memory
-from shared.models.builtin import builtin_draft
 from shared.protocol import Open
 from shared.translation.vocabulary_pair import vocabulary_pair
 from tests.fakes import GREEDY
@@ -24,20 +20,7 @@ def _cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def settings():
-    return BackSettings(compute=BackComputeOptions(threads=1, ctx_size=512, parallel=1), n_branches=2)
-
-
-@pytest.fixture(scope="module")
-def model(settings):
-    model = Model(plan_memory(builtin_draft(), settings.model_options, settings.n_slots))
-    yield model
-    model.close()
-
-
-@pytest.fixture(scope="module")
 def foreign(tmp_path_factory):
-
     folder = tmp_path_factory.mktemp("foreign")
     gpt2_reference.write_folder(folder / "gpt2", *small_gpt2())
     read_conversion(folder / "gpt2", None).file().write_outline(folder / "gpt2.gguf")
@@ -59,26 +42,28 @@ def prompt(vocabulary):
     return vocabulary.tokenize("Once upon a time", add_special=False, parse_special=False)
 
 
-def test_with_another_vocabulary_the_lead_s_is_named_and_the_log_says_so(settings, model, foreign, caplog):
-    setup = setup_for(settings, model, foreign)
+def test_with_another_vocabulary_the_lead_s_is_named_and_the_log_says_so(
+    back_settings, back_model, foreign, caplog
+):
+    setup = setup_for(back_settings, back_model, foreign)
     setup.close()
     assert setup.vocabulary == foreign.identify()
     assert "translating: spec-demo-draft has another tokenizer" in caplog.text
 
 
-def test_a_translated_draft_begins_with_what_is_likeliest(settings, model, foreign):
-    tokens = prompt(model.vocabulary)
-    for slot in range(settings.n_slots):
-        model.trim(slot, 0)
-    (rows,) = model.decode([Span(0, 0, tokens, 1)])
+def test_a_translated_draft_begins_with_what_is_likeliest(back_settings, back_model, foreign):
+    tokens = prompt(back_model.vocabulary)
+    for slot in range(back_settings.n_slots):
+        back_model.trim(slot, 0)
+    (rows,) = back_model.decode([Span(0, 0, tokens, 1)])
     weights = np.exp(rows[0] - rows[0].max())
-    whole = vocabulary_pair(model.vocabulary, foreign).whole
+    whole = vocabulary_pair(back_model.vocabulary, foreign).whole
     mass = np.bincount(whole[whole >= 0], weights[whole >= 0])
-    assert drafted(setup_for(settings, model, foreign), prompt(foreign))[0] == mass.argmax()
+    assert drafted(setup_for(back_settings, back_model, foreign), prompt(foreign))[0] == mass.argmax()
 
 
-def test_the_next_drafter_begins_with_an_empty_cache(settings, model, foreign):
-    translated = drafted(setup_for(settings, model, foreign), prompt(foreign))
-    own = drafted(setup_for(settings, model), prompt(model.vocabulary))
-    assert drafted(setup_for(settings, model, foreign), prompt(foreign)) == translated
-    assert drafted(setup_for(settings, model), prompt(model.vocabulary)) == own
+def test_the_next_drafter_begins_with_an_empty_cache(back_settings, back_model, foreign):
+    translated = drafted(setup_for(back_settings, back_model, foreign), prompt(foreign))
+    own = drafted(setup_for(back_settings, back_model), prompt(back_model.vocabulary))
+    assert drafted(setup_for(back_settings, back_model, foreign), prompt(foreign)) == translated
+    assert drafted(setup_for(back_settings, back_model), prompt(back_model.vocabulary)) == own
