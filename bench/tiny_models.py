@@ -29,6 +29,9 @@ N_CTX = 512
 WINDOW = 32
 """Tokens in a sliding window, for architectures whose window is not a constant of llama.cpp's."""
 
+WRITTEN = ("GGUF.", "general.architecture")
+"""Beginnings of the keys that a GGUFWriter writes by itself."""
+
 Value = bool | int | float | str | list[int]
 
 _MIXTURES = (
@@ -117,21 +120,21 @@ def write_metadata(model: TinyModel, path: Path, vocabulary: Path | None = None)
     reader = gguf.GGUFReader(vocabulary) if vocabulary else _shipped()
     writer = gguf.GGUFWriter(path, model.architecture)
     writer.add_name(f"tiny {model.architecture}")
-    _copy(reader, writer, lambda name: name.startswith("tokenizer."))
+    copy_fields(reader, writer, lambda name: name.startswith("tokenizer."))
     n_vocab = len(reader.fields["tokenizer.ggml.tokens"].data)
     for key, value in (_metadata(model, n_vocab) | dict(model.settings or {})).items():
         _put(writer, f"{model.architecture}.{key}", value)
-    _finish(writer)
+    write_and_close(writer)
     return path
 
 
 def write_fim_vocabulary(path: Path, **tokens: int) -> Path:
     """Write the shipped pair's vocabulary with these `fim_*` tokens, for `write_tiny_model`."""
     writer = gguf.GGUFWriter(path, "llama")
-    _copy(gguf.GGUFReader(builtin_target()), writer, lambda name: name.startswith("tokenizer."))
+    copy_fields(gguf.GGUFReader(builtin_target()), writer, lambda name: name.startswith("tokenizer."))
     for name, token in tokens.items():
         _put(writer, f"tokenizer.ggml.fim_{name}_token_id", token)
-    _finish(writer)
+    write_and_close(writer)
     return path
 
 
@@ -151,15 +154,16 @@ def _shipped() -> gguf.GGUFReader:
     return gguf.GGUFReader(builtin_target())
 
 
-def _copy(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, is_wanted: Callable[[str], bool]) -> None:
-    """Copy fields, but for empty lists, which the library does not write."""
+def copy_fields(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, is_wanted: Callable[[str], bool]) -> None:
+    """Copy metadata, but for empty lists, which the library does not write."""
     for field in reader.fields.values():
         if is_wanted(field.name) and (value := field.contents()) != []:
             kind, *items = field.types
             writer.add_key_value(field.name, value, kind, items[-1] if items else None)
 
 
-def _finish(writer: gguf.GGUFWriter) -> None:
+def write_and_close(writer: gguf.GGUFWriter) -> None:
+    """Write what has been added."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -174,13 +178,13 @@ def _mend_heads(path: Path, architecture: str) -> None:
     reader = gguf.GGUFReader(path)
     writer = gguf.GGUFWriter(path.with_suffix(".mended"), architecture)
     wrong = f"{architecture}.attention.recurrent_layers"
-    _copy(reader, writer, lambda name: not name.startswith(("GGUF.", "general.architecture", wrong)))
+    copy_fields(reader, writer, lambda name: not name.startswith((*WRITTEN, wrong)))
     if wrong in reader.fields:
         writer.add_uint32(f"{architecture}.full_attention_interval", _FULL_ATTENTION_INTERVAL)
     for tensor in reader.tensors:
         if not tensor.name.endswith("scale"):
             writer.add_tensor(tensor.name, tensor.data)
-    _finish(writer)
+    write_and_close(writer)
     path.with_suffix(".mended").replace(path)
 
 

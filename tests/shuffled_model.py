@@ -5,6 +5,7 @@ import random
 import numpy as np
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
+from bench.tiny_models import WRITTEN, write_and_close
 from shared.models.builtin import builtin_draft
 
 _BY_TOKEN = {"tokenizer.ggml.tokens", "tokenizer.ggml.token_type"}
@@ -17,7 +18,7 @@ def write_shuffled(path):
     random.Random(1).shuffle(order)
     writer = GGUFWriter(path, "llama")
     for key, field in source.fields.items():
-        if key.startswith("GGUF.") or key == "general.architecture":
+        if key.startswith(WRITTEN):
             continue
         value = field.contents()
         if key in _BY_TOKEN:
@@ -29,8 +30,5 @@ def write_shuffled(path):
     for tensor in source.tensors:
         data = tensor.data[order] if tensor.name == "token_embd.weight" else tensor.data
         writer.add_tensor(tensor.name, np.ascontiguousarray(data), raw_dtype=tensor.tensor_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    write_and_close(writer)
     return path

@@ -3,13 +3,16 @@
 import gguf
 import numpy as np
 
+from bench.tiny_models import copy_fields, write_and_close
 from shared.models.builtin import builtin_target
 
 
 def write_tiny_eagle(path, *, layers=(1, 2, 3), width=64, target_width=64, own=False, n_known=None, seed=1):
     """own: with embeddings and output matrix of its own. n_known: it drafts only the first of the tokens."""
     writer = gguf.GGUFWriter(path, "eagle3")
-    n_vocab = _copy_vocabulary(writer)
+    vocabulary = gguf.GGUFReader(builtin_target())
+    copy_fields(vocabulary, writer, lambda name: name.startswith("tokenizer."))
+    n_vocab = len(vocabulary.fields["tokenizer.ggml.tokens"].data)
     writer.add_context_length(512)
     writer.add_embedding_length(width)
     writer.add_block_count(1)
@@ -26,20 +29,8 @@ def write_tiny_eagle(path, *, layers=(1, 2, 3), width=64, target_width=64, own=F
         writer.add_tensor(name, values.astype(np.float32))
     if n_known:
         writer.add_tensor("d2t", np.sort(rng.choice(n_vocab, n_known, replace=False)).astype(np.int64))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    write_and_close(writer)
     return path
-
-
-def _copy_vocabulary(writer):
-    fields = gguf.GGUFReader(builtin_target()).fields
-    for field in fields.values():
-        if field.name.startswith("tokenizer."):
-            kind, *items = field.types
-            writer.add_key_value(field.name, field.contents(), kind, items[-1] if items else None)
-    return len(fields["tokenizer.ggml.tokens"].data)
 
 
 def _shapes(width, target_width, n_vocab, *, own, n_known):

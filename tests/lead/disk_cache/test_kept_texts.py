@@ -10,7 +10,7 @@ import gguf
 import numpy as np
 import pytest
 
-from bench.tiny_models import TinyModel, write_tiny_model
+from bench.tiny_models import WRITTEN, TinyModel, copy_fields, write_and_close, write_tiny_model
 from lead.disk_cache.in_engine import text_key
 from lead.engine.load import Load
 from shared.cache_edits import Snapshot
@@ -70,11 +70,7 @@ def _add_long_rope(path):
     """Two tables of factors: llama.cpp takes the other one for more than `N_ORIGINAL` tokens of context."""
     reader = gguf.GGUFReader(path)
     writer = gguf.GGUFWriter(path.with_suffix(".long"), "llama")
-    for field in reader.fields.values():
-        if not field.name.startswith(("GGUF.", "general.architecture", "llama.rope.scaling")):
-            kind, *items = field.types
-            if (value := field.contents()) != []:
-                writer.add_key_value(field.name, value, kind, items[-1] if items else None)
+    copy_fields(reader, writer, lambda name: not name.startswith((*WRITTEN, "llama.rope.scaling")))
     writer.add_string("llama.rope.scaling.type", "longrope")
     writer.add_uint32("llama.rope.scaling.original_context_length", N_ORIGINAL)
     n_factors = reader.fields["llama.rope.dimension_count"].contents() // 2
@@ -82,10 +78,7 @@ def _add_long_rope(path):
     writer.add_tensor("rope_factors_short.weight", np.ones(n_factors, np.float32))
     for tensor in (each for each in reader.tensors if each.name != "rope_freqs.weight"):
         writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    write_and_close(writer)
     path.with_suffix(".long").replace(path)
 
 

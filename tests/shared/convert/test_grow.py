@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
+from bench.tiny_models import write_and_close
 from shared.convert.gguf_file import Quantization
 from shared.convert.grow import Shape, grow, main
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft
 from tests.shared.convert.conftest import load, logits
-from tests.shared.models.gguf_copies import with_tensor, without_vocabulary, write_header_only
+from tests.shared.models.gguf_copies import with_tensor, without_vocabulary
 
 OLD = Shape(width=128, n_layers=2, n_heads=4, n_feed_forward=256)
 LARGER = Shape(width=192, n_layers=5, n_heads=10, n_feed_forward=416)
@@ -162,7 +163,7 @@ def test_a_file_that_is_no_gguf_is_refused(tmp_path: Path, content: bytes) -> No
 
 def test_another_architecture_is_refused(tmp_path: Path) -> None:
     source = tmp_path / "mamba.gguf"
-    write_header_only(GGUFWriter(source, "mamba"))
+    write_and_close(GGUFWriter(source, "mamba"))
     with pytest.raises(ConfigError, match="architecture 'mamba': only llama models can grow"):
         grow(source, tmp_path / "x.gguf", LARGER, "f16")
 

@@ -1,11 +1,11 @@
 import pytest
 from gguf import GGUFWriter, TokenType
 
-from bench.tiny_models import TinyModel, write_metadata
+from bench.tiny_models import TinyModel, write_and_close, write_metadata
 from shared.errors import ModelLoadError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft, builtin_target
-from tests.shared.models.gguf_copies import without_tensors, write_header_only
+from tests.shared.models.gguf_copies import without_tensors
 
 
 @pytest.mark.parametrize("text", ["Hello, fox!", "  two  spaces\n\n", "Grüße 👋 日本", "", "\x00 nul"])
@@ -90,7 +90,7 @@ def write_vocabulary(path, model, tokens=()):
         writer.add_token_types(list(tokens.values()))
         writer.add_token_scores([0.0] * len(tokens))
         writer.add_bos_token_id(1)
-    write_header_only(writer)
+    write_and_close(writer)
     return path
 
 

@@ -8,6 +8,7 @@ import gguf
 import numpy as np
 import pytest
 
+from bench.tiny_models import write_and_close
 from shared.errors import ModelLoadError
 from shared.llama.model import Model
 from shared.llama.span import Span
@@ -50,10 +51,7 @@ def write_adapter(path, pairs, architecture="llama", kind="adapter", more=None):
     for name, (a, b) in pairs.items():
         writer.add_tensor(f"{name}.lora_a", a)
         writer.add_tensor(f"{name}.lora_b", b)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    write_and_close(writer)
     return path
 
 

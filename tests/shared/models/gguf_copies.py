@@ -5,6 +5,8 @@ from pathlib import Path
 
 from gguf import GGUFReader, GGUFWriter
 
+from bench.tiny_models import WRITTEN, copy_fields, write_and_close
+
 
 def with_tensor(source: Path, destination: Path, name: str, original: str) -> None:
     """A copy with one more tensor, which repeats another."""
@@ -22,24 +24,13 @@ def without_tensors(source: Path, destination: Path, is_dropped: Callable[[str],
     return destination
 
 
-def write_header_only(writer: GGUFWriter) -> None:
-    """Write what has been added; without tensors that is the header alone."""
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
 def _copy(
     source: Path, destination: Path, names_of: Callable[[str], list[str]], leave_out: str = "\0"
 ) -> None:
     reader = GGUFReader(source)
     writer = GGUFWriter(destination, reader.fields["general.architecture"].contents())
-    for key, field in list(reader.fields.items())[4:]:  # after the reader's own three and the architecture
-        if not key.startswith(leave_out):
-            kind, *sub_types = field.types
-            writer.add_key_value(key, field.contents(), kind, sub_types[-1] if sub_types else None)
+    copy_fields(reader, writer, lambda key: not key.startswith((*WRITTEN, leave_out)))
     for tensor in reader.tensors:
         for name in names_of(tensor.name):
             writer.add_tensor(name, tensor.data, raw_dtype=tensor.tensor_type)
-    write_header_only(writer)
+    write_and_close(writer)

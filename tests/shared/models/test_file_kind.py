@@ -12,6 +12,7 @@ from gguf.scripts.gguf_new_metadata import copy_with_new_metadata
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.tiny_models import write_and_close
 from shared.errors import ModelLoadError
 from shared.llama.model import Model
 from shared.llama.span import Span
@@ -28,9 +29,7 @@ def write(path, architecture, kind=None, tags=()):
         writer.add_tags(list(tags))
     if kind:
         writer.add_type(kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
+    write_and_close(writer)
     return path
 
 

@@ -5,13 +5,13 @@ from gguf import GGUFWriter
 
 from back.cli import main as back
 from back.settings import BackSettings
+from bench.tiny_models import write_and_close
 from lead.cli import main as lead
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ModelLoadError
 from shared.models import builtin
 from shared.models.hub import Hub, HubModel
 from tests.shared.convert.conftest import checkpoint, conversion_cache, tokenizer  # noqa: F401 - fixtures
-from tests.shared.models.gguf_copies import write_header_only
 
 
 def settings(*arguments):
@@ -141,6 +141,6 @@ def test_the_draft_model_is_converted_with_the_same_tokenizer(checkpoint, tokeni
 @pytest.mark.parametrize("option", ["--model", "--back"])
 def test_a_file_that_is_no_text_model_is_refused(tmp_path, option):
     path = tmp_path / "mmproj.gguf"
-    write_header_only(GGUFWriter(path, "clip"))
+    write_and_close(GGUFWriter(path, "clip"))
     with pytest.raises(ModelLoadError, match="is the projector of a model"):
         settings(option, str(path)).located()
