@@ -4,7 +4,6 @@ import http.client
 import threading
 import time
 from collections import defaultdict
-from types import TracebackType
 from typing import Self
 
 from bench.processes import memory_of
@@ -36,9 +35,7 @@ class Watch:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         for thread in self._threads:
             thread.join()

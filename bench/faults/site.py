@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import psutil
@@ -59,9 +58,7 @@ class Site:
             await asyncio.to_thread(back.wait_for, "drafting for ", _STARTING_SECONDS)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self._programs.close)
         await self._stack.aclose()
 

@@ -6,6 +6,20 @@ from tests.lead.http.event_streams import client_of
 from tests.lead.serving import serving
 
 
+class Clock:
+    """Stands still until a test moves it."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
 @pytest.fixture
 async def lead(vocabulary):
     return ScriptedLead(vocabulary)

@@ -4,6 +4,7 @@ from back.settings import BackComputeOptions, BackSettings
 from shared.llama.model import Model
 from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_draft
+from tests.shared.models.gguf_copies import without_vocabulary
 
 
 @pytest.fixture(autouse=True)
@@ -22,3 +23,11 @@ def back_model(back_settings):
     model = Model(plan_memory(builtin_draft(), back_settings.model_options, back_settings.n_slots))
     yield model
     model.close()
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """The shipped draft model without its vocabulary, for growths of which nothing is asked."""
+    path = tmp_path_factory.mktemp("source") / "source.gguf"
+    without_vocabulary(builtin_draft(), path)
+    return path

@@ -1,6 +1,5 @@
 """The door opens when it is told to, stays as it was over restarts, and keeps who may come in."""
 
-import asyncio
 import contextlib
 import json
 
@@ -11,6 +10,7 @@ from lead.pairing import door as module
 from lead.pairing.door import Door
 from shared.errors import ConfigError
 from shared.pairing.invitation import fingerprint
+from tests.lead.router.fakes import until
 
 
 class Server:
@@ -189,9 +189,3 @@ async def test_at_its_end_a_lead_takes_leave_of_the_network(announced, make):
     await door.end()
     assert said[1:] == ["gone"]
     assert make().was_open
-
-
-async def until(is_so):
-    async with asyncio.timeout(60):
-        while not is_so():  # noqa: ASYNC110 - it has no event for this
-            await asyncio.sleep(0.001)

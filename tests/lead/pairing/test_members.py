@@ -7,18 +7,6 @@ from lead.settings.keys import Role
 from shared.errors import UnavailableError
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def members(clock):
     return Members(clock=clock, wall_clock=lambda: 1e9)

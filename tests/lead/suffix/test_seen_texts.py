@@ -1,7 +1,6 @@
 """Recent texts are kept by owner, in a fixed amount of memory, up to an age."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,18 +10,6 @@ from lead.suffix.seen_texts import SeenTexts, mark, unmark
 ALICE, BOB = 1, 2
 NOTHING = 0
 TOKENS = st.lists(st.integers(0, 3) | st.integers(0, 200_000), max_size=300)
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 def texts_of(n_bytes=1 << 16, max_age=100.0, clock=lambda: 0.0):

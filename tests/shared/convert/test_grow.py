@@ -17,7 +17,7 @@ from shared.convert.grow import Shape, grow, main
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft
 from tests.shared.convert.conftest import load, logits
-from tests.shared.models.gguf_copies import with_tensor, without_vocabulary
+from tests.shared.models.gguf_copies import with_tensor
 
 OLD = Shape(width=128, n_layers=2, n_heads=4, n_feed_forward=256)
 LARGER = Shape(width=192, n_layers=5, n_heads=10, n_feed_forward=416)
@@ -42,14 +42,6 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Grower:
         return path
 
     return make
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The draft model without its vocabulary, for growths of which nothing is asked."""
-    path = tmp_path_factory.mktemp("source") / "source.gguf"
-    without_vocabulary(builtin_draft(), path)
-    return path
 
 
 def answer(path: Path) -> np.ndarray:

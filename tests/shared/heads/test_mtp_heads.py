@@ -10,7 +10,7 @@ from shared.heads.mtp_span import MtpSpan
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.memory.plan_memory import plan_memory
-from tests.shared.heads.conftest import rows
+from tests.shared.heads.conftest import rows, rows_in_company
 from tests.shared.llama.conftest import OF_THREE, TEXT
 from tests.shared.models.gguf_copies import without_tensors
 
@@ -47,14 +47,7 @@ def test_the_states_of_all_tokens_are_kept_in_whatever_company_they_are_decoded(
     model_with_heads, architecture
 ):
     model, states = model_with_heads(architecture)
-    model.decode([Span(0, 0, TEXT, 1)])
-    alone = rows(states, 0, len(TEXT))
-    model.trim(0, 0)
-    model.decode([Span(1, 0, TEXT[:4], 0), Span(0, 0, TEXT[:7], 1), Span(2, 0, TEXT[:2], 1)])
-    model.decode([Span(0, 7, TEXT[7:], 1), Span(2, 2, TEXT[2:3], 1)])
-    assert rows(states, 0, len(TEXT)) == pytest.approx(alone, abs=1e-3)
-    assert rows(states, 1, 4) == pytest.approx(alone[:4], abs=1e-3)
-    assert rows(states, 2, 3) == pytest.approx(alone[:3], abs=1e-3)
+    rows_in_company(model, states)
 
 
 @pytest.mark.parametrize("architecture", WITH_HEADS)

@@ -10,16 +10,8 @@ from gguf import GGUFReader
 from shared.errors import ConfigError
 from shared.models import builtin
 from shared.models.builtin import builtin_draft, builtin_target, grown_target, named_model
-from tests.shared.models.gguf_copies import without_vocabulary
 
 TINY = {"width": 256, "n_layers": 6, "n_heads": 8, "n_feed_forward": 800}
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("source") / "source.gguf"
-    without_vocabulary(builtin_draft(), path)
-    return path
 
 
 @pytest.fixture

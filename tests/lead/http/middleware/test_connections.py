@@ -62,29 +62,22 @@ def test_a_new_connection_takes_the_place_of_the_one_that_has_waited_longest():
     assert [first.aborted, second.aborted, third.aborted] == [True, False, False]
 
 
-def test_a_connection_that_was_served_again_has_not_waited_longest():
+@pytest.mark.parametrize(
+    ("waits_for", "was_served", "waits_longest"),
+    [
+        pytest.param("head", True, False, id="it was served meanwhile"),
+        pytest.param("head", False, True, id="it sends its request byte by byte"),
+        pytest.param("body", False, False, id="it has come to its body"),
+    ],
+)
+def test_a_connection_that_has_got_further_waits_anew(waits_for, was_served, waits_longest):
     kernel = Kernel(OTHER_FILES + 2)
     first, second = waiting(kernel, 2)
-    kernel.limit.stop_waiting(first)
-    kernel.limit.wait(first, "head")
+    if was_served:
+        kernel.limit.stop_waiting(first)
+    kernel.limit.wait(first, waits_for)
     kernel.connect()
-    assert (first.aborted, second.aborted) == (False, True)
-
-
-def test_sending_a_request_byte_by_byte_does_not_make_a_connection_younger():
-    kernel = Kernel(OTHER_FILES + 2)
-    first, second = waiting(kernel, 2)
-    kernel.limit.wait(first, "head")
-    kernel.connect()
-    assert (first.aborted, second.aborted) == (True, False)
-
-
-def test_a_connection_that_has_come_to_its_body_waits_anew():
-    kernel = Kernel(OTHER_FILES + 2)
-    first, second = waiting(kernel, 2)
-    kernel.limit.wait(first, "body")
-    kernel.connect()
-    assert (first.aborted, second.aborted) == (False, True)
+    assert (first.aborted, second.aborted) == (waits_longest, not waits_longest)
 
 
 def test_any_number_of_new_connections_stays_within_the_limit():
