@@ -7,7 +7,8 @@ from lead.engine.speculation.policy import Wait
 from shared.cache_edits import apply_edits
 from shared.errors import KvCacheFullError
 from shared.llama.span import Span
-from tests.fakes import FakeTarget, make_engine, make_limits, submit
+from tests.toy_engine import make_engine, make_limits, submit
+from tests.toy_model import FakeTarget
 
 NOW = 1.0
 STEP_SECONDS = 1 / 128

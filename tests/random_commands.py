@@ -26,33 +26,22 @@ from shared.llama.span import Span
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
 from shared.slot_cache import TextPlace
-from tests.fakes import (
-    N_VOCAB,
+from tests.fake_backs import (
     Branching,
     Duplicating,
-    FailingTarget,
-    FakeFront,
-    FakeTextFiles,
     Growing,
     Hostile,
     Late,
-    LateExecutor,
     Perfect,
     Random,
     Reordering,
     Several,
     Silent,
-    SlowGrammar,
     Thicket,
-    ToyGrammar,
-    inline_drafter,
-    local_drafters,
-    make_engine,
-    make_limits,
-    no_drafters,
-    plain_run,
-    toy_sampler,
 )
+from tests.fake_disk import FakeTextFiles, LateExecutor
+from tests.toy_engine import FakeFront, inline_drafter, local_drafters, make_engine, make_limits, no_drafters
+from tests.toy_model import N_VOCAB, FailingTarget, SlowGrammar, ToyGrammar, plain_run, toy_sampler
 
 _N_MOST_IN_VAIN = 200
 """Steps in which nothing is decoded although somebody runs: waits, grammars that have not answered."""

@@ -10,17 +10,7 @@ from itertools import cycle
 import pytest
 
 from lead.engine.events import Committed, Started
-from tests.fakes import (
-    END_TOKENS,
-    FakeFront,
-    FakeTarget,
-    Perfect,
-    Silent,
-    local_drafters,
-    make_limits,
-    run_engine,
-    submit,
-)
+from tests.fake_backs import Perfect, Silent
 from tests.test_proof_resumption import Front
 from tests.test_proof_tokens import (
     ALL_MEMORIES,
@@ -33,6 +23,8 @@ from tests.test_proof_tokens import (
     truth_of,
     with_checkpoints,
 )
+from tests.toy_engine import FakeFront, local_drafters, make_limits, run_engine, submit
+from tests.toy_model import END_TOKENS, FakeTarget
 
 N_CTX = 24
 _N_PROMPT = 14

@@ -15,8 +15,9 @@ from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter
 from lead.engine.events import BackEvent
 from lead.generation.sequences import Sequences
 from tests.engine_harness import EngineHarness
-from tests.fakes import make_limits, plain_run
 from tests.test_proof_tokens import MEMORIES, ROOMS, SAMPLINGS, requests_for, truth_of, with_predictions
+from tests.toy_engine import make_limits
+from tests.toy_model import plain_run
 
 ENDLESS = 1 << 30
 LIMITS = ROOMS | {

@@ -15,14 +15,10 @@ from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
-from tests.fakes import (
-    END_TOKENS,
-    N_VOCAB,
+from tests.fake_backs import (
     Branching,
     Crowd,
     Duplicating,
-    FakeFront,
-    FakeTarget,
     Growing,
     Hostile,
     Late,
@@ -34,15 +30,18 @@ from tests.fakes import (
     Silent,
     Thicket,
     TranslatingBack,
+)
+from tests.shared.translation.toys import KINDS
+from tests.toy_engine import (
+    FakeFront,
     inline_drafter,
     local_drafters,
     make_limits,
     no_drafters,
-    plain_run,
     run_engine,
     submit,
 )
-from tests.shared.translation.toys import KINDS
+from tests.toy_model import END_TOKENS, N_VOCAB, FakeTarget, plain_run
 
 CHAINS = {
     "silent": lambda _requests, _truth, _rng: Silent(),

@@ -12,8 +12,8 @@ import pytest
 from back.worker import DraftWorker
 from shared.errors import DecodeAbortedError
 from shared.protocol import Close, Extend, Open, Tune
-from tests.fakes import GREEDY, FakeTarget
 from tests.shared.drafting.drafting import LONG, SAMPLED, TEXT, DrafterHarness
+from tests.toy_model import GREEDY, FakeTarget
 
 N_AHEAD = 16
 

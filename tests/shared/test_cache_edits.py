@@ -2,7 +2,7 @@
 
 from shared.cache_edits import Copy, Forget, Restore, Snapshot, Store, Trim, apply_edits, loads_last
 from shared.llama.span import Span
-from tests.fakes import FakeTarget
+from tests.toy_model import FakeTarget
 
 
 def state(key):

@@ -2,8 +2,8 @@
 
 from lead.engine.events import Finished, Started
 from shared.protocol import MAX_TOKENS_PER_MESSAGE, Close, Draft, Extend, Open, Tune
-from tests.fakes import submit
 from tests.lead.backs.harness import SAMPLING
+from tests.toy_engine import submit
 
 
 def test_private_sequences_are_not_sent_to_backs(harness):

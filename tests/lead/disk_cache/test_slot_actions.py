@@ -12,7 +12,7 @@ from lead.engine.loop import Loop
 from lead.engine.side_jobs import SideJobs
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
-from tests.fakes import FakeTarget, LateExecutor, make_engine, make_limits, submit
+from tests.fake_disk import LateExecutor
 from tests.lead.disk_cache.test_text_keeper import (
     MEMORIES,
     N_MOST_STEPS,
@@ -22,6 +22,8 @@ from tests.lead.disk_cache.test_text_keeper import (
     Machine,
     text_after,
 )
+from tests.toy_engine import make_engine, make_limits, submit
+from tests.toy_model import FakeTarget
 
 KEY = "0123456789abcdef01234567"
 

@@ -18,7 +18,9 @@ from lead.engine.events import Committed, Finished, Started
 from lead.engine.loop import Loop
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCacheSize
-from tests.fakes import FakeTarget, FakeTextFiles, LateExecutor, make_engine, make_limits, plain_run, submit
+from tests.fake_disk import FakeTextFiles, LateExecutor
+from tests.toy_engine import make_engine, make_limits, submit
+from tests.toy_model import FakeTarget, plain_run
 
 PROMPT = tuple(range(4, 16)) * 3
 OTHER = tuple(range(15, 3, -1)) * 3

@@ -8,8 +8,9 @@ from shared.cache_edits import Trim
 from shared.errors import KvCacheFullError
 from shared.llama.span import Span
 from shared.step_cost import StepCost
-from tests.fakes import N_VOCAB, FakeTarget, make_engine, make_limits
 from tests.lead.engine.test_loop import run, submit
+from tests.toy_engine import make_engine, make_limits
+from tests.toy_model import N_VOCAB, FakeTarget
 
 
 class Timed(FakeTarget):

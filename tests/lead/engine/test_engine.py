@@ -17,15 +17,8 @@ from shared.prompt_cache import PromptCacheSize
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
 from tests.engine_harness import NOW, STEP_SECONDS, EngineHarness
-from tests.fakes import (
-    N_VOCAB,
-    ToyGrammar,
-    make_engine,
-    make_limits,
-    plain_run,
-    submit,
-    toy_sampler,
-)
+from tests.toy_engine import make_engine, make_limits, submit
+from tests.toy_model import N_VOCAB, ToyGrammar, plain_run, toy_sampler
 
 LONG = (0, 2)
 """A prompt whose greedy continuation fills a context of 100 tokens."""

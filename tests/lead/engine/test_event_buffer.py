@@ -6,7 +6,7 @@ from lead.engine.commands import Cancel, SetBacks
 from lead.engine.event_buffer import EventBuffer
 from lead.engine.events import Committed, Finished, Pieces, TokenProbabilities
 from shared.protocol import Tune
-from tests.fakes import submit
+from tests.toy_engine import submit
 
 
 def token(start, sequence="s", n=1):

@@ -15,16 +15,8 @@ from shared.cache_edits import moved_texts
 from shared.errors import DecodeFatalError, IntegrityError, KvCacheFullError, WindowLostError
 from shared.prompt_cache import PromptCacheSize
 from shared.protocol import Draft, Tune
-from tests.fakes import (
-    FakeFront,
-    FakeTarget,
-    inline_drafter,
-    make_engine,
-    make_limits,
-    plain_run,
-    run_engine,
-    submit,
-)
+from tests.toy_engine import FakeFront, inline_drafter, make_engine, make_limits, run_engine, submit
+from tests.toy_model import FakeTarget, plain_run
 
 LIMITS = make_limits()
 LONG = (0, 2)

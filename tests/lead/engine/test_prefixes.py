@@ -9,7 +9,7 @@ from lead.engine.slot import Slot
 from shared.llama.memory_traits import PLAIN
 from shared.prompt_cache import PromptCache, PromptCacheSize
 from shared.slot_cache import SlotCache
-from tests.fakes import engine_sequence, make_limits
+from tests.toy_engine import engine_sequence, make_limits
 
 TEXT = list(range(50))
 

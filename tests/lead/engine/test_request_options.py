@@ -8,7 +8,8 @@ from lead.engine.sequence import filtered_probabilities, model_probabilities
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
 from tests.engine_harness import EngineHarness
-from tests.fakes import GREEDY, N_VOCAB, plain_run, submit, toy_logits, toy_sampler
+from tests.toy_engine import submit
+from tests.toy_model import GREEDY, N_VOCAB, plain_run, toy_logits, toy_sampler
 
 PROMPT = [0, 2]
 

@@ -9,7 +9,8 @@ from lead.engine.sequence import EngineSequence, Verification, verify
 from lead.engine.speculation.drafts import Drafts, DraftToken
 from shared.errors import PendingAnswerError
 from shared.slot_cache import common_prefix_length
-from tests.fakes import END_TOKENS, N_VOCAB, engine_sequence, submit
+from tests.toy_engine import engine_sequence, submit
+from tests.toy_model import END_TOKENS, N_VOCAB
 
 
 def endless(n_ctx, checkpoints=()):

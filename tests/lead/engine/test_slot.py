@@ -6,7 +6,7 @@ from lead.engine.slot import MAX_REPLAY, Slot
 from lead.engine.speculation.constants import MAX_DEPTH
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.slot_cache import SlotCache
-from tests.fakes import engine_sequence
+from tests.toy_engine import engine_sequence
 
 REPLAYING = MemoryTraits(n_rollback=0, n_step_checkpoints=1)
 

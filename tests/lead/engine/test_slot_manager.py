@@ -9,7 +9,7 @@ from shared.cache_edits import Copy, Restore, Snapshot, Store, Trim
 from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCacheSize
-from tests.fakes import engine_sequence, make_limits
+from tests.toy_engine import engine_sequence, make_limits
 
 
 class Room:

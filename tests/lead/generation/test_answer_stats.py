@@ -3,7 +3,7 @@ import pytest
 from lead.engine.events import Committed
 from lead.generation.answer_stats import AnswerStats, SourceStats
 from lead.generation.sequences import LiveSequence
-from tests.fakes import submit
+from tests.toy_engine import submit
 
 
 def committed(start, tokens, **more):

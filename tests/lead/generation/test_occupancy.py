@@ -3,7 +3,7 @@
 from lead.engine.events import Ready, Started
 from lead.generation.occupancy import Occupancy
 from lead.generation.sequences import Sequences
-from tests.fakes import submit
+from tests.toy_engine import submit
 
 READY = Ready(n_ctx=100, n_ctx_sequence=100, n_slots=2, speculates=True)
 

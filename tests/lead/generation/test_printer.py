@@ -9,7 +9,7 @@ import pytest
 from lead.engine.events import Committed, Finished, Started
 from lead.generation.printer import _MOST_WAITING, Printer
 from lead.generation.sequences import Sequences
-from tests.fakes import submit
+from tests.toy_engine import submit
 
 
 class Screen(io.StringIO):

@@ -5,7 +5,7 @@ import pytest
 from lead.engine.events import Committed, Failed, Finished, Started
 from lead.generation.sequences import Broadcast, Sequences
 from shared.errors import RequestError, ServerError
-from tests.fakes import submit
+from tests.toy_engine import submit
 
 
 class Observer:

@@ -6,7 +6,7 @@ from lead.engine.events import Committed, Finished, PromptProgress, Started
 from lead.generation.sequences import Sequences
 from shared.errors import UnavailableError
 from shared.sampling.parameters import SamplingParameters
-from tests.fakes import submit
+from tests.toy_engine import submit
 
 SAMPLING = SamplingParameters(
     seed=7, repeat_penalty=1.2, dry_multiplier=0.8, grammar='start: "a"', grammar_start=2

@@ -27,10 +27,10 @@ from shared.models.builtin import builtin_draft, builtin_target
 from shared.sampling.factory import make_sampler
 from shared.sampling.grammar_budget import GrammarBudget
 from tests.conftest import more
-from tests.fakes import FakeFront, submit
 from tests.lead.engine.drafters.by_name import ByName
 from tests.lead.engine.test_draft_loading import GREEDY, OPTIONS, PROMPT, SAMPLED, NoGrammars, load
 from tests.tiny_eagle import write_tiny_eagle
+from tests.toy_engine import FakeFront, submit
 
 
 @pytest.fixture(params=["qwen35", more("qwen3next"), more("glm4moe")])

@@ -8,8 +8,8 @@ from lead.heads.mtp_drafter import MtpDrafter
 from shared.heads.hidden_states import HiddenStates
 from shared.heads.mtp_span import MtpOutput
 from shared.sampling.parameters import SamplingParameters
-from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, toy_sampler
 from tests.lead.engine.drafters.by_name import ByName
+from tests.toy_model import END_TOKENS, GREEDY, N_VOCAB, toy_sampler
 
 PROMPT = [4, 5, 6, 7, 8]
 SAMPLED = SamplingParameters(seed=7, temperature=0.9, repeat_penalty=1.3, repeat_last_n=8)

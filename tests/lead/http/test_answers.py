@@ -12,7 +12,7 @@ from lead.generation.answer_stats import RequestStats, current_request
 from lead.http.answers import answer_updates, whole_answers
 from lead.http.generation_request import GenerationRequest
 from shared.errors import QueueFullError
-from tests.fakes import submit
+from tests.toy_engine import submit
 
 
 def asked(lead, *prompts, stops=()):

@@ -7,8 +7,8 @@ from lead.engine.events import Committed, Finished, Started
 from lead.generation.occupancy import Occupancy
 from lead.metrics.exporter import MOST_NAMES, OTHERS, MetricsExporter
 from shared.protocol import Draft
-from tests.fakes import submit
 from tests.lead.serving import hello
+from tests.toy_engine import submit
 
 
 class Watched:

@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from lead.planning.acceptance_trial import AcceptanceTrial
-from tests.fakes import END_TOKENS, GREEDY, FakeTarget, inline_drafter, toy_sampler
+from tests.toy_engine import inline_drafter
+from tests.toy_model import END_TOKENS, GREEDY, FakeTarget, toy_sampler
 
 PROMPTS = [[0, 2], [1, 5, 7], [4]]
 

@@ -8,7 +8,9 @@ from shared.drafting.drafter_options import DrafterOptions
 from shared.llama.memory_traits import PLAIN
 from shared.protocol import Close, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
-from tests.fakes import END_TOKENS, GREEDY, FakeTarget, cells_for, plain_run, submit, toy_sampler
+from tests.fake_backs import cells_for
+from tests.toy_engine import submit
+from tests.toy_model import END_TOKENS, GREEDY, FakeTarget, plain_run, toy_sampler
 
 LONG = [0, 2]
 TEXT, _ = plain_run(submit(tokens=LONG), 100)

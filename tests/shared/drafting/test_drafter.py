@@ -10,8 +10,9 @@ from shared.errors import PendingAnswerError, RequestError
 from shared.prompt_cache import PromptCacheSize
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
-from tests.fakes import GREEDY, N_VOCAB, SlowGrammar, ToyGrammar, plain_run, submit, toy_sampler
 from tests.shared.drafting.drafting import LONG, SAMPLED, TEXT, DrafterHarness, drafting
+from tests.toy_engine import submit
+from tests.toy_model import GREEDY, N_VOCAB, SlowGrammar, ToyGrammar, plain_run, toy_sampler
 
 # Drafting
 

@@ -3,7 +3,7 @@
 import pytest
 
 from shared.drafting.drafter_options import DrafterOptions
-from tests.fakes import cells_for
+from tests.fake_backs import cells_for
 
 
 def shared(n_cells=4000, n_slots=4, n_train=2048, n_branches=3):

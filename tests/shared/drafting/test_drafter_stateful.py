@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
-from tests.fakes import END_TOKENS, N_VOCAB, FailingTarget, extend_hash, toy_sampler
 from tests.shared.drafting.drafting import DrafterHarness
+from tests.toy_model import END_TOKENS, N_VOCAB, FailingTarget, extend_hash, toy_sampler
 
 MOST_AHEAD = 9
 

@@ -6,9 +6,9 @@ import pytest
 
 from shared.errors import DecodeAbortedError
 from shared.protocol import Close, Extend, Open
-from tests.fakes import GREEDY, N_VOCAB, FakeTarget
 from tests.shared.drafting.drafting import LONG, TEXT, DrafterHarness
 from tests.shared.drafting.test_side_branches import WARM, chosen
+from tests.toy_model import GREEDY, N_VOCAB, FakeTarget
 
 N_LONG = len(LONG)
 WRONG = (TEXT[3] + 1) % N_VOCAB

@@ -10,8 +10,8 @@ from shared.llama.memory_traits import PLAIN
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import RankedToken
 from shared.slot_cache import SlotCache
-from tests.fakes import GREEDY, toy_sampler
 from tests.shared.drafting.drafting import DrafterHarness
+from tests.toy_model import GREEDY, toy_sampler
 
 URGENCIES = ("immediate", "soon", "batched")
 

@@ -7,7 +7,7 @@ from shared.drafting.sequence_state import DraftPath, SequenceState, spans_of
 from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
 from shared.slot_cache import SlotCache
-from tests.fakes import END_TOKENS, GREEDY, toy_sampler
+from tests.toy_model import END_TOKENS, GREEDY, toy_sampler
 
 
 def path_with(slot, n_pending, n_decoded=5):

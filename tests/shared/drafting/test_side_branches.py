@@ -11,8 +11,8 @@ from shared.errors import KvCacheFullError
 from shared.protocol import MAX_DRAFT_TOKENS, MAX_PARTS, BranchPart
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import RankedToken, Sampler
-from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, FakeTarget, extend_hash, toy_sampler
 from tests.shared.drafting.drafting import DrafterHarness
+from tests.toy_model import END_TOKENS, GREEDY, N_VOCAB, FakeTarget, extend_hash, toy_sampler
 
 WARM = SamplingParameters(seed=6, temperature=1, top_k=0, top_p=1, min_p=0, ignore_eos=True)
 PROMPT = [4, 9]

@@ -5,7 +5,7 @@ import pytest
 from shared.drafting.slot_pool import SlotPool
 from shared.llama.span import Span
 from shared.prompt_cache import PromptCacheSize
-from tests.fakes import FakeTarget
+from tests.toy_model import FakeTarget
 
 LONG, OTHER = [1] * 40, [2] * 40
 

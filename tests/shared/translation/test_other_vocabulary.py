@@ -9,9 +9,9 @@ from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import Open
 from shared.translation.vocabulary_pair import vocabulary_pair
-from tests.fakes import GREEDY
 from tests.shared.convert import gpt2_reference
 from tests.shared.convert.conftest import small_gpt2
+from tests.toy_model import GREEDY
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,9 @@
 import pytest
 
 from lead.engine.drafters.model_drafter import ThreadChoice
-from tests.fakes import GREEDY, inline_drafter, plain_run, submit
 from tests.lead.engine.drafters.by_name import ByName
+from tests.toy_engine import inline_drafter, submit
+from tests.toy_model import GREEDY, plain_run
 
 PROMPT = [0, 2]
 TEXT, _ = plain_run(submit(tokens=PROMPT), 100)

@@ -9,8 +9,8 @@ from lead.engine.speculation.forecast import Candidate
 from lead.engine.speculation.policy import Adaptive
 from shared.llama.memory_traits import MemoryTraits
 from shared.step_cost import StepCost
-from tests.fakes import make_limits
 from tests.lead.engine.speculation.support import depths_of
+from tests.toy_engine import make_limits
 
 DRAFTS = [(0.9, 0.5), (0.8,)]
 

@@ -8,7 +8,7 @@ from lead.engine.speculation.constants import DEFAULTS
 from lead.engine.speculation.drafts import Drafts
 from lead.engine.speculation.inline_drafting import InlineDrafting
 from lead.engine.speculation.policy import DraftOrder
-from tests.fakes import GREEDY
+from tests.toy_model import GREEDY
 
 STEP_S = 0.05
 

@@ -16,7 +16,7 @@ from lead.engine.speculation.speculation_stats import StepReport
 from shared.exact.batch_invariance import InvariantSizes
 from shared.protocol import Draft
 from shared.slot_cache import SlotCache
-from tests.fakes import engine_sequence, submit
+from tests.toy_engine import engine_sequence, submit
 
 END = 99
 NO_LOGITS = np.empty(0, np.float32)

@@ -7,7 +7,7 @@ from lead.engine.sequence import Verification
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.speculation_stats import StepReport
 from shared.protocol import MAX_DRAFT_TOKENS, Tune
-from tests.fakes import engine_sequence
+from tests.toy_engine import engine_sequence
 
 NO_LOGITS = np.empty(0, np.float32)
 CHEAP = {1: 1.0, 2: 1.05, 3: 1.1, 4: 1.15, 5: 1.2}

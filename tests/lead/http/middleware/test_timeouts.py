@@ -13,8 +13,8 @@ from lead.http.middleware.timeouts import HttpProtocol, WriteTimeout
 from lead.server.app import create_app
 from lead.settings.keys import Key, Keyring, Principal, Role
 from lead.settings.limits import RequestLimits
-from tests.fakes import submit
 from tests.lead.serving import HANDSHAKE, app_served, hello
+from tests.toy_engine import submit
 
 PATIENT = {"header_seconds": 60.0, "body_seconds": 60.0, "write_seconds": 60.0}
 SHORT = 0.1

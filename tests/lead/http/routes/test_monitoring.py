@@ -6,8 +6,8 @@ from lead.engine.events import Committed, Started
 from lead.server.app import create_app
 from lead.settings.keys import Key, Keyring, Principal, Role
 from shared.sampling.parameters import SamplingParameters
-from tests.fakes import submit
 from tests.lead.http.event_streams import client_of
+from tests.toy_engine import submit
 
 
 def begin(lead, slot, n_generated=0, **sampling):

@@ -20,8 +20,8 @@ from lead.settings.keys import Key, Keyring, Principal, Role
 from shared.errors import UnavailableError
 from shared.protocol import Close, Draft, Extend, Open, Refused, VocabularyId, Welcome, parse_lead_message
 from shared.sampling.parameters import SamplingParameters
-from tests.fakes import submit
 from tests.lead.serving import app_served, hello
+from tests.toy_engine import submit
 
 URL = "/v1/speculation"
 SAMPLING = SamplingParameters(seed=3)
