@@ -1,9 +1,9 @@
 """When a dead engine process is followed by another one, and when not."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from shared.pace import jittered_delays
+from shared.pace import Backoff
 
 _FIRST_DELAY, _MOST_DELAY = 0.2, 30.0
 MOST_DEATHS_AT_START = 5
@@ -19,9 +19,8 @@ class Restarts:
 
     def __init__(self, rng: random.Random, clock: Callable[[], float]) -> None:
         """`rng` jitters the delays; `clock` gives seconds."""
-        self._rng = rng
         self._clock = clock
-        self._delays = self._first_delays()
+        self._delays = Backoff(_FIRST_DELAY, _MOST_DELAY, rng, at_once=True)
         self._started_at = 0.0
         self._has_worked = False
         self._n_idle_deaths = 0
@@ -46,13 +45,9 @@ class Restarts:
         """It is gone. `was_busy`: it had something to do, which may be the reason."""
         if self._has_worked or self._clock() - self._started_at >= STABLE_SECONDS:
             self._n_idle_deaths = 0
-            self._delays = self._first_delays()
+            self._delays.reset()
         self._n_idle_deaths += not was_busy
 
     def next_delay(self) -> float:
         """Seconds until the next start."""
         return next(self._delays)
-
-    def _first_delays(self) -> Iterator[float]:
-        yield 0.0
-        yield from jittered_delays(_FIRST_DELAY, _MOST_DELAY, self._rng)

@@ -9,12 +9,12 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from lead.settings.lead_settings import LeadSettings
 from shared.lifeline import lifeline
-from shared.pace import jittered_delays
+from shared.pace import Backoff
 from shared.python_child import child_command
 from shared.sandbox import NO_GPU, without_secrets
 
@@ -63,7 +63,7 @@ class LocalBack:
             self.ended.set()
 
     async def _keep_running(self) -> None:
-        delays = self._delays()
+        delays = Backoff(_FIRST_DELAY, _MAX_DELAY, self._rng)
         while not self._stopping.is_set():
             started_at = self._clock()
             status = await self._run_once()
@@ -73,7 +73,7 @@ class LocalBack:
                 log.error("the local back will not be restarted: continuing without it")
                 return
             if self._clock() - started_at > _STABLE_SECONDS:
-                delays = self._delays()
+                delays.reset()
             delay = next(delays)
             log.warning("the local back ended (%s): restarting it in %.1f s", _describe(status), delay)
             with contextlib.suppress(TimeoutError):
@@ -112,9 +112,6 @@ class LocalBack:
                 process.kill()
                 await process.wait()
         return process.returncode
-
-    def _delays(self) -> Iterator[float]:
-        return jittered_delays(_FIRST_DELAY, _MAX_DELAY, self._rng)
 
 
 def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:

@@ -1,7 +1,9 @@
 import itertools
 import random
 
-from shared.pace import Bucket, jittered_delays
+import pytest
+
+from shared.pace import Backoff, Bucket
 
 
 def test_a_burst_is_allowed_and_then_the_rate():
@@ -35,7 +37,7 @@ def test_draining_counts_what_is_not_allowed_but_makes_no_debts():
 
 
 def first(n, seed=1):
-    return list(itertools.islice(jittered_delays(1.0, 8.0, random.Random(seed)), n))
+    return list(itertools.islice(Backoff(1.0, 8.0, random.Random(seed)), n))
 
 
 def test_delays_double_up_to_the_most_with_jitter_of_half():
@@ -45,3 +47,12 @@ def test_delays_double_up_to_the_most_with_jitter_of_half():
 
 def test_peers_that_lost_the_same_server_do_not_come_back_together():
     assert first(3, seed=1) != first(3, seed=2)
+
+
+@pytest.mark.parametrize(("at_once", "bounds"), [(False, [1, 2]), (True, [0, 1])])
+def test_after_a_success_the_delays_begin_anew(at_once, bounds):
+    delays = Backoff(1.0, 8.0, random.Random(1), at_once=at_once)
+    for _ in range(9):
+        next(delays)
+    delays.reset()
+    assert all(bound / 2 <= next(delays) <= bound for bound in bounds)

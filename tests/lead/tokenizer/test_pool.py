@@ -107,7 +107,7 @@ async def pool(server):
 
 @pytest.fixture
 def _no_delays(monkeypatch):
-    monkeypatch.setattr(pool_module, "jittered_delays", lambda *_: itertools.repeat(0.0))
+    monkeypatch.setattr(pool_module, "Backoff", lambda *_: itertools.repeat(0.0))
 
 
 ONE = Client("one")
