@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import socket
+import subprocess
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,11 +15,11 @@ from ray.serve.handle import DeploymentHandle
 from ray.util.placement_group import get_current_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from fleet.child import ChildError, ChildProcess, free_port
 from fleet.forwarding import AnswerHead, ForwardedRequest, LeadGoneError, passed_on
 from fleet.settings import FleetSettings
 from shared.errors import NotServingError
 from shared.local_transport import LocalTransport
+from shared.python_child import ChildProcess, child_command
 
 log = logging.getLogger("ray.serve")
 
@@ -28,6 +30,10 @@ _ANSWER_SECONDS = 5.0
 """For questions about health and load."""
 _ANY_TIME = httpx.Timeout(None, connect=_ANSWER_SECONDS)
 """For answers: clients and the lead itself end what takes too long."""
+
+
+class ChildError(Exception):
+    """A child did not start; the message says which."""
 
 
 class RpcWorker:
@@ -41,7 +47,7 @@ class RpcWorker:
         host = settings.host if is_local else ray.util.get_node_ip_address()
         self._address = f"{host}:{free_port(host)}"
         arguments = [*settings.arguments("rpc_worker"), "--host", host, "--port", self._address.split(":")[1]]
-        self._worker = ChildProcess("lead", "rpc-worker", *arguments, *(() if is_local else ("--insecure",)))
+        self._worker = _lead("rpc-worker", *arguments, *(() if is_local else ("--insecure",)))
 
     def address(self) -> str:
         return self._address
@@ -59,7 +65,7 @@ class LeadReplica:
         host = ray.util.get_node_ip_address() if settings.host == "node" else settings.host
         port = free_port(host)
         self._url = f"http://{host}:{port}"
-        self._lead = ChildProcess("lead", *self._arguments(host, port))
+        self._lead = _lead(*self._arguments(host, port))
         self._wait_until_ready()
         key = settings.key()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -100,7 +106,7 @@ class LeadReplica:
 
     async def check_health(self) -> None:
         """Raises if the lead has ended: then Serve starts another replica. Else the pool hears of it."""
-        if not self._lead.is_alive:
+        if self._lead.poll() is not None:
             raise ChildError(f"the lead of replica {self._name} has ended")
         if self._pool and (self._registering is None or self._registering.done()):
             self._registering = asyncio.get_running_loop().create_task(self._register(self._pool))
@@ -155,12 +161,24 @@ class LeadReplica:
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
         while not _is_healthy(self._url):
-            if not self._lead.is_alive:
+            if self._lead.poll() is not None:
                 raise ChildError("the lead has ended: its log has the reason")
             if time.monotonic() > deadline:
                 raise ChildError(f"the lead is not ready after {_START_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
         log.info("lead at %s, process %d", self._url, self._lead.pid)
+
+
+def _lead(*arguments: str) -> ChildProcess:
+    """Its log goes to the actor's."""
+    return ChildProcess(child_command("lead", *arguments), stdout=subprocess.DEVNULL)
+
+
+def free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def _is_healthy(url: str) -> bool:

@@ -1,14 +1,23 @@
-"""The command lines of Python processes that we start.
+"""The processes that we start: how each is started, told to end, and killed if it does not.
 
-None imports anything from the working directory. `python -m shared.python_child FD MODULE …` ends with the
-process that has started it (`shared.lifeline`).
+No Python process of ours imports anything from the working directory. `python -m shared.python_child FD
+MODULE …` ends with the process that has started it (`shared.lifeline`), and so does `… FD -- PROGRAM …`.
 """
 
 import os
+import subprocess
 import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from signal import Signals
+from typing import IO, Any
 
 from shared.lifeline import end_with, lifeline
 from shared.search_paths import without_working_directory
+
+_KILL_SECONDS = 10.0
+"""How long a killed process may take to end: it releases its memory."""
+_PROGRAM = "--"
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
@@ -17,8 +26,13 @@ def python_command(module: str, *arguments: str) -> list[str]:
 
 
 def child_command(module: str, *arguments: str) -> list[str]:
-    """Runs a module as a child that ends with this process; it inherits `lifeline`."""
+    """Runs a module as a `ChildProcess`."""
     return python_command("shared.python_child", str(lifeline()), module, *arguments)
+
+
+def program_command(*command: str) -> list[str]:
+    """Runs any program as a `ChildProcess`; on Linux it ends with this process, too."""
+    return child_command(_PROGRAM, *command)
 
 
 def child_environment() -> dict[str, str]:
@@ -26,9 +40,61 @@ def child_environment() -> dict[str, str]:
     return without_working_directory(os.environ)
 
 
+class ChildProcess(subprocess.Popen[bytes]):
+    """A process that does not outlive this one."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        descriptors: Iterable[int] = (),
+        stdin: int | IO[bytes] | None = subprocess.DEVNULL,
+        env: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        """Start a `child_command` or `program_command`; raises OSError.
+
+        It inherits `descriptors`; env: None for `child_environment`. The rest as in `Popen`.
+        """
+        super().__init__(
+            command,
+            stdin=stdin,
+            env=child_environment() if env is None else env,
+            pass_fds=[*descriptors, lifeline()],
+            **options,
+        )
+
+    def stop(self, seconds: float) -> int | None:
+        """Tell it to end, as `end_within`."""
+        with suppress(ProcessLookupError):
+            self.send_signal(Signals.SIGCONT)  # one that is stopped hears nothing
+            self.terminate()
+        return self.end_within(seconds)
+
+    def end_within(self, seconds: float) -> int | None:
+        """Its status, after it was killed if it has not ended after `seconds`; None: it cannot be killed."""
+        for limit in (seconds, _KILL_SECONDS):
+            with suppress(subprocess.TimeoutExpired):
+                return self.wait(limit)
+            self.kill()
+        return None
+
+    def answer(self, question: bytes | None, seconds: float | None) -> tuple[bytes, bytes]:
+        """`communicate`; raises TimeoutError if it has not ended after `seconds`, and had to be killed."""
+        with self:
+            try:
+                return self.communicate(question, seconds)
+            except subprocess.TimeoutExpired as error:
+                self.kill()
+                raise TimeoutError(f"it takes more than {seconds:g} s") from error
+
+
 def main() -> None:
-    """Run the module as `python -m` does."""
-    end_with(int(sys.argv[1]))
+    """Run the module as `python -m` does, or become the program."""
+    runs_program = sys.argv[2] == _PROGRAM
+    end_with(int(sys.argv[1]), becomes_another=runs_program)
+    if runs_program:
+        os.execvp(sys.argv[3], sys.argv[3:])  # noqa: S606 - what our caller has said
     del sys.argv[:2]
     import runpy  # noqa: PLC0415 - the parent may be gone already
 
