@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import secrets
+import signal
 import socket
 import subprocess
 from dataclasses import dataclass, field
@@ -21,9 +22,9 @@ from lead.router.routed import vouch
 from lead.settings.keys import ANYONE
 from shared.errors import DuoError
 from shared.exits import say
-from shared.lifeline import lifeline
+from shared.keeper import Child
 from shared.local_transport import LocalTransport
-from shared.python_child import child_command, child_environment
+from shared.python_child import ChildProcess, child_command
 from shared.terminal import one_line, sanitize
 
 log = logging.getLogger("models")
@@ -53,10 +54,10 @@ class AboutModel:
     vocabulary: str = ""
 
 
-class ModelProcess:
-    def __init__(self, process: asyncio.subprocess.Process, port: int, order: dict[str, Any]) -> None:
+class ModelProcess(Child):
+    def __init__(self, process: ChildProcess, port: int, order: dict[str, Any]) -> None:
         """Use `spawn`."""
-        self._process = process
+        super().__init__(process, _STOP_SECONDS)
         self._order = order
         self._secret: str = order["secret"]
         self._last_line = ""
@@ -64,7 +65,6 @@ class ModelProcess:
         self._relaying: asyncio.Future[None] | None = None
         self.about = AboutModel()
         self.url = f"http://127.0.0.1:{port}"
-        self.ended = asyncio.ensure_future(process.wait())
 
     @classmethod
     async def spawn(cls) -> Self:
@@ -73,22 +73,17 @@ class ModelProcess:
         Raises OSError.
         """
         with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
-            process = await asyncio.create_subprocess_exec(
-                *child_command("lead.router.model_lead"),
+            process = ChildProcess(
+                child_command("lead.router.model_lead"),
+                descriptors=[listener.fileno()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                pass_fds=[listener.fileno(), lifeline()],
-                env=child_environment(),
                 # Ctrl-C reaches the whole process group; the router decides when its models end.
                 start_new_session=True,
             )
             order = {"listener": listener.fileno(), "secret": secrets.token_urlsafe(32)}
             return cls(process, listener.getsockname()[1], order)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def headers_for(self, connection: HTTPConnection) -> list[tuple[str, str]]:
         """Which say who has sent a request that is passed on: key, address, and its id in the log."""
@@ -105,34 +100,30 @@ class ModelProcess:
         asking = asyncio.ensure_future(self._begin(model))
         try:
             self._is_loading = True
-            await asyncio.wait({asking, self.ended}, return_when=asyncio.FIRST_COMPLETED)
+            waits: set[asyncio.Future[Any]] = {asking, self.ended}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             self._is_loading = False
             if asking.done():
                 with contextlib.suppress(httpx.HTTPError, OSError, ValueError, LookupError):
                     self.about = asking.result()
                     return
-            await self.stop()  # if it has not ended by itself
+            await self.end()  # if it has not ended by itself
             await self._relaying
             raise ModelEndedError(
-                f"{model.name} cannot be loaded: {self._why()}", is_final=self._process.returncode in _FINAL
+                f"{model.name} cannot be loaded: {self._why()}", is_final=self.process.returncode in _FINAL
             )
         finally:
             await cancel(asking)
 
-    async def stop(self) -> None:
+    async def end(self) -> int | None:
         """End it, by force if it takes too long, or has not loaded its model yet."""
-        with contextlib.suppress(ProcessLookupError):
-            if self._is_loading:  # nobody waits for an answer, and its children end with it
-                self._process.kill()
-            else:
-                self._process.terminate()
-            try:
-                async with asyncio.timeout(_STOP_SECONDS):
-                    await asyncio.shield(self.ended)
-            except TimeoutError:
-                log.warning("the process %d does not end: killed", self.pid)
-                self._process.kill()
-        await self.ended
+        was_loading = self._is_loading
+        if was_loading:  # nobody waits for an answer, and its children end with it
+            self.kill()
+        status = await super().end()
+        if status == -signal.SIGKILL and not was_loading:
+            log.warning("the process %d does not end: killed", self.pid)
+        return status
 
     def own_bytes(self) -> int:
         """Host memory of this process and its children, without what files are mapped there."""
@@ -144,9 +135,10 @@ class ModelProcess:
         return sum(info.rss - getattr(info, "shared", 0) for info in infos)
 
     async def _begin(self, model: ServedModel) -> AboutModel:
-        assert self._process.stdin
+        assert self.process.stdin
         line = json.dumps(self._order | {"options": dict(model.options)})
-        self._process.stdin.write(f"{line}\n".encode())
+        with self.process.stdin as order:
+            order.write(f"{line}\n".encode())
         headers = {"Authorization": f"Bearer {vouch(self._secret, ANYONE)}"}
         transport = LocalTransport(trust_env=False)
         async with httpx.AsyncClient(
@@ -164,10 +156,13 @@ class ModelProcess:
 
     async def _relay_log(self, model: ServedModel) -> None:
         """Its log is the router's, with the name of the model before each line."""
-        assert self._process.stderr
+        assert self.process.stderr
         prefix = "" if model.options.get("log_json") else f"{one_line(model.name)}: "
-        rest = b""
-        while chunk := await self._process.stderr.read(_MOST_LINE_BYTES):
+        stream, rest = asyncio.StreamReader(), b""
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stream), self.process.stderr
+        )
+        while chunk := await stream.read(_MOST_LINE_BYTES):
             *lines, rest = (rest + chunk)[-_MOST_LINE_BYTES:].split(b"\n")
             for line in lines:
                 text = sanitize(line.decode("utf-8", "replace"))
@@ -175,7 +170,7 @@ class ModelProcess:
                 self._last_line = text or self._last_line
 
     def _why(self) -> str:
-        status = self._process.returncode or 0
+        status = self.process.returncode or 0
         if status < 0:
             return f"its process was ended by signal {-status}"
         return _LEVEL.sub("", self._last_line) or f"its process has ended with status {status}"

@@ -1,0 +1,115 @@
+"""Children under asyncio: waited for, ended, and kept as a `Supervisor` says."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+from shared.python_child import ChildProcess
+from shared.supervisor import ChildAction, Supervisor
+
+R = TypeVar("R")
+
+_LEAST_WAIT_SECONDS = 0.01
+"""Between two looks at what there is to do."""
+
+
+def in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
+    """What `call` returns or raises, from a thread of its own: this process can end without it."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[R] = loop.create_future()
+
+    def settle(set_outcome: Callable[[Any], None], outcome: object) -> None:
+        if not found.done():
+            set_outcome(outcome)
+
+    def work() -> None:
+        set_outcome: Callable[[Any], None] = found.set_result
+        try:
+            outcome: object = call(*arguments)
+        except Exception as error:  # noqa: BLE001 - for whoever waits
+            set_outcome, outcome = found.set_exception, error
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, set_outcome, outcome)
+
+    threading.Thread(target=work, name="child", daemon=True).start()
+    return found
+
+
+class Child:
+    """A process that this one has started. `ended` is done, with its status, when there is none any more."""
+
+    def __init__(self, process: ChildProcess, stop_seconds: float) -> None:
+        """stop_seconds: how long it may take to end before it is killed."""
+        self.process = process
+        self.ended = in_thread(process.wait)
+        self._stop_seconds = stop_seconds
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def kill(self) -> None:
+        """It gives no sign of life."""
+        self.process.kill()
+
+    async def end(self) -> int | None:
+        """Tell it to end; returns when it has, with its status. None: it cannot be killed."""
+        return await in_thread(self.process.stop, self._stop_seconds)
+
+
+class Keeper:
+    """Keeps a child as long as a supervisor wants one."""
+
+    def __init__(
+        self, supervisor: Supervisor, clock: Callable[[], float], is_busy: Callable[[], bool] = lambda: False
+    ) -> None:
+        """clock: seconds. is_busy: whether the child is used, although nobody reports that."""
+        self._supervisor, self._clock, self._is_busy = supervisor, clock, is_busy
+        self._reported = asyncio.Event()
+
+    async def run(self, live: Callable[[], Awaitable[None]]) -> None:
+        """Call `live` for each child that is to be started, until there will be none; raises what it does."""
+        while (action := self._next()) is not ChildAction.LEAVE:
+            if action is ChildAction.START:
+                await live()
+            else:
+                await self.wait()
+
+    @contextlib.asynccontextmanager
+    async def watching(self, child: Child) -> AsyncIterator[None]:
+        """While this context lasts, `child` is there; after it, it has ended."""
+        self._supervisor.started(self._clock())
+        watching = asyncio.ensure_future(self._watch(child))
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await child.end()
+            self._supervisor.ended(self._clock())
+            self.note()
+
+    def note(self) -> None:
+        """Something has been reported to the supervisor that others wait for."""
+        self._reported.set()
+        self._reported = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Returns when something has been reported, or may have to be done."""
+        deadline = self._supervisor.deadline()
+        seconds = None if deadline is None else max(deadline - self._clock(), _LEAST_WAIT_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._reported.wait()
+
+    async def _watch(self, child: Child) -> None:
+        while (action := self._next()) is None:
+            await self.wait()
+        if action is ChildAction.KILL:
+            child.kill()
+        else:
+            await child.end()
+
+    def _next(self) -> ChildAction | None:
+        return self._supervisor.next(self._clock(), is_busy=self._is_busy())
