@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,7 @@ class Front:
     """The owner of a client, and the listener to its events."""
 
     def __init__(self, timeout=0.0, sleep_seconds=0.0, *, is_open=True, max_queue=None):
-        clock = itertools.count(1.0, 0.01).__next__ if sleep_seconds else lambda: 1.0
+        clock = itertools.count(1.0, 0.01).__next__ if sleep_seconds else time.monotonic
         self.client = EngineClient(
             LOAD,
             self,
@@ -152,7 +153,7 @@ class Front:
 
     async def stop(self):
         async with asyncio.timeout(60):
-            await self.client.stop()
+            self.client.stop()
             with contextlib.suppress(ModelLoadError, EngineError):
                 await self.running
 
@@ -167,7 +168,7 @@ async def start(tmp_path, monkeypatch):
     path = tmp_path / "engine"
     python = sys.executable
     monkeypatch.setattr(sys, "executable", str(path))
-    monkeypatch.setattr("lead.generation.restarts._FIRST_DELAY", 0.001)
+    monkeypatch.setattr("lead.generation.engine_client._FIRST_DELAY", 0.001)
     fronts = []
 
     def start(body, timeout=0.0, **options):
@@ -277,7 +278,7 @@ async def test_engines_that_die_before_any_is_ready_end_the_start_with_the_reaso
 
 
 async def test_engines_that_die_idle_one_after_the_other_end_the_lead(start, monkeypatch):
-    monkeypatch.setattr("lead.generation.restarts.MOST_IDLE_DEATHS", 3)
+    monkeypatch.setattr(module, "_MAX_DEATHS", 3)
     front = start("ready()\n")
     front.was_busy = False
     with pytest.raises(EngineError, match="with nothing to do"):
@@ -617,9 +618,9 @@ async def test_an_engine_with_an_open_question_stays_awake(start):
     await front.until(is_up)
     asking = asyncio.ensure_future(front.client.ask(ERASE))
     await asyncio.sleep(0)
-    front.n_sequences, looked_at = 0, front.client._fed_at
+    front.n_sequences, looked_at = 0, front.client._supervisor._used_at
     async with asyncio.timeout(60):
-        while front.client._fed_at == looked_at and front.client.state is EngineState.READY:  # noqa: ASYNC110 - as above
+        while front.client._supervisor._used_at == looked_at and front.client.state is EngineState.READY:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
     assert front.client.state is EngineState.READY
     asking.cancel()
