@@ -15,6 +15,7 @@ from lead.server import local_back as module
 from lead.server.local_back import LocalBack, back_command, back_environment, local_url
 from lead.settings.lead_settings import LeadSettings
 from shared.models.builtin import builtin_draft
+from shared.python_child import ChildProcess
 from shared.sandbox import NO_GPU
 
 SCRIPT = """
@@ -27,18 +28,13 @@ def up():
 WAIT_FOR_END = "up(); time.sleep(600)"
 
 
-class Unjittered(random.Random):
-    def uniform(self, _low, high):
-        return high
-
-
 class Lead:
     """The owner of a local back, and what it hears from the child."""
 
-    def __init__(self, command, fifo, rng=None, **options):
+    def __init__(self, command, fifo, **options):
         self.ready = asyncio.Event()
         self.ready.set()
-        self.back = LocalBack(command, rng or random.Random(0), **options)
+        self.back = LocalBack(command, random.Random(0), **options)
         self.running = None
         self._fifo = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)  # to write, too: so it never ends
         self._news = asyncio.StreamReader()
@@ -116,7 +112,7 @@ async def test_it_is_started_once_the_engine_is_ready(start):
 
 async def test_none_is_started_while_the_engine_is_not_ready(start, monkeypatch):
     starts = []
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", lambda *_, **__: starts.append(1))
+    monkeypatch.setattr(module, "ChildProcess", lambda *_, **__: starts.append(1))
     lead = await start(WAIT_FOR_END, ready=False)
     await lead.stop()
     assert starts == []
@@ -163,7 +159,7 @@ async def test_after_a_stop_none_is_started(start, monkeypatch):
     lead = await start(WAIT_FOR_END)
     await lead.child()
     await lead.stop()
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", None)
+    monkeypatch.setattr(module, "ChildProcess", None)
     await lead.back.run(lead.ready)
 
 
@@ -184,26 +180,17 @@ async def test_a_cancelled_supervisor_leaves_none_behind(start):
 
 
 async def test_one_that_cannot_be_started_is_tried_again(start, monkeypatch, caplog):
-    create = asyncio.create_subprocess_exec
     failures = iter([OSError("out of processes")])
 
-    async def fail_once(*arguments, **options):
+    def fail_once(*arguments, **options):
         for failure in failures:
             raise failure
-        return await create(*arguments, **options)
+        return ChildProcess(*arguments, **options)
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", fail_once)
+    monkeypatch.setattr(module, "ChildProcess", fail_once)
     lead = await start(WAIT_FOR_END)
     assert is_alive(await lead.child())
     assert "the local back cannot be started: out of processes" in caplog.text
-
-
-async def test_the_delays_grow_until_one_has_lived_for_a_while(start, caplog):
-    starts_and_ends = iter([0, 1, 2, 3, 4, 104])
-    lead = await start("up(); sys.exit(3)", clock=lambda: next(starts_and_ends, 105), rng=Unjittered())
-    for _ in range(4):
-        await lead.child()
-    assert [record.args[1] for record in caplog.records][:3] == [0.01, 0.02, 0.01]
 
 
 def settings(*arguments):
