@@ -88,7 +88,8 @@ class Program:
 
     def stop(self) -> int:
         """Terminate it, kill it if that takes too long; returns its exit status."""
-        self.process.stop(_STOP_SECONDS)
+        self.process.tell_to_end()
+        self.process.end_within(_STOP_SECONDS)
         self._reader.join()
         return self.process.returncode
 

@@ -39,7 +39,8 @@ class BackActor:
 
     def follow(self, lead: str) -> None:
         if self._back:
-            self._back.stop(_STOP_SECONDS)
+            self._back.tell_to_end()
+            self._back.end_within(_STOP_SECONDS)
         self._back = ChildProcess(
             child_command("back", "--lead", lead, *self._arguments), stdout=subprocess.DEVNULL
         )

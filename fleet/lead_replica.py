@@ -130,7 +130,8 @@ class LeadReplica:
     def __del__(self) -> None:
         """Requests have ended, or the time that they had is over."""
         if hasattr(self, "_lead"):
-            self._lead.stop(self._settings.drain_seconds)
+            self._lead.tell_to_end()
+            self._lead.end_within(self._settings.drain_seconds)
         for worker in self._rpc_workers:
             ray.kill(worker)
 

@@ -1,12 +1,13 @@
 """Children under asyncio: waited for, ended, and kept as a `Supervisor` says."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from shared.python_child import ChildProcess
+from shared.python_child import KILL_SECONDS, ChildProcess
 from shared.supervisor import ChildAction, Supervisor
 
 R = TypeVar("R")
@@ -17,34 +18,31 @@ _LEAST_WAIT_SECONDS = 0.01
 
 def in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
     """What `call` returns or raises, from a thread of its own: this process can end without it."""
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[R] = loop.create_future()
-
-    def settle(set_outcome: Callable[[Any], None], outcome: object) -> None:
-        if not found.done():
-            set_outcome(outcome)
+    found: concurrent.futures.Future[R] = concurrent.futures.Future()
+    found.set_running_or_notify_cancel()
 
     def work() -> None:
-        set_outcome: Callable[[Any], None] = found.set_result
         try:
-            outcome: object = call(*arguments)
+            found.set_result(call(*arguments))
         except Exception as error:  # noqa: BLE001 - for whoever waits
-            set_outcome, outcome = found.set_exception, error
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, set_outcome, outcome)
+            found.set_exception(error)
 
     threading.Thread(target=work, name="child", daemon=True).start()
-    return found
+    return asyncio.wrap_future(found)
 
 
 class Child:
     """A process that this one has started. `ended` is done, with its status, when there is none any more."""
 
     def __init__(self, process: ChildProcess, stop_seconds: float) -> None:
-        """stop_seconds: how long it may take to end before it is killed."""
+        """stop_seconds: how long it may take to end before it is killed. Raises OSError."""
         self.process = process
-        self.ended = in_thread(process.wait)
         self._stop_seconds = stop_seconds
+        try:
+            self.ended = in_thread(process.wait)
+        except RuntimeError as error:  # there are too many threads
+            process.end_within(0.0)
+            raise OSError(str(error)) from error
 
     @property
     def pid(self) -> int:
@@ -54,9 +52,18 @@ class Child:
         """It gives no sign of life."""
         self.process.kill()
 
+    def tell_to_end(self) -> None:
+        self.process.tell_to_end()
+
     async def end(self) -> int | None:
-        """Tell it to end; returns when it has, with its status. None: it cannot be killed."""
-        return await in_thread(self.process.stop, self._stop_seconds)
+        """Tell it to end; returns its status when it has, as `ChildProcess.end_within`."""
+        self.tell_to_end()
+        for seconds in (self._stop_seconds, KILL_SECONDS):
+            await asyncio.wait({self.ended}, timeout=seconds)
+            if self.ended.done():
+                return self.ended.result()
+            self.process.kill()
+        return None
 
 
 class Keeper:

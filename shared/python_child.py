@@ -7,15 +7,15 @@ MODULE …` ends with the process that has started it (`shared.lifeline`), and s
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from signal import Signals
-from typing import IO, Any
+from typing import Any
 
 from shared.lifeline import end_with, lifeline
 from shared.search_paths import without_working_directory
 
-_KILL_SECONDS = 10.0
+KILL_SECONDS = 10.0
 """How long a killed process may take to end: it releases its memory."""
 _PROGRAM = "--"
 
@@ -43,37 +43,21 @@ def child_environment() -> dict[str, str]:
 class ChildProcess(subprocess.Popen[bytes]):
     """A process that does not outlive this one."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        descriptors: Iterable[int] = (),
-        stdin: int | IO[bytes] | None = subprocess.DEVNULL,
-        env: Mapping[str, str] | None = None,
-        **options: Any,
-    ) -> None:
-        """Start a `child_command` or `program_command`; raises OSError.
+    def __init__(self, command: Sequence[str], descriptors: Iterable[int] = (), **options: Any) -> None:
+        """Start a `child_command` or `program_command`, which inherits `descriptors`; raises OSError.
 
-        It inherits `descriptors`; env: None for `child_environment`. The rest as in `Popen`.
+        `options` are those of `Popen`, but usually it has `child_environment`, and no standard input.
         """
-        super().__init__(
-            command,
-            stdin=stdin,
-            env=child_environment() if env is None else env,
-            pass_fds=[*descriptors, lifeline()],
-            **options,
-        )
+        usual: dict[str, Any] = {"stdin": subprocess.DEVNULL, "env": child_environment()}
+        super().__init__(command, pass_fds=[*descriptors, lifeline()], **usual | options)
 
-    def stop(self, seconds: float) -> int | None:
-        """Tell it to end, as `end_within`."""
-        with suppress(ProcessLookupError):
-            self.send_signal(Signals.SIGCONT)  # one that is stopped hears nothing
-            self.terminate()
-        return self.end_within(seconds)
+    def tell_to_end(self) -> None:
+        self.send_signal(Signals.SIGCONT)  # one that is stopped hears nothing
+        self.terminate()
 
     def end_within(self, seconds: float) -> int | None:
         """Its status, after it was killed if it has not ended after `seconds`; None: it cannot be killed."""
-        for limit in (seconds, _KILL_SECONDS):
+        for limit in (seconds, KILL_SECONDS):
             with suppress(subprocess.TimeoutExpired):
                 return self.wait(limit)
             self.kill()

@@ -58,7 +58,7 @@ CAN_FORK = hasattr(os, "fork")
 """Whether there can be sandboxes: not on Windows."""
 
 
-class SandboxError(Exception):
+class SandboxError(OSError):
     """The fork server cannot be started."""
 
 
@@ -168,13 +168,15 @@ class Sandbox:
             )
 
     def open(self, kind: bytes) -> Task:
-        """Have a worker do a task of a kind, as soon as there is one; raises SandboxError.
+        """Have a worker do a task of a kind, as soon as there is one; raises OSError.
 
         A task whose supervision ends before it has begun was lost with the fork server: open another one.
         """
         connection, theirs = socket.socketpair()
         supervision, supervised = socket.socketpair()
-        with theirs, supervised:
+        with theirs, supervised, contextlib.ExitStack() as unused:
+            unused.enter_context(connection)
+            unused.enter_context(supervision)
             for _ in range(2):
                 if self._control is None:
                     self.start()
@@ -185,10 +187,9 @@ class Sandbox:
                     log.error("the fork server of %s has ended: starting it again", self._name)  # noqa: TRY400 - expected
                     self.close()
                 else:
+                    unused.pop_all()
                     return Task(connection, supervision)
-        connection.close()
-        supervision.close()
-        raise SandboxError
+            raise SandboxError
 
     def kill(self) -> None:
         """Kill the fork server, which does not answer. The next task starts it again."""

@@ -17,34 +17,20 @@ _TICKS = 10
 """Silence is counted in ticks, not by the clock: while this process is stopped, too (Ctrl-Z), none pass."""
 
 
-class ChildState(enum.Enum):
-    """What somebody who needs the child may expect of it. FAILED and STOPPED are final."""
-
-    STARTING = "it has never been ready"
-    READY = "ready"
-    RESTARTING = "it has died"
-    SLEEPING = "nobody needs it"
-    WAKING = "somebody needs it again"
-    FAILED = "it would die again"
-    STOPPED = "nobody will need it again"
+ChildState = enum.Enum("ChildState", "STARTING READY RESTARTING SLEEPING WAKING FAILED STOPPED")
+"""STARTING: none has been ready. RESTARTING: it has died. WAKING: somebody uses it after SLEEPING. FAILED,
+STOPPED: there will be none any more."""
 
 
 class ChildAction(enum.Enum):
-    START = "start a process, and report `started` or `not_started`"
+    START = "start a process, and report `started`, or `ended` if that is not possible"
     STOP = "tell it to end; report `ended`, as after each other end"
     KILL = "kill it: it gives no sign of life"
     LEAVE = "there is no process, and will be none"
 
 
-class _Process(enum.Enum):
-    NONE = "none"
-    COMING = "being started"
-    THERE = "there"
-    TOLD = "told to end"
-    KILLED = "killed"
-    LOST = "does not reply any more"
-
-
+_Process = enum.Enum("_Process", "NONE COMING THERE TOLD KILLED LOST")
+"""TOLD to end. LOST: it does not reply any more."""
 _FINAL = {ChildState.FAILED, ChildState.STOPPED}
 
 
@@ -65,7 +51,8 @@ class Supervisor:
     state: ChildState = ChildState.STARTING
     has_been_ready: bool = False
     _process: _Process = _Process.NONE
-    _start_at: float = -math.inf
+    start_at: float = -math.inf
+    """When the next process may be started."""
     _started_at: float = 0.0
     _used_at: float = 0.0
     _has_worked: bool = False
@@ -82,7 +69,7 @@ class Supervisor:
                 return self._watch(now, is_busy=is_busy)
             case _Process.NONE if self.state in _FINAL:
                 return ChildAction.LEAVE
-            case _Process.NONE if self.state is not ChildState.SLEEPING and now >= self._start_at:
+            case _Process.NONE if self.state is not ChildState.SLEEPING and now >= self.start_at:
                 self._process = _Process.COMING
                 return ChildAction.START
             case _:
@@ -91,7 +78,7 @@ class Supervisor:
     def deadline(self) -> float | None:
         """When there may be something to do, if nothing is reported before; None: never."""
         if self._process is _Process.NONE:
-            return None if self.state is ChildState.SLEEPING else self._start_at
+            return None if self.state is ChildState.SLEEPING else self.start_at
         looks = []
         if self._process is _Process.THERE and self.max_silence:
             looks.append(self._ticked_at + self.max_silence / _TICKS)
@@ -99,17 +86,9 @@ class Supervisor:
             looks.append(self._used_at + self.sleep_seconds)
         return min(looks, default=None)
 
-    def delay(self, now: float) -> float:
-        """Seconds until the next start."""
-        return max(0.0, self._start_at - now)
-
     def started(self, now: float) -> None:
         self._process, self._started_at, self._has_worked = _Process.THERE, now, False
         self._ticked_at, self._n_silent, self._has_been_heard = now, 0, False
-
-    def not_started(self, now: float) -> None:
-        """The system has refused to: there may be descriptors, memory or processes later."""
-        self._process, self._start_at = _Process.NONE, now + next(self.delays)
 
     def heard(self) -> None:
         """A sign of life."""
@@ -129,7 +108,7 @@ class Supervisor:
         self._used_at = now
         if self.state is not ChildState.SLEEPING:
             return False
-        self.state, self._start_at = ChildState.WAKING, now
+        self.state, self.start_at = ChildState.WAKING, now
         return True
 
     def lost(self, now: float) -> bool:
@@ -150,13 +129,13 @@ class Supervisor:
         self._n_idle_deaths += 1
 
     def ended(self, now: float) -> None:
-        """There is no process any more."""
+        """There is no process any more, or none could be started."""
         self.lost(now)
         if self._process is _Process.TOLD:
             self.delays.reset()
-            self._start_at = now
+            self.start_at = now
         else:
-            self._start_at = now + next(self.delays)
+            self.start_at = now + next(self.delays)
         self._process = _Process.NONE
         most = self.max_deaths if self.has_been_ready else self.max_deaths_at_start
         if self._n_idle_deaths >= most:

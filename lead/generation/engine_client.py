@@ -217,7 +217,7 @@ class EngineClient:
                 process = await EngineProcess.start(self._share_grammars(), self._log_options, self._timeout)
         except OSError as error:  # no descriptors, memory or processes: there may be some later
             log.error("the engine cannot be started: %s", error)  # noqa: TRY400 - no fault of the program
-            self._supervisor.not_started(self._clock())
+            self._supervisor.ended(self._clock())
             return
         try:
             async with self._keeper.watching(process):

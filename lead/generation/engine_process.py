@@ -11,7 +11,7 @@ from typing import Any, Self
 from lead.engine.commands import Command
 from lead.engine.events import Event, decode_event, encode_line
 from lead.engine.load import Load
-from shared.keeper import Child, in_thread
+from shared.keeper import Child
 from shared.python_child import ChildProcess, child_command, child_environment
 from shared.sandbox import without_secrets
 
@@ -82,10 +82,12 @@ class EngineProcess(Child):
         if work.done():
             work.result()
 
-    async def end(self) -> int | None:
-        """Have it finish its step and exit."""
+    def tell_to_end(self) -> None:
+        """After its step."""
         self._writer.close()
-        status = await in_thread(self.process.end_within, self._stop_seconds)
+
+    async def end(self) -> int | None:
+        status = await super().end()
         self._writer.transport.abort()  # a process that hangs in a driver keeps its end of the pipe open
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()

@@ -9,7 +9,7 @@ import logging
 import random
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from lead.settings.lead_settings import LeadSettings
 from shared.keeper import Child, Keeper
@@ -35,20 +35,13 @@ class LocalBack:
     """`run` keeps the child until `stop`; it does not raise, whatever the child does."""
 
     def __init__(
-        self,
-        command: Sequence[str],
-        rng: random.Random,
-        clock: Callable[[], float] = time.monotonic,
-        stop_seconds: float = _STOP_SECONDS,
-        environment: Mapping[str, str] | None = None,
+        self, command: Sequence[str], rng: random.Random, environment: Mapping[str, str] | None = None
     ) -> None:
         """`rng` jitters the delays between restarts; `environment`: None for the lead's own."""
         self._command = command
-        self._clock = clock
-        self._stop_seconds = stop_seconds
         self._environment = environment
         self._supervisor = Supervisor(Backoff(_FIRST_DELAY, _MAX_DELAY, rng), state=ChildState.SLEEPING)
-        self._keeper = Keeper(self._supervisor, clock)
+        self._keeper = Keeper(self._supervisor, time.monotonic)
         self.ended = asyncio.Event()
         """The child has ended, and is not started again."""
 
@@ -68,16 +61,16 @@ class LocalBack:
 
     async def _wake(self, ready: asyncio.Event) -> None:
         await ready.wait()
-        self._supervisor.used(self._clock())
+        self._supervisor.used(time.monotonic())
         self._keeper.note()
 
     async def _run_once(self) -> None:
+        how = "not started"
         try:
-            child = Child(self._start(), self._stop_seconds)
+            child = Child(self._start(), _STOP_SECONDS)
         except OSError as error:
             log.warning("the local back cannot be started: %s", error)
-            self._supervisor.not_started(self._clock())
-            how = "not started"
+            self._supervisor.ended(time.monotonic())
         else:
             async with self._keeper.watching(child):
                 status = await asyncio.shield(child.ended)
@@ -87,7 +80,7 @@ class LocalBack:
         if self._supervisor.state is ChildState.FAILED:
             log.error("the local back will not be restarted: continuing without it")
         elif self._supervisor.state is not ChildState.STOPPED:
-            delay = self._supervisor.delay(self._clock())
+            delay = self._supervisor.start_at - time.monotonic()
             log.warning("the local back ended (%s): restarting it in %.1f s", how, delay)
 
     def _start(self) -> ChildProcess:

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from lead.tokenizer.fair_queue import Client, FairQueue
 from lead.tokenizer.jobs import GrammarsNeededError, JobLimits, Jobs, encode_job
 from lead.tokenizer.tokenizer_program import TokenizerProgram
-from lead.tokenizer.workers import Worker, WorkerDiedError, Workers, WorkersGoneError
+from lead.tokenizer.workers import Worker, WorkerDiedError, Workers
 from shared.errors import DuoError, ModelLoadError, QueueFullError, RequestError, UnavailableError
 from shared.pace import Backoff
 from shared.sandbox import FOLLOW, JOBS
@@ -207,7 +207,7 @@ async def _begin(workers: Workers, kind: bytes) -> Worker:
     while True:
         try:
             return await workers.begin(kind)
-        except WorkersGoneError:
+        except OSError:
             await asyncio.sleep(next(delays))
 
 

@@ -44,7 +44,8 @@ def test_no_other_code_starts_python_by_itself():
 def test_a_child_is_told_to_end_and_killed_if_it_does_not(script, seconds, status):
     with ChildProcess(program_command("sh", "-c", script), stdout=subprocess.PIPE) as child:
         assert child.stdout.readline() == b"up\n"
-        assert child.stop(seconds) == status
+        child.tell_to_end()
+        assert child.end_within(seconds) == status
 
 
 def test_a_child_that_does_not_answer_in_time_is_killed():

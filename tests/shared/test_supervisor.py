@@ -20,13 +20,13 @@ MOVES = {
 }
 REPORTS = {
     "none": ["nothing"],
-    "coming": ["started", "not_started"],
+    "coming": ["started", "ended"],
     "there": ["heard", "ready", "worked", "nothing", "nothing", "lost", "ended"],
     "told": ["heard", "ready", "lost", "ended"],
     "killed": ["heard", "ready", "lost", "ended"],
     "lost": ["nothing", "ended"],
 }
-LEADS_TO = {"started": "there", "not_started": "none", "lost": "lost", "ended": "none"}
+LEADS_TO = {"started": "there", "lost": "lost", "ended": "none"}
 UNTIMED = {"heard", "worked", "stop", "fail"}
 N_COMMANDS = int(os.environ.get("RANDOM_COMMANDS", "400"))
 
@@ -87,17 +87,6 @@ def test_a_process_that_has_worked_or_lived_long_is_followed_without_a_delay(lif
     assert life.live(**how) == 0
 
 
-def test_what_cannot_be_started_is_tried_again_later_and_later(life):
-    delays = []
-    for _ in range(4):
-        life.now = max(life.now, life.supervisor.deadline())
-        assert life.next() is START
-        life.supervisor.not_started(life.now)
-        delays.append(life.supervisor.deadline() - life.now)
-    assert delays == sorted(delays)
-    assert life.state is ChildState.STARTING
-
-
 @pytest.mark.parametrize(("ready", "n"), [(False, 5), (True, 10)])
 def test_processes_that_die_with_nothing_to_do_are_given_up(life, ready, n):
     for _ in range(n):
@@ -127,13 +116,6 @@ def test_silence_is_counted_in_ticks_of_which_none_pass_while_nobody_looks(life)
     assert life.next(1000.0) is None
 
 
-def test_every_sign_of_life_counts_anew(life):
-    life.start()
-    for _ in range(100):
-        life.supervisor.heard()
-        assert life.next(4.0, is_busy=True) is None
-
-
 def test_the_first_sign_of_life_may_take_a_minute(life):
     life.start(ready=False)
     assert [life.next(0.5) for _ in range(120)].index(KILL) == 119
@@ -147,25 +129,6 @@ def test_one_that_nobody_uses_is_ended_and_started_again_when_somebody_does(life
     assert (life.state, life.supervisor.deadline(), life.next(1000.0)) == (ChildState.SLEEPING, None, None)
     assert life.supervisor.used(life.now)
     assert (life.state, life.next()) == (ChildState.WAKING, START)
-
-
-def test_one_that_is_needed_before_it_has_ended_has_not_died(life):
-    life.start()
-    assert life.next(10.0) is STOP
-    assert life.supervisor.used(life.now)
-    assert (life.supervisor.lost(life.now), life.next(), life.state) == (False, None, ChildState.WAKING)
-    life.supervisor.ended(life.now)
-    assert life.next() is START
-
-
-def test_a_stop_while_it_is_being_started_ends_it(life):
-    assert life.next() is START
-    life.supervisor.stop()
-    assert life.next() is None
-    life.supervisor.started(life.now)
-    assert life.next() is STOP
-    life.supervisor.ended(life.now)
-    assert life.next() is LEAVE
 
 
 class Commands:

@@ -397,21 +397,6 @@ async def test_after_the_end_no_descriptor_is_held_back(start):
     assert n_open() <= before
 
 
-async def test_a_stop_between_two_engines_starts_no_third(start):
-    front = start("ready(); sys.exit(3)\n")
-    await front.until(lambda front: front.lost)
-    assert front.pid is None
-    await front.stop()
-    assert (front.client.state, front.events) == (EngineState.STOPPED, [UP])
-
-
-async def test_a_stop_while_the_engine_is_being_started_ends_it(start):
-    front = start("ready()\n" + LISTEN)
-    await asyncio.sleep(0)
-    await front.stop()
-    assert front.client.state is EngineState.STOPPED
-
-
 async def test_drafts_that_the_engine_does_not_read_are_replaced_by_newer_ones(start, tmp_path):
     front = start(
         "ready()\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
@@ -579,15 +564,6 @@ async def test_a_sleeping_engine_is_started_before_the_request_that_is_being_rea
     await front.until(lambda front: front.events == [UP, UP])
 
 
-async def test_an_engine_with_a_sequence_stays_awake(start):
-    front = start("ready()\n" + LISTEN, sleep_seconds=0.00001)
-    front.n_sequences = 1
-    await front.until(is_up)
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert front.client.state is EngineState.READY
-
-
 async def test_a_sleeping_engine_is_woken_for_a_question(start):
     front = start(ANSWERS, sleep_seconds=0.03)
     await until_state(front, EngineState.SLEEPING)
@@ -624,10 +600,3 @@ async def test_an_engine_with_an_open_question_stays_awake(start):
             await asyncio.sleep(0.01)
     assert front.client.state is EngineState.READY
     asking.cancel()
-
-
-async def test_a_sleeping_lead_ends_at_once(start):
-    front = start("ready()\n" + LISTEN, sleep_seconds=0.03)
-    await until_state(front, EngineState.SLEEPING)
-    await front.stop()
-    assert front.client.state is EngineState.STOPPED

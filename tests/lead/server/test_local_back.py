@@ -148,21 +148,6 @@ async def test_stopping_ends_it_in_an_orderly_way(start, tmp_path):
     assert not is_alive(child)
 
 
-async def test_one_that_does_not_end_is_killed(start):
-    lead = await start(f"signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAIT_FOR_END}", stop_seconds=0.01)
-    child = await lead.child()
-    await lead.stop()
-    assert not is_alive(child)
-
-
-async def test_after_a_stop_none_is_started(start, monkeypatch):
-    lead = await start(WAIT_FOR_END)
-    await lead.child()
-    await lead.stop()
-    monkeypatch.setattr(module, "ChildProcess", None)
-    await lead.back.run(lead.ready)
-
-
 async def test_a_lead_can_end_while_it_waits_to_start_it_again(start, monkeypatch):
     monkeypatch.setattr(module, "_FIRST_DELAY", 3600.0)
     lead = await start("up(); sys.exit(3)")

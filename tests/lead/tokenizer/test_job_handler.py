@@ -12,7 +12,7 @@ from lead.settings.limits import RequestLimits
 from lead.tokenizer import workers as workers_module
 from lead.tokenizer.jobs import FieldTexts, GrammarsNeededError, Jobs, encode_job
 from lead.tokenizer.tokenizer_program import TokenizerProgram
-from lead.tokenizer.workers import WorkerDiedError, Workers, WorkersGoneError
+from lead.tokenizer.workers import WorkerDiedError, Workers
 from shared.errors import ConfigError, ModelLoadError, ServerError
 from shared.models.builtin import builtin_target
 from shared.sandbox import FOLLOW, JOBS
@@ -98,7 +98,7 @@ async def test_a_process_that_forks_no_more_is_killed_and_started_again(workers,
     assert await ask(workers, tokenize("Hello"))
     os.kill(workers.pid, signal.SIGSTOP)
     monkeypatch.setattr(workers_module, "_BEGIN_SECONDS", 0.05)
-    with pytest.raises(WorkersGoneError):
+    with pytest.raises(TimeoutError):
         await workers.begin(JOBS)
     monkeypatch.undo()
     assert await ask(workers, tokenize("Hello"))
