@@ -63,15 +63,6 @@ class ChildProcess(subprocess.Popen[bytes]):
             self.kill()
         return None
 
-    def answer(self, question: bytes | None, seconds: float | None) -> tuple[bytes, bytes]:
-        """`communicate`; raises TimeoutError if it has not ended after `seconds`, and had to be killed."""
-        with self:
-            try:
-                return self.communicate(question, seconds)
-            except subprocess.TimeoutExpired as error:
-                self.kill()
-                raise TimeoutError(f"it takes more than {seconds:g} s") from error
-
 
 def main() -> None:
     """Run the module as `python -m` does, or become the program."""

@@ -13,6 +13,7 @@ import httpx
 from bench.fuzzing.strange_files import TEMPLATES, StrangeFiles
 from bench.fuzzing.tally import Tally
 from bench.processes import Program
+from shared.keeper import in_thread
 from shared.models.builtin import builtin_draft
 from shared.python_child import ChildProcess, child_command
 
@@ -92,9 +93,11 @@ class FileFuzzer:
         process = ChildProcess(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self._tally.counts["connections"] += 1
         try:
-            output, _ = await asyncio.to_thread(process.answer, None, 10 * self._most_seconds)
+            async with asyncio.timeout(10 * self._most_seconds):
+                output, _ = await in_thread(process.communicate)
         except TimeoutError:
             self._note(f"CRASH: {what} of {file} does not end")
+            process.kill()
             return
         self._check_time(what, file, began)
         last = output.decode("utf-8", "replace").strip().rpartition("\n")[2]

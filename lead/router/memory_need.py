@@ -4,6 +4,7 @@ llama.cpp says it without reading weights (`shared.memory.plan_memory`). It stay
 and a lead that only passes requests on should remain small.
 """
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -47,15 +48,15 @@ async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> Memo
     )
     question = json.dumps({"options": options, "in_use": in_use}).encode()
     try:
-        seconds = None if "hf_repo" in options else _SECONDS  # it may be downloaded first
-        found, errors = await in_thread(process.answer, question, seconds)
+        async with asyncio.timeout(None if "hf_repo" in options else _SECONDS):  # it may be downloaded first
+            found, errors = await in_thread(process.communicate, question)
         if process.returncode:
             raise ConfigError(errors.decode("utf-8", "replace").strip().rpartition("\n")[2])
         return MemoryNeed.model_validate_json(found)
     except (TimeoutError, ValueError) as error:
         raise ConfigError(f"its memory cannot be estimated: {error}") from error
     finally:
-        process.kill()  # if this was cancelled
+        process.kill()
 
 
 def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed:

@@ -67,7 +67,15 @@ class LocalBack:
     async def _run_once(self) -> None:
         how = "not started"
         try:
-            child = Child(self._start(), _STOP_SECONDS)
+            process = ChildProcess(
+                self._command,
+                env=self._environment,
+                # It prints nothing there; the lead's standard output is for generated text.
+                stdout=subprocess.DEVNULL,
+                # Ctrl-C reaches the whole process group; the lead decides when its back ends.
+                start_new_session=True,
+            )
+            child = Child(process, _STOP_SECONDS)
         except OSError as error:
             log.warning("the local back cannot be started: %s", error)
             self._supervisor.ended(time.monotonic())
@@ -82,16 +90,6 @@ class LocalBack:
         elif self._supervisor.state is not ChildState.STOPPED:
             delay = self._supervisor.start_at - time.monotonic()
             log.warning("the local back ended (%s): restarting it in %.1f s", how, delay)
-
-    def _start(self) -> ChildProcess:
-        return ChildProcess(
-            self._command,
-            env=self._environment,
-            # It prints nothing there; the lead's standard output is for generated text.
-            stdout=subprocess.DEVNULL,
-            # Ctrl-C reaches the whole process group; the lead decides when its back ends.
-            start_new_session=True,
-        )
 
 
 def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:

@@ -46,10 +46,3 @@ def test_a_child_is_told_to_end_and_killed_if_it_does_not(script, seconds, statu
         assert child.stdout.readline() == b"up\n"
         child.tell_to_end()
         assert child.end_within(seconds) == status
-
-
-def test_a_child_that_does_not_answer_in_time_is_killed():
-    child = ChildProcess(program_command("sleep", "600"), stdout=subprocess.PIPE)
-    with pytest.raises(TimeoutError, match="more than"):
-        child.answer(None, 0.01)
-    assert child.returncode == -signal.SIGKILL
