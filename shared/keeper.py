@@ -4,7 +4,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from shared.python_child import KILL_SECONDS, ChildProcess
@@ -31,39 +31,34 @@ def in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
     return asyncio.wrap_future(found)
 
 
-class Child:
-    """A process that this one has started. `ended` is done, with its status, when there is none any more."""
+class Child(ChildProcess):
+    """Under asyncio. `ended` is done, with its status, when it has."""
 
-    def __init__(self, process: ChildProcess, stop_seconds: float) -> None:
-        """stop_seconds: how long it may take to end before it is killed. Raises OSError."""
-        self.process = process
+    def __init__(
+        self, command: Sequence[str], descriptors: Iterable[int] = (), *, stop_seconds: float, **options: Any
+    ) -> None:
+        """stop_seconds: how long it may take to end before it is killed. The rest as in `ChildProcess`."""
+        super().__init__(command, descriptors, **options)
         self._stop_seconds = stop_seconds
         try:
-            self.ended = in_thread(process.wait)
+            self.ended = in_thread(self.wait)
         except RuntimeError as error:  # there are too many threads
-            process.end_within(0.0)
+            self.end_within(0.0)
             raise OSError(str(error)) from error
 
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    def kill(self) -> None:
-        """It gives no sign of life."""
-        self.process.kill()
-
-    def tell_to_end(self) -> None:
-        self.process.tell_to_end()
-
     async def end(self) -> int | None:
-        """Tell it to end; returns its status when it has, as `ChildProcess.end_within`."""
+        """Tell it to end; returns its status when it has, as `end_within`."""
         self.tell_to_end()
         for seconds in (self._stop_seconds, KILL_SECONDS):
             await asyncio.wait({self.ended}, timeout=seconds)
             if self.ended.done():
                 return self.ended.result()
-            self.process.kill()
+            self.kill()
         return None
+
+    def kill_silent(self) -> None:
+        """It gives no sign of life."""
+        self.kill()
 
 
 class Keeper:
@@ -87,7 +82,6 @@ class Keeper:
     @contextlib.asynccontextmanager
     async def watching(self, child: Child) -> AsyncIterator[None]:
         """While this context lasts, `child` is there; after it, it has ended."""
-        self._supervisor.started(self._clock())
         watching = asyncio.ensure_future(self._watch(child))
         try:
             yield
@@ -114,7 +108,7 @@ class Keeper:
         while (action := self._next()) is None:
             await self.wait()
         if action is ChildAction.KILL:
-            child.kill()
+            child.kill_silent()
         else:
             await child.end()
 

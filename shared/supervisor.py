@@ -23,13 +23,13 @@ STOPPED: there will be none any more."""
 
 
 class ChildAction(enum.Enum):
-    START = "start a process, and report `started`, or `ended` if that is not possible"
-    STOP = "tell it to end; report `ended`, as after each other end"
+    START = "start a process; report `ended` if that is not possible"
+    STOP = "tell it to end, and report `ended`"
     KILL = "kill it: it gives no sign of life"
     LEAVE = "there is no process, and will be none"
 
 
-_Process = enum.Enum("_Process", "NONE COMING THERE TOLD KILLED LOST")
+_Process = enum.Enum("_Process", "NONE THERE TOLD KILLED LOST")
 """TOLD to end. LOST: it does not reply any more."""
 _FINAL = {ChildState.FAILED, ChildState.STOPPED}
 
@@ -70,7 +70,8 @@ class Supervisor:
             case _Process.NONE if self.state in _FINAL:
                 return ChildAction.LEAVE
             case _Process.NONE if self.state is not ChildState.SLEEPING and now >= self.start_at:
-                self._process = _Process.COMING
+                self._process, self._started_at, self._has_worked = _Process.THERE, now, False
+                self._ticked_at, self._n_silent, self._has_been_heard = now, 0, False
                 return ChildAction.START
             case _:
                 return None
@@ -85,10 +86,6 @@ class Supervisor:
         if self._process is _Process.THERE and self.sleep_seconds > 0 and self.state is ChildState.READY:
             looks.append(self._used_at + self.sleep_seconds)
         return min(looks, default=None)
-
-    def started(self, now: float) -> None:
-        self._process, self._started_at, self._has_worked = _Process.THERE, now, False
-        self._ticked_at, self._n_silent, self._has_been_heard = now, 0, False
 
     def heard(self) -> None:
         """A sign of life."""

@@ -12,7 +12,7 @@ from lead.engine.commands import Command
 from lead.engine.events import Event, decode_event, encode_line
 from lead.engine.load import Load
 from shared.keeper import Child
-from shared.python_child import ChildProcess, child_command, child_environment
+from shared.python_child import child_command, child_environment
 from shared.sandbox import without_secrets
 
 log = logging.getLogger("lead")
@@ -24,17 +24,22 @@ _STOP_SECONDS = 10.0
 class EngineProcess(Child):
     """Lives from `start` to `end`."""
 
-    def __init__(
-        self,
-        process: ChildProcess,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        max_silence: float,
-    ) -> None:
-        super().__init__(process, _STOP_SECONDS)
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter
+
+    def __init__(self, grammars: int, log_options: Sequence[str], max_silence: float) -> None:
+        """Use `start`."""
         self._max_silence = max_silence
-        self._reader = reader
-        self._writer = writer
+        self._pipe, theirs = socket.socketpair()
+        with theirs, contextlib.ExitStack() as unused:
+            unused.enter_context(self._pipe)
+            super().__init__(
+                child_command("lead.engine", str(theirs.fileno()), str(grammars), *log_options),
+                [theirs.fileno(), grammars],
+                stop_seconds=_STOP_SECONDS,
+                env=without_secrets(child_environment()),
+            )
+            unused.pop_all()
 
     @classmethod
     async def start(cls, grammars: int, log_options: Sequence[str], max_silence: float) -> Self:
@@ -42,19 +47,9 @@ class EngineProcess(Child):
 
         grammars: a descriptor over which it has grammars followed (`shared.sandbox.Sandbox.share`).
         """
-        ours, theirs = socket.socketpair()
-        with theirs:
-            command = child_command("lead.engine", str(theirs.fileno()), str(grammars), *log_options)
-            try:
-                process = ChildProcess(
-                    command,
-                    descriptors=[theirs.fileno(), grammars],
-                    env=without_secrets(child_environment()),
-                )
-            except BaseException:
-                ours.close()
-                raise
-        return cls(process, *await asyncio.open_connection(sock=ours), max_silence)
+        process = cls(grammars, log_options, max_silence)
+        process._reader, process._writer = await asyncio.open_connection(sock=process._pipe)
+        return process
 
     @property
     def n_unsent_bytes(self) -> int:
@@ -93,20 +88,19 @@ class EngineProcess(Child):
             await self._writer.wait_closed()
         return status
 
-    def kill(self) -> None:
-        """Because it has been silent."""
+    def kill_silent(self) -> None:
         log.error(
             "the engine (pid %d) has shown no sign of life for %g s (--engine-timeout): it is killed",
             self.pid,
             self._max_silence,
         )
-        super().kill()
+        super().kill_silent()
         self._writer.transport.abort()  # as above
 
     @property
     def outcome(self) -> str:
         """How it has ended."""
-        status = self.process.returncode
+        status = self.returncode
         if status is None:
             return "nothing: it cannot be killed, and may hang in a driver"
         return f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"

@@ -24,7 +24,7 @@ from shared.errors import DuoError
 from shared.exits import say
 from shared.keeper import Child
 from shared.local_transport import LocalTransport
-from shared.python_child import ChildProcess, child_command
+from shared.python_child import child_command
 from shared.terminal import one_line, sanitize
 
 log = logging.getLogger("models")
@@ -55,35 +55,30 @@ class AboutModel:
 
 
 class ModelProcess(Child):
-    def __init__(self, process: ChildProcess, port: int, order: dict[str, Any]) -> None:
-        """Use `spawn`."""
-        super().__init__(process, _STOP_SECONDS)
-        self._order = order
-        self._secret: str = order["secret"]
-        self._last_line = ""
-        self._is_loading = False
-        self._relaying: asyncio.Future[None] | None = None
-        self.about = AboutModel()
-        self.url = f"http://127.0.0.1:{port}"
-
-    @classmethod
-    async def spawn(cls) -> Self:
-        """A process that has imported what it needs, and waits for the model that it is to serve.
-
-        Raises OSError.
-        """
+    def __init__(self) -> None:
+        """One that imports what it needs, and waits for the model that it is to serve; raises OSError."""
         with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
-            process = ChildProcess(
+            super().__init__(
                 child_command("lead.router.model_lead"),
-                descriptors=[listener.fileno()],
+                [listener.fileno()],
+                stop_seconds=_STOP_SECONDS,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 # Ctrl-C reaches the whole process group; the router decides when its models end.
                 start_new_session=True,
             )
-            order = {"listener": listener.fileno(), "secret": secrets.token_urlsafe(32)}
-            return cls(process, listener.getsockname()[1], order)
+            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            self._listener = listener.fileno()
+        self._secret = secrets.token_urlsafe(32)
+        self._last_line = ""
+        self._is_loading = False
+        self._relaying: asyncio.Future[None] | None = None
+        self.about = AboutModel()
+
+    @classmethod
+    async def spawn(cls) -> Self:
+        return cls()
 
     def headers_for(self, connection: HTTPConnection) -> list[tuple[str, str]]:
         """Which say who has sent a request that is passed on: key, address, and its id in the log."""
@@ -110,7 +105,7 @@ class ModelProcess(Child):
             await self.end()  # if it has not ended by itself
             await self._relaying
             raise ModelEndedError(
-                f"{model.name} cannot be loaded: {self._why()}", is_final=self.process.returncode in _FINAL
+                f"{model.name} cannot be loaded: {self._why()}", is_final=self.returncode in _FINAL
             )
         finally:
             await cancel(asking)
@@ -135,10 +130,10 @@ class ModelProcess(Child):
         return sum(info.rss - getattr(info, "shared", 0) for info in infos)
 
     async def _begin(self, model: ServedModel) -> AboutModel:
-        assert self.process.stdin
-        line = json.dumps(self._order | {"options": dict(model.options)})
-        with self.process.stdin as order:
-            order.write(f"{line}\n".encode())
+        assert self.stdin
+        order = {"listener": self._listener, "secret": self._secret, "options": dict(model.options)}
+        with self.stdin:
+            self.stdin.write(f"{json.dumps(order)}\n".encode())
         headers = {"Authorization": f"Bearer {vouch(self._secret, ANYONE)}"}
         transport = LocalTransport(trust_env=False)
         async with httpx.AsyncClient(
@@ -156,11 +151,11 @@ class ModelProcess(Child):
 
     async def _relay_log(self, model: ServedModel) -> None:
         """Its log is the router's, with the name of the model before each line."""
-        assert self.process.stderr
+        assert self.stderr
         prefix = "" if model.options.get("log_json") else f"{one_line(model.name)}: "
         stream, rest = asyncio.StreamReader(), b""
         await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(stream), self.process.stderr
+            lambda: asyncio.StreamReaderProtocol(stream), self.stderr
         )
         while chunk := await stream.read(_MOST_LINE_BYTES):
             *lines, rest = (rest + chunk)[-_MOST_LINE_BYTES:].split(b"\n")
@@ -170,7 +165,7 @@ class ModelProcess(Child):
                 self._last_line = text or self._last_line
 
     def _why(self) -> str:
-        status = self.process.returncode or 0
+        status = self.returncode or 0
         if status < 0:
             return f"its process was ended by signal {-status}"
         return _LEVEL.sub("", self._last_line) or f"its process has ended with status {status}"

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from lead.settings.lead_settings import LeadSettings
 from shared.keeper import Child, Keeper
 from shared.pace import Backoff
-from shared.python_child import ChildProcess, child_command
+from shared.python_child import child_command
 from shared.sandbox import NO_GPU, without_secrets
 from shared.supervisor import ChildState, Supervisor
 
@@ -67,15 +67,15 @@ class LocalBack:
     async def _run_once(self) -> None:
         how = "not started"
         try:
-            process = ChildProcess(
+            child = Child(
                 self._command,
+                stop_seconds=_STOP_SECONDS,
                 env=self._environment,
                 # It prints nothing there; the lead's standard output is for generated text.
                 stdout=subprocess.DEVNULL,
                 # Ctrl-C reaches the whole process group; the lead decides when its back ends.
                 start_new_session=True,
             )
-            child = Child(process, _STOP_SECONDS)
         except OSError as error:
             log.warning("the local back cannot be started: %s", error)
             self._supervisor.ended(time.monotonic())

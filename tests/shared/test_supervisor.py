@@ -20,13 +20,12 @@ MOVES = {
 }
 REPORTS = {
     "none": ["nothing"],
-    "coming": ["started", "ended"],
     "there": ["heard", "ready", "worked", "nothing", "nothing", "lost", "ended"],
     "told": ["heard", "ready", "lost", "ended"],
     "killed": ["heard", "ready", "lost", "ended"],
     "lost": ["nothing", "ended"],
 }
-LEADS_TO = {"started": "there", "lost": "lost", "ended": "none"}
+LEADS_TO = {"lost": "lost", "ended": "none"}
 UNTIMED = {"heard", "worked", "stop", "fail"}
 N_COMMANDS = int(os.environ.get("RANDOM_COMMANDS", "400"))
 
@@ -51,7 +50,6 @@ class Life:
         """Wait until a process is to be started, and start it."""
         self.now = max(self.now, self.supervisor.deadline())
         assert self.next() is START
-        self.supervisor.started(self.now)
         if ready:
             self.supervisor.ready(self.now)
 
@@ -169,9 +167,9 @@ class Commands:
         if what == "lost":
             is_wanted = state not in {ChildState.FAILED, ChildState.STOPPED}
             assert found is (is_wanted and process in {"there", "killed"})
-        if what in {"heard", "started"}:
+        if what == "heard":
             self.heard_at = now
-        if what in {"used", "ready", "started"}:
+        if what in {"used", "ready"}:
             self.used_at = now
 
     def check_move(self, before):
@@ -182,7 +180,8 @@ class Commands:
         match action, self.process:
             case ChildAction.START, "none":
                 assert state not in {ChildState.SLEEPING, ChildState.FAILED, ChildState.STOPPED}
-                self.process = "coming"
+                self.process = "there"
+                self.heard_at = self.used_at = now
             case ChildAction.STOP, "there":
                 if state is ChildState.SLEEPING:
                     assert not is_busy

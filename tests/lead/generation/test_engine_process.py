@@ -77,7 +77,7 @@ async def test_a_process_that_does_not_end_is_killed(start, monkeypatch):
 async def test_commands_to_a_process_that_was_killed_are_dropped(start):
     process = await start(f"echo '{ALIVE}' >&$6; kill -STOP $$")
     async for _ in process.events():
-        process.kill()
+        process.kill_silent()
     process.send(Ask(number=1, question="Explain"))
     await process.end()
     assert process.outcome == "signal SIGKILL"

@@ -14,8 +14,8 @@ import pytest
 from lead.server import local_back as module
 from lead.server.local_back import LocalBack, back_command, back_environment, local_url
 from lead.settings.lead_settings import LeadSettings
+from shared.keeper import Child
 from shared.models.builtin import builtin_draft
-from shared.python_child import ChildProcess
 from shared.sandbox import NO_GPU
 
 SCRIPT = """
@@ -112,7 +112,7 @@ async def test_it_is_started_once_the_engine_is_ready(start):
 
 async def test_none_is_started_while_the_engine_is_not_ready(start, monkeypatch):
     starts = []
-    monkeypatch.setattr(module, "ChildProcess", lambda *_, **__: starts.append(1))
+    monkeypatch.setattr(module, "Child", lambda *_, **__: starts.append(1))
     lead = await start(WAIT_FOR_END, ready=False)
     await lead.stop()
     assert starts == []
@@ -170,9 +170,9 @@ async def test_one_that_cannot_be_started_is_tried_again(start, monkeypatch, cap
     def fail_once(*arguments, **options):
         for failure in failures:
             raise failure
-        return ChildProcess(*arguments, **options)
+        return Child(*arguments, **options)
 
-    monkeypatch.setattr(module, "ChildProcess", fail_once)
+    monkeypatch.setattr(module, "Child", fail_once)
     lead = await start(WAIT_FOR_END)
     assert is_alive(await lead.child())
     assert "the local back cannot be started: out of processes" in caplog.text
