@@ -3,12 +3,15 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from shared.python_child import KILL_SECONDS, ChildProcess
 from shared.supervisor import ChildAction, Supervisor
+
+log = logging.getLogger("lead")
 
 R = TypeVar("R")
 
@@ -41,7 +44,7 @@ class Child(ChildProcess):
         super().__init__(command, descriptors, **options)
         self._stop_seconds = stop_seconds
         try:
-            self.ended = in_thread(self.wait)
+            self.ended: asyncio.Future[Any] = in_thread(self.wait)
         except RuntimeError as error:  # there are too many threads
             self.end_within(0.0)
             raise OSError(str(error)) from error
@@ -49,12 +52,12 @@ class Child(ChildProcess):
     async def end(self) -> int | None:
         """Tell it to end; returns its status when it has, as `end_within`."""
         self.tell_to_end()
-        for seconds in (self._stop_seconds, KILL_SECONDS):
-            await asyncio.wait({self.ended}, timeout=seconds)
-            if self.ended.done():
-                return self.ended.result()
+        await asyncio.wait({self.ended}, timeout=self._stop_seconds)
+        if not self.ended.done():
+            log.warning("the process %d does not end: killed", self.pid)
             self.kill()
-        return None
+            await asyncio.wait({self.ended}, timeout=KILL_SECONDS)
+        return self.returncode
 
     def kill_silent(self) -> None:
         """It gives no sign of life."""

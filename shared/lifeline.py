@@ -25,15 +25,14 @@ def lifeline() -> int:
     return reading
 
 
-def end_with(descriptor: int, *, becomes_another: bool = False) -> None:
+def end_with(descriptor: int) -> None:
     """End this process, in the middle of whatever it does, once the other end of a pipe is closed.
 
-    The pipe is empty, and nothing is ever written to it. becomes_another: the process is to go on as another
-    program, which can then end so on Linux only.
+    The pipe is empty, and nothing is ever written to it.
     """
     _inherited[:] = [descriptor]
     try:
-        _have_kernel_end_with(descriptor, becomes_another=becomes_another)
+        _have_kernel_end_with(descriptor)
     except (ImportError, AttributeError, OSError):  # not on Linux
         threading.Thread(target=_wait_for, args=(descriptor,), name="lifeline", daemon=True).start()
 
@@ -44,13 +43,13 @@ def end_with_the_same() -> None:
         end_with(descriptor)
 
 
-def _have_kernel_end_with(descriptor: int, *, becomes_another: bool) -> None:
+def _have_kernel_end_with(descriptor: int) -> None:
     """Raises ImportError, AttributeError or OSError where the kernel cannot."""
     import fcntl  # noqa: PLC0415 - not on Windows
 
     # A pipe that has been opened once has one owner, who gets the signal, however many processes share it.
     own = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_NONBLOCK)
-    os.set_inheritable(own, becomes_another)
+    os.set_inheritable(own, True)  # by what the process becomes: others that it starts get nothing of it
     fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(own, _F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | fcntl.FASYNC)

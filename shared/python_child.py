@@ -66,9 +66,8 @@ class ChildProcess(subprocess.Popen[bytes]):
 
 def main() -> None:
     """Run the module as `python -m` does, or become the program."""
-    runs_program = sys.argv[2] == _PROGRAM
-    end_with(int(sys.argv[1]), becomes_another=runs_program)
-    if runs_program:
+    end_with(int(sys.argv[1]))
+    if sys.argv[2] == _PROGRAM:
         os.execvp(sys.argv[3], sys.argv[3:])  # noqa: S606 - what our caller has said
     del sys.argv[:2]
     import runpy  # noqa: PLC0415 - the parent may be gone already

@@ -58,10 +58,6 @@ CAN_FORK = hasattr(os, "fork")
 """Whether there can be sandboxes: not on Windows."""
 
 
-class SandboxError(OSError):
-    """The fork server cannot be started."""
-
-
 class WorkerLimits:
     """What a worker may take while it does a task, from now on."""
 
@@ -189,7 +185,7 @@ class Sandbox:
                 else:
                     unused.pop_all()
                     return Task(connection, supervision)
-            raise SandboxError
+            raise ConnectionError("the fork server ends as soon as it is started")
 
     def kill(self) -> None:
         """Kill the fork server, which does not answer. The next task starts it again."""

@@ -22,12 +22,8 @@ ChildState = enum.Enum("ChildState", "STARTING READY RESTARTING SLEEPING WAKING 
 STOPPED: there will be none any more."""
 
 
-class ChildAction(enum.Enum):
-    START = "start a process; report `ended` if that is not possible"
-    STOP = "tell it to end, and report `ended`"
-    KILL = "kill it: it gives no sign of life"
-    LEAVE = "there is no process, and will be none"
-
+ChildAction = enum.Enum("ChildAction", "START STOP KILL LEAVE")
+"""START a process, STOP: tell it to end, KILL it for its silence; report `ended`. LEAVE: none is wanted."""
 
 _Process = enum.Enum("_Process", "NONE THERE TOLD KILLED LOST")
 """TOLD to end. LOST: it does not reply any more."""

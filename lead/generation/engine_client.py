@@ -236,7 +236,9 @@ class EngineClient:
         if not self._stopped:  # while it was being started
             self._send(self._load)
         try:
-            await process.wait_while_pending(backs)
+            await asyncio.wait([process.ended, backs], return_when=asyncio.FIRST_COMPLETED)
+            if backs.done():
+                backs.result()
             async with contextlib.aclosing(process.events()) as events:
                 async for event in events:
                     self._supervisor.heard()

@@ -6,7 +6,7 @@ import logging
 import signal
 import socket
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Self
+from typing import Self
 
 from lead.engine.commands import Command
 from lead.engine.events import Event, decode_event, encode_line
@@ -26,20 +26,7 @@ class EngineProcess(Child):
 
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
-
-    def __init__(self, grammars: int, log_options: Sequence[str], max_silence: float) -> None:
-        """Use `start`."""
-        self._max_silence = max_silence
-        self._pipe, theirs = socket.socketpair()
-        with theirs, contextlib.ExitStack() as unused:
-            unused.enter_context(self._pipe)
-            super().__init__(
-                child_command("lead.engine", str(theirs.fileno()), str(grammars), *log_options),
-                [theirs.fileno(), grammars],
-                stop_seconds=_STOP_SECONDS,
-                env=without_secrets(child_environment()),
-            )
-            unused.pop_all()
+    _max_silence: float
 
     @classmethod
     async def start(cls, grammars: int, log_options: Sequence[str], max_silence: float) -> Self:
@@ -47,8 +34,18 @@ class EngineProcess(Child):
 
         grammars: a descriptor over which it has grammars followed (`shared.sandbox.Sandbox.share`).
         """
-        process = cls(grammars, log_options, max_silence)
-        process._reader, process._writer = await asyncio.open_connection(sock=process._pipe)
+        ours, theirs = socket.socketpair()
+        with theirs, contextlib.ExitStack() as unused:
+            unused.enter_context(ours)
+            process = cls(
+                child_command("lead.engine", str(theirs.fileno()), str(grammars), *log_options),
+                [theirs.fileno(), grammars],
+                stop_seconds=_STOP_SECONDS,
+                env=without_secrets(child_environment()),
+            )
+            unused.pop_all()
+        process._max_silence = max_silence
+        process._reader, process._writer = await asyncio.open_connection(sock=ours)
         return process
 
     @property
@@ -70,12 +67,6 @@ class EngineProcess(Child):
             pass  # it has ended, perhaps in the middle of an event
         except OSError:
             pass  # reading from a killed process raises what a write to it has met: reset, or a broken pipe
-
-    async def wait_while_pending(self, work: asyncio.Future[Any]) -> None:
-        """Returns when `work` is done, or this process has ended before; raises what `work` has raised."""
-        await asyncio.wait({self.ended, work}, return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            work.result()
 
     def tell_to_end(self) -> None:
         """After its step."""

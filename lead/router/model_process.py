@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import json
-import logging
 import re
 import secrets
-import signal
 import socket
 import subprocess
 from dataclasses import dataclass, field
@@ -26,8 +24,6 @@ from shared.keeper import Child
 from shared.local_transport import LocalTransport
 from shared.python_child import child_command
 from shared.terminal import one_line, sanitize
-
-log = logging.getLogger("models")
 
 _STOP_SECONDS = 15.0
 """How long an idle one may take to end before it is killed."""
@@ -95,8 +91,7 @@ class ModelProcess(Child):
         asking = asyncio.ensure_future(self._begin(model))
         try:
             self._is_loading = True
-            waits: set[asyncio.Future[Any]] = {asking, self.ended}
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({asking, self.ended}, return_when=asyncio.FIRST_COMPLETED)
             self._is_loading = False
             if asking.done():
                 with contextlib.suppress(httpx.HTTPError, OSError, ValueError, LookupError):
@@ -111,14 +106,9 @@ class ModelProcess(Child):
             await cancel(asking)
 
     async def end(self) -> int | None:
-        """End it, by force if it takes too long, or has not loaded its model yet."""
-        was_loading = self._is_loading
-        if was_loading:  # nobody waits for an answer, and its children end with it
+        if self._is_loading:  # nobody waits for an answer, and its children end with it
             self.kill()
-        status = await super().end()
-        if status == -signal.SIGKILL and not was_loading:
-            log.warning("the process %d does not end: killed", self.pid)
-        return status
+        return await super().end()
 
     def own_bytes(self) -> int:
         """Host memory of this process and its children, without what files are mapped there."""

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from lead.tokenizer.jobs import HEADER, decode
-from shared.sandbox import KILL, STATUS, Sandbox, SandboxError
+from shared.sandbox import KILL, STATUS, Sandbox
 
 _BEGIN_SECONDS = 60.0
 """Loading a vocabulary takes seconds, forking milliseconds: a fork server that needs longer than this is
@@ -54,9 +54,9 @@ class Worker:
         return self._answer.at_eof() or self._answer.exception() is not None
 
     async def has_begun(self) -> None:
-        """Wait until it has; raises SandboxError."""
+        """Wait until it has; raises ConnectionError."""
         if not await self._news.read(1):
-            raise SandboxError
+            raise ConnectionError("the fork server has ended")
 
     async def ask(self, message: bytes) -> Any:
         """The answer to an encoded job; raises WorkerDiedError."""

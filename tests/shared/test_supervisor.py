@@ -100,12 +100,6 @@ def test_processes_that_die_of_their_work_or_have_worked_are_not(life, how):
     assert life.state is ChildState.RESTARTING
 
 
-def test_a_process_that_has_worked_makes_up_for_those_that_died_idle(life):
-    for worked in [False] * 9 + [True] + [False] * 8:
-        life.live(idle=True, worked=worked)
-    assert life.state is ChildState.RESTARTING
-
-
 def test_silence_is_counted_in_ticks_of_which_none_pass_while_nobody_looks(life):
     life.start()
     life.supervisor.heard()

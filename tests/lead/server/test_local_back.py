@@ -65,12 +65,12 @@ async def start(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_FIRST_DELAY", 0.01)
     leads = []
 
-    async def start(body, *, ready=True, command=None, **options):
+    async def start(body, *, ready=True, **options):
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
         path = tmp_path / "back.py"
         path.write_text(SCRIPT.format(fifo=str(fifo), body=body))
-        lead = Lead(command or [sys.executable, str(path)], fifo, **options)
+        lead = Lead([sys.executable, str(path)], fifo, **options)
         leads.append(lead)
         if not ready:
             lead.ready.clear()

@@ -15,7 +15,7 @@ from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import WorkerDiedError
 from shared.errors import ModelLoadError, QueueFullError, RequestError, ServerError, UnavailableError
-from shared.sandbox import FOLLOW, JOBS, SandboxError
+from shared.sandbox import FOLLOW, JOBS
 
 LONG = "x" * 100_000
 PROGRAM = TokenizerProgram("model.gguf", None, ConversationOptions(), RequestLimits())
@@ -77,7 +77,7 @@ class FakeServer:
             await self.may_follow.wait()
         if self.n_failures:
             self.n_failures -= 1
-            raise SandboxError
+            raise ConnectionError
         self.n_begun += 1
         self.n_busy += 1
         return FakeWorker(self)
