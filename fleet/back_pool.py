@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import subprocess
 import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -41,9 +40,7 @@ class BackActor:
         if self._back:
             self._back.tell_to_end()
             self._back.end_within(_STOP_SECONDS)
-        self._back = ChildProcess(
-            child_command("back", "--lead", lead, *self._arguments), stdout=subprocess.DEVNULL
-        )
+        self._back = ChildProcess(child_command("back", "--lead", lead, *self._arguments))
         log.info("%s drafts for %s", self._name, lead)
 
     def is_drafting(self) -> bool:

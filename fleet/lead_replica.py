@@ -32,10 +32,6 @@ _ANY_TIME = httpx.Timeout(None, connect=_ANSWER_SECONDS)
 """For answers: clients and the lead itself end what takes too long."""
 
 
-class ChildError(Exception):
-    """A child did not start; the message says which."""
-
-
 class RpcWorker:
     """An actor that owns an RPC worker: layers of one lead's model on another machine.
 
@@ -57,7 +53,7 @@ class LeadReplica:
     """Serve calls `check_health`, and `__del__` when no request is left (graceful shutdown)."""
 
     def __init__(self, settings: FleetSettings, pool: DeploymentHandle | None) -> None:
-        """Returns when the model is loaded; raises ChildError."""
+        """Returns when the model is loaded; raises RuntimeError."""
         self._settings, self._pool = settings, pool
         self._name = serve.get_replica_context().replica_id.unique_id
         self._rpc_workers: list[Any] = []
@@ -107,7 +103,7 @@ class LeadReplica:
     async def check_health(self) -> None:
         """Raises if the lead has ended: then Serve starts another replica. Else the pool hears of it."""
         if self._lead.poll() is not None:
-            raise ChildError(f"the lead of replica {self._name} has ended")
+            raise RuntimeError(f"the lead of replica {self._name} has ended")
         if self._pool and (self._registering is None or self._registering.done()):
             self._registering = asyncio.get_running_loop().create_task(self._register(self._pool))
 
@@ -163,9 +159,9 @@ class LeadReplica:
         deadline = time.monotonic() + _START_SECONDS
         while not _is_healthy(self._url):
             if self._lead.poll() is not None:
-                raise ChildError("the lead has ended: its log has the reason")
+                raise RuntimeError("the lead has ended: its log has the reason")
             if time.monotonic() > deadline:
-                raise ChildError(f"the lead is not ready after {_START_SECONDS:.0f} s")
+                raise RuntimeError(f"the lead is not ready after {_START_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
         log.info("lead at %s, process %d", self._url, self._lead.pid)
 
@@ -176,10 +172,8 @@ def _lead(*arguments: str) -> ChildProcess:
 
 
 def free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    with socket.create_server((host, 0)) as probe:
+        return int(probe.getsockname()[1])
 
 
 def _is_healthy(url: str) -> bool:

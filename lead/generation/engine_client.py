@@ -85,12 +85,8 @@ class EngineClient:
         self._max_queue, self._timeout = max_queue, timeout
         self._sleep_seconds, self._on_sleep = sleep_seconds, on_sleep
         delays = Backoff(_FIRST_DELAY, _MAX_DELAY, random.Random(), at_once=True)  # noqa: S311 - no secret
-        self._supervisor = Supervisor(
-            delays, timeout, sleep_seconds, max_deaths_at_start=_MAX_DEATHS_AT_START, max_deaths=_MAX_DEATHS
-        )
-        self._keeper = Keeper(
-            self._supervisor, clock, lambda: bool(len(self._sequences) or len(self._questions))
-        )
+        self._supervisor = Supervisor(delays, timeout, sleep_seconds, _MAX_DEATHS_AT_START, _MAX_DEATHS)
+        self._keeper = Keeper(self._supervisor, clock, lambda: bool(self._sequences or self._questions))
         self._log_options = [log_level, *(["json"] if log_json else [])]
         self._clock = clock
         self._process: EngineProcess | None = None

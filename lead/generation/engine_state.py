@@ -19,11 +19,8 @@ class EngineState(enum.Enum):
     @property
     def takes_requests(self) -> bool:
         """They may have to wait."""
-        return self in _SERVING
+        return self not in {EngineState.STARTING, EngineState.FAILED, EngineState.STOPPED}
 
     def refusal(self) -> NotServingError:
         """Why a request is not taken."""
         return NotServingError(f"{self.value}: try again in a moment")
-
-
-_SERVING = {EngineState.READY, EngineState.RESTARTING, EngineState.SLEEPING, EngineState.WAKING}

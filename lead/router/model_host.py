@@ -257,8 +257,7 @@ class ModelHost:
                     await asyncio.shield(process.ended)
                     failure = "its process has ended"
             finally:
-                if not process.ended.done():
-                    await process.end()
+                await process.end()
                 del self._processes[name]
         except (ModelEndedError, OSError) as error:
             failure, is_final = str(error), getattr(error, "is_final", False)
