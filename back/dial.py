@@ -2,7 +2,7 @@
 
 import logging
 import ssl
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from http import HTTPStatus
 from typing import Literal, cast
 from urllib.parse import urljoin
@@ -50,11 +50,11 @@ def dial(
     tls: ssl.SSLContext | None,
     ping_seconds: float,
     process_exception: Callable[[Exception], Exception | None],
-    reconnect_delays: Callable[[], Generator[float]],
+    delays: Iterator[float],
 ) -> AsyncGenerator[ClientConnection]:
     """Connections to the lead, one after the other, as `async for` yields them; raises RefusedError.
 
-    `process_exception` and `reconnect_delays` are those of `websockets.connect`.
+    `process_exception` is that of `websockets.connect`; `delays` are seconds between attempts.
     """
     try:
         dialling = _ConnectWithoutRedirects(
@@ -67,7 +67,7 @@ def dial(
             ping_timeout=ping_seconds,
             proxy=None,
             process_exception=process_exception,
-            reconnect_delays=reconnect_delays,
+            reconnect_delays=lambda: (each for each in delays),
         )
     except (InvalidURI, ValueError) as error:
         raise _not_an_address(url, error) from error

@@ -11,7 +11,7 @@ from back.link import LeadLink, LostError
 from back.settings import BackSettings
 from back.worker import DraftWorker
 from shared.errors import ConfigError, NoLeadError, SeveralLeadsError
-from shared.pace import jittered_delays
+from shared.pace import Backoff
 
 log = logging.getLogger("back")
 
@@ -29,11 +29,10 @@ def find(
     Blocks until a lead is found; raises SeveralLeadsError if there are several.
     """
     discovery = _LeadDiscovery(settings)
-    for delay in jittered_delays(_FIRST_DELAY, _MAX_DELAY, rng):
-        if found := discovery.search():
-            return found
-        sleep(delay)
-    raise AssertionError("the delays never end")
+    delays = Backoff(_FIRST_DELAY, _MAX_DELAY, rng)
+    while not (found := discovery.search()):
+        sleep(next(delays))
+    return found
 
 
 async def follow(settings: BackSettings, link: LeadLink, worker: DraftWorker) -> None:

@@ -6,7 +6,7 @@ import math
 import random
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
@@ -15,7 +15,7 @@ from back.dial import STABLE_SECONDS, ConnectionLog, as_final, brief, dial, gree
 from back.worker import DraftWorker
 from shared.drafting.drafter import DrafterMessage
 from shared.errors import DuoError, ProtocolError
-from shared.pace import Bucket, jittered_delays
+from shared.pace import Backoff, Bucket
 from shared.protocol import Draft, Hello, LeadMessage, Refused, VocabularyId, Welcome, parse_lead_message
 from shared.terminal import one_line
 
@@ -100,14 +100,13 @@ class LeadLink:
         self.outbox = Outbox(clock)
         self._url = url
         self._hello = hello
-        self._rng = rng
         self._key = key
         self.tls = tls
         self._ping_seconds = ping_seconds
         self._max_absence_seconds = max_absence_seconds
         self._clock = clock
         self._last_connected = clock()
-        self._delays = self._new_delays()
+        self._delays = Backoff(_FIRST_DELAY, _MAX_DELAY, rng)
         self._log = ConnectionLog(url)
 
     @property
@@ -128,14 +127,14 @@ class LeadLink:
     async def run(self, worker: DraftWorker, lead: int = 0) -> None:
         """Stay connected until cancelled; raises RefusedError, LostError. lead: its number for `worker`."""
         self._last_connected = self._clock()
-        self._delays = self._new_delays()
+        self._delays.reset()
         connections = dial(
             self._url,
             key=self._key,
             tls=self.tls,
             ping_seconds=self._ping_seconds,
             process_exception=self._process_exception,
-            reconnect_delays=lambda: self._delays,
+            delays=self._delays,
         )
         async with contextlib.aclosing(connections):
             async for connection in connections:
@@ -164,9 +163,6 @@ class LeadLink:
             return None
         return LostError(f"no lead at {self._url} for {absence:.0f} s")
 
-    def _new_delays(self) -> Generator[float]:
-        return jittered_delays(_FIRST_DELAY, _MAX_DELAY, self._rng)
-
     async def _stay(
         self, connection: ClientConnection, welcome: Welcome, worker: DraftWorker, lead: int
     ) -> None:
@@ -191,7 +187,7 @@ class LeadLink:
 
     def _on_stable(self) -> None:
         """When this connection ends, the delays begin with the shortest again."""
-        self._delays = self._new_delays()
+        self._delays.reset()
         self._log.stable()
 
 

@@ -28,7 +28,7 @@ from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.memory.texts_kept import describe_prompt_cache
 from shared.models.builtin import builtin_draft
-from shared.pace import jittered_delays
+from shared.pace import Backoff
 from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.seams import plugged
@@ -132,7 +132,7 @@ async def _follow(
     settings: BackSettings, model: Model, setup: DraftingSetup, link: LeadLink, worker: DraftWorker
 ) -> None:
     """Draft until cancelled, in the vocabulary of whichever lead there is; raises RefusedError."""
-    delays = jittered_delays(_FIRST_DELAY, _MAX_DELAY, _jitter())
+    delays = Backoff(_FIRST_DELAY, _MAX_DELAY, _jitter())
     while True:
         try:
             await leads.follow(settings, link, worker)

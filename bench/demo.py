@@ -25,7 +25,7 @@ from shared import cpus
 from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft, grown_target, named_model
 from shared.progress import Progress, progress_bar
-from shared.python_child import python_command
+from shared.python_child import child_command
 
 _GROWN = (
     "The model is {small}, grown to 0.4G parameters: it knows as little\n"
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str]) -> None:
             summary = _summarize(alone, together, _compare_texts(pair, model, lead_cpus, back_cpus))
             if sys.stdin.isatty() and sys.stdout.isatty():
                 print("\nNow ask it yourself (:help for commands, :quit to end).\n")
-                run_in_foreground(python_command("chat", "--lead", url))
+                run_in_foreground(child_command("chat", "--lead", url))
                 return
     print(json.dumps(summary))
 

@@ -1,7 +1,6 @@
 """`make fleet`: two leads with a back each behind SMG and HAProxy, as in deploy/fleet; then a chat."""
 
 import secrets
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from bench.routers import haproxy, smg_python, start_haproxy, start_smg
 from shared import cpus
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_target
-from shared.python_child import python_command
+from shared.python_child import ChildProcess, child_command
 
 _NOWHERE = "127.0.0.1:1"
 """Nothing listens there: HAProxy then chooses the leads by itself."""
@@ -41,11 +40,11 @@ def main(arguments: Sequence[str]) -> None:
     with running() as fleet:
         way = next(way for way in _WAYS if way in fleet.ways)
         _say(fleet, way)
-        chat = python_command("chat", "--lead", fleet.ways[way], "--api-key-file", str(fleet.key_file))
+        chat = child_command("chat", "--lead", fleet.ways[way], "--api-key-file", str(fleet.key_file))
         if sys.stdin.isatty() and sys.stdout.isatty():
             run_in_foreground(chat)
-        else:
-            subprocess.run([*chat, _QUESTION], check=True)
+        elif ChildProcess([*chat, _QUESTION]).wait():
+            raise ConfigError("the chat has failed")
 
 
 @contextmanager

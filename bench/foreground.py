@@ -5,8 +5,9 @@ Without that Ctrl-C also reaches whatever shares our process group: us, `make`, 
 
 import os
 import signal
-import subprocess
 from collections.abc import Sequence
+
+from shared.python_child import ChildProcess
 
 
 def run_in_foreground(command: Sequence[str], terminal: int = 0) -> int:
@@ -14,7 +15,7 @@ def run_in_foreground(command: Sequence[str], terminal: int = 0) -> int:
 
     A command that is stopped (Ctrl-Z) stops our whole group, and goes on with it.
     """
-    child = subprocess.Popen(command, process_group=0)
+    child = ChildProcess(command, stdin=None, process_group=0)
     try:
         while child.returncode is None:
             os.tcsetpgrp(terminal, child.pid)

@@ -23,7 +23,7 @@ from lead.planning.plan_program import QUESTIONS
 from lead.planning.plan_report import describe
 from shared import cpus
 from shared.errors import ConfigError
-from shared.python_child import python_command
+from shared.python_child import ChildProcess, child_command
 
 _COLUMNS = {
     "arrangement": ("arrangement", ""),
@@ -107,9 +107,10 @@ def _compare(target: Path, draft: Path, options: argparse.Namespace) -> list[dic
 
 
 def _result(subcommand: str, *arguments: str) -> dict[str, Any]:
-    command = python_command("lead", subcommand, *arguments, "--json")
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
+    command = child_command("lead", subcommand, *arguments, "--json")
+    process = ChildProcess(command, stdout=subprocess.PIPE)
+    found, _ = process.communicate()
+    if process.returncode:
         raise ConfigError(f"lead {subcommand} failed")
-    result: dict[str, Any] = json.loads(done.stdout)
+    result: dict[str, Any] = json.loads(found)
     return result

@@ -16,7 +16,7 @@ from typing import Self
 
 import psutil
 
-from shared.python_child import python_command
+from shared.python_child import ChildProcess, child_command, program_command
 
 _MODELS_ALONE = ("--no-ngram", "--suffix-memory", "0", "--parallel", "1", "--ctx-size", "2048")
 CALIBRATION_SECONDS = 34.0
@@ -43,14 +43,8 @@ class Program:
         self._lines: list[str] = []
         self._news = threading.Condition()
         self._ended = False
-        self.process = subprocess.Popen(
-            [*(command or python_command(name)), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        )
+        started = program_command(*command) if command else child_command(name)
+        self.process = ChildProcess([*started, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -94,14 +88,8 @@ class Program:
 
     def stop(self) -> int:
         """Terminate it, kill it if that takes too long; returns its exit status."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
-            self.process.terminate()
-        try:
-            self.process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        self.process.tell_to_end()
+        self.process.end_within(_STOP_SECONDS)
         self._reader.join()
         return self.process.returncode
 
@@ -114,7 +102,7 @@ class Program:
         with self.process.stderr as stream:
             for line in stream:
                 with self._news:
-                    self._lines.append(line.rstrip())
+                    self._lines.append(line.decode(errors="replace").rstrip())
                     self._news.notify_all()
         with self._news:
             self._ended = True

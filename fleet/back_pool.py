@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import ray
 
-from fleet.child import ChildProcess
 from fleet.moves import LeadNeed, Move, gain_of, plan_moves
 from fleet.settings import FleetSettings
+from shared.python_child import ChildProcess, child_command
 
 log = logging.getLogger("ray.serve")
 
@@ -38,12 +38,13 @@ class BackActor:
 
     def follow(self, lead: str) -> None:
         if self._back:
-            self._back.stop(_STOP_SECONDS)
-        self._back = ChildProcess("back", "--lead", lead, *self._arguments)
+            self._back.tell_to_end()
+            self._back.end_within(_STOP_SECONDS)
+        self._back = ChildProcess(child_command("back", "--lead", lead, *self._arguments))
         log.info("%s drafts for %s", self._name, lead)
 
     def is_drafting(self) -> bool:
-        return self._back is not None and self._back.is_alive
+        return self._back is not None and self._back.poll() is None
 
 
 @dataclass(slots=True)

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import socket
+import subprocess
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,11 +15,11 @@ from ray.serve.handle import DeploymentHandle
 from ray.util.placement_group import get_current_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from fleet.child import ChildError, ChildProcess, free_port
 from fleet.forwarding import AnswerHead, ForwardedRequest, LeadGoneError
 from fleet.settings import FleetSettings
 from shared.errors import NotServingError
 from shared.next_hop import NextHop, passed_on
+from shared.python_child import ChildProcess, child_command
 
 log = logging.getLogger("ray.serve")
 
@@ -39,7 +41,7 @@ class RpcWorker:
         host = settings.host if is_local else ray.util.get_node_ip_address()
         self._address = f"{host}:{free_port(host)}"
         arguments = [*settings.arguments("rpc_worker"), "--host", host, "--port", self._address.split(":")[1]]
-        self._worker = ChildProcess("lead", "rpc-worker", *arguments, *(() if is_local else ("--insecure",)))
+        self._worker = _lead("rpc-worker", *arguments, *(() if is_local else ("--insecure",)))
 
     def address(self) -> str:
         return self._address
@@ -49,7 +51,7 @@ class LeadReplica:
     """Serve calls `check_health`, and `__del__` when no request is left (graceful shutdown)."""
 
     def __init__(self, settings: FleetSettings, pool: DeploymentHandle | None) -> None:
-        """Returns when the model is loaded; raises ChildError."""
+        """Returns when the model is loaded; raises RuntimeError."""
         self._settings, self._pool = settings, pool
         self._name = serve.get_replica_context().replica_id.unique_id
         self._rpc_workers: list[Any] = []
@@ -57,7 +59,7 @@ class LeadReplica:
         host = ray.util.get_node_ip_address() if settings.host == "node" else settings.host
         port = free_port(host)
         self._url = f"http://{host}:{port}"
-        self._lead = ChildProcess("lead", *self._arguments(host, port))
+        self._lead = _lead(*self._arguments(host, port))
         self._wait_until_ready()
         key = settings.key()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -85,8 +87,8 @@ class LeadReplica:
 
     async def check_health(self) -> None:
         """Raises if the lead has ended: then Serve starts another replica. Else the pool hears of it."""
-        if not self._lead.is_alive:
-            raise ChildError(f"the lead of replica {self._name} has ended")
+        if self._lead.poll() is not None:
+            raise RuntimeError(f"the lead of replica {self._name} has ended")
         if self._pool and (self._registering is None or self._registering.done()):
             self._registering = asyncio.get_running_loop().create_task(self._register(self._pool))
 
@@ -109,7 +111,8 @@ class LeadReplica:
     def __del__(self) -> None:
         """Requests have ended, or the time that they had is over."""
         if hasattr(self, "_lead"):
-            self._lead.stop(self._settings.drain_seconds)
+            self._lead.tell_to_end()
+            self._lead.end_within(self._settings.drain_seconds)
         for worker in self._rpc_workers:
             ray.kill(worker)
 
@@ -140,12 +143,22 @@ class LeadReplica:
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
         while not _is_healthy(self._url):
-            if not self._lead.is_alive:
-                raise ChildError("the lead has ended: its log has the reason")
+            if self._lead.poll() is not None:
+                raise RuntimeError("the lead has ended: its log has the reason")
             if time.monotonic() > deadline:
-                raise ChildError(f"the lead is not ready after {_START_SECONDS:.0f} s")
+                raise RuntimeError(f"the lead is not ready after {_START_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
         log.info("lead at %s, process %d", self._url, self._lead.pid)
+
+
+def _lead(*arguments: str) -> ChildProcess:
+    """Its log goes to the actor's."""
+    return ChildProcess(child_command("lead", *arguments), stdout=subprocess.DEVNULL)
+
+
+def free_port(host: str) -> int:
+    with socket.create_server((host, 0)) as probe:
+        return int(probe.getsockname()[1])
 
 
 def _is_healthy(url: str) -> bool:

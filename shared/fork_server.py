@@ -60,7 +60,7 @@ def _share() -> None:
 
 
 @dataclass(eq=False, slots=True)
-class _Child:
+class _ForkedWorker:
     """supervision: the fork server's end of the task's, while the worker does one and the client wants it."""
 
     pid: int
@@ -81,8 +81,8 @@ class ForkServer:
     def __init__(self, control: socket.socket, handlers: Mapping[bytes, TaskHandler]) -> None:
         self._control = control
         self._handlers = handlers
-        self._workers: set[_Child] = set()
-        self._idle = defaultdict[bytes, list[_Child]](list)
+        self._workers: set[_ForkedWorker] = set()
+        self._idle = defaultdict[bytes, list[_ForkedWorker]](list)
         """By the kind of their tasks; a kind without a list has not been prepared yet."""
         self._expected: bytes | None = None
         """The kind for which to fork a worker in advance."""
@@ -140,13 +140,13 @@ class ForkServer:
             while idle:
                 idle.pop().tasks.shutdown(socket.SHUT_WR)
 
-    def _supervise(self, worker: _Child, supervision: socket.socket) -> None:
+    def _supervise(self, worker: _ForkedWorker, supervision: socket.socket) -> None:
         worker.supervision = supervision
         self._selector.register(supervision, selectors.EVENT_READ, lambda: self._hear_client(worker))
         with contextlib.suppress(OSError):  # the client has left
             supervision.send(b"\0")
 
-    def _hear_client(self, worker: _Child) -> None:
+    def _hear_client(self, worker: _ForkedWorker) -> None:
         """The client of a task wants the worker killed, or needs to know no more of it."""
         assert worker.supervision
         with contextlib.suppress(OSError):
@@ -155,7 +155,7 @@ class ForkServer:
                 return
         self._stop_supervising(worker)
 
-    def _hear_worker(self, worker: _Child) -> None:
+    def _hear_worker(self, worker: _ForkedWorker) -> None:
         """`worker` is free again, or has ended."""
         with contextlib.suppress(OSError):
             if worker.tasks.recv(1):
@@ -173,7 +173,7 @@ class ForkServer:
         _, status = os.waitpid(worker.pid, 0)
         self._stop_supervising(worker, os.waitstatus_to_exitcode(status))
 
-    def _stop_supervising(self, worker: _Child, status: int | None = None) -> None:
+    def _stop_supervising(self, worker: _ForkedWorker, status: int | None = None) -> None:
         if worker.supervision:
             if status is not None:
                 with contextlib.suppress(OSError):  # the client has left
@@ -191,7 +191,7 @@ class ForkServer:
         with theirs:
             others = [key.fd for key in self._selector.get_map().values()]
             work = functools.partial(self._start_work, theirs, self._handlers[kind])
-            worker = _Child(fork(work, [ours.fileno(), *others, *unwanted]), kind, ours)
+            worker = _ForkedWorker(fork(work, [ours.fileno(), *others, *unwanted]), kind, ours)
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear_worker(worker))
         self._workers.add(worker)
         self._idle[kind].append(worker)

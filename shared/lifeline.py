@@ -49,6 +49,7 @@ def _have_kernel_end_with(descriptor: int) -> None:
 
     # A pipe that has been opened once has one owner, who gets the signal, however many processes share it.
     own = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_NONBLOCK)
+    os.set_inheritable(own, True)  # by what the process becomes: others that it starts get nothing of it
     fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(own, _F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | fcntl.FASYNC)

@@ -1,7 +1,7 @@
 """How often something may happen: a token bucket for rate limits, and delays between retries."""
 
 import random
-from collections.abc import Generator
+from collections.abc import Iterator
 
 
 class Bucket:
@@ -42,12 +42,22 @@ class Bucket:
         self._filled_at = now
 
 
-def jittered_delays(first: float, most: float, rng: random.Random) -> Generator[float]:
-    """Seconds to wait before each retry: doubling from `first` up to `most`, each times 0.5 to 1.
+class Backoff(Iterator[float]):
+    """Seconds to wait before each further attempt: doubling from `first` up to `most`, each times 0.5 to 1.
 
     Jitter keeps many clients of one server from reconnecting at the same moment.
     """
-    delay = first
-    while True:
-        yield delay * rng.uniform(0.5, 1.0)
-        delay = min(delay * 2, most)
+
+    def __init__(self, first: float, most: float, rng: random.Random, *, at_once: bool = False) -> None:
+        """at_once: after a success there is no wait before the first further attempt."""
+        self._first, self._most, self._rng = first, most, rng
+        self._at_once = at_once
+        self.reset()
+
+    def reset(self) -> None:
+        """The last attempt was a success."""
+        self._next = 0.0 if self._at_once else self._first
+
+    def __next__(self) -> float:
+        delay, self._next = self._next, min(max(self._first, self._next * 2), self._most)
+        return delay * self._rng.uniform(0.5, 1.0)

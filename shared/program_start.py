@@ -3,7 +3,6 @@
 Imports almost nothing, because it is used before the imports that take a second.
 """
 
-import contextlib
 import gc
 import importlib
 import os
@@ -29,20 +28,6 @@ def open_closed_streams() -> None:
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(_STDERR, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-
-
-def keep_from_children() -> None:
-    """Let no child process inherit what this one was given, but for the standard streams.
-
-    uvloop closes nothing in the processes that it starts. A shell or the parent may have left a descriptor
-    open here, and an engine that holds the socket on which its lead listens keeps the port after the lead's
-    death.
-    """
-    with contextlib.suppress(OSError):  # without /dev/fd
-        for name in os.listdir("/dev/fd"):  # noqa: PTH208 - names are enough
-            if int(name) > _STDERR:
-                with contextlib.suppress(OSError):  # the one of this look is closed by now
-                    os.set_inheritable(int(name), False)
 
 
 def ensure_home() -> None:

@@ -1,14 +1,23 @@
-"""The command lines of Python processes that we start.
+"""The processes that we start: how each is started, told to end, and killed if it does not.
 
-None imports anything from the working directory. `python -m shared.python_child FD MODULE …` ends with the
-process that has started it (`shared.lifeline`).
+No Python process of ours imports anything from the working directory. `python -m shared.python_child FD
+MODULE …` ends with the process that has started it (`shared.lifeline`), and so does `… FD -- PROGRAM …`.
 """
 
 import os
+import subprocess
 import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from signal import Signals
+from typing import Any
 
 from shared.lifeline import end_with, lifeline
 from shared.search_paths import without_working_directory
+
+KILL_SECONDS = 10.0
+"""How long a killed process may take to end: it releases its memory."""
+_PROGRAM = "--"
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
@@ -17,8 +26,13 @@ def python_command(module: str, *arguments: str) -> list[str]:
 
 
 def child_command(module: str, *arguments: str) -> list[str]:
-    """Runs a module as a child that ends with this process; it inherits `lifeline`."""
+    """Runs a module as a `ChildProcess`."""
     return python_command("shared.python_child", str(lifeline()), module, *arguments)
+
+
+def program_command(*command: str) -> list[str]:
+    """Runs any program as a `ChildProcess`; on Linux it ends with this process, too."""
+    return child_command(_PROGRAM, *command)
 
 
 def child_environment() -> dict[str, str]:
@@ -26,9 +40,35 @@ def child_environment() -> dict[str, str]:
     return without_working_directory(os.environ)
 
 
+class ChildProcess(subprocess.Popen[bytes]):
+    """A process that does not outlive this one."""
+
+    def __init__(self, command: Sequence[str], descriptors: Iterable[int] = (), **options: Any) -> None:
+        """Start a `child_command` or `program_command`, which inherits `descriptors`; raises OSError.
+
+        `options` are those of `Popen`, but usually it has `child_environment`, and no standard input.
+        """
+        usual: dict[str, Any] = {"stdin": subprocess.DEVNULL, "env": child_environment()}
+        super().__init__(command, pass_fds=[*descriptors, lifeline()], **usual | options)
+
+    def tell_to_end(self) -> None:
+        self.send_signal(Signals.SIGCONT)  # one that is stopped hears nothing
+        self.terminate()
+
+    def end_within(self, seconds: float) -> int | None:
+        """Its status, after it was killed if it has not ended after `seconds`; None: it cannot be killed."""
+        for limit in (seconds, KILL_SECONDS):
+            with suppress(subprocess.TimeoutExpired):
+                return self.wait(limit)
+            self.kill()
+        return None
+
+
 def main() -> None:
-    """Run the module as `python -m` does."""
+    """Run the module as `python -m` does, or become the program."""
     end_with(int(sys.argv[1]))
+    if sys.argv[2] == _PROGRAM:
+        os.execvp(sys.argv[3], sys.argv[3:])  # noqa: S606 - what our caller has said
     del sys.argv[:2]
     import runpy  # noqa: PLC0415 - the parent may be gone already
 

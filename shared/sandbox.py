@@ -17,7 +17,6 @@ import re
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -25,8 +24,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from shared.lifeline import lifeline
-from shared.python_child import child_command, child_environment
+from shared.python_child import ChildProcess, child_command, child_environment
 
 if sys.platform != "win32":
     import resource
@@ -58,10 +56,6 @@ _STOP_SECONDS = 2.0
 
 CAN_FORK = hasattr(os, "fork")
 """Whether there can be sandboxes: not on Windows."""
-
-
-class SandboxError(Exception):
-    """The fork server cannot be started."""
 
 
 class WorkerLimits:
@@ -140,7 +134,7 @@ class Sandbox:
         """control: `share` of another process; its fork server is used until that ends."""
         self._program = program
         self._name = type(program).__module__
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
         self._control = control
 
     @property
@@ -162,21 +156,23 @@ class Sandbox:
         with theirs, tempfile.TemporaryFile() as program:
             pickle.dump(self._program, program)
             program.seek(0)
-            self._process = subprocess.Popen(
+            self._process = ChildProcess(
                 child_command("shared.fork_server", self._name, str(theirs.fileno())),
-                pass_fds=[theirs.fileno(), lifeline()],
+                descriptors=[theirs.fileno()],
                 stdin=program,
                 env=without_secrets(child_environment()) | _ENVIRONMENT,
             )
 
     def open(self, kind: bytes) -> Task:
-        """Have a worker do a task of a kind, as soon as there is one; raises SandboxError.
+        """Have a worker do a task of a kind, as soon as there is one; raises OSError.
 
         A task whose supervision ends before it has begun was lost with the fork server: open another one.
         """
         connection, theirs = socket.socketpair()
         supervision, supervised = socket.socketpair()
-        with theirs, supervised:
+        with theirs, supervised, contextlib.ExitStack() as unused:
+            unused.enter_context(connection)
+            unused.enter_context(supervision)
             for _ in range(2):
                 if self._control is None:
                     self.start()
@@ -187,27 +183,21 @@ class Sandbox:
                     log.error("the fork server of %s has ended: starting it again", self._name)  # noqa: TRY400 - expected
                     self.close()
                 else:
+                    unused.pop_all()
                     return Task(connection, supervision)
-        connection.close()
-        supervision.close()
-        raise SandboxError
+            raise ConnectionError("the fork server ends as soon as it is started")
 
     def kill(self) -> None:
         """Kill the fork server, which does not answer. The next task starts it again."""
         if self._process:
-            self._process.kill()
-            self._process.wait()
+            self._process.end_within(0.0)
 
     def close(self) -> None:
         """End the fork server, which kills its workers. Waits at most some seconds."""
         if self._control:
             self._control.close()
         if self._process:
-            try:
-                self._process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            self._process.end_within(_STOP_SECONDS)
         self._process = self._control = None
 
 

@@ -15,7 +15,6 @@ def run(name: str, *, is_interrupted: bool = False) -> None:
     from shared.exits import quiet_interrupts  # noqa: PLC0415
 
     program_start.open_closed_streams()
-    program_start.keep_from_children()
     program_start.ensure_home()
     # There are none of ours, and each of the processes would look for them among all installed packages.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")

@@ -47,6 +47,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/generation/engine_state.py",
         "lead/engine/worker.py",
     ),
+    "tests/lead/server/test_local_back.py": ("shared/keeper.py",),
     "tests/lead/engine/test_commands.py": ("lead/engine/events.py",),
     "tests/lead/engine/test_target_loading.py": ("lead/engine/engine_limits.py",),
     "tests/lead/infill/test_infill.py": ("lead/infill/gap.py",),

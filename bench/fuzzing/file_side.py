@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -12,8 +13,9 @@ import httpx
 from bench.fuzzing.strange_files import TEMPLATES, StrangeFiles
 from bench.fuzzing.tally import Tally
 from bench.processes import Program
+from shared.keeper import in_thread
 from shared.models.builtin import builtin_draft
-from shared.python_child import python_command
+from shared.python_child import ChildProcess, child_command
 
 SMALL = ("--threads", "1", "--ctx-size", "256")
 PROGRAMS = {
@@ -86,20 +88,15 @@ class FileFuzzer:
 
     async def _run(self, what: str, file: str, module: str, *arguments: str) -> None:
         began = time.monotonic()
-        process = await asyncio.create_subprocess_exec(
-            *python_command(module, *arguments),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
+        command = child_command(module, *arguments)
+        process = ChildProcess(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self._tally.counts["connections"] += 1
         try:
             async with asyncio.timeout(10 * self._most_seconds):
-                output, _ = await process.communicate()
+                output, _ = await in_thread(process.communicate)
         except TimeoutError:
             self._note(f"CRASH: {what} of {file} does not end")
             process.kill()
-            await process.wait()
             return
         self._check_time(what, file, began)
         last = output.decode("utf-8", "replace").strip().rpartition("\n")[2]

@@ -22,15 +22,17 @@ from lead.engine.events import (
 from lead.engine.load import Load
 from lead.engine.question import EngineQuestion, R
 from lead.generation.engine_process import EngineProcess
-from lead.generation.engine_state import MOVES, EngineState
+from lead.generation.engine_state import EngineState
 from lead.generation.front_vocabulary import KnownPieces
 from lead.generation.open_questions import OpenQuestions
-from lead.generation.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
 from lead.generation.sequences import Broadcast, LiveSequence, Sequences
 from shared.descriptors import SpareDescriptors
 from shared.errors import EngineError, ModelLoadError, QueueFullError, RequestError, UnavailableError
+from shared.keeper import Keeper
 from shared.logs import LogLevel
+from shared.pace import Backoff
 from shared.protocol import Draft, Tune
+from shared.supervisor import Supervisor
 
 log = logging.getLogger("lead")
 
@@ -40,8 +42,9 @@ _BEATS = 10
 """How often the engine gives a sign of life within --engine-timeout."""
 _LOOK_SECONDS = 10.0
 """The engine replies between two steps; with a long prompt on a slow machine a step may take this long."""
-_LEAST_DOZE_SECONDS = 0.01
-"""Between two looks at whether there is still nothing to do."""
+_FIRST_DELAY, _MAX_DELAY = 0.2, 30.0
+_MAX_DEATHS_AT_START, _MAX_DEATHS = 5, 10
+"""Of processes that have nothing to do, one after the other; ten take a minute."""
 _N_SPARE = 8
 """Descriptors held back for starting an engine: the pipe to it, and what starting a process takes."""
 
@@ -81,9 +84,9 @@ class EngineClient:
         self._sequences, self._share_grammars = sequences, share_grammars
         self._max_queue, self._timeout = max_queue, timeout
         self._sleep_seconds, self._on_sleep = sleep_seconds, on_sleep
-        self._fed_at = clock()
-        self._wanted = asyncio.Event()
-        self._restarts = Restarts(random.Random(), clock)  # noqa: S311 - jitter is no secret
+        delays = Backoff(_FIRST_DELAY, _MAX_DELAY, random.Random(), at_once=True)  # noqa: S311 - no secret
+        self._supervisor = Supervisor(delays, timeout, sleep_seconds, _MAX_DEATHS_AT_START, _MAX_DEATHS)
+        self._keeper = Keeper(self._supervisor, clock, lambda: bool(self._sequences or self._questions))
         self._log_options = [log_level, *(["json"] if log_json else [])]
         self._clock = clock
         self._process: EngineProcess | None = None
@@ -91,14 +94,15 @@ class EngineClient:
         self._connected = SetBacks(names=[])
         self._questions = OpenQuestions(self._send)
         self._spare = SpareDescriptors(_N_SPARE)
-        self._stopping = asyncio.Event()
-        self._moved = asyncio.Event()  # replaced each time that the state changes
         self.pieces = KnownPieces()
-        self.state = EngineState.STARTING
         self.ready: Ready | None = None
         """The engine's last `Ready`."""
         self.has_been_ready = asyncio.Event()
         """Set when the engine is ready for the first time, and never cleared."""
+
+    @property
+    def state(self) -> EngineState:
+        return EngineState[self._supervisor.state.name]
 
     @property
     def _stopped(self) -> bool:
@@ -112,21 +116,14 @@ class EngineClient:
         if what the first one needs is not there yet.
         """
         with contextlib.closing(self._spare):
-            while not self._stopped:
-                await self._run_next(backs)
-                if self._restarts.are_in_vain:
-                    self._fail()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._restarts.next_delay()):
-                        await self._stopping.wait()
+            await self._keeper.run(lambda: self._run_next(backs))
+        if not self._stopped:
+            self._fail()
 
-    async def stop(self) -> None:
-        """Let the engine finish its step and exit; it is killed if that takes too long."""
-        self._become(EngineState.STOPPED)
-        self._stopping.set()
-        self._wanted.set()
-        if self._process:
-            await self._process.reap()
+    def stop(self) -> None:
+        """`run` lets the engine finish its step and exit, kills it if that takes too long, and returns."""
+        self._supervisor.stop()
+        self._keeper.note()
 
     def submit(
         self, request: Submit, *, private: bool = False, changed: Broadcast | None = None
@@ -145,8 +142,9 @@ class EngineClient:
 
     def expect(self) -> None:
         """A sequence is about to come: if it sleeps, it is woken."""
-        self._fed_at = self._clock()
-        self._wanted.set()
+        if self._supervisor.used(self._clock()):
+            log.info("somebody asks: the model is loaded again")
+            self._keeper.note()
 
     def cancel(self, sequence: LiveSequence) -> None:
         """Stop a sequence within a step; does nothing if it has ended."""
@@ -205,7 +203,7 @@ class EngineClient:
         while self.state is not EngineState.READY:
             if not self.state.takes_requests:
                 raise self.state.refusal()
-            await self._moved.wait()
+            await self._keeper.wait()
             self.expect()
 
     async def _run_next(self, backs: "asyncio.Future[DraftReports]") -> None:
@@ -215,76 +213,46 @@ class EngineClient:
                 process = await EngineProcess.start(self._share_grammars(), self._log_options, self._timeout)
         except OSError as error:  # no descriptors, memory or processes: there may be some later
             log.error("the engine cannot be started: %s", error)  # noqa: TRY400 - no fault of the program
-        else:
-            self._process = process
-            self._restarts.on_start()
-            if not self._stopped:  # while it was being started
-                self._send(self._load)
-            try:
-                await process.wait_while_pending(backs)
-            except BaseException:
-                await process.reap()
-                raise
-            await self._run_once(process, backs)
-
-    async def _run_once(self, process: EngineProcess, backs: "asyncio.Future[DraftReports]") -> None:
-        dozing = asyncio.ensure_future(self._fall_asleep(process))
+            self._supervisor.ended(self._clock())
+            return
         try:
-            if not self._stopped:
-                async with contextlib.aclosing(process.events()) as events:
-                    async for event in events:
-                        self._take(event, backs)
+            async with self._keeper.watching(process):
+                await self._talk(process, backs)
         finally:
-            dozing.cancel()
-            self._lose_process()
-            end = await process.reap()
-            if not self._stopped and self.state is not EngineState.SLEEPING:
-                log.error("the engine (pid %d) ended with %s", process.pid, end)
-        if self.state is EngineState.SLEEPING:
-            await self._sleep()
-
-    async def _fall_asleep(self, process: EngineProcess) -> None:
-        """End the process when there has been nothing to do for long enough."""
-        while self._sleep_seconds > 0:
-            now = self._clock()
-            is_asked = len(self._sequences) or len(self._questions)
-            if is_asked or self.state is not EngineState.READY:
-                self._fed_at = now
-            left = self._fed_at + self._sleep_seconds - now
-            if left <= 0:
+            if self.state in {EngineState.SLEEPING, EngineState.WAKING}:
                 log.info("idle for %g s (--sleep-idle-seconds): the model is freed", self._sleep_seconds)
-                self._become(EngineState.SLEEPING)
-                self._wanted.clear()
-                process.close()
-                return
-            await asyncio.sleep(max(left, _LEAST_DOZE_SECONDS))
-
-    async def _sleep(self) -> None:
-        self._restarts.on_death(was_busy=True)  # as after work: the next start is not delayed
-        if self._on_sleep and not self._wanted.is_set():
+            elif not self._stopped:
+                log.error("the engine (pid %d) ended with %s", process.pid, process.outcome)
+        if self.state is EngineState.SLEEPING and self._on_sleep:
             await self._on_sleep()
-        await self._wanted.wait()
-        if not self._stopped:
-            log.info("somebody asks: the model is loaded again")
-            self._become(EngineState.WAKING)
 
-    def _lose_process(self) -> None:
-        """It does not reply any more. Whoever waits for it learns that before it is reaped."""
-        self._process = None
-        self._questions.close_all("the engine has ended")
-        died_as = EngineState.RESTARTING if self.ready else EngineState.STARTING
-        if died_as in MOVES[self.state]:
-            self._become(died_as)
-            self._restarts.on_death(was_busy=self._sequences.on_death())
+    async def _talk(self, process: EngineProcess, backs: "asyncio.Future[DraftReports]") -> None:
+        """Until it does not reply any more."""
+        self._process = process
+        if not self._stopped:  # while it was being started
+            self._send(self._load)
+        try:
+            await asyncio.wait([process.ended, backs], return_when=asyncio.FIRST_COMPLETED)
+            if backs.done():
+                backs.result()
+            async with contextlib.aclosing(process.events()) as events:
+                async for event in events:
+                    self._supervisor.heard()
+                    self._take(event, backs)
+        finally:
+            self._process = None
+            self._questions.close_all("the engine has ended")  # whoever waits for it learns that at once
+            if self._supervisor.lost(self._clock()) and not self._sequences.on_death():
+                self._supervisor.died_idle()
+            self._keeper.note()
 
     def _fail(self) -> NoReturn:
-        self._become(EngineState.FAILED)
         self._sequences.fail_all(f"{self.state.value}; see the lead's log")
         if self.ready is None:
             raise ModelLoadError(
-                f"the engine has died {MOST_DEATHS_AT_START} times before it was ready; the log says how"
+                f"the engine has died {_MAX_DEATHS_AT_START} times before it was ready; the log says how"
             )
-        raise EngineError(f"the engine has died {MOST_IDLE_DEATHS} times in a row with nothing to do")
+        raise EngineError(f"the engine has died {_MAX_DEATHS} times in a row with nothing to do")
 
     def _take(self, event: Event, backs: "asyncio.Future[DraftReports]") -> None:
         match event:
@@ -302,7 +270,7 @@ class EngineClient:
                 self.pieces.learn(event)
             case _:
                 if isinstance(event, Committed):
-                    self._restarts.on_work()
+                    self._supervisor.worked()
                 self._sequences.apply(event, self._clock())
                 if self._sequences.holds_back:
                     self._feed()
@@ -311,11 +279,11 @@ class EngineClient:
 
     def _take_load_failure(self, event: LoadFailed) -> None:
         if self.ready is None:
-            self._become(EngineState.FAILED)
+            self._supervisor.fail()
             raise EngineError(event.reason) if event.may_recover else ModelLoadError(event.reason)
         log.error("%s", event.reason)
         if event.may_recover:  # what it lacks is no fault of its own, nor of the sequences
-            self._restarts.on_work()
+            self._supervisor.worked()
             self._sequences.fail_all(event.reason)
 
     def _become_ready(self, ready: Ready) -> None:
@@ -330,19 +298,13 @@ class EngineClient:
         )
         log.info("texts: %s", ready.exactness.promise)
         if not self._stopped:
-            self._become(EngineState.READY)
+            self._supervisor.ready(self._clock())
+            self._keeper.note()
             self.has_been_ready.set()
-            self._restarts.on_ready()
             if self._connected.names:
                 self._send(self._connected)
             self.expect()
             self._feed()
-
-    def _become(self, state: EngineState) -> None:
-        assert state in MOVES[self.state], f"{self.state} → {state}"
-        self.state = state
-        self._moved.set()
-        self._moved = asyncio.Event()
 
     def _check_queue(self) -> None:
         """Count all that have not ended, running or not: one just submitted is as good as in its slot."""

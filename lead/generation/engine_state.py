@@ -6,7 +6,7 @@ from shared.errors import NotServingError
 
 
 class EngineState(enum.Enum):
-    """`MOVES` says which follows which."""
+    """A `shared.supervisor.ChildState`, in words."""
 
     STARTING = "the model is being loaded"
     READY = "ready"
@@ -19,26 +19,8 @@ class EngineState(enum.Enum):
     @property
     def takes_requests(self) -> bool:
         """They may have to wait."""
-        return self in _SERVING
+        return self not in {EngineState.STARTING, EngineState.FAILED, EngineState.STOPPED}
 
     def refusal(self) -> NotServingError:
         """Why a request is not taken."""
         return NotServingError(f"{self.value}: try again in a moment")
-
-
-MOVES = {
-    EngineState.STARTING: {EngineState.STARTING, EngineState.READY, EngineState.FAILED, EngineState.STOPPED},
-    EngineState.READY: {EngineState.RESTARTING, EngineState.SLEEPING, EngineState.STOPPED},
-    EngineState.RESTARTING: {
-        EngineState.RESTARTING,
-        EngineState.READY,
-        EngineState.FAILED,
-        EngineState.STOPPED,
-    },
-    EngineState.SLEEPING: {EngineState.WAKING, EngineState.STOPPED},
-    EngineState.WAKING: {EngineState.READY, EngineState.RESTARTING, EngineState.STOPPED},
-    EngineState.FAILED: {EngineState.STOPPED},
-    EngineState.STOPPED: {EngineState.STOPPED},
-}
-"""A process that dies before it is ready is STARTING or RESTARTING again."""
-_SERVING = {EngineState.READY, EngineState.RESTARTING, EngineState.SLEEPING, EngineState.WAKING}

@@ -15,9 +15,9 @@ from pydantic import BaseModel
 
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError
-from shared.lifeline import lifeline
+from shared.keeper import in_thread
 from shared.models.file_kind import size_of
-from shared.python_child import child_command, child_environment
+from shared.python_child import ChildProcess, child_command
 
 PROCESS_BYTES = 300 << 20
 """What the processes of one lead take besides the model, with a vocabulary of 50,000 tokens."""
@@ -40,27 +40,23 @@ async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> Memo
 
     in_use: what models that might go take on each device. Raises ConfigError with the reason.
     """
-    process = await asyncio.create_subprocess_exec(
-        *child_command("lead.router.memory_need"),
+    process = ChildProcess(
+        child_command("lead.router.memory_need"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        pass_fds=[lifeline()],
-        env=child_environment(),
     )
     question = json.dumps({"options": options, "in_use": in_use}).encode()
     try:
         async with asyncio.timeout(None if "hf_repo" in options else _SECONDS):  # it may be downloaded first
-            found, errors = await process.communicate(question)
+            found, errors = await in_thread(process.communicate, question)
         if process.returncode:
             raise ConfigError(errors.decode("utf-8", "replace").strip().rpartition("\n")[2])
         return MemoryNeed.model_validate_json(found)
     except (TimeoutError, ValueError) as error:
         raise ConfigError(f"its memory cannot be estimated: {error}") from error
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        process.kill()
 
 
 def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed:

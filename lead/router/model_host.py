@@ -66,7 +66,7 @@ class ModelHost:
         self._processes: dict[str, ModelProcess] = {}
         self._prepared: ModelProcess | None = None
         self._admissions: dict[WaitingFor, asyncio.Future[ModelProcess]] = {}
-        self._tasks: set[asyncio.Future[None]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._is_stopping = False
         self.serve(models)
@@ -168,12 +168,12 @@ class ModelHost:
         self._is_stopping = True
         if self._alarm:
             self._alarm.cancel()
-        await asyncio.gather(*(process.stop() for process in self._processes.values()))
+        await asyncio.gather(*(process.end() for process in self._processes.values()))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._prepared:
-            await self._prepared.stop()
+            await self._prepared.end()
 
     def decide(self) -> None:
         """Do what is to be done now; to be called after every change."""
@@ -193,7 +193,7 @@ class ModelHost:
                     case StopModel(name):
                         log.info("%s is unloaded", name)
                         if process := self._processes.get(name):  # else `_run` sees it when there is one
-                            self._do(process.stop())
+                            self._do(process.end())
         self._set_alarm()
 
     def _room(self) -> dict[str, int]:
@@ -257,8 +257,7 @@ class ModelHost:
                     await asyncio.shield(process.ended)
                     failure = "its process has ended"
             finally:
-                if not process.ended.done():
-                    await process.stop()
+                await process.end()
                 del self._processes[name]
         except (ModelEndedError, OSError) as error:
             failure, is_final = str(error), getattr(error, "is_final", False)
@@ -300,7 +299,7 @@ class ModelHost:
         except UnavailableError as error:
             log.error("%s is not loaded: %s", name, error)  # noqa: TRY400 - a sentence for a person
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+    def _do(self, work: Coroutine[Any, Any, object]) -> None:
         """In the background, until `stop`."""
         if self._is_stopping:
             work.close()
@@ -309,7 +308,7 @@ class ModelHost:
         self._tasks.add(task)
         task.add_done_callback(self._note_done)
 
-    def _note_done(self, task: asyncio.Future[None]) -> None:
+    def _note_done(self, task: asyncio.Future[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             log.error("a model could not be managed", exc_info=error)

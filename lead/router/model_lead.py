@@ -11,12 +11,10 @@ from lead.cli import run
 from lead.router.routed import RoutedBy
 from lead.settings.lead_settings import LeadSettings
 from shared.logs import configure_logging
-from shared.program_start import keep_from_children
 
 
 def main() -> None:
     """Serve until a signal; see `lead.cli.run` for the exit status."""
-    keep_from_children()
     # What takes long to import, while there may be no model to serve yet.
     import uvloop  # noqa: F401, PLC0415
 

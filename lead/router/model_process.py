@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import logging
 import re
 import secrets
 import socket
@@ -21,12 +20,10 @@ from lead.router.routed import vouch
 from lead.settings.keys import ANYONE
 from shared.errors import DuoError
 from shared.exits import say
-from shared.lifeline import lifeline
+from shared.keeper import Child
 from shared.next_hop import LocalTransport
-from shared.python_child import child_command, child_environment
+from shared.python_child import child_command
 from shared.terminal import one_line, sanitize
-
-log = logging.getLogger("models")
 
 _STOP_SECONDS = 15.0
 """How long an idle one may take to end before it is killed."""
@@ -53,42 +50,31 @@ class AboutModel:
     vocabulary: str = ""
 
 
-class ModelProcess:
-    def __init__(self, process: asyncio.subprocess.Process, port: int, order: dict[str, Any]) -> None:
-        """Use `spawn`."""
-        self._process = process
-        self._order = order
-        self._secret: str = order["secret"]
+class ModelProcess(Child):
+    def __init__(self) -> None:
+        """One that imports what it needs, and waits for the model that it is to serve; raises OSError."""
+        with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
+            super().__init__(
+                child_command("lead.router.model_lead"),
+                [listener.fileno()],
+                stop_seconds=_STOP_SECONDS,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                # Ctrl-C reaches the whole process group; the router decides when its models end.
+                start_new_session=True,
+            )
+            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            self._listener = listener.fileno()
+        self._secret = secrets.token_urlsafe(32)
         self._last_line = ""
         self._is_loading = False
         self._relaying: asyncio.Future[None] | None = None
         self.about = AboutModel()
-        self.url = f"http://127.0.0.1:{port}"
-        self.ended = asyncio.ensure_future(process.wait())
 
     @classmethod
     async def spawn(cls) -> Self:
-        """A process that has imported what it needs, and waits for the model that it is to serve.
-
-        Raises OSError.
-        """
-        with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
-            process = await asyncio.create_subprocess_exec(
-                *child_command("lead.router.model_lead"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                pass_fds=[listener.fileno(), lifeline()],
-                env=child_environment(),
-                # Ctrl-C reaches the whole process group; the router decides when its models end.
-                start_new_session=True,
-            )
-            order = {"listener": listener.fileno(), "secret": secrets.token_urlsafe(32)}
-            return cls(process, listener.getsockname()[1], order)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        return cls()
 
     def headers_for(self, connection: HTTPConnection) -> list[tuple[str, str]]:
         """Which say who has sent a request that is passed on: key, address, and its id in the log."""
@@ -111,28 +97,18 @@ class ModelProcess:
                 with contextlib.suppress(httpx.HTTPError, OSError, ValueError, LookupError):
                     self.about = asking.result()
                     return
-            await self.stop()  # if it has not ended by itself
+            await self.end()  # if it has not ended by itself
             await self._relaying
             raise ModelEndedError(
-                f"{model.name} cannot be loaded: {self._why()}", is_final=self._process.returncode in _FINAL
+                f"{model.name} cannot be loaded: {self._why()}", is_final=self.returncode in _FINAL
             )
         finally:
             await cancel(asking)
 
-    async def stop(self) -> None:
-        """End it, by force if it takes too long, or has not loaded its model yet."""
-        with contextlib.suppress(ProcessLookupError):
-            if self._is_loading:  # nobody waits for an answer, and its children end with it
-                self._process.kill()
-            else:
-                self._process.terminate()
-            try:
-                async with asyncio.timeout(_STOP_SECONDS):
-                    await asyncio.shield(self.ended)
-            except TimeoutError:
-                log.warning("the process %d does not end: killed", self.pid)
-                self._process.kill()
-        await self.ended
+    async def end(self) -> int | None:
+        if self._is_loading:  # nobody waits for an answer, and its children end with it
+            self.kill()
+        return await super().end()
 
     def own_bytes(self) -> int:
         """Host memory of this process and its children, without what files are mapped there."""
@@ -144,9 +120,10 @@ class ModelProcess:
         return sum(info.rss - getattr(info, "shared", 0) for info in infos)
 
     async def _begin(self, model: ServedModel) -> AboutModel:
-        assert self._process.stdin
-        line = json.dumps(self._order | {"options": dict(model.options)})
-        self._process.stdin.write(f"{line}\n".encode())
+        assert self.stdin
+        order = {"listener": self._listener, "secret": self._secret, "options": dict(model.options)}
+        with self.stdin:
+            self.stdin.write(f"{json.dumps(order)}\n".encode())
         headers = {"Authorization": f"Bearer {vouch(self._secret, ANYONE)}"}
         transport = LocalTransport(trust_env=False)
         async with httpx.AsyncClient(
@@ -164,10 +141,13 @@ class ModelProcess:
 
     async def _relay_log(self, model: ServedModel) -> None:
         """Its log is the router's, with the name of the model before each line."""
-        assert self._process.stderr
+        assert self.stderr
         prefix = "" if model.options.get("log_json") else f"{one_line(model.name)}: "
-        rest = b""
-        while chunk := await self._process.stderr.read(_MOST_LINE_BYTES):
+        stream, rest = asyncio.StreamReader(), b""
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stream), self.stderr
+        )
+        while chunk := await stream.read(_MOST_LINE_BYTES):
             *lines, rest = (rest + chunk)[-_MOST_LINE_BYTES:].split(b"\n")
             for line in lines:
                 text = sanitize(line.decode("utf-8", "replace"))
@@ -175,7 +155,7 @@ class ModelProcess:
                 self._last_line = text or self._last_line
 
     def _why(self) -> str:
-        status = self._process.returncode or 0
+        status = self.returncode or 0
         if status < 0:
             return f"its process was ended by signal {-status}"
         return _LEVEL.sub("", self._last_line) or f"its process has ended with status {status}"

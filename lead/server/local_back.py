@@ -5,18 +5,18 @@ standard error.
 """
 
 import asyncio
-import contextlib
 import logging
 import random
+import subprocess
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from lead.settings.lead_settings import LeadSettings
-from shared.lifeline import lifeline
-from shared.pace import jittered_delays
+from shared.keeper import Child, Keeper
+from shared.pace import Backoff
 from shared.python_child import child_command
 from shared.sandbox import NO_GPU, without_secrets
+from shared.supervisor import ChildState, Supervisor
 
 log = logging.getLogger("lead")
 
@@ -26,95 +26,70 @@ NAME = "local"
 _STOP_SECONDS = 5.0
 """How long it may take to end before it is killed."""
 _FIRST_DELAY, _MAX_DELAY = 0.5, 60.0
-_STABLE_SECONDS = 60.0
-"""If it ran for longer than this before it died, the delays between restarts start over."""
 _LEAD_PREFIXES = ("LEAD_", "LLAMA_")
 _FINAL = {1, 2}
 """Statuses after which a restart does not help. 1: wrong model, or refused by the lead; 2: wrong option."""
 
 
 class LocalBack:
-    """`run` supervises the child until `stop`; it does not raise, whatever the child does."""
+    """`run` keeps the child until `stop`; it does not raise, whatever the child does."""
 
     def __init__(
-        self,
-        command: Sequence[str],
-        rng: random.Random,
-        clock: Callable[[], float] = time.monotonic,
-        stop_seconds: float = _STOP_SECONDS,
-        environment: Mapping[str, str] | None = None,
+        self, command: Sequence[str], rng: random.Random, environment: Mapping[str, str] | None = None
     ) -> None:
         """`rng` jitters the delays between restarts; `environment`: None for the lead's own."""
         self._command = command
-        self._rng = rng
-        self._clock = clock
-        self._stop_seconds = stop_seconds
         self._environment = environment
-        self._stopping = asyncio.Event()
+        self._supervisor = Supervisor(Backoff(_FIRST_DELAY, _MAX_DELAY, rng), state=ChildState.SLEEPING)
+        self._keeper = Keeper(self._supervisor, time.monotonic)
         self.ended = asyncio.Event()
         """The child has ended, and is not started again."""
 
     async def run(self, ready: asyncio.Event) -> None:
         """Keep a back running from when `ready` is set until `stop`; returns when the child has ended."""
+        waking = asyncio.ensure_future(self._wake(ready))
         try:
-            await _first_of(ready.wait(), self._stopping.wait())
-            await self._keep_running()
+            await self._keeper.run(self._run_once)
         finally:
+            waking.cancel()
             self.ended.set()
-
-    async def _keep_running(self) -> None:
-        delays = self._delays()
-        while not self._stopping.is_set():
-            started_at = self._clock()
-            status = await self._run_once()
-            if self._stopping.is_set():
-                return
-            if status in _FINAL:
-                log.error("the local back will not be restarted: continuing without it")
-                return
-            if self._clock() - started_at > _STABLE_SECONDS:
-                delays = self._delays()
-            delay = next(delays)
-            log.warning("the local back ended (%s): restarting it in %.1f s", _describe(status), delay)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay):
-                    await self._stopping.wait()
 
     def stop(self) -> None:
         """Terminate the child and do not restart it; `run` returns when it has ended."""
-        self._stopping.set()
+        self._supervisor.stop()
+        self._keeper.note()
 
-    async def _run_once(self) -> int | None:
-        """Run one child; its exit status, or None if it could not be started."""
+    async def _wake(self, ready: asyncio.Event) -> None:
+        await ready.wait()
+        self._supervisor.used(time.monotonic())
+        self._keeper.note()
+
+    async def _run_once(self) -> None:
+        how = "not started"
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command,
+            child = Child(
+                self._command,
+                stop_seconds=_STOP_SECONDS,
                 env=self._environment,
-                pass_fds=[lifeline()],
-                stdin=asyncio.subprocess.DEVNULL,
                 # It prints nothing there; the lead's standard output is for generated text.
-                stdout=asyncio.subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
                 # Ctrl-C reaches the whole process group; the lead decides when its back ends.
                 start_new_session=True,
             )
         except OSError as error:
             log.warning("the local back cannot be started: %s", error)
-            return None
-        try:
-            await _first_of(process.wait(), self._stopping.wait())
-            if process.returncode is None:
-                process.terminate()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._stop_seconds):
-                        await process.wait()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        return process.returncode
-
-    def _delays(self) -> Iterator[float]:
-        return jittered_delays(_FIRST_DELAY, _MAX_DELAY, self._rng)
+            self._supervisor.ended(time.monotonic())
+        else:
+            async with self._keeper.watching(child):
+                status = await asyncio.shield(child.ended)
+                if status in _FINAL:
+                    self._supervisor.fail()
+            how = f"signal {-status}" if status < 0 else f"status {status}"
+        if self._supervisor.state is ChildState.FAILED:
+            log.error("the local back will not be restarted: continuing without it")
+        elif self._supervisor.state is not ChildState.STOPPED:
+            delay = self._supervisor.start_at - time.monotonic()
+            log.warning("the local back ended (%s): restarting it in %.1f s", how, delay)
 
 
 def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
@@ -158,19 +133,3 @@ def local_url(host: str, port: int, *, tls: bool = False) -> str:
     """The URL on this machine of a server that listens on the address `host`."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"{'https' if tls else 'http'}://{f'[{reachable}]' if ':' in reachable else reachable}:{port}"
-
-
-async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
-    """Wait until one of them returns, and cancel the others."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
-def _describe(status: int | None) -> str:
-    if status is None:
-        return "not started"
-    return f"signal {-status}" if status < 0 else f"status {status}"

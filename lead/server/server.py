@@ -156,7 +156,7 @@ class Lead:
                 await end_all(companions)
                 await self._end_local_back()
                 if self._engine:
-                    await self._engine.stop()
+                    self._engine.stop()
                 else:
                     running.cancel()
                 for ended in (running, starting):

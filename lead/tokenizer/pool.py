@@ -16,9 +16,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from lead.tokenizer.fair_queue import Client, FairQueue
 from lead.tokenizer.jobs import GrammarsNeededError, JobLimits, Jobs, encode_job
 from lead.tokenizer.tokenizer_program import TokenizerProgram
-from lead.tokenizer.workers import Worker, WorkerDiedError, Workers, WorkersGoneError
+from lead.tokenizer.workers import Worker, WorkerDiedError, Workers
 from shared.errors import DuoError, ModelLoadError, QueueFullError, RequestError, UnavailableError
-from shared.pace import jittered_delays
+from shared.pace import Backoff
 from shared.sandbox import FOLLOW, JOBS
 
 log = logging.getLogger("lead")
@@ -203,12 +203,12 @@ async def _serve_lane(lane: _Lane, workers: Workers) -> None:
 
 
 async def _begin(workers: Workers, kind: bytes) -> Worker:
-    for delay in jittered_delays(0.2, 30.0, random.Random()):  # noqa: S311 - jitter is no secret
+    delays = Backoff(0.2, 30.0, random.Random())  # noqa: S311 - jitter is no secret
+    while True:
         try:
             return await workers.begin(kind)
-        except WorkersGoneError:
-            await asyncio.sleep(delay)
-    raise AssertionError("delays have no end")
+        except OSError:
+            await asyncio.sleep(next(delays))
 
 
 async def _attempt(ticket: _Ticket, worker: Worker, lane: _Lane) -> bool:

@@ -4,17 +4,13 @@ import asyncio
 from typing import Any
 
 from lead.tokenizer.jobs import HEADER, decode
-from shared.sandbox import KILL, STATUS, Sandbox, SandboxError
+from shared.sandbox import KILL, STATUS, Sandbox
 
 _BEGIN_SECONDS = 60.0
 """Loading a vocabulary takes seconds, forking milliseconds: a fork server that needs longer than this is
 stopped, or the machine swaps."""
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-class WorkersGoneError(Exception):
-    """The fork server has ended, or does not answer."""
 
 
 class WorkerDiedError(Exception):
@@ -30,20 +26,17 @@ class Workers(Sandbox):
     """`close` it, in a thread: that may take some seconds."""
 
     async def begin(self, kind: bytes) -> "Worker":
-        """A worker that waits for jobs of a kind of `TokenizerProgram`; raises WorkersGoneError."""
-        try:
-            task = self.open(kind)
-            worker = Worker(*[await asyncio.open_connection(sock=each) for each in task])
-        except (SandboxError, OSError) as error:
-            raise WorkersGoneError from error
+        """A worker that waits for jobs of a kind of `TokenizerProgram`.
+
+        Raises OSError if the fork server has ended, or does not answer.
+        """
+        worker = Worker(*[await asyncio.open_connection(sock=each) for each in self.open(kind)])
         try:
             async with asyncio.timeout(_BEGIN_SECONDS):
                 await worker.has_begun()
-        except TimeoutError as error:
-            self.kill()
-            worker.close()
-            raise WorkersGoneError from error
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, TimeoutError):
+                self.kill()
             worker.close()
             raise
         return worker
@@ -61,9 +54,9 @@ class Worker:
         return self._answer.at_eof() or self._answer.exception() is not None
 
     async def has_begun(self) -> None:
-        """Wait until it has; raises WorkersGoneError."""
+        """Wait until it has; raises ConnectionError."""
         if not await self._news.read(1):
-            raise WorkersGoneError
+            raise ConnectionError("the fork server has ended")
 
     async def ask(self, message: bytes) -> Any:
         """The answer to an encoded job; raises WorkerDiedError."""

@@ -22,7 +22,7 @@ from shared.errors import PendingAnswerError, RequestError
 from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.grammar_handler import GrammarProgram
 from shared.sampling.grammar_worker import AnswerKind, Operation
-from shared.sandbox import FOLLOW, Sandbox, SandboxError
+from shared.sandbox import FOLLOW, Sandbox
 
 _AT_ONCE_BYTES = 1 << 16
 """The kernel buffers this much of a message that nobody reads yet; more may wait for a compilation."""
@@ -98,7 +98,7 @@ class _Channel:
             raise RequestError(_NO_START, "grammar")
         try:
             task = self._sandbox.open(FOLLOW)
-        except SandboxError as error:
+        except OSError as error:
             raise RequestError(_NO_START, "grammar") from error
         self._n_opened += 1
         self._connection, self._supervision = (Connection(each.detach()) for each in task)

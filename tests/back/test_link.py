@@ -9,6 +9,7 @@ import pytest
 from back import link as link_module
 from back.dial import OtherVocabularyError, RefusedError
 from back.link import LeadLink, LostError, Outbox
+from shared.pace import Backoff
 from shared.protocol import Close, Draft, Extend, Refused, Welcome, parse_back_message
 from tests.back.linking import (
     HELLO,
@@ -156,12 +157,15 @@ def delays(monkeypatch):
     """The number of each delay since the shortest one; all are very short."""
     asked = []
 
-    def counted(_first, _most, _rng):
-        for n in itertools.count():
-            asked.append(n)
-            yield 0.001
+    class Counted(Backoff):
+        def reset(self):
+            self.numbers = itertools.count()
 
-    monkeypatch.setattr(link_module, "jittered_delays", counted)
+        def __next__(self):
+            asked.append(next(self.numbers))
+            return 0.001
+
+    monkeypatch.setattr(link_module, "Backoff", Counted)
     return asked
 
 

@@ -1,5 +1,3 @@
-import signal
-
 import pytest
 
 from bench.processes import Program, ProgramError
@@ -11,10 +9,3 @@ def test_lines_before_the_mark_do_not_count():
         program.process.wait()
         with pytest.raises(ProgramError):
             program.wait_for("unrecognized", since=program.n_lines())
-
-
-def test_a_stopped_program_can_still_be_ended():
-    with Program("http.server", "--bind", "127.0.0.1", "0") as program:
-        program.signal(signal.SIGSTOP)
-        program.stop()
-        assert program.process.returncode == -signal.SIGTERM

@@ -7,7 +7,7 @@ import pytest
 
 from bench.processes import free_port, start_lead
 from tests.real.client import TIMEOUT_S, ask, ask_until_accepted, backs, stream
-from tests.real.processes import LEAD, engine_of, kill, local_back_of, wait_for_end
+from tests.real.processes import LEAD, local_back_of, wait_for_end
 
 pytestmark = pytest.mark.real
 
@@ -69,7 +69,7 @@ def test_sigterm_lets_an_answer_finish_with_its_drafts_and_exits_with_0(lead_wit
     assert "Traceback" not in lead.log
 
 
-def test_on_all_addresses_it_connects_over_loopback_and_ends_with_a_killed_lead_as_the_engine_does(target):
+def test_on_all_addresses_it_connects_over_loopback(target):
     port = free_port()
     arguments = ("--model", str(target), "--host", "0.0.0.0", "--insecure", "--back", "builtin", *LEAD)
     cores = sorted(os.sched_getaffinity(0))
@@ -79,7 +79,3 @@ def test_on_all_addresses_it_connects_over_loopback_and_ends_with_a_killed_lead_
         lead.wait_for(rf"drafting for ws://127\.0\.0\.1:{port}/")
         assert os.sched_getaffinity(lead.process.pid) == {one}
         assert os.sched_getaffinity(local_back_of(lead)) == {other}
-        engine, back = engine_of(lead), local_back_of(lead)
-        kill(lead)
-        assert wait_for_end(engine)
-        assert wait_for_end(back)

@@ -217,16 +217,6 @@ def start_back_of(url):
     return Program("back", "--lead", url, "--name", "desk", *BACK)
 
 
-def test_models_end_with_their_router(folder):
-    with router(folder) as (program, url):
-        httpx.post(f"{url}/v1/chat/completions", json=question("blue"), timeout=ENOUGH)
-        processes = psutil.Process(program.process.pid).children(recursive=True)
-        assert any("lead.engine" in each.cmdline() for each in processes)
-        program.signal(signal.SIGKILL)
-        _, alive = psutil.wait_procs(processes, timeout=60)
-        assert not alive
-
-
 def test_the_page_chooses_a_model(folder, browser):
     with router(folder) as (_, url), browser.new_page() as page:
         page.set_default_timeout(1000 * ENOUGH)

@@ -130,10 +130,10 @@ def test_measuring_executes_nothing(folder, model):
 
 
 ACTOR = """
-import os, sys
+import os, subprocess, sys
 sys.path.remove(os.getcwd())  # what has started the actor has done so
-from fleet.child import ChildProcess
-print(ChildProcess("back", "--version")._process.wait())
+from shared.python_child import ChildProcess, child_command
+print(ChildProcess(child_command("back", "--version"), stdout=subprocess.DEVNULL).wait())
 """
 
 

@@ -12,13 +12,15 @@ import pytest
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends them on Linux only")
 
 PARENT = """
-import subprocess, sys, threading
-from shared.lifeline import lifeline
-from shared.python_child import child_command, child_environment
+import sys, threading
+from shared.python_child import ChildProcess, child_command, child_environment, program_command
 
 def start():
     environment = child_environment() | {"PYTHONPATH": sys.argv[1]}
-    subprocess.Popen(child_command("child"), pass_fds=[lifeline()], env=environment)
+    command = program_command(*sys.argv[2:]) if sys.argv[2:] else child_command("child")
+    children.append(ChildProcess(command, env=environment))
+
+children = []
 
 for _ in range(2):
     thread = threading.Thread(target=start)
@@ -69,10 +71,12 @@ def start(tmp_path):
     """Starts a parent whose two children do what they are told; the parent, and whoever has said its id."""
     pids = []
 
-    def start(body, n):
+    def start(body, n, *program):
         (tmp_path / "child.py").write_text(CHILD + body)
         parent = subprocess.Popen(
-            [sys.executable, "-c", PARENT, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", PARENT, str(tmp_path), *program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         pids.extend(int(parent.stdout.readline()) for _ in range(2 * n))
         return parent, pids[:]
@@ -91,6 +95,14 @@ def start(tmp_path):
 )
 def test_who_was_started_and_forked_ends_within_five_seconds_of_sigkill(start, body, n):
     parent, pids = start(body, n)
+    parent.kill()
+    parent.communicate()
+    assert all(wait_for_end(pid, 5.0) for pid in pids)
+
+
+@linux
+def test_so_does_any_other_program(start):
+    parent, pids = start("", 1, "sh", "-c", "echo $$; kill -STOP $$")
     parent.kill()
     parent.communicate()
     assert all(wait_for_end(pid, 5.0) for pid in pids)

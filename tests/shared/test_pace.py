@@ -1,7 +1,7 @@
 import itertools
 import random
 
-from shared.pace import Bucket, jittered_delays
+from shared.pace import Backoff, Bucket
 
 
 def test_a_burst_is_allowed_and_then_the_rate():
@@ -35,7 +35,7 @@ def test_draining_counts_what_is_not_allowed_but_makes_no_debts():
 
 
 def first(n, seed=1):
-    return list(itertools.islice(jittered_delays(1.0, 8.0, random.Random(seed)), n))
+    return list(itertools.islice(Backoff(1.0, 8.0, random.Random(seed)), n))
 
 
 def test_delays_double_up_to_the_most_with_jitter_of_half():
@@ -45,3 +45,10 @@ def test_delays_double_up_to_the_most_with_jitter_of_half():
 
 def test_peers_that_lost_the_same_server_do_not_come_back_together():
     assert first(3, seed=1) != first(3, seed=2)
+
+
+def test_after_a_success_the_delays_begin_anew():
+    delays = Backoff(1.0, 8.0, random.Random(1), at_once=True)
+    assert [next(delays) > 0 for _ in range(3)] == [False, True, True]
+    delays.reset()
+    assert next(delays) == 0

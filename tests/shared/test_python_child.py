@@ -1,10 +1,14 @@
 """How processes of ours are started: from one place."""
 
 import ast
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
-from shared.python_child import child_command, python_command
+import pytest
+
+from shared.python_child import ChildProcess, child_command, program_command, python_command
 
 ROOT = Path(__file__).parent.parent.parent
 PLACES = {
@@ -27,3 +31,18 @@ def test_no_other_code_starts_python_by_itself():
         if isinstance(node, ast.Attribute) and node.attr in {"executable", "_base_executable"}
     }
     assert users == PLACES
+
+
+@pytest.mark.parametrize(
+    ("script", "seconds", "status"),
+    [
+        ("echo up; kill -STOP $$; sleep 600", 60.0, -signal.SIGTERM),
+        ("trap '' TERM; echo up; sleep 600 & wait; wait", 0.01, -signal.SIGKILL),
+    ],
+    ids=["stopped", "deaf"],
+)
+def test_a_child_is_told_to_end_and_killed_if_it_does_not(script, seconds, status):
+    with ChildProcess(program_command("sh", "-c", script), stdout=subprocess.PIPE) as child:
+        assert child.stdout.readline() == b"up\n"
+        child.tell_to_end()
+        assert child.end_within(seconds) == status

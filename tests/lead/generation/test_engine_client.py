@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,7 @@ class Front(Sequences):
 
     def __init__(self, timeout=0.0, sleep_seconds=0.0, *, is_open=True, max_queue=None):
         super().__init__(max_restarts=9)
-        clock = itertools.count(1.0, 0.01).__next__ if sleep_seconds else lambda: 1.0
+        clock = itertools.count(1.0, 0.01).__next__ if sleep_seconds else time.monotonic
         self.client = EngineClient(
             LOAD,
             self,
@@ -130,7 +131,7 @@ class Front(Sequences):
 
     async def stop(self):
         async with asyncio.timeout(60):
-            await self.client.stop()
+            self.client.stop()
             with contextlib.suppress(ModelLoadError, EngineError):
                 await self.running
 
@@ -145,7 +146,7 @@ async def start(tmp_path, monkeypatch):
     path = tmp_path / "engine"
     python = sys.executable
     monkeypatch.setattr(sys, "executable", str(path))
-    monkeypatch.setattr("lead.generation.restarts._FIRST_DELAY", 0.001)
+    monkeypatch.setattr("lead.generation.engine_client._FIRST_DELAY", 0.001)
     fronts = []
 
     def start(body, timeout=0.0, **options):
@@ -251,7 +252,7 @@ async def test_engines_that_die_before_any_is_ready_end_the_start_with_the_reaso
 
 
 async def test_engines_that_die_idle_one_after_the_other_end_the_lead(start, monkeypatch):
-    monkeypatch.setattr("lead.generation.restarts.MOST_IDLE_DEATHS", 3)
+    monkeypatch.setattr(module, "_MAX_DEATHS", 3)
     front = start("ready()\n")
     front.was_busy = False
     with pytest.raises(EngineError, match="with nothing to do"):
@@ -367,21 +368,6 @@ async def test_after_the_end_no_descriptor_is_held_back(start):
     await front.until(is_up)
     await front.stop()
     assert n_open() <= before
-
-
-async def test_a_stop_between_two_engines_starts_no_third(start):
-    front = start("ready(); sys.exit(3)\n")
-    await front.until(lambda front: front.lost)
-    assert front.pid is None
-    await front.stop()
-    assert (front.client.state, front.events) == (EngineState.STOPPED, [UP])
-
-
-async def test_a_stop_while_the_engine_is_being_started_ends_it(start):
-    front = start("ready()\n" + LISTEN)
-    await asyncio.sleep(0)
-    await front.stop()
-    assert front.client.state is EngineState.STOPPED
 
 
 async def test_drafts_that_the_engine_does_not_read_are_replaced_by_newer_ones(start, tmp_path):
@@ -551,15 +537,6 @@ async def test_a_sleeping_engine_is_started_before_the_request_that_is_being_rea
     await front.until(lambda front: front.events == [UP, UP])
 
 
-async def test_an_engine_with_a_sequence_stays_awake(start):
-    front = start("ready()\n" + LISTEN, sleep_seconds=0.00001)
-    front.create(submission())
-    await front.until(is_up)
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert front.client.state is EngineState.READY
-
-
 async def test_a_sleeping_engine_is_woken_for_a_question(start):
     front = start(ANSWERS, sleep_seconds=0.03)
     await until_state(front, EngineState.SLEEPING)
@@ -591,16 +568,9 @@ async def test_an_engine_with_an_open_question_stays_awake(start):
     asking = asyncio.ensure_future(front.client.ask(ERASE))
     await asyncio.sleep(0)
     front.discard(sequence)
-    looked_at = front.client._fed_at
+    looked_at = front.client._supervisor._used_at
     async with asyncio.timeout(60):
-        while front.client._fed_at == looked_at and front.client.state is EngineState.READY:  # noqa: ASYNC110 - as above
+        while front.client._supervisor._used_at == looked_at and front.client.state is EngineState.READY:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
     assert front.client.state is EngineState.READY
     asking.cancel()
-
-
-async def test_a_sleeping_lead_ends_at_once(start):
-    front = start("ready()\n" + LISTEN, sleep_seconds=0.03)
-    await until_state(front, EngineState.SLEEPING)
-    await front.stop()
-    assert front.client.state is EngineState.STOPPED

@@ -1,6 +1,5 @@
 """One engine process: `sh` scripts stand in for the engine."""
 
-import asyncio
 import contextlib
 import os
 import sys
@@ -10,7 +9,7 @@ import pytest
 from lead.engine.commands import Ask
 from lead.engine.events import Alive, Answer, encode_line
 from lead.generation import engine_process as module
-from lead.generation.engine_process import EngineProcess, Watchdog
+from lead.generation.engine_process import EngineProcess
 
 ALIVE = '{"type": "alive"}'
 
@@ -21,10 +20,10 @@ def start(tmp_path, monkeypatch):
     path = tmp_path / "engine"
     monkeypatch.setattr(sys, "executable", str(path))
 
-    async def start(body, most_silence=0.0):
+    async def start(body):
         path.write_text("#!/bin/bash\n" + body)
         path.chmod(0o700)
-        return await EngineProcess.start(2, [], most_silence)
+        return await EngineProcess.start(2, [], 5.0)
 
     return start
 
@@ -38,13 +37,15 @@ def wait_for_death(process):
 async def test_events_end_with_the_process(start):
     process = await start(f"echo '{ALIVE}' >&$6; echo '{ALIVE}' >&$6")
     assert [event async for event in process.events()] == [Alive(), Alive()]
-    assert await process.reap() == "status 0"
+    await process.end()
+    assert process.outcome == "status 0"
 
 
 async def test_an_event_that_was_cut_in_its_middle_is_none(start):
     process = await start(f"echo '{ALIVE}' >&$6; printf '{ALIVE}' >&$6; kill -9 $$")
     assert [event async for event in process.events()] == [Alive()]
-    assert await process.reap() == "signal SIGKILL"
+    await process.end()
+    assert process.outcome == "signal SIGKILL"
 
 
 async def test_an_event_may_have_any_length(start, tmp_path):
@@ -52,14 +53,14 @@ async def test_an_event_may_have_any_length(start, tmp_path):
     (tmp_path / "event").write_bytes(encode_line(event))
     process = await start(f"cat {tmp_path}/event >&$6; echo '{ALIVE}' >&$6")
     assert [event async for event in process.events()] == [event, Alive()]
-    await process.reap()
+    await process.end()
 
 
 async def test_it_knows_no_keys(start, tmp_path, monkeypatch):
     monkeypatch.setenv("LEAD_API_KEY", "secret")
     process = await start(f"env > {tmp_path}/environment")
     assert [event async for event in process.events()] == []
-    await process.reap()
+    await process.end()
     assert "secret" not in (tmp_path / "environment").read_text()
 
 
@@ -68,16 +69,18 @@ async def test_a_process_that_does_not_end_is_killed(start, monkeypatch):
     process = await start(f"trap '' TERM PIPE; echo '{ALIVE}' >&$6; kill -STOP $$")
     async for _ in process.events():
         break
-    assert await process.reap() == "signal SIGKILL"
+    await process.end()
+    assert process.outcome == "signal SIGKILL"
 
 
 @pytest.mark.both_loops
 async def test_commands_to_a_process_that_was_killed_are_dropped(start):
-    process = await start(f"echo '{ALIVE}' >&$6; kill -STOP $$", most_silence=0.05)
+    process = await start(f"echo '{ALIVE}' >&$6; kill -STOP $$")
     async for _ in process.events():
-        pass
+        process.kill_silent()
     process.send(Ask(number=1, question="Explain"))
-    assert await process.reap() == "signal SIGKILL"
+    await process.end()
+    assert process.outcome == "signal SIGKILL"
 
 
 @pytest.mark.both_loops
@@ -87,51 +90,5 @@ async def test_events_end_when_a_command_finds_the_process_dead(start):
     wait_for_death(process)
     process.send(Ask(number=1, question="Explain"))
     assert [event async for event in process.events()] == []
-    assert await process.reap() == "signal SIGKILL"
-
-
-class Sleeps:
-    """Instead of asyncio.sleep: counts the seconds, and lets `during` happen in them."""
-
-    def __init__(self):
-        self.seconds = 0.0
-        self.during = lambda: None
-
-    async def __call__(self, seconds):
-        self.seconds += seconds
-        self.during()
-
-
-@pytest.fixture
-def sleeps(monkeypatch):
-    sleeps = Sleeps()
-    monkeypatch.setattr(module.asyncio, "sleep", sleeps)
-    return sleeps
-
-
-async def test_silence_is_noticed_after_the_time(sleeps):
-    dog = Watchdog(5.0)
-    dog.heard()
-    await dog.wait_for_silence()
-    assert sleeps.seconds == pytest.approx(5.0)
-
-
-async def test_every_sign_of_life_counts_anew(sleeps):
-    dog = Watchdog(5.0)
-    dog.heard()
-    sleeps.during = lambda: dog.heard() if sleeps.seconds < 100 else None
-    await dog.wait_for_silence()
-    assert sleeps.seconds == pytest.approx(105.0, abs=1.0)
-
-
-async def test_the_first_sign_of_life_may_take_a_minute(sleeps):
-    await Watchdog(0.5).wait_for_silence()
-    assert sleeps.seconds == pytest.approx(60.0)
-
-
-async def test_a_timeout_of_0_never_ends():
-    waiting = asyncio.ensure_future(Watchdog(0.0).wait_for_silence())
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert not waiting.done()
-    waiting.cancel()
+    await process.end()
+    assert process.outcome == "signal SIGKILL"

@@ -1,9 +1,6 @@
 """Functions are called in a process on cores of its own."""
 
 import os
-import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -43,25 +40,3 @@ def test_a_process_that_dies_is_told_in_a_sentence():
 def test_a_core_that_is_not_there_is_named():
     with pytest.raises(ConfigError, match="60000"), pinned_process(frozenset({60_000})):
         pass
-
-
-MEASURING = """
-import sys, time
-from lead.planning.pinned_process import pinned_process
-if __name__ == "__main__":
-    with pinned_process(None) as process:
-        process.submit(time.monotonic).result()
-        process.submit(time.sleep, 1000)
-        print("measuring", flush=True)
-        time.sleep(1000)
-"""
-
-
-def test_it_ends_with_the_program_that_is_killed(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(MEASURING)
-    command = [sys.executable, program]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as started:
-        assert started.stdout.readline() == b"measuring\n"
-        started.send_signal(signal.SIGKILL)
-        assert started.stdout.read() == b""  # which ends with the last process that could write

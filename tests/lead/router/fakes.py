@@ -48,7 +48,7 @@ class FakeProcess:
         if not self.ended.done():
             self.ended.set_result(-9)
 
-    async def stop(self):
+    async def end(self):
         await self._serving.aclose()
         if not self.ended.done():
             self.ended.set_result(0)

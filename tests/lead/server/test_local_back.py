@@ -14,6 +14,7 @@ import pytest
 from lead.server import local_back as module
 from lead.server.local_back import LocalBack, back_command, back_environment, local_url
 from lead.settings.lead_settings import LeadSettings
+from shared.keeper import Child
 from shared.models.builtin import builtin_draft
 from shared.sandbox import NO_GPU
 
@@ -27,18 +28,13 @@ def up():
 WAIT_FOR_END = "up(); time.sleep(600)"
 
 
-class Unjittered(random.Random):
-    def uniform(self, _low, high):
-        return high
-
-
 class Lead:
     """The owner of a local back, and what it hears from the child."""
 
-    def __init__(self, command, fifo, rng=None, **options):
+    def __init__(self, command, fifo, **options):
         self.ready = asyncio.Event()
         self.ready.set()
-        self.back = LocalBack(command, rng or random.Random(0), **options)
+        self.back = LocalBack(command, random.Random(0), **options)
         self.running = None
         self._fifo = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)  # to write, too: so it never ends
         self._news = asyncio.StreamReader()
@@ -69,12 +65,12 @@ async def start(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_FIRST_DELAY", 0.01)
     leads = []
 
-    async def start(body, *, ready=True, command=None, **options):
+    async def start(body, *, ready=True, **options):
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
         path = tmp_path / "back.py"
         path.write_text(SCRIPT.format(fifo=str(fifo), body=body))
-        lead = Lead(command or [sys.executable, str(path)], fifo, **options)
+        lead = Lead([sys.executable, str(path)], fifo, **options)
         leads.append(lead)
         if not ready:
             lead.ready.clear()
@@ -116,7 +112,7 @@ async def test_it_is_started_once_the_engine_is_ready(start):
 
 async def test_none_is_started_while_the_engine_is_not_ready(start, monkeypatch):
     starts = []
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", lambda *_, **__: starts.append(1))
+    monkeypatch.setattr(module, "Child", lambda *_, **__: starts.append(1))
     lead = await start(WAIT_FOR_END, ready=False)
     await lead.stop()
     assert starts == []
@@ -152,21 +148,6 @@ async def test_stopping_ends_it_in_an_orderly_way(start, tmp_path):
     assert not is_alive(child)
 
 
-async def test_one_that_does_not_end_is_killed(start):
-    lead = await start(f"signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAIT_FOR_END}", stop_seconds=0.01)
-    child = await lead.child()
-    await lead.stop()
-    assert not is_alive(child)
-
-
-async def test_after_a_stop_none_is_started(start, monkeypatch):
-    lead = await start(WAIT_FOR_END)
-    await lead.child()
-    await lead.stop()
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", None)
-    await lead.back.run(lead.ready)
-
-
 async def test_a_lead_can_end_while_it_waits_to_start_it_again(start, monkeypatch):
     monkeypatch.setattr(module, "_FIRST_DELAY", 3600.0)
     lead = await start("up(); sys.exit(3)")
@@ -184,26 +165,17 @@ async def test_a_cancelled_supervisor_leaves_none_behind(start):
 
 
 async def test_one_that_cannot_be_started_is_tried_again(start, monkeypatch, caplog):
-    create = asyncio.create_subprocess_exec
     failures = iter([OSError("out of processes")])
 
-    async def fail_once(*arguments, **options):
+    def fail_once(*arguments, **options):
         for failure in failures:
             raise failure
-        return await create(*arguments, **options)
+        return Child(*arguments, **options)
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", fail_once)
+    monkeypatch.setattr(module, "Child", fail_once)
     lead = await start(WAIT_FOR_END)
     assert is_alive(await lead.child())
     assert "the local back cannot be started: out of processes" in caplog.text
-
-
-async def test_the_delays_grow_until_one_has_lived_for_a_while(start, caplog):
-    starts_and_ends = iter([0, 1, 2, 3, 4, 104])
-    lead = await start("up(); sys.exit(3)", clock=lambda: next(starts_and_ends, 105), rng=Unjittered())
-    for _ in range(4):
-        await lead.child()
-    assert [record.args[1] for record in caplog.records][:3] == [0.01, 0.02, 0.01]
 
 
 def settings(*arguments):

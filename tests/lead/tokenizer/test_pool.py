@@ -13,7 +13,7 @@ from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import GrammarsNeededError, Jobs, decode, encode
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
-from lead.tokenizer.workers import WorkerDiedError, WorkersGoneError
+from lead.tokenizer.workers import WorkerDiedError
 from shared.errors import ModelLoadError, QueueFullError, RequestError, ServerError, UnavailableError
 from shared.sandbox import FOLLOW, JOBS
 
@@ -77,7 +77,7 @@ class FakeServer:
             await self.may_follow.wait()
         if self.n_failures:
             self.n_failures -= 1
-            raise WorkersGoneError
+            raise ConnectionError
         self.n_begun += 1
         self.n_busy += 1
         return FakeWorker(self)
@@ -107,7 +107,7 @@ async def pool(server):
 
 @pytest.fixture
 def _no_delays(monkeypatch):
-    monkeypatch.setattr(pool_module, "jittered_delays", lambda *_: itertools.repeat(0.0))
+    monkeypatch.setattr(pool_module, "Backoff", lambda *_: itertools.repeat(0.0))
 
 
 ONE = Client("one")

@@ -1,9 +1,11 @@
 """Grammars in another process: the same answers, and nobody waits longer than the budget."""
 
 import contextlib
+import errno
 import os
 import signal
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -179,6 +181,12 @@ def test_a_server_that_never_starts_is_given_up():
     with pytest.raises(RequestError, match="does not start"):
         server.follow(NUMBERS).allowed()
     server.close()
+
+
+def test_a_server_that_the_system_cannot_start_refuses_the_grammar(monkeypatch):
+    monkeypatch.setattr(GrammarServer, "start", Mock(side_effect=OSError(errno.EMFILE, "none is left")))
+    with pytest.raises(RequestError, match="does not start"):
+        GrammarServer(Path("no.gguf"), TimeBudget()).follow(NUMBERS)
 
 
 def test_no_descriptor_is_left_behind(server, vocabulary):

@@ -1,0 +1,166 @@
+"""When a child process is started, started again after its death, ended, killed and given up.
+
+Knows neither processes nor a clock: what becomes of the process is reported, `next` says what has to be done.
+"""
+
+import enum
+import math
+from dataclasses import dataclass
+
+from shared.pace import Backoff
+
+_STABLE_SECONDS = 60.0
+"""A process that has lived for so long did not die of its start."""
+_START_SECONDS = 60.0
+"""A process that imports its modules gives no sign of life yet."""
+_TICKS = 10
+"""Silence is counted in ticks, not by the clock: while this process is stopped, too (Ctrl-Z), none pass."""
+
+
+ChildState = enum.Enum("ChildState", "STARTING READY RESTARTING SLEEPING WAKING FAILED STOPPED")
+"""STARTING: none has been ready. RESTARTING: it has died. WAKING: somebody uses it after SLEEPING. FAILED,
+STOPPED: there will be none any more."""
+
+
+ChildAction = enum.Enum("ChildAction", "START STOP KILL LEAVE")
+"""START a process, STOP: tell it to end, KILL it for its silence; report `ended`. LEAVE: none is wanted."""
+
+_Process = enum.Enum("_Process", "NONE THERE TOLD KILLED LOST")
+"""TOLD to end. LOST: it does not reply any more."""
+_FINAL = {ChildState.FAILED, ChildState.STOPPED}
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Of one child; `now` is in seconds, of any clock.
+
+    delays: between starts. It is killed after `max_silence` seconds without a sign of life, and ended after
+    `sleep_seconds` without use; 0: never. Another one is in vain once `max_deaths` in a row had nothing to do
+    when they died, or `max_deaths_at_start` before any was ready.
+    """
+
+    delays: Backoff
+    max_silence: float = 0.0
+    sleep_seconds: float = 0.0
+    max_deaths_at_start: float = math.inf
+    max_deaths: float = math.inf
+    state: ChildState = ChildState.STARTING
+    has_been_ready: bool = False
+    _process: _Process = _Process.NONE
+    start_at: float = -math.inf
+    """When the next process may be started."""
+    _started_at: float = 0.0
+    _used_at: float = 0.0
+    _has_worked: bool = False
+    _n_idle_deaths: int = 0
+    _has_been_heard: bool = False
+    _ticked_at: float = 0.0
+    _n_silent: int = 0
+    """Ticks since it was heard."""
+
+    def next(self, now: float, *, is_busy: bool = False) -> ChildAction | None:
+        """What to do now; None: nothing before `deadline`, or a report. is_busy: somebody uses it."""
+        match self._process:
+            case _Process.THERE:
+                return self._watch(now, is_busy=is_busy)
+            case _Process.NONE if self.state in _FINAL:
+                return ChildAction.LEAVE
+            case _Process.NONE if self.state is not ChildState.SLEEPING and now >= self.start_at:
+                self._process, self._started_at, self._has_worked = _Process.THERE, now, False
+                self._ticked_at, self._n_silent, self._has_been_heard = now, 0, False
+                return ChildAction.START
+            case _:
+                return None
+
+    def deadline(self) -> float | None:
+        """When there may be something to do, if nothing is reported before; None: never."""
+        if self._process is _Process.NONE:
+            return None if self.state is ChildState.SLEEPING else self.start_at
+        looks = []
+        if self._process is _Process.THERE and self.max_silence:
+            looks.append(self._ticked_at + self.max_silence / _TICKS)
+        if self._process is _Process.THERE and self.sleep_seconds > 0 and self.state is ChildState.READY:
+            looks.append(self._used_at + self.sleep_seconds)
+        return min(looks, default=None)
+
+    def heard(self) -> None:
+        """A sign of life."""
+        self._n_silent, self._has_been_heard = 0, True
+
+    def ready(self, now: float) -> None:
+        """It can do what it is there for."""
+        if self._process is _Process.THERE and self.state not in _FINAL:
+            self.state, self.has_been_ready, self._used_at = ChildState.READY, True, now
+
+    def worked(self) -> None:
+        """It has done something, or ends for want of another machine: more starts are not in vain."""
+        self._has_worked = True
+
+    def used(self, now: float) -> bool:
+        """Somebody needs it. Returns whether it sleeps, and is woken."""
+        self._used_at = now
+        if self.state is not ChildState.SLEEPING:
+            return False
+        self.state, self.start_at = ChildState.WAKING, now
+        return True
+
+    def lost(self, now: float) -> bool:
+        """It does not reply any more, and will end. Returns whether that was not wanted: it has died."""
+        if self._process not in {_Process.THERE, _Process.KILLED}:
+            return False
+        self._process = _Process.LOST
+        if self.state in _FINAL:
+            return False
+        self.state = ChildState.RESTARTING if self.has_been_ready else ChildState.STARTING
+        if self._has_worked or now - self._started_at >= _STABLE_SECONDS:
+            self._n_idle_deaths = 0
+            self.delays.reset()
+        return True
+
+    def died_idle(self) -> None:
+        """It was lost although it had nothing to do."""
+        self._n_idle_deaths += 1
+
+    def ended(self, now: float) -> None:
+        """There is no process any more, or none could be started."""
+        self.lost(now)
+        if self._process is _Process.TOLD:
+            self.delays.reset()
+            self.start_at = now
+        else:
+            self.start_at = now + next(self.delays)
+        self._process = _Process.NONE
+        most = self.max_deaths if self.has_been_ready else self.max_deaths_at_start
+        if self._n_idle_deaths >= most:
+            self.fail()
+
+    def fail(self) -> None:
+        """Starting another one would not help."""
+        if self.state is not ChildState.STOPPED:
+            self.state = ChildState.FAILED
+
+    def stop(self) -> None:
+        """Nobody will need it again."""
+        self.state = ChildState.STOPPED
+
+    def _watch(self, now: float, *, is_busy: bool) -> ChildAction | None:
+        if self._is_silent(now):
+            self._process = _Process.KILLED
+            return ChildAction.KILL
+        if is_busy or self.state is not ChildState.READY:
+            self._used_at = now
+        elif 0 < self.sleep_seconds <= now - self._used_at:
+            self.state = ChildState.SLEEPING
+        if self.state in _FINAL or self.state is ChildState.SLEEPING:
+            self._process = _Process.TOLD
+            return ChildAction.STOP
+        return None
+
+    def _is_silent(self, now: float) -> bool:
+        if not self.max_silence:
+            return False
+        if now - self._ticked_at >= self.max_silence / _TICKS:
+            self._n_silent += 1
+            self._ticked_at = now
+        most = self.max_silence if self._has_been_heard else max(self.max_silence, _START_SECONDS)
+        return self._n_silent >= _TICKS * most / self.max_silence
