@@ -32,15 +32,7 @@ from bench.simulation.contest import (
     Way,
     contest,
 )
-from bench.simulation.ground import (
-    LARGE,
-    LARGE_PLACES,
-    SMALL_PLACES,
-    Place,
-    synchronous,
-    two_models,
-    without_gain,
-)
+from bench.simulation.ground import synchronous, two_models, without_gain
 from bench.simulation.hours import many_hours
 from bench.simulation.scenarios import (
     BACKS,
@@ -67,6 +59,7 @@ from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.simulation.cell import Cell
 from lead.simulation.hardware import PRINCIPAL, Hardware
 from lead.simulation.machine import Contention
+from lead.simulation.places import LARGE, LARGE_PLACES, SMALL_PLACES, Place
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
 from shared.errors import ConfigError

@@ -1,80 +1,15 @@
-"""Cells of hardware that is not here: a target on it, and the places where a draft model may run."""
+"""Cells of hardware that is not here: what they are compared with, and what does not pay."""
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
-from bench.simulation.scenarios import RECALLS
 from lead.simulation.cell import Cell
 from lead.simulation.hardware import Hardware
 from lead.simulation.machine import HOST
-from lead.simulation.simulated_back import BackSpec
+from lead.simulation.places import back, inline
 from lead.simulation.text import DraftSkill
 
-DraftModel = Literal["small", "8B"]
-_ROUND_TRIP_S = 0.0004
-_CPU_SLOPE, _GPU_SLOPE = 0.15, 0.02
 _STOPPED = 30.0
 """Steps until a back stops: what it has been worth is known by then."""
-_SLOWEST = 4.0
-"""Steps that a back's token may take, of those that are simulated."""
-SMALL, LARGE = (0.5, 0.6, 0.7), (0.7, 0.8)
-"""How often such draft models are right."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a draft model runs. token_s: None: in the engine.
-
-    A GPU does not stop decodes that have become useless, as a CPU does.
-    """
-
-    name: str
-    model: DraftModel
-    token_s: float | None = None
-    is_cpu: bool = False
-
-    @property
-    def acceptances(self) -> tuple[float, ...]:
-        return SMALL if self.model == "small" else LARGE
-
-    def engine_token(self, hardware: Hardware) -> float | None:
-        """Seconds of a token of this model in the engine; None: it does not fit."""
-        return hardware.draft_1b_s if self.model == "small" else hardware.draft_8b_s
-
-    def cell(self, hardware: Hardware, acceptance: float, n_tokens: int) -> Cell | None:
-        """None: it does not fit, or takes far longer than a step."""
-        target = Cell(hardware.steps, n_tokens=n_tokens)
-        if self.token_s is None:
-            token_s = self.engine_token(hardware)
-            return None if token_s is None else replace(target, inline=inline(token_s, acceptance))
-        if self.token_s > _SLOWEST * hardware.steps.seconds(1):
-            return None
-        return replace(target, backs=(back(self.token_s, acceptance, is_cpu=self.is_cpu),))
-
-
-SMALL_PLACES = (
-    Place("engine", "small"),
-    Place("CPU 12 ms", "small", 0.012, is_cpu=True),
-    Place("CPU 4 ms", "small", 0.004, is_cpu=True),
-    Place("GPU 3 ms", "small", 0.003),
-)
-LARGE_PLACES = (
-    Place("engine", "8B"),
-    Place("CPU 80 ms", "8B", 0.080, is_cpu=True),
-    Place("GPU 10 ms", "8B", 0.010),
-)
-
-
-def back(token_s: float, acceptance: float, number: int = 0, *, is_cpu: bool = True) -> BackSpec:
-    """number: of its draft model; those with equal ones guess alike."""
-    skill = DraftSkill(acceptance, number, recall=RECALLS["chat"])
-    slope = _CPU_SLOPE if is_cpu else _GPU_SLOPE
-    return BackSpec(token_s, _ROUND_TRIP_S, skill, slope, can_interrupt=is_cpu)
-
-
-def inline(token_s: float, acceptance: float) -> BackSpec:
-    """A draft model in the engine."""
-    return BackSpec(token_s, 0.0, DraftSkill(acceptance, recall=RECALLS["chat"]), _GPU_SLOPE)
 
 
 def synchronous(hardware: Hardware, token_s: float, acceptance: float) -> float:

@@ -18,7 +18,7 @@ from lead.simulation.cell import Cell
 from lead.simulation.hardware import H200_20GB
 from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import BackSpec
-from lead.simulation.text import DraftSkill
+from lead.simulation.text import CHAT_RECALL, DraftSkill
 from shared.errors import ConfigError
 
 
@@ -121,7 +121,7 @@ class Grid:
 
 RECALLS = {
     "shipped": (0.28, 0.09),
-    "chat": (0.246, 0.114, 0.077, 0.062, *[0.033] * 4, *[0.0154] * 8),
+    "chat": CHAT_RECALL,
     "code": (0.537, 0.147, 0.073, 0.033, *[0.0205] * 4, *[0.0058] * 8),
 }
 """Shares of recovered tokens by runner-up: of the shipped pair; of SmolLM2 and its draft model in chats at

@@ -7,7 +7,7 @@ llama-batched-bench. What nobody has published is assumed, and named so.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lead.simulation.machine import StepTable
+from lead.simulation.machine import HOST, HostTime, StepTable
 
 Ratios = Mapping[int, float]
 """T(n) / T(1) by n."""
@@ -18,7 +18,7 @@ class Hardware:
     """A target of these `weights` on `name`. `source`: of T(n). `assumed`: what of it nobody has measured.
 
     draft_1b_s, draft_8b_s: of a token of such a draft model in the engine, all assumed but for the H200's;
-    None: it does not fit.
+    None: it does not fit. host: the engine's own time on such a machine, elsewhere as on the one here.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Hardware:
     assumed: str = ""
     draft_1b_s: float | None = None
     draft_8b_s: float | None = None
+    host: HostTime = HOST
 
     @property
     def title(self) -> str:
@@ -40,12 +41,14 @@ def _hardware(
     source: str,
     assumed: str = "",
     drafts_ms: tuple[float | None, float | None] = (None, None),
+    *,
+    host: HostTime = HOST,
 ) -> Hardware:
     """title: name, as it is typed and as it is read, and weights."""
     name, maker, weights = title
     steps = StepTable(f"{maker}, {weights}", times.points, times.settling)
     one, eight = (None if ms is None else ms / 1000 for ms in drafts_ms)
-    return Hardware(name, weights, steps, source, assumed, one, eight)
+    return Hardware(name, weights, steps, source, assumed, one, eight, host)
 
 
 def _times(first_ms: float, ratios: Ratios, settling_ms: tuple[float, ...] = ()) -> StepTable:
@@ -69,11 +72,22 @@ _M2_Q4_K = {1: 1, 2: 1.62, 3: 2.2, 4: 2.47, 5: 2.77, 6: 3.4, 8: 3.5, 9: 3.6, 32:
 _SPARK = {1: 1, 2: 1.01, 3: 1.02, 4: 1.05, 5: 1.08, 6: 1.12, 7: 1.16, 8: 1.2, 9: 1.15, 16: 1.17, 32: 1.25}
 _OFFLOADED = {1: 1, 2: 1.03, 3: 1.06, 4: 1.1, 5: 1.15, 6: 1.2, 8: 1.3, 16: 1.7, 32: 2.4}
 
+_H200_HOST = HostTime(step_s=280e-6, planning_s=200e-6)
+"""What a token that was served took over T(1), and by how much more beside a back that was of no use."""
+
 H200_8B = _hardware(
-    ("h200", "H200", "8B Q4_0 (4.1 GB)"), _times(2.9, _H200_4, (1.0, 3.0)), _HERE, drafts_ms=(1.6, None)
+    ("h200", "H200", "8B Q4_0 (4.1 GB)"),
+    _times(2.9, _H200_4, (1.0, 3.0)),
+    _HERE,
+    drafts_ms=(1.6, None),
+    host=_H200_HOST,
 )
 H200_20GB = _hardware(
-    ("h200", "H200", "40B Q4_0 (20 GB)"), _times(8.94, _H200_20, (1.4, 4.5)), _HERE, drafts_ms=(1.6, 3.5)
+    ("h200", "H200", "40B Q4_0 (20 GB)"),
+    _times(8.94, _H200_20, (1.4, 4.5)),
+    _HERE,
+    drafts_ms=(1.6, 3.5),
+    host=_H200_HOST,
 )
 H200_70B = _hardware(
     ("h200", "H200", "70B Q4_0"),
@@ -81,6 +95,7 @@ H200_70B = _hardware(
     _HERE,
     "twice the 20 GB target's times",
     (1.6, 3.5),
+    host=_H200_HOST,
 )
 RTX_4090 = _hardware(
     ("rtx4090", "RTX 4090", "32B Q4_K"),

@@ -7,12 +7,12 @@ import pytest
 
 from bench import simulate
 from bench.simulation.contest import ADAPTIVE, BOUND, contest
-from bench.simulation.ground import SMALL_PLACES
 from bench.simulation.scenarios import RECALLS, read_table
 from lead.engine.speculation.constants import DEFAULTS
 from lead.simulation.cell import Cell
 from lead.simulation.hardware import H200_8B, OFFLOADED
 from lead.simulation.machine import StepTable
+from lead.simulation.places import SMALL_PLACES
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
 from shared.errors import ConfigError
