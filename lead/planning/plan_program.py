@@ -9,7 +9,7 @@ from lead.diagnostics.check import exit_with_report
 from lead.engine.commands import DRAFT_MODEL
 from lead.engine.draft_loading import has_draft_model
 from lead.engine.load import Load
-from lead.planning.arrangements import KINDS, arrangements, forecast
+from lead.planning.arrangements import KINDS, arrangements, faster_model, forecast, n_machines
 from lead.planning.measurements import CoreSplit, EngineTimes, PairTimes, SplitTimes, with_common_steps
 from lead.planning.pinned_process import pinned_process
 from lead.planning.plan_report import PlanReport, commands
@@ -82,13 +82,20 @@ def plan(settings: PlanSettings) -> PlanReport:
         if arrangement.draft_model or pair is pairs[0]
     ]
     found.sort(key=lambda each: KINDS.index(each[0].kind))
+    forecasts = [forecast(arrangement, pair.engine, settings.acceptance) for arrangement, pair, _ in found]
+    faster = (
+        faster_model(each, pair.engine, settings.acceptance)
+        for each, (arrangement, pair, _) in zip(forecasts, found, strict=True)
+        if n_machines(each) == 1
+    )
     return PlanReport(
         pairs,
-        [forecast(arrangement, pair.engine, settings.acceptance) for arrangement, pair, _ in found],
+        forecasts,
         [commands(arrangement, variant, cores) for arrangement, _, variant in found],
         remarks(pairs[0].engine, loads[0], cores, busy),
         texts,
         settings.acceptance,
+        [each for each in faster if each],
     )
 
 

@@ -169,6 +169,6 @@ class PlanSettings(ComparisonSettings):
 
     @property
     def machines(self) -> list[Machines]:
-        """All combinations, the fewest first."""
-        axes = _read_counts(self.backs), self.round_trips, _read_speeds(self.back_speed)
-        return [Machines(*each) for each in product(*axes)]
+        """All combinations, the fewest first; several also with different draft models."""
+        axes = _read_counts(self.backs), self.round_trips, _read_speeds(self.back_speed), (False, True)
+        return [Machines(*each) for each in product(*axes) if each[0] > 1 or not each[-1]]

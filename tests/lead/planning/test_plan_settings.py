@@ -21,7 +21,11 @@ def test_round_trips_are_times_with_a_unit(text, seconds):
 
 def test_other_machines_are_all_combinations_the_fewest_first():
     machines = read("--backs", "2,1", "--back-speed", "0.5,4", "--round-trip", "5ms").machines
-    assert machines == [Machines(n, 0.005, speed) for n in (1, 2) for speed in (0.5, 4)]
+    kinds = ((1, False), (2, False), (2, True))
+    assert sorted(machines, key=lambda each: (each.n, each.differ)) == [
+        Machines(n, 0.005, speed, differ) for n, differ in kinds for speed in (0.5, 4)
+    ]
+    assert [each.n for each in machines] == [1, 1, 2, 2, 2, 2]
 
 
 @pytest.mark.parametrize(
