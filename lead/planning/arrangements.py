@@ -101,11 +101,13 @@ def arrangements(pair: PairTimes, elsewhere: Iterable[Machines]) -> list[Arrange
 def forecast(arrangement: Arrangement, engine: EngineTimes, acceptance: float | None = None) -> SpeedForecast:
     """`acceptance` of the drafter: None for what was measured."""
     if arrangement.kind == "none":
-        rate = _rate(Cell(_steps(engine.steps, engine.choose_s), n_tokens=_N_TOKENS), "off")
+        rate = tokens_per_second(Cell(_steps(engine.steps, engine.choose_s), n_tokens=_N_TOKENS), "off")
         return SpeedForecast(arrangement, rate, rate, rate)
     drafter = engine.drafters[MTP if arrangement.kind == "mtp" else DRAFT_MODEL]
     values = _acceptances(drafter.acceptance, acceptance)
-    rates = {each: _rate(_cell(arrangement, engine, drafter, each), "adaptive") for each in set(values)}
+    rates = {
+        each: tokens_per_second(_cell(arrangement, engine, drafter, each), "adaptive") for each in set(values)
+    }
     middle, low, high = (rates[each] for each in values)
     return SpeedForecast(arrangement, middle, low, high)
 
@@ -224,7 +226,7 @@ def _steps(measured: Mapping[int, float], choose_s: float) -> StepTable:
     return StepTable("measured", tuple((n, s + n * choose_s) for n, s in sorted(measured.items())))
 
 
-def _rate(cell: Cell, policy: PolicyName) -> float:
+def tokens_per_second(cell: Cell, policy: PolicyName) -> float:
     """Tokens per second, the mean of some texts."""
     outcomes = [simulate(replace(cell, seed=seed), policy) for seed in range(_N_SEEDS)]
     return sum(outcome.tokens_per_second for outcome in outcomes) / len(outcomes)

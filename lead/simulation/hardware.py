@@ -126,7 +126,11 @@ M2_ULTRA_Q4_K = _hardware(
     (5.0, 13.0),
 )
 SPARK = _hardware(
-    ("dgx-spark", "DGX Spark", "70B Q4_0"), _times(205, _SPARK), "none", "all: memory-bound", (6.0, 25.0)
+    ("dgx-spark", "DGX Spark", "70B Q4_0"),
+    _times(205, _SPARK),
+    "none is published",
+    "all, as bound by memory",
+    (6.0, 25.0),
 )
 STRIX_HALO = _hardware(
     ("strix-halo", "Strix Halo (Vulkan)", "32B Q8_0"),
@@ -207,6 +211,9 @@ HARDWARE = (
     ),
 )
 """All of them; several may be of one name."""
+
+
+NAMES = tuple(dict.fromkeys(each.name for each in HARDWARE))
 
 
 def hardware_named(name: str) -> list[Hardware]:

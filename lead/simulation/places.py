@@ -37,9 +37,7 @@ class Place:
         """Seconds of a token of this model in the engine; None: it does not fit."""
         return hardware.draft_8b_s if self.model == "8B" else hardware.draft_1b_s
 
-    def cell(
-        self, hardware: Hardware, acceptance: float, n_tokens: int, round_trip_s: float = _ROUND_TRIP_S
-    ) -> Cell | None:
+    def cell(self, hardware: Hardware, acceptance: float, n_tokens: int) -> Cell | None:
         """None: it does not fit, or takes far longer than a step."""
         target = Cell(hardware.steps, n_tokens=n_tokens)
         if self.token_s is None:
@@ -47,8 +45,7 @@ class Place:
             return None if token_s is None else replace(target, inline=inline(token_s, acceptance))
         if self.token_s > _SLOWEST * hardware.steps.seconds(1):
             return None
-        one = back(self.token_s, acceptance, is_cpu=self.is_cpu)
-        return replace(target, backs=(replace(one, rtt_s=round_trip_s),))
+        return replace(target, backs=(back(self.token_s, acceptance, is_cpu=self.is_cpu),))
 
 
 SMALL_PLACES = (

@@ -121,6 +121,13 @@ def test_an_eagle_drafter_is_not_one_for_a_back(run, tiny_model, tmp_path):
 
 
 @pytest.mark.usefixtures("here")
+def test_hardware_that_is_not_here_needs_no_model(run, monkeypatch):
+    monkeypatch.setattr("lead.planning.hardware_plan._N_TOKENS", 16)
+    said = run("--device", "glm-air")
+    assert "GPUs with CUDA, GLM-4.5-Air mixture: a step of one token takes 5.9 ms" in said
+
+
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

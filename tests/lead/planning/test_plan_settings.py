@@ -77,3 +77,32 @@ def test_a_name_that_is_not_installed_is_refused_wherever_it_stands(capsys, monk
     with pytest.raises(SystemExit):
         read("--draft-model", "a.gguf", "--draft-model", "pair")
     assert "ask Ann" in capsys.readouterr().err
+
+
+# Hardware that is not here
+
+
+def test_hardware_that_is_not_here_is_named_as_a_device():
+    assert [each.name for each in read("--device", "rtx4090,dgx-spark").hardware] == ["rtx4090", "dgx-spark"]
+    assert len(read("--device", "h200").hardware) == 3
+    assert not read("--device", "CUDA0").hardware
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--device", "rtx4090,CUDA0"), "CUDA0 is not one of"),
+        (("--device", "rtx4090", "--model", "m.gguf"), "simulated, not measured"),
+        (("--device", "rtx4090", "--draft-model", "m.gguf"), "simulated, not measured"),
+    ],
+)
+def test_it_cannot_be_mixed_with_what_is_here(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        read(*arguments)
+    assert message in capsys.readouterr().err
+
+
+def test_help_lists_it(capsys):
+    with pytest.raises(SystemExit):
+        read("--help")
+    assert "m2-ultra" in capsys.readouterr().out

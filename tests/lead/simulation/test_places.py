@@ -16,8 +16,3 @@ def test_what_does_not_fit_or_is_far_too_slow_is_left_out():
     engine, cpu, _ = LARGE_PLACES
     assert engine.cell(RTX_4090, 0.7, 64) is None
     assert cpu.cell(H200_8B, 0.7, 64) is None
-
-
-def test_a_back_is_as_far_away_as_is_said():
-    cell = SMALL_PLACES[1].cell(M2_ULTRA, 0.7, 64, round_trip_s=0.02)
-    assert cell.backs[0].rtt_s == 0.02
