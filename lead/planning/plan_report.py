@@ -207,7 +207,8 @@ def _cores(cores: Sequence[int]) -> str:
 
 
 def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.3g} ms"
+    ms = 1000 * seconds
+    return f"{ms:.0f} ms" if ms >= 1000 else f"{ms:.3g} ms"  # noqa: PLR2004 - no 2.4e+03
 
 
 # The command lines that start an arrangement
