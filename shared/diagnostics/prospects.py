@@ -33,8 +33,8 @@ class Prospect(enum.Enum):
     )
     STEEP = (
         "Verifying several tokens takes nearly as long as generating them, as is usual for mixtures of "
-        "experts, for K-quants on Metal, and for weights of 4 or 8 bits on a few CPU cores: drafts hardly "
-        "pay, wherever they come from."
+        "experts, for K-quants on Metal, and for weights of 4 or 8 bits on a few CPU cores: drafts seldom "
+        "give more than 1.2 times, wherever they come from."
     )
     UNKNOWN = (
         "What drafts give depends on how long a step takes: from another machine little below 10 ms, 1.4 to "
@@ -46,7 +46,7 @@ SLOW_BACK = 0.3
 """Time of a draft token, in steps of one token, above which a faster draft model is likely to give more."""
 SLOWER_BACK = (
     "A faster draft model may give more even if it is right less often: on steps of 118 ms, a back that "
-    "takes 30 ms for a token and is right in 70 % gives 1.59 times, one of 80 ms that is right in 80 % 1.19 "
+    "takes 30 ms for a token and is right in 70 % gives 1.57 times, one of 80 ms that is right in 80 % 1.18 "
     "(simulated)."
 )
 SECOND_BACK = (

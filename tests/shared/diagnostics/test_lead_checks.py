@@ -64,7 +64,7 @@ def test_what_is_promised_of_texts_is_repeated():
         (
             {"step_ms": {"1": 20.0, "2": 39.0, "4": 90.0}},
             Severity.PROBLEM,
-            "drafts hardly pay",
+            "drafts seldom give more",
         ),
         ({"step_ms": {"1": 5.0, "4": 6.0}, "sources": {}}, Severity.HINT, "shorter than 10 ms"),
         ({"sources": {"desk": {"token_ms": 9.0}}}, Severity.HINT, "A faster draft model may give more"),
