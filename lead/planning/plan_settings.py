@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from copy import copy
+from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -138,7 +139,7 @@ class PlanSettings(ComparisonSettings):
     apply that say how models are loaded and tokens sampled.
 
     With --device and the name of hardware that is not here it measures nothing and needs no model: it
-    simulates what others have published of that hardware.
+    simulates what others have published of that hardware, which takes up to some minutes on few cores.
     """
 
     program = "lead plan"
@@ -152,7 +153,7 @@ class PlanSettings(ComparisonSettings):
         "1ms", description="round-trip times of backs on other machines, as in 0.3ms,20ms"
     )
     backs: Annotated[str, _checked(_read_counts)] = Field(
-        "1,2", description="numbers of equal backs on other machines, as in 1,2,4"
+        "1,2", description="numbers of backs on other machines, as in 1,2,4"
     )
     back_speed: Annotated[str, _checked(_read_speeds)] = Field(
         "1",
@@ -182,7 +183,7 @@ class PlanSettings(ComparisonSettings):
     @model_validator(mode="after")
     def _check_hardware(self) -> Self:
         names = self.model_options.device
-        if not set(NAMES).intersection(names):
+        if not any(get_close_matches(name, NAMES) for name in names):
             return self
         if unknown := [name for name in names if name not in NAMES]:
             raise OptionError("device", f"{', '.join(unknown)} is not one of {', '.join(NAMES)}")

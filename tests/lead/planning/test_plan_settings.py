@@ -85,13 +85,14 @@ def test_a_name_that_is_not_installed_is_refused_wherever_it_stands(capsys, monk
 def test_hardware_that_is_not_here_is_named_as_a_device():
     assert [each.name for each in read("--device", "rtx4090,dgx-spark").hardware] == ["rtx4090", "dgx-spark"]
     assert len(read("--device", "h200").hardware) == 3
-    assert not read("--device", "CUDA0").hardware
+    assert not any(read("--device", name).hardware for name in ("CUDA0", "Vulkan1", "MTL0", "none"))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--device", "rtx4090,CUDA0"), "CUDA0 is not one of"),
+        (("--device", "rtx4091"), "rtx4091 is not one of"),
         (("--device", "rtx4090", "--model", "m.gguf"), "simulated, not measured"),
         (("--device", "rtx4090", "--draft-model", "m.gguf"), "simulated, not measured"),
     ],
