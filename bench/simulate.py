@@ -59,7 +59,7 @@ from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.simulation.cell import Cell
 from lead.simulation.hardware import PRINCIPAL, Hardware
 from lead.simulation.machine import Contention
-from lead.simulation.places import LARGE, LARGE_PLACES, SMALL_PLACES, Place
+from lead.simulation.places import LARGE, LARGE_PLACES, SMALL_PLACES, DraftPlace
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
 from shared.errors import ConfigError
@@ -405,14 +405,14 @@ def _devices(run: _Run) -> Iterator[tuple[str, Rows]]:
     yield "two_models", [_two_models(hardware, run) for hardware in PRINCIPAL]
 
 
-def _places(places: Sequence[Place], run: _Run) -> Rows:
+def _places(places: Sequence[DraftPlace], run: _Run) -> Rows:
     return [
         _placed(hardware, acceptance, places, run)
         for hardware, acceptance in product(PRINCIPAL, places[0].acceptances)
     ]
 
 
-def _placed(hardware: Hardware, acceptance: float, places: Sequence[Place], run: _Run) -> dict[str, Any]:
+def _placed(hardware: Hardware, acceptance: float, places: Sequence[DraftPlace], run: _Run) -> dict[str, Any]:
     cells = {each.name: each.cell(hardware, acceptance, run.n_tokens) for each in places}
     rates = _to_alone(hardware, {name: cell for name, cell in cells.items() if cell}, run)
     token_s = places[0].engine_token(hardware)

@@ -8,13 +8,13 @@ from typing import Any
 from lead.planning.arrangements import Machines, tokens_per_second
 from lead.simulation.cell import Cell
 from lead.simulation.hardware import Hardware
-from lead.simulation.places import LARGE_PLACES, SMALL_PLACES, Place
+from lead.simulation.places import LARGE_PLACES, SMALL_PLACES, DraftPlace
 from shared.diagnostics.prospects import SECOND_BACK, prospect
 
-Cells = Mapping[tuple[Place, float], Cell]
+Cells = Mapping[tuple[DraftPlace, float], Cell]
 """By place and acceptance."""
-Compute = Callable[[Sequence[Cell]], Sequence[float]]
-"""Simulates cells: tokens per second of each."""
+SimulateCells = Callable[[Sequence[Cell]], Sequence[float]]
+"""Tokens per second of each cell."""
 _N_TOKENS = 512
 _WORTH = 0.02
 """A gain that is more than the luck of a simulation."""
@@ -29,7 +29,7 @@ _COLUMNS = "Tokens/s (over those without drafts), by draft model and the time it
 class PlaceForecast:
     """Tokens per second of one client with a draft model at `place`, by how often it is right."""
 
-    place: Place
+    place: DraftPlace
     token_s: float
     rates: Mapping[float, float]
 
@@ -143,7 +143,7 @@ class HardwareReport:
 
 
 def simulate_plan(
-    hardware: Hardware, machines: Machines, acceptance: float | None, compute: Compute
+    hardware: Hardware, machines: Machines, acceptance: float | None, simulate_cells: SimulateCells
 ) -> HardwarePlan:
     """machines: how far away backs are, and how fast in comparison with usual ones.
 
@@ -155,12 +155,14 @@ def simulate_plan(
         for right in (place.acceptances if acceptance is None else (acceptance,))
         if (cell := place.cell(hardware, right, _N_TOKENS))
     }
-    alone, *rates = compute([Cell(hardware.steps, n_tokens=_N_TOKENS, host=hardware.host), *cells.values()])
-    found: dict[Place, dict[float, float]] = {}
+    alone, *rates = simulate_cells(
+        [Cell(hardware.steps, n_tokens=_N_TOKENS, host=hardware.host), *cells.values()]
+    )
+    found: dict[DraftPlace, dict[float, float]] = {}
     for (place, right), rate in zip(cells, rates, strict=True):
         found.setdefault(place, {})[right] = rate
     forecasts = [PlaceForecast(place, _token_s(cells, place), each) for place, each in found.items()]
-    return HardwarePlan(hardware, alone, forecasts, _second(cells, forecasts, alone, compute))
+    return HardwarePlan(hardware, alone, forecasts, _second(cells, forecasts, alone, simulate_cells))
 
 
 def _there(cell: Cell, hardware: Hardware, machines: Machines) -> Cell:
@@ -171,14 +173,14 @@ def _there(cell: Cell, hardware: Hardware, machines: Machines) -> Cell:
     return replace(cell, backs=backs, host=hardware.host)
 
 
-def _token_s(cells: Cells, place: Place) -> float:
+def _token_s(cells: Cells, place: DraftPlace) -> float:
     cell = next(cell for (each, _), cell in cells.items() if each == place)
     drafting = cell.inline or cell.backs[0]
     return drafting.step_s
 
 
 def _second(
-    cells: Cells, forecasts: Sequence[PlaceForecast], alone: float, compute: Compute
+    cells: Cells, forecasts: Sequence[PlaceForecast], alone: float, simulate_cells: SimulateCells
 ) -> SecondBack | None:
     """Beside the back that gives most; None if none gives anything."""
     backs = [each for each in forecasts if each.place.token_s]
@@ -188,7 +190,7 @@ def _second(
     cell = cells[best.place, best.middle]
     (one,) = cell.backs
     other = replace(one, skill=replace(one.skill, number=1))
-    same, different = compute([replace(cell, backs=(one, each)) for each in (one, other)])
+    same, different = simulate_cells([replace(cell, backs=(one, each)) for each in (one, other)])
     return SecondBack(best, same / best.rates[best.middle], different / best.rates[best.middle])
 
 

@@ -111,13 +111,13 @@ def simulated(settings: PlanSettings) -> HardwareReport:
         n = min(len(cpus.usable()), _MOST_SIMULATORS)
         processes = [stack.enter_context(pinned_process(None)) for _ in range(n)]
 
-        def compute(cells: Sequence[Cell]) -> list[float]:
+        def simulate_cells(cells: Sequence[Cell]) -> list[float]:
             jobs = [processes[i % n].submit(rate_of, cell) for i, cell in enumerate(cells)]
             return [job.result() for job in jobs]
 
         for hardware in settings.hardware:
             say(f"simulating {hardware.title} …")
-            plans.append(simulate_plan(hardware, settings.machines[0], settings.acceptance, compute))
+            plans.append(simulate_plan(hardware, settings.machines[0], settings.acceptance, simulate_cells))
     return HardwareReport(plans)
 
 

@@ -18,7 +18,7 @@ SMALL, LARGE = (0.5, 0.6, 0.7), (0.7, 0.8)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DraftPlace:
     """Where a draft model runs. token_s: None: in the engine.
 
     A GPU does not stop decodes that have become useless, as a CPU does.
@@ -49,15 +49,15 @@ class Place:
 
 
 SMALL_PLACES = (
-    Place("engine", "1B"),
-    Place("CPU 12 ms", "1B", 0.012, is_cpu=True),
-    Place("CPU 4 ms", "0.5B", 0.004, is_cpu=True),
-    Place("GPU 3 ms", "1B", 0.003),
+    DraftPlace("engine", "1B"),
+    DraftPlace("CPU 12 ms", "1B", 0.012, is_cpu=True),
+    DraftPlace("CPU 4 ms", "0.5B", 0.004, is_cpu=True),
+    DraftPlace("GPU 3 ms", "1B", 0.003),
 )
 LARGE_PLACES = (
-    Place("engine", "8B"),
-    Place("CPU 80 ms", "8B", 0.080, is_cpu=True),
-    Place("GPU 10 ms", "8B", 0.010),
+    DraftPlace("engine", "8B"),
+    DraftPlace("CPU 80 ms", "8B", 0.080, is_cpu=True),
+    DraftPlace("GPU 10 ms", "8B", 0.010),
 )
 
 
