@@ -20,7 +20,8 @@ _WORTH = 0.02
 """A gain that is more than the luck of a simulation."""
 _WARNING = (
     "Simulated, not measured: steps take as long as others have published, and draft tokens as long as is "
-    "usual for such models. How often a draft model is right is assumed (--acceptance)."
+    "usual for such models. How often a draft model is right is assumed (--acceptance). Backs are {} ms away "
+    "(--round-trip)."
 )
 _COLUMNS = "Tokens/s (over those without drafts), by draft model and the time it takes for a token:"
 
@@ -131,12 +132,14 @@ class HardwarePlan:
 
 @dataclass(frozen=True, slots=True)
 class HardwareReport:
-    """One plan for each kind of weights of which T(n) is known."""
+    """One plan for each kind of weights of which T(n) is known; `machines` as for `simulate_plan`."""
 
     plans: Sequence[HardwarePlan]
+    machines: Machines
 
     def __str__(self) -> str:
-        return "\n\n\n".join([_WARNING, *map(str, self.plans)])
+        warning = _WARNING.format(f"{1000 * self.machines.round_trip_s:g}")
+        return "\n\n\n".join([warning, *map(str, self.plans)])
 
     def to_json(self) -> str:
         return json.dumps({"simulated": [plan.to_json() for plan in self.plans]})

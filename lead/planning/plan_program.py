@@ -106,7 +106,7 @@ def plan(settings: PlanSettings) -> PlanReport:
 
 def simulated(settings: PlanSettings) -> HardwareReport:
     """Of hardware that is not here."""
-    plans = []
+    plans, machines = [], settings.machines[0]
     with ExitStack() as stack:
         n = min(len(cpus.usable()), _MOST_SIMULATORS)
         processes = [stack.enter_context(pinned_process(None)) for _ in range(n)]
@@ -117,8 +117,8 @@ def simulated(settings: PlanSettings) -> HardwareReport:
 
         for hardware in settings.hardware:
             say(f"simulating {hardware.title} …")
-            plans.append(simulate_plan(hardware, settings.machines[0], settings.acceptance, simulate_cells))
-    return HardwareReport(plans)
+            plans.append(simulate_plan(hardware, machines, settings.acceptance, simulate_cells))
+    return HardwareReport(plans, machines)
 
 
 def measure_pair(

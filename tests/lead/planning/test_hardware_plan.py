@@ -116,12 +116,13 @@ def test_a_second_back_is_simulated_with_the_same_draft_model_and_with_another()
 def report(hardware=M2_ULTRA, second=None):
     rates = {CPU_1B: {0.5: 12.0, 0.6: 15.9, 0.7: 17.0}, CPU_8B: {0.7: 11.0, 0.8: 11.9}}
     forecasts = [PlaceForecast(place, place.token_s, each) for place, each in rates.items()]
-    return HardwareReport([HardwarePlan(hardware, 10.0, forecasts, second)])
+    return HardwareReport([HardwarePlan(hardware, 10.0, forecasts, second)], Machines(round_trip_s=0.02))
 
 
 def test_it_is_said_that_nothing_was_measured_and_where_times_are_from():
     text = str(report())
     assert text.startswith("Simulated, not measured")
+    assert "Backs are 20 ms away" in text
     assert "Source: llama.cpp#16894 (7B Q8_0, up to 4); assumed: T(1), and T(n) from 5 on." in text
     assert "Source: none is published; assumed: all" in str(report(SPARK))
 
