@@ -6,13 +6,14 @@ it says how well the lead decides for given times, not what the times are: feed 
     python -m bench simulate                                       the standing tables
     python -m bench simulate --step-ms steps.json --draft-ms 12    your own pair
     python -m bench simulate --constant explore_every=64           the standing tables with another value
+    python -m bench simulate --devices                             GPUs that are not here, published T(n)
     python -m bench simulate --hours 8 --seeds 20                  changing use and speed: is T(n) learned?
 
 steps.json maps n to milliseconds, as `step_ms` of `GET /v1/speculation` does.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
@@ -31,6 +32,7 @@ from bench.simulation.contest import (
     Way,
     contest,
 )
+from bench.simulation.ground import synchronous, two_models, without_gain
 from bench.simulation.hours import many_hours
 from bench.simulation.scenarios import (
     BACKS,
@@ -55,7 +57,9 @@ from bench.simulation.scenarios import (
 )
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.simulation.cell import Cell
+from lead.simulation.hardware import PRINCIPAL, Hardware
 from lead.simulation.machine import Contention
+from lead.simulation.places import LARGE, LARGE_PLACES, SMALL_PLACES, DraftPlace
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
 from shared.errors import ConfigError
@@ -83,7 +87,7 @@ def main(arguments: Sequence[str]) -> None:
     n_tokens = options.n_tokens or (_N_QUICK if options.quick else _N_TOKENS)
     run = _Run(n_tokens, options.jobs, changed(options.constant))
     flat: Rows = []
-    for name, rows in [("hours", _hours(options))] if options.hours else _parts(options, run):
+    for name, rows in _chosen(options, run):
         _show(name, rows)
         flat += [{"part": name, **row} for row in rows]
     report.finish("simulate", flat, options, tokens_per_run=n_tokens)
@@ -100,6 +104,12 @@ class _Run:
     def contest(self, cells: Sequence[Cell], ways: Sequence[Way]) -> list[Result]:
         """See `contest`; in all cells with these constants."""
         return contest([replace(cell, constants=self.constants) for cell in cells], ways, self.n_jobs)
+
+
+def _chosen(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]:
+    if options.hours:
+        return iter([("hours", _hours(options))])
+    return _devices(run) if options.devices else _parts(options, run)
 
 
 def _parts(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]:
@@ -144,6 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--n-tokens", type=int, default=0, help="tokens per run; more: less luck")
     parser.add_argument("--hours", type=_positive, default=0.0, help="instead: so many hours of changing use")
+    parser.add_argument("--devices", action="store_true", help="instead: GPUs of which T(n) is published")
     parser.add_argument("--seeds", type=int, default=4, help="how many times, each another")
     parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one per core")
     return parser
@@ -386,6 +397,55 @@ def _unequal(run: _Run) -> Rows:
     ]
 
 
+def _devices(run: _Run) -> Iterator[tuple[str, Rows]]:
+    """Over no drafts: where a draft model runs; what does not pay; two draft models."""
+    yield "small_drafts", _places(SMALL_PLACES, run)
+    yield "large_drafts", _places(LARGE_PLACES, run)
+    yield "without_gain", [_without_gain(hardware, run) for hardware in PRINCIPAL]
+    yield "two_models", [_two_models(hardware, run) for hardware in PRINCIPAL]
+
+
+def _places(places: Sequence[DraftPlace], run: _Run) -> Rows:
+    return [
+        _placed(hardware, acceptance, places, run)
+        for hardware, acceptance in product(PRINCIPAL, places[0].acceptances)
+    ]
+
+
+def _placed(hardware: Hardware, acceptance: float, places: Sequence[DraftPlace], run: _Run) -> dict[str, Any]:
+    cells = {each.name: each.cell(hardware, acceptance, run.n_tokens) for each in places}
+    rates = _to_alone(hardware, {name: cell for name, cell in cells.items() if cell}, run)
+    token_s = places[0].engine_token(hardware)
+    return {
+        "device": hardware.title,
+        "right": acceptance,
+        "sync": None if token_s is None else round(synchronous(hardware, token_s, acceptance), 3),
+        **{name: rates.get(name) for name in cells},
+    }
+
+
+def _without_gain(hardware: Hardware, run: _Run) -> dict[str, Any]:
+    return {
+        "device": hardware.title,
+        **_to_alone(hardware, without_gain(hardware, run.n_tokens), run),
+    }
+
+
+def _two_models(hardware: Hardware, run: _Run) -> dict[str, Any]:
+    row: dict[str, Any] = {"device": hardware.title}
+    for acceptance in LARGE:
+        cells = two_models(hardware, acceptance, run.n_tokens)
+        both, one, other = (each.best([ADAPTIVE])[1] for each in run.contest(cells, (ADAPTIVE,)))
+        row[f"{acceptance:g} right"] = round(both / max(one, other), 3)
+    return row
+
+
+def _to_alone(hardware: Hardware, cells: Mapping[str, Cell], run: _Run) -> dict[str, float]:
+    alone = Cell(hardware.steps, n_tokens=run.n_tokens)
+    rates = [each.best([ADAPTIVE])[1] for each in run.contest([alone, *cells.values()], (ADAPTIVE,))]
+    return {name: round(rate / rates[0], 3) for name, rate in zip(cells, rates[1:], strict=True)}
+
+
 def _hours(options: argparse.Namespace) -> Rows:
     """T(n) must be learned, and cost no tokens."""
     outcomes = many_hours(3600 * options.hours, _STEP_S, range(options.seeds), options.jobs or None)
@@ -404,6 +464,10 @@ def _hours(options: argparse.Namespace) -> Rows:
 
 
 _TITLES = {
+    "small_drafts": "Speed-up by where a small draft model runs (sync: in the engine, best fixed depth)",
+    "large_drafts": "The same of an 8B draft model",
+    "without_gain": "Drafts that do not pay: speed over that of the lead alone",
+    "two_models": "Backs with two draft models that are as often right: speed over that of the better one",
     "hours": "Hours of changing use: tokens over those with T(n) told, and the largest errors of T(n)",
     "gains": "What would I gain? Speed-up by round trip time (each back has a draft model of its own)",
     "policies": "Speed-up over no drafting: policies at their best depth, one back",

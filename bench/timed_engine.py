@@ -37,6 +37,7 @@ from shared.llama.model import Model
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
+from shared.step_cost import StepCost
 
 _NO_TOKEN_ENDS = frozenset[int]()
 _BEYOND = 32
@@ -105,7 +106,7 @@ class TimedEngine:
             policy,
             0,
             _NO_TOKEN_ENDS,
-            batching=batching_for(limits),
+            batching=batching_for(limits, StepCost(settles=model.is_offloaded)),
             inline=self._drafter(heads, n_most) if heads and parts.heads else None,
         )
         self._engine = Engine(limits, self._speculation, self._sampler, _NO_TOKEN_ENDS)

@@ -15,9 +15,10 @@ from itertools import product
 from pathlib import Path
 
 from lead.simulation.cell import Cell
+from lead.simulation.hardware import H200_20GB
 from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import BackSpec
-from lead.simulation.text import DraftSkill
+from lead.simulation.text import CHAT_RECALL, DraftSkill
 from shared.errors import ConfigError
 
 
@@ -32,8 +33,7 @@ BIG_CPU = _table("1.1B q8_0", 70, 1, 0.98, 1.12, 1.27, 1.96, 2.19, 2.1, 2.04)
 STEEP = _table("steep", 17, 1, 1.75, 1.75, 1.9, 2.0, 2.1, 2.45, 2.95)
 FLAT = _table("flat", 60, 1, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.3, 1.32)
 EXPERTS = _table("experts", 40, 1, 2.6, 2.8, 3.0, 3.1, 3.2, 3.3, 3.4)
-_H200_MS = {1: 8.94, 2: 9.33, 3: 11.1, 4: 12.9, 5: 15.1, 6: 17.2, 7: 18.9, 8: 20.7, 9: 21.1, 16: 21.6}
-H200 = StepTable("H200", tuple((n, ms / 1000) for n, ms in _H200_MS.items()), settling=(0.0014, 0.0045))
+H200 = H200_20GB.steps
 """20 GB in Q4_0: steeper with each token up to 8, then flat."""
 
 
@@ -121,7 +121,7 @@ class Grid:
 
 RECALLS = {
     "shipped": (0.28, 0.09),
-    "chat": (0.246, 0.114, 0.077, 0.062, *[0.033] * 4, *[0.0154] * 8),
+    "chat": CHAT_RECALL,
     "code": (0.537, 0.147, 0.073, 0.033, *[0.0205] * 4, *[0.0058] * 8),
 }
 """Shares of recovered tokens by runner-up: of the shipped pair; of SmolLM2 and its draft model in chats at

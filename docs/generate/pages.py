@@ -8,7 +8,7 @@ from chat.settings import ChatSettings
 from docs.generate.blocks import Blocks, fenced, fill
 from docs.generate.protocol import message_schema, noise_examples
 from docs.generate.request_fields import unused_fields
-from docs.generate.rule_of_thumb import speed_ups, tokens_per_step
+from docs.generate.rule_of_thumb import prospects, speed_ups, tokens_per_step
 from docs.generate.settings_tables import settings_tables
 from lead.settings.lead_settings import LeadSettings
 
@@ -24,6 +24,7 @@ BLOCKS: Blocks = {
     "unused-fields": unused_fields,
     "tokens-per-step": tokens_per_step,
     "speed-ups": speed_ups,
+    "prospects": prospects,
     "noise-examples": noise_examples,
     "tiny-back": lambda: fenced("python", TINY_BACK.read_text("utf-8")),
     "by-hand": lambda: fenced("bash", BY_HAND.read_text("utf-8")),

@@ -11,6 +11,7 @@ from lead.engine.speculation.batching import LikeliestFirst
 from lead.engine.speculation.drafts import Drafts, DraftToken
 from lead.engine.speculation.forecast import Candidate
 from lead.engine.speculation.policy import Adaptive, Verify
+from shared.diagnostics.prospects import Prospect
 from shared.step_cost import StepCost
 
 CHANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -52,6 +53,11 @@ def speed_ups() -> str:
     header = ["T(n)", *(f"{chance:.0%} right" for chance in CHANCES)]
     rows = [[machine.name, *(_best(machine, chance) for chance in CHANCES)] for machine in MACHINES]
     return table(header, rows)
+
+
+def prospects() -> str:
+    """A list of what `lead plan`, `lead doctor` and `--check` say of backs."""
+    return "\n".join(f"* {each.value}" for each in Prospect if each is not Prospect.UNKNOWN)
 
 
 def best_depth(machine: Machine, chance: float) -> int:

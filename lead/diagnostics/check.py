@@ -19,13 +19,18 @@ from shared.diagnostics.preflight import (
     describe,
     list_devices,
     locate,
+    quantization,
     read_model,
 )
+from shared.diagnostics.prospects import Prospect, prospect_of_weights
 from shared.errors import ConfigError
 from shared.exits import print_text
 from shared.heads.eagle_heads import why_no_target
 from shared.heads.mtp_heads import is_heads_file
+from shared.llama.devices import METAL
 from shared.llama.memory_plan import MemoryPlan
+from shared.llama.model_info import ModelInfo
+from shared.llama.placement import Placement
 from shared.llama.vocabulary import Vocabulary
 from shared.memory.texts_kept import describe_checkpoints, describe_prompt_cache
 from shared.models.builtin import grown_path
@@ -87,10 +92,22 @@ def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
         return plan_target(load, planned_source(load), *options_of_target(load.options))
 
     plan = check_memory(report, make_plan, load.taken)
+    if plan and plan.placement:
+        report.add("drafts", prospect_of(plan.placement, vocabulary.info).value)
     if plan and (checkpoints := describe_checkpoints(plan.context.traits, load.options)):
         report.add("checkpoints", checkpoints)
     if plan and plan.prompt_cache.n_bytes and not load.rpc:
         report.add("prompt cache", describe_prompt_cache(plan.prompt_cache))
+
+
+def prospect_of(placement: Placement, info: ModelInfo) -> Prospect:
+    """What drafts are worth, as far as that is known of what was not run."""
+    on_metal = placement.n_gpu_layers and any(each.name.startswith(METAL) for each in placement.devices)
+    return prospect_of_weights(
+        placement.cpu_weights,
+        is_mixture=placement.is_mixture,
+        has_metal_k_quants=bool(on_metal) and "_K" in quantization(info),
+    )
 
 
 def _check_demo(report: PreflightReport) -> None:

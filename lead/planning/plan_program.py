@@ -1,6 +1,7 @@
 """`lead plan`: reads the settings, measures, predicts, prints, sets the exit status."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from lead.chat.request_parts import ChatMessage, TemplateInput
@@ -9,13 +10,15 @@ from lead.diagnostics.check import exit_with_report
 from lead.engine.commands import DRAFT_MODEL
 from lead.engine.draft_loading import has_draft_model
 from lead.engine.load import Load
-from lead.planning.arrangements import KINDS, arrangements, forecast
+from lead.planning.arrangements import KINDS, arrangements, faster_model, forecast, n_machines
+from lead.planning.hardware_plan import HardwareReport, rate_of, simulate_plan
 from lead.planning.measurements import CoreSplit, EngineTimes, PairTimes, SplitTimes, with_common_steps
 from lead.planning.pinned_process import pinned_process
 from lead.planning.plan_report import PlanReport, commands
 from lead.planning.plan_settings import PlanSettings
 from lead.planning.timing import measure_engine, measure_steps, measure_token
 from lead.settings.lead_settings import LeadSettings
+from lead.simulation.cell import Cell
 from shared import cpus
 from shared.errors import RequestError
 from shared.exits import exiting_in_words, print_text, say
@@ -30,6 +33,7 @@ _WIDTHS_TOGETHER = (1, 2, 4)
 _ENDLESS = 1 << 20
 _STEPS_TOGETHER = 10
 """Steps for which lead and back are timed at the same time, within these limits."""
+_MOST_SIMULATORS = 16
 _LOADED = 0.5
 """Busy threads of other programs beyond which measurements are doubtful."""
 _SHARES = (0.0, 0.25, 0.5)
@@ -54,9 +58,10 @@ def main(arguments: Sequence[str]) -> None:
     """Exits with status 1 and a sentence if it cannot be done, 130 after Ctrl-C."""
     settings = PlanSettings.from_command_line(arguments)
     configure_logging(settings.log_level, as_json=settings.log_json)
-    exit_with_report(settings)
+    if not settings.hardware:
+        exit_with_report(settings)
     with exiting_in_words(settings.program):
-        report = plan(settings)
+        report = simulated(settings) if settings.hardware else plan(settings)
     print_text(report.to_json() if settings.as_json else str(report))
 
 
@@ -82,14 +87,38 @@ def plan(settings: PlanSettings) -> PlanReport:
         if arrangement.draft_model or pair is pairs[0]
     ]
     found.sort(key=lambda each: KINDS.index(each[0].kind))
+    forecasts = [forecast(arrangement, pair.engine, settings.acceptance) for arrangement, pair, _ in found]
+    faster = (
+        faster_model(each, pair.engine, settings.acceptance)
+        for each, (arrangement, pair, _) in zip(forecasts, found, strict=True)
+        if n_machines(each) == 1
+    )
     return PlanReport(
         pairs,
-        [forecast(arrangement, pair.engine, settings.acceptance) for arrangement, pair, _ in found],
+        forecasts,
         [commands(arrangement, variant, cores) for arrangement, _, variant in found],
         remarks(pairs[0].engine, loads[0], cores, busy),
         texts,
         settings.acceptance,
+        [each for each in faster if each],
     )
+
+
+def simulated(settings: PlanSettings) -> HardwareReport:
+    """Of hardware that is not here."""
+    plans, machines = [], settings.machines[0]
+    with ExitStack() as stack:
+        n = min(len(cpus.usable()), _MOST_SIMULATORS)
+        processes = [stack.enter_context(pinned_process(None)) for _ in range(n)]
+
+        def simulate_cells(cells: Sequence[Cell]) -> list[float]:
+            jobs = [processes[i % n].submit(rate_of, cell) for i, cell in enumerate(cells)]
+            return [job.result() for job in jobs]
+
+        for hardware in settings.hardware:
+            say(f"simulating {hardware.title} …")
+            plans.append(simulate_plan(hardware, machines, settings.acceptance, simulate_cells))
+    return HardwareReport(plans, machines)
 
 
 def measure_pair(

@@ -11,17 +11,20 @@ from pydantic import BaseModel
 from lead.engine.commands import DRAFT_MODEL, MTP
 from lead.planning.arrangements import (
     Arrangement,
+    FasterModel,
     SpeedForecast,
     best,
     best_by_place,
     better_elsewhere,
     gains_of_more,
     n_machines,
+    other_models_pay,
 )
 from lead.planning.measurements import CoreSplit, PairTimes, SplitTimes
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.diagnostics.findings import count
+from shared.diagnostics.prospects import SECOND_BACK, Prospect, prospect
 
 _ARRANGEMENTS = {
     "none": "no draft model",
@@ -31,13 +34,15 @@ _ARRANGEMENTS = {
 _DRAFTERS = {DRAFT_MODEL: "draft model", MTP: "model's own head"}
 _CHOSEN_HERE = frozenset({"threads", "hf_token", "draft_model", "hf_repo_draft", "mtp"})
 _LEAD_ADDRESS = "http://LEAD:5555"
+_ANOTHER_MODEL = ["--model", "ANOTHER.gguf"]
 
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
     """`commands` are those of each forecast; `remarks` say what could not be measured or is not counted.
 
-    texts: the prompts with which drafts were tried. acceptance: what was given in place of that.
+    texts: the prompts with which drafts were tried. acceptance: what was given in place of that. faster: what
+    might take the place of slow draft models.
     """
 
     pairs: Sequence[PairTimes]
@@ -46,17 +51,21 @@ class PlanReport:
     remarks: Sequence[str]
     texts: Sequence[str]
     acceptance: float | None = None
+    faster: Sequence[FasterModel] = ()
 
     status = 0
 
     def __str__(self) -> str:
         """Paragraphs: what was measured, remarks, the table, what is fastest and its commands."""
         chosen, remote = best(self.forecasts), better_elsewhere(self.forecasts)
-        parts = [self._measured(), *self.remarks, self._table(), f"Fastest here: {self._verdict(chosen)}"]
+        parts = [self._measured(), self._prospect().value, *self.remarks, self._table()]
+        parts.append(f"Fastest here: {self._verdict(chosen)}")
         if remote:
             parts.append(f"Faster still: {self._verdict(remote)}")
+        parts += [self._faster(each) for each in self.faster]
         if gains := gains_of_more(self.forecasts):
-            parts.append("\n".join(["What more backs add:", *(_gain(*pair) for pair in gains)]))
+            advice = [SECOND_BACK] if other_models_pay(self.forecasts) else []
+            parts.append("\n".join(["What more backs add:", *(_gain(*pair) for pair in gains), *advice]))
         if by_place := best_by_place(self.forecasts):
             parts.append("\n".join(["The best draft model for each place:", *map(_winner, by_place)]))
         return "\n\n".join(parts)
@@ -71,11 +80,24 @@ class PlanReport:
                     self._row(each, commands)
                     for each, commands in zip(self.forecasts, self.commands, strict=True)
                 ],
+                "prospect": self._prospect().name.lower(),
                 "fastest": describe(chosen.arrangement),
                 "best_by_place": [describe(each.arrangement) for each in best_by_place(self.forecasts)],
                 "remarks": list(self.remarks),
                 "texts": list(self.texts),
             }
+        )
+
+    def _prospect(self) -> Prospect:
+        return prospect(self.pairs[0].engine.steps)
+
+    def _faster(self, other: FasterModel) -> str:
+        plain, step_s = self.forecasts[0].tokens_per_second, self.pairs[0].engine.steps[1]
+        now, then = other.slow.tokens_per_second / plain, other.tokens_per_second / plain
+        return (
+            f"The {describe(other.slow.arrangement)}, is slow: {now:.2f} times. A draft model there that "
+            f"takes {other.token_s / step_s:.2f} of a step for a token, and is right in "
+            f"{other.acceptance:.0%} instead of {other.slow_acceptance:.0%}, would give {then:.2f} times."
         )
 
     def _row(self, each: SpeedForecast, commands: Sequence[str]) -> dict[str, Any]:
@@ -157,7 +179,8 @@ def _place(arrangement: Arrangement) -> str:
     if machines := arrangement.elsewhere:
         where = "back on another machine" if machines.n == 1 else f"{machines.n} backs on other machines"
         speed = f", {machines.speed:g} times as fast" if machines.speed != 1 else ""
-        return f"{where}, {_ms(machines.round_trip_s)} away{speed}"
+        models = ", different draft models" if machines.differ else ""
+        return f"{where}, {_ms(machines.round_trip_s)} away{speed}{models}"
     return _ARRANGEMENTS[arrangement.kind]
 
 
@@ -184,7 +207,8 @@ def _cores(cores: Sequence[int]) -> str:
 
 
 def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.3g} ms"
+    ms = 1000 * seconds
+    return f"{ms:.0f} ms" if ms >= 1000 else f"{ms:.3g} ms"  # noqa: PLR2004 - no 2.4e+03
 
 
 # The command lines that start an arrangement
@@ -202,8 +226,9 @@ def commands(arrangement: Arrangement, settings: LeadSettings, cores: Sequence[i
         return [shlex.join([*lead, *back, *_core_words(arrangement.split)])]
     if arrangement.kind == "remote":
         address = ["--host", "0.0.0.0", "--keys-file", "keys"]
-        there = ["back", "--lead", _LEAD_ADDRESS, *model, "--key-file", "key"]
-        return [shlex.join([*lead, *threads, *address]), shlex.join(there)]
+        backs = [model, _ANOTHER_MODEL] if arrangement.differs else [model]
+        there = (["back", "--lead", _LEAD_ADDRESS, *each, "--key-file", "key"] for each in backs)
+        return [shlex.join([*lead, *threads, *address]), *map(shlex.join, there)]
     return [shlex.join([*lead, *threads, *_drafting_words(arrangement, model, settings)])]
 
 

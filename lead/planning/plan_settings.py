@@ -3,6 +3,8 @@
 import dataclasses
 import re
 from collections.abc import Callable, Sequence
+from copy import copy
+from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -13,6 +15,7 @@ from pydantic_settings import CliToggleFlag
 
 from lead.planning.arrangements import Machines
 from lead.settings.lead_settings import LeadSettings
+from lead.simulation.hardware import NAMES, Hardware, hardware_named
 from shared.settings.command_line import Spelling
 from shared.settings.llama_server_options import LLAMA_SERVER
 from shared.settings.model_source import find_named
@@ -126,6 +129,7 @@ class PlanSettings(ComparisonSettings):
         lead plan --model 70B.gguf --draft-model 1B.gguf --backs 1,2,4 --back-speed 0.5
         lead plan --model 70B.gguf --draft-model 1B.gguf --draft-model 3B.gguf
         lead plan --model 8B.gguf --prompt "$(cat typical.txt)" --temp 0 --json
+        lead plan --device rtx4090                    hardware that is not here, simulated
         lead plan                                     the built-in demo models
 
     It takes some seconds and computes on all cores meanwhile; nothing else should run. It compares: no draft
@@ -133,6 +137,9 @@ class PlanSettings(ComparisonSettings):
     machine; the model's own heads (MTP). With several draft models it says which one pays best where: one
     that drafts elsewhere costs no step, so a bigger one may be better there. All options of `lead`
     apply that say how models are loaded and tokens sampled.
+
+    With --device and the name of hardware that is not here it measures nothing and needs no model: it
+    simulates what others have published of that hardware, which takes up to some minutes on few cores.
     """
 
     program = "lead plan"
@@ -146,7 +153,7 @@ class PlanSettings(ComparisonSettings):
         "1ms", description="round-trip times of backs on other machines, as in 0.3ms,20ms"
     )
     backs: Annotated[str, _checked(_read_counts)] = Field(
-        "1,2", description="numbers of equal backs on other machines, as in 1,2,4"
+        "1,2", description="numbers of backs on other machines, as in 1,2,4"
     )
     back_speed: Annotated[str, _checked(_read_speeds)] = Field(
         "1",
@@ -163,12 +170,38 @@ class PlanSettings(ComparisonSettings):
         description="beginning of the text on which drafts are tried; without it, those of some short texts",
     )
 
+    @classmethod
+    def options(cls) -> dict[str, FieldInfo]:
+        """Those of a comparison; `device` may also be hardware that is not here."""
+        found = super().options()
+        found["device"] = copy(found["device"])
+        found[
+            "device"
+        ].description = f"{found['device'].description}. Or hardware that is not here: {', '.join(NAMES)}"
+        return found
+
+    @model_validator(mode="after")
+    def _check_hardware(self) -> Self:
+        names = self.model_options.device
+        if not any(get_close_matches(name, NAMES) for name in names):
+            return self
+        if unknown := [name for name in names if name not in NAMES]:
+            raise OptionError("device", f"{', '.join(unknown)} is not one of {', '.join(NAMES)}")
+        if self.source.model or self.source.hf_repo or self.drafting.is_wanted or self.own_back.is_wanted:
+            raise OptionError("device", f"{names[0]} is simulated, not measured: name no models with it")
+        return self
+
+    @property
+    def hardware(self) -> list[Hardware]:
+        """What is simulated because it is not here; empty: this machine is measured."""
+        return [each for name in self.model_options.device for each in hardware_named(name)]
+
     @property
     def round_trips(self) -> tuple[float, ...]:
         return _read_durations(self.round_trip)
 
     @property
     def machines(self) -> list[Machines]:
-        """All combinations, the fewest first."""
-        axes = _read_counts(self.backs), self.round_trips, _read_speeds(self.back_speed)
-        return [Machines(*each) for each in product(*axes)]
+        """All combinations, the fewest first; several also with different draft models."""
+        axes = _read_counts(self.backs), self.round_trips, _read_speeds(self.back_speed), (False, True)
+        return [Machines(*each) for each in product(*axes) if each[0] > 1 or not each[-1]]

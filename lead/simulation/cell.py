@@ -10,7 +10,7 @@ from lead.engine.drafters.draft_source import LookupDrafter
 from lead.engine.events import Committed, Finished
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.simulation.clock import Link, VirtualClock
-from lead.simulation.machine import LEAD, Contention, SharedMachine, StepTable
+from lead.simulation.machine import HOST, LEAD, Contention, HostTime, SharedMachine, StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack
 from lead.simulation.simulated_lead import LeadEvent, SimulatedLead
 from lead.simulation.text import Text
@@ -40,6 +40,7 @@ class Cell:
     seed: int = 0
     contention: Contention | None = None
     constants: SpeculationConstants = DEFAULTS
+    host: HostTime = HOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class _Simulation:
             seed=self.cell.seed,
             inline=self.cell.inline,
             compute=functools.partial(self._machine.run, LEAD) if self._machine else None,
+            host=self.cell.host,
         )
         parts = division(len(self.cell.backs))
         self._links: list[tuple[Link[DrafterMessage], BranchPart | None]] = [

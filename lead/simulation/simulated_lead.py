@@ -18,7 +18,7 @@ from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.simulation.clock import Compute, VirtualClock
-from lead.simulation.machine import Steps
+from lead.simulation.machine import HOST, HostTime, Steps
 from lead.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
 from lead.simulation.text import Text
 from shared.protocol import Draft, Tune
@@ -66,11 +66,12 @@ class SimulatedLead:
         inline: BackSpec | None = None,
         compute: Compute | None = None,
         cost: StepCost | None = None,
+        host: HostTime = HOST,
     ) -> None:
         """texts: by the first token of their sequences. cost: learns T(n); None: one as in an engine.
 
         inline: a draft model in the engine, whose round trip counts for nothing. compute: of a machine that
-        it shares; None: it has one of its own.
+        it shares; None: it has one of its own. host: what the engine takes itself, after each step.
         """
         self._clock = clock
         self._steps = steps
@@ -81,6 +82,8 @@ class SimulatedLead:
         self._inbox: list[Draft] = []
         self._rng = random.Random(seed)  # noqa: S311 - jitter
         self._busy = False
+        self._host = host
+        self._n_backs = 0
         self._n_turns = 0
         self._size, self._n_of_size = 0, 0  # of the last steps
         self._speculation = SpeculationManager(
@@ -108,6 +111,7 @@ class SimulatedLead:
         return self._speculation.stats
 
     def connect(self, backs: Sequence[str]) -> None:
+        self._n_backs = len(backs)
         self._engine.apply(SetBacks(names=list(backs)), self._clock.now)
 
     def submit(self, sequence: str, key: int) -> None:
@@ -166,17 +170,23 @@ class SimulatedLead:
     def _decode(self, plan: StepPlan) -> None:
         self._busy = True
         seconds = self._step_seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
+        host = self._host.of_step(plan.n_tokens - len(plan.entries), plans=self._plans)
         began = self._clock.now
 
         def end() -> None:
             logits = [np.empty((span.n_logits, 0), np.float32) for span in plan.layout]
-            self._engine.decoded(plan, logits, self._clock.now, self._clock.now - began)
+            self._engine.decoded(plan, logits, self._clock.now, self._clock.now - began - host)
             for event in self._engine.pop_events():
                 if isinstance(event, Committed | Finished | Tune):
                     self._observer(event)
             self._turn_later()
 
-        self._compute(seconds, end)
+        self._compute(seconds + host, end)
+
+    @property
+    def _plans(self) -> bool:
+        """Whether there are drafts to plan with."""
+        return self._n_backs > 0 or self._inline is not None
 
     def _step_seconds(self, n: int) -> float:
         self._n_of_size = self._n_of_size + 1 if n == self._size else 0

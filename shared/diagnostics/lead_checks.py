@@ -1,18 +1,24 @@
 """Checks of a lead's report for what limits its speed. Pure: reports in, findings out."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from shared.diagnostics.findings import Finding, count, good, hint, problem
 from shared.diagnostics.lead_probe import BackReport, LeadReport, PlannerReport
+from shared.diagnostics.prospects import (
+    SLOW_BACK,
+    SLOWER_BACK,
+    TYPICAL_ACCEPTANCE,
+    Prospect,
+    best_gain,
+    prospect,
+)
 from shared.protocol import PROTOCOL_VERSION
 
 _START_IT = "start it with the same options, without `doctor`"
 LEAST_STEPS = 50
 """With fewer steps, acceptance rates and times are not meaningful."""
 _LEAST_SCORED = 50
-_LEAST_BOUND = 1.15
-"""With a smaller best case, wrong drafts and waiting leave no speed-up."""
 _FEW_RIGHT = 0.4
 _IDLE_SHARE = 0.8
 _LATE_SHARE = 0.5
@@ -21,10 +27,8 @@ alone cost nothing: a back that sends a draft after each token is often overtake
 """
 _CONTENDED = 2.0
 """How many times slower drafting may be while the lead computes: shared caches and clocks explain less."""
-_SLOW, _TOO_SLOW = 0.3, 0.8
-"""Time of a drafted token in plain steps. In simulation: 1.7 times as fast at 0.3, 1.2
-times at 0.6.
-"""
+_TOO_SLOW = 0.8
+"""Time of a drafted token in plain steps. In simulation: 1.7 times as fast at 0.3, 1.2 times at 0.6."""
 
 
 def check_version(report: LeadReport, version: str) -> Iterator[Finding]:
@@ -60,7 +64,7 @@ def check_lead(report: LeadReport, own: str | None = None) -> Iterator[Finding]:
         yield from _check_policy(planner)
         yield from _check_step_times(planner)
         yield from _check_acceptance(planner)
-    yield from _check_connected(report.backs, own)
+    yield from _check_connected(report, own)
     for back in report.backs:
         yield from check_back(back, planner or PlannerReport(), own)
 
@@ -96,12 +100,12 @@ def check_draft_speed(draft_ms: float, planner: PlannerReport | None) -> Iterato
         return
     share = draft_ms / step_ms
     words = f"drafting a token takes {draft_ms:.1f} ms, a step of the lead {step_ms:.1f} ms"
-    if planner and planner.n_steps < LEAST_STEPS and share > _SLOW:
+    if planner and planner.n_steps < LEAST_STEPS and share > SLOW_BACK:
         yield hint(f"{words}; {_too_few(planner)}")
     elif share > _TOO_SLOW:
         yield problem(f"{words}: the draft model is too slow; use a smaller one, more --threads or a GPU")
-    elif share > _SLOW:
-        yield hint(f"{words}: a smaller draft model, more --threads or a GPU would help")
+    elif share > SLOW_BACK:
+        yield hint(f"{words}: a smaller draft model, more --threads or a GPU would help. {SLOWER_BACK}")
     else:
         yield good(f"{words} (ratio {share:.2f})")
 
@@ -156,9 +160,12 @@ def check_shared_cores(report: LeadReport, cores: frozenset[int], n_threads: int
         yield good("lead and back are on one machine and have enough cores")
 
 
-def _check_connected(backs: Sequence[BackReport], own: str | None) -> Iterator[Finding]:
+def _check_connected(report: LeadReport, own: str | None) -> Iterator[Finding]:
+    backs = report.backs
     if own is None:
-        if not backs:
+        if not backs and report.planner and _prospect(report.planner) in {Prospect.SHORT, Prospect.STEEP}:
+            yield good("no back is connected, and none would help much")
+        elif not backs:
             yield problem("no back is connected: start one with `back --model SMALL.gguf --lead ADDRESS`")
     elif not backs:
         yield problem(f"this back ({own}) is not connected, nor is any other: {_START_IT}")
@@ -182,25 +189,26 @@ def _check_policy(planner: PlannerReport) -> Iterator[Finding]:
         yield hint(f"--policy {planner.policy} is meant for comparison; adaptive chooses what is fastest")
 
 
+def _prospect(planner: PlannerReport) -> Prospect:
+    return prospect({n: ms / 1000 for n, ms in planner.step_ms.items()})
+
+
 def _check_step_times(planner: PlannerReport) -> Iterator[Finding]:
-    """The best case: perfect drafts without delay, n tokens in T(n) instead of n * T(1)."""
-    plain = planner.plain_step_ms
-    wider = {n: n * plain / seconds for n, seconds in planner.step_ms.items() if n > 1} if plain else {}
-    if not plain or not wider:
+    """What drafts may give at best, and whether those of backs will."""
+    found = _prospect(planner)
+    if found is Prospect.UNKNOWN:
         yield hint("the time of a step is not known yet: send a request first")
         return
-    best = max(wider, key=lambda n: wider[n])
+    gain, n = best_gain(planner.step_ms)
     words = (
-        f"a step with one token takes {plain:.1f} ms, one with {best} tokens {planner.step_ms[best]:.1f} ms"
+        f"a step with one token takes {planner.step_ms[1]:.1f} ms, one with {n} tokens "
+        f"{planner.step_ms[n]:.1f} ms: with drafts that are in time and right in {TYPICAL_ACCEPTANCE:.0%}, "
+        f"{gain:.1f} times as fast. {found.value}"
     )
-    if wider[best] < _LEAST_BOUND:
-        yield problem(
-            f"{words}: even perfect drafts would not help, because verifying tokens takes as long as "
-            "generating them (too few cores, or a mixture of experts): a smaller model helps, or a GPU where "
-            "the lead has none"
-        )
+    if found is Prospect.STEEP:
+        yield problem(f"{words} A smaller model helps, or a GPU where the lead has none")
     else:
-        yield good(f"{words}: perfect drafts would be {wider[best]:.1f} times as fast")
+        yield (hint if found is Prospect.SHORT else good)(words)
 
 
 def _check_acceptance(planner: PlannerReport) -> Iterator[Finding]:
@@ -236,12 +244,17 @@ def _check_back_speed(back: BackReport, planner: PlannerReport, own: str | None)
     is_own = own is not None and _is_named(back, own)
     if back.n_drafts < _LEAST_SCORED:
         return
-    if token_ms and step_ms and token_ms > _TOO_SLOW * step_ms:
+    share = token_ms / step_ms if token_ms and step_ms else 0.0
+    words = (
+        f"{back.name} takes {token_ms or 0.0:.1f} ms per token, a step of the lead {step_ms or 0.0:.1f} ms"
+    )
+    if share > _TOO_SLOW:
         yield problem(
-            f"{back.name} takes {token_ms:.1f} ms per token, a step of the lead {step_ms:.1f} ms: use a "
-            "smaller draft model, more --threads or a GPU there"
+            f"{words}: use a smaller draft model, more --threads or a GPU there"
             + ("" if is_own else "; `back doctor` there says more")
         )
+    elif share > SLOW_BACK and not is_own:  # of its own back `back doctor` has said so
+        yield hint(f"{words}. {SLOWER_BACK}")
     elif back.n_stale_drafts > _LATE_SHARE * back.n_drafts and planner.idle_share > _LATE_SHARE:
         yield hint(
             f"{back.n_stale_drafts / back.n_drafts:.0%} of {back.name}'s drafts arrive too late or continue "

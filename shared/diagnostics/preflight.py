@@ -96,10 +96,14 @@ def locate(source: ModelSource) -> Iterator[LocatedModel | None]:
 
 def describe(info: ModelInfo) -> str:
     """Name, size and quantization."""
-    names = {int(kind): kind.name.removeprefix("MOSTLY_") for kind in gguf.LlamaFileType}
-    stored = names.get(-1 if info.file_type is None else info.file_type, "of an unknown type")
     n_params = f"{info.n_params / 1e9:.1f}B" if info.n_params >= 1e9 else f"{info.n_params / 1e6:.1f}M"  # noqa: PLR2004
-    return f"{info.name}, {n_params} parameters, {size_text(info.size)}, mostly {stored}"
+    return f"{info.name}, {n_params} parameters, {size_text(info.size)}, mostly {quantization(info)}"
+
+
+def quantization(info: ModelInfo) -> str:
+    """How most weights are stored, as in Q4_K_M."""
+    names = {int(kind): kind.name.removeprefix("MOSTLY_") for kind in gguf.LlamaFileType}
+    return names.get(-1 if info.file_type is None else info.file_type, "of an unknown type")
 
 
 def check_memory(

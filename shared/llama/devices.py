@@ -20,7 +20,7 @@ from shared.settings.model_options import ModelOptions
 _GPU, _INTEGRATED_GPU = 1, 2
 """ggml_backend_dev_type."""
 _RPC: Final = "RPC"
-_METAL: Final = "MTL"
+METAL: Final = "MTL"
 """ggml's names of these backends."""
 _NONE: Final = ("none",)
 _MIB = 1 << 20
@@ -184,7 +184,7 @@ def _own_gpus() -> list[int]:
 def _describe(device: int) -> Device:
     properties = _properties(device)
     n_free, n_total = properties.memory_free, properties.memory_total
-    is_shared = _type(device) == _INTEGRATED_GPU or _backend(device) == _METAL
+    is_shared = _type(device) == _INTEGRATED_GPU or _backend(device) == METAL
     if n_total == 0:  # it does not tell, and takes the host's, as llama.cpp supposes
         n_free = n_total = free_memory()
         is_shared = True

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import LibraryError, MissingFunctionError
+from shared.llama.structures import check_structures
 
 __all__ = ["FOLDER", "llama_cpp", "llama_cpp_ext"]
 
@@ -78,6 +79,7 @@ class _NoExtensions:
 
 if not TYPE_CHECKING:
     llama_cpp = sys.modules.get(_PACKAGE) or _without_classes()
+    check_structures(llama_cpp.llama_cpp)
 
 FOLDER = Path(llama_cpp.llama_cpp._lib._name).parent  # noqa: SLF001 - as above
 """Where llama.cpp's libraries are."""

@@ -72,9 +72,14 @@ class Placement:
         return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in _OF_TEXTS)
 
     @property
-    def _computes_on_cpu(self) -> bool:
-        """Whether the CPU has weights, other than embeddings, of which it only looks up rows."""
-        return any(where == CPU and group not in {*_OF_TEXTS, EMBEDDINGS} for group, where in self.parts)
+    def cpu_weights(self) -> int:
+        """Bytes with which the CPU computes: of embeddings it only looks up rows."""
+        no_products = {*_OF_TEXTS, EMBEDDINGS}
+        return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in no_products)
+
+    @property
+    def is_mixture(self) -> bool:
+        return any(group == EXPERTS for group, _ in self.parts)
 
     def with_computing(self, computing: Mapping[str, int]) -> "Placement":
         """The same, with these bytes for intermediate results."""
@@ -86,7 +91,7 @@ class Placement:
         """`asked`, without anything that is left to be chosen."""
         return asked.model_copy(
             update={
-                "batch_size": asked.batch_size or (DEFAULT_BATCH if self._computes_on_cpu else GPU_BATCH),
+                "batch_size": asked.batch_size or (DEFAULT_BATCH if self.cpu_weights else GPU_BATCH),
                 "n_gpu_layers": self.n_gpu_layers,
                 "n_cpu_moe": self.n_cpu_moe,
                 "tensor_split": self.tensor_split,

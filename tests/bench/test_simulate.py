@@ -10,7 +10,9 @@ from bench.simulation.contest import ADAPTIVE, BOUND, contest
 from bench.simulation.scenarios import RECALLS, read_table
 from lead.engine.speculation.constants import DEFAULTS
 from lead.simulation.cell import Cell
+from lead.simulation.hardware import H200_8B, OFFLOADED
 from lead.simulation.machine import StepTable
+from lead.simulation.places import SMALL_PLACES
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
 from shared.errors import ConfigError
@@ -87,3 +89,13 @@ def test_the_instant_drafter_is_a_bound():
     (result,) = contest([Cell(steps, (back,), n_tokens=192, n_text=128)], [ADAPTIVE, BOUND[0]], 1)
     real, bound = result.outcomes.values()
     assert bound.tokens_per_second > real.tokens_per_second
+
+
+def test_hardware_that_is_not_here_is_compared_by_where_the_draft_model_runs():
+    run = simulate._Run(32, 1, DEFAULTS)
+    row = simulate._placed(OFFLOADED, 0.7, SMALL_PLACES, run)
+    assert all(row[each.name] > 1 for each in SMALL_PLACES)
+    short = simulate._placed(H200_8B, 0.7, SMALL_PLACES, run)
+    assert short["CPU 12 ms"] is None, "far slower than a step: not simulated"
+    row = simulate._without_gain(H200_8B, run)
+    assert all(0.8 < row[each] < 1.2 for each in row.keys() - {"device"})

@@ -11,8 +11,11 @@ from lead.planning.arrangements import (
     best,
     best_by_place,
     better_elsewhere,
+    faster_model,
     forecast,
     gains_of_more,
+    n_machines,
+    other_models_pay,
 )
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, PairTimes, SplitTimes
 
@@ -141,3 +144,39 @@ def test_what_more_backs_add_is_told_by_the_next_number():
 def test_more_machines_are_not_advised_for_hardly_more_speed():
     better = better_elsewhere(elsewhere({1: 30.0, 2: 33.0, 4: 33.3}))
     assert better.arrangement.elsewhere.n == 2
+
+
+# Other draft models
+
+
+def test_two_backs_with_different_draft_models_give_more_than_two_with_the_same():
+    plan = [
+        forecast(Arrangement("remote", elsewhere=each), engine(cost=0.1, n_right=70))
+        for each in (Machines(), Machines(2), Machines(2, differ=True))
+    ]
+    assert [(n_machines(more), more.arrangement.differs) for _, more in gains_of_more(plan)] == [
+        (2, False),
+        (2, True),
+    ]
+    assert other_models_pay(plan)
+
+
+def test_a_model_that_nobody_has_is_not_the_fastest():
+    rival = SpeedForecast(Arrangement("remote", elsewhere=Machines(2, differ=True)), 9.0, 9.0, 9.0)
+    assert better_elsewhere([SpeedForecast(Arrangement("none"), 1.0, 1.0, 1.0), rival]) is None
+
+
+def test_a_slow_back_would_give_more_with_a_faster_draft_model():
+    slow = engine(cost=0.7)
+    now = forecast(Arrangement("remote", elsewhere=Machines()), slow)
+    other = faster_model(now, slow, None)
+    assert (other.slow_acceptance, other.acceptance) == (0.8, pytest.approx(0.7))
+    assert other.tokens_per_second > 1.1 * now.tokens_per_second
+
+
+def test_one_that_is_fast_enough_needs_no_other():
+    fast = engine(cost=0.2)
+    assert faster_model(forecast(Arrangement("remote", elsewhere=Machines()), fast), fast, None) is None
+    slow = engine(cost=0.7)
+    on_a_gpu = Arrangement("remote", elsewhere=Machines(speed=4))
+    assert faster_model(forecast(on_a_gpu, slow), slow, None) is None

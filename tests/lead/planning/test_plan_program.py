@@ -57,7 +57,8 @@ def test_two_models_are_measured_and_each_arrangement_predicted(run, tiny_model)
     model = tiny_model("llama")
     cores = ",".join(map(str, cpus.one_of_each_core()[:2]))
     plan = json.loads(run("--model", model, "--draft-model", model, "--cpus", cores, "--json"))
-    assert [each["kind"] for each in plan["arrangements"]] == ["none", "engine", "split", "remote", "remote"]
+    kinds = [each["kind"] for each in plan["arrangements"]]
+    assert kinds == ["none", "engine", "split", "remote", "remote", "remote"]
     assert all(each["tokens_per_second"] > 0 for each in plan["arrangements"])
     (measured,) = plan["measured"]
     acceptance = measured["engine"]["drafters"]["draft_model"]["acceptance"]
@@ -117,6 +118,13 @@ def test_an_eagle_drafter_is_not_one_for_a_back(run, tiny_model, tmp_path):
     drafter = write_tiny_eagle(tmp_path / "eagle.gguf")
     plan = json.loads(run("--model", tiny_model("llama"), "--draft-model", drafter, "--json"))
     assert [each["kind"] for each in plan["arrangements"]] == ["none", "engine"]
+
+
+@pytest.mark.usefixtures("here")
+def test_hardware_that_is_not_here_needs_no_model(run, monkeypatch):
+    monkeypatch.setattr("lead.planning.hardware_plan._N_TOKENS", 16)
+    said = run("--device", "glm-air")
+    assert "GPUs with CUDA, GLM-4.5-Air mixture: a step of one token takes 5.9 ms" in said
 
 
 @pytest.mark.usefixtures("here")

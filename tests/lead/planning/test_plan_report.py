@@ -8,7 +8,7 @@ import pytest
 
 from back.settings import BackSettings
 from lead.engine.commands import DRAFT_MODEL
-from lead.planning.arrangements import Arrangement, Machines, SpeedForecast
+from lead.planning.arrangements import Arrangement, FasterModel, Machines, SpeedForecast
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, PairTimes, SplitTimes
 from lead.planning.plan_report import PlanReport, commands
 from lead.planning.plan_settings import PlanSettings
@@ -55,6 +55,34 @@ def test_what_more_backs_add_is_said(report):
     more = replace(report, forecasts=forecasts, commands=[*report.commands, ["lead", "back"]])
     assert "4 backs on other machines, 0.3 ms away, 0.5 times as fast: +8 % over 2" in str(more)
     assert "What more backs add" not in str(report)
+
+
+def test_what_a_second_machine_should_run_is_said_where_it_matters(report):
+    one, two, other = (
+        SpeedForecast(Arrangement("remote", elsewhere=Machines(n, 0.0003, differ=differ)), rate, 1.0, 99.0)
+        for n, differ, rate in ((1, False, 30.0), (2, False, 30.0), (2, True, 33.0))
+    )
+    commands = [*report.commands[:3], *([["lead", "back"]] * 3)]
+    text = str(replace(report, forecasts=[*report.forecasts[:3], one, two, other], commands=commands))
+    assert "2 backs on other machines, 0.3 ms away, different draft models: +10 % over 1" in text
+    assert "A second machine should run another draft model" in text
+    alike = replace(other, tokens_per_second=30.0)
+    text = str(replace(report, forecasts=[*report.forecasts[:3], one, two, alike], commands=commands))
+    assert "A second machine" not in text
+
+
+def test_a_slow_back_is_told_what_a_faster_model_would_give(report):
+    other = FasterModel(replace(report.forecasts[3], tokens_per_second=24.0), 0.8, 0.01, 0.7, 32.0)
+    text = str(replace(report, faster=[other]))
+    assert (
+        "The back on another machine, 0.3 ms away, is slow: 1.20 times. A draft model there that takes 0.20 "
+        "of a step for a token, and is right in 70% instead of 80%, would give 1.60 times." in text
+    )
+
+
+def test_whether_backs_pay_on_such_steps_is_said(report):
+    assert "Steps take 10 to 100 ms" in str(report)
+    assert json.loads(report.to_json())["prospect"] == "medium"
 
 
 def test_what_was_measured_is_said(report):
@@ -170,6 +198,14 @@ def test_a_back_on_another_machine_is_a_second_command():
     program, *arguments = shlex.split(back)
     settings = BackSettings.from_command_line(arguments)
     assert (program, str(settings.source.model)) == ("back", "small.gguf")
+
+
+def test_a_second_back_with_another_draft_model_is_a_third_command():
+    settings = PlanSettings.from_command_line(["--model", "big.gguf", "--draft-model", "small.gguf"])
+    arrangement = Arrangement("remote", elsewhere=Machines(2, differ=True))
+    _, one, other = commands(arrangement, settings, range(4))
+    assert "--model small.gguf" in one
+    assert "--model ANOTHER.gguf" in other
 
 
 def test_how_the_model_is_loaded_stays():

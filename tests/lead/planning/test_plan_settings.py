@@ -21,7 +21,11 @@ def test_round_trips_are_times_with_a_unit(text, seconds):
 
 def test_other_machines_are_all_combinations_the_fewest_first():
     machines = read("--backs", "2,1", "--back-speed", "0.5,4", "--round-trip", "5ms").machines
-    assert machines == [Machines(n, 0.005, speed) for n in (1, 2) for speed in (0.5, 4)]
+    kinds = ((1, False), (2, False), (2, True))
+    assert sorted(machines, key=lambda each: (each.n, each.differ)) == [
+        Machines(n, 0.005, speed, differ) for n, differ in kinds for speed in (0.5, 4)
+    ]
+    assert [each.n for each in machines] == [1, 1, 2, 2, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -73,3 +77,33 @@ def test_a_name_that_is_not_installed_is_refused_wherever_it_stands(capsys, monk
     with pytest.raises(SystemExit):
         read("--draft-model", "a.gguf", "--draft-model", "pair")
     assert "ask Ann" in capsys.readouterr().err
+
+
+# Hardware that is not here
+
+
+def test_hardware_that_is_not_here_is_named_as_a_device():
+    assert [each.name for each in read("--device", "rtx4090,dgx-spark").hardware] == ["rtx4090", "dgx-spark"]
+    assert len(read("--device", "h200").hardware) == 3
+    assert not any(read("--device", name).hardware for name in ("CUDA0", "Vulkan1", "MTL0", "none"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--device", "rtx4090,CUDA0"), "CUDA0 is not one of"),
+        (("--device", "rtx4091"), "rtx4091 is not one of"),
+        (("--device", "rtx4090", "--model", "m.gguf"), "simulated, not measured"),
+        (("--device", "rtx4090", "--draft-model", "m.gguf"), "simulated, not measured"),
+    ],
+)
+def test_it_cannot_be_mixed_with_what_is_here(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        read(*arguments)
+    assert message in capsys.readouterr().err
+
+
+def test_help_lists_it(capsys):
+    with pytest.raises(SystemExit):
+        read("--help")
+    assert "m2-ultra" in capsys.readouterr().out

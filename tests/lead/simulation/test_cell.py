@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from lead.simulation.cell import Cell, simulate
-from lead.simulation.machine import StepTable
+from lead.simulation.machine import HostTime, StepTable
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
 
@@ -56,3 +56,14 @@ def test_a_useless_back_costs_adaptive_next_to_nothing(useless):
 
 def test_the_same_cell_gives_the_same_outcome():
     assert simulate(cell(FLAT, GOOD), "adaptive") == simulate(cell(FLAT, GOOD), "adaptive")
+
+
+def test_the_engine_s_own_time_is_charged():
+    quick = StepTable("quick", ((1, 0.001), (16, 0.001)))
+    alone, beside = cell(quick), cell(quick, dataclasses.replace(GOOD, silent_from=0.0))
+    host = HostTime(step_s=0.0002, planning_s=0.0003)
+    free = simulate(dataclasses.replace(alone, host=HostTime(0, 0, 0)), "off").tokens_per_second
+    charged = [
+        simulate(dataclasses.replace(each, host=host), "off").tokens_per_second for each in (alone, beside)
+    ]
+    assert [round(free / each, 2) for each in charged] == [1.2, 1.5]

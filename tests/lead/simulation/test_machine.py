@@ -3,7 +3,7 @@
 import pytest
 
 from lead.simulation.clock import VirtualClock
-from lead.simulation.machine import LEAD, Contention, SharedMachine, StepTable
+from lead.simulation.machine import LEAD, Contention, HostTime, SharedMachine, StepTable
 
 TABLE = StepTable("test", ((1, 0.010), (2, 0.012), (4, 0.008), (8, 0.016)))
 
@@ -64,3 +64,9 @@ def test_factors_of_one_change_nothing(clock):
     assert ends(clock, {LEAD: (0, 1.0), "a": (0.3, 1.0)}, Contention()) == pytest.approx(
         {LEAD: 1.0, "a": 1.3}
     )
+
+
+def test_the_engine_takes_more_time_of_its_own_where_drafts_are_planned():
+    host = HostTime(step_s=1.0, planning_s=2.0, token_s=0.5)
+    assert host.of_step(4, plans=False) == 1.0
+    assert host.of_step(4, plans=True) == 5.0

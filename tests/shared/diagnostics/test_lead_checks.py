@@ -64,8 +64,10 @@ def test_what_is_promised_of_texts_is_repeated():
         (
             {"step_ms": {"1": 20.0, "2": 39.0, "4": 90.0}},
             Severity.PROBLEM,
-            "even perfect drafts would not help",
+            "drafts seldom give more",
         ),
+        ({"step_ms": {"1": 5.0, "4": 6.0}, "sources": {}}, Severity.HINT, "shorter than 10 ms"),
+        ({"sources": {"desk": {"token_ms": 9.0}}}, Severity.HINT, "A faster draft model may give more"),
         ({"n_steps": 3}, Severity.HINT, "has run only 3 steps"),
         ({"depths": {"0": 90, "4": 10}}, Severity.HINT, "in 90% of the steps"),
         ({"sources": {"desk": {"n_scored": 100, "n_right": 20}}}, Severity.PROBLEM, "only 20% of desk's"),
@@ -99,6 +101,21 @@ def test_late_drafts_are_reported_if_the_lead_had_none():
 
 def test_a_lead_without_backs_is_told_how_to_start_one():
     only(check_lead(report(backs=[])), Severity.PROBLEM, "back --model SMALL.gguf --lead")
+
+
+def test_but_not_where_none_would_help():
+    only(check_lead(report(backs=[], step_ms={"1": 5.0, "4": 6.0})), Severity.HINT, "draft in the engine")
+
+
+def test_its_own_speed_is_not_said_twice_to_a_back():
+    slow = {"sources": {"desk": {"token_ms": 9.0}}}
+    assert weighty(check_lead(report(**slow), "desk")) == []
+
+
+@pytest.mark.parametrize(("first_ms", "words"), [(20.0, "10 to 100 ms"), (200.0, "100 ms or more")])
+def test_where_backs_pay_that_is_said(first_ms, words):
+    steps = {"1": first_ms, "4": 1.1 * first_ms}
+    assert any(words in each.sentence for each in check_lead(report(step_ms=steps)))
 
 
 @pytest.mark.parametrize("backs", [[], [DESK | {"name": "others"}]])

@@ -8,7 +8,7 @@ from back.cli import main as back
 from back.doctor import check as check_back
 from back.settings import BackSettings
 from lead.cli import main as lead
-from lead.diagnostics.check import check
+from lead.diagnostics.check import check, prospect_of
 from lead.engine.load import Load
 from lead.engine.target_loading import options_of_target, plan_target
 from lead.settings.lead_settings import LeadSettings
@@ -17,7 +17,7 @@ from shared.diagnostics.preflight import PreflightReport, check_memory
 from shared.errors import ConfigError
 from shared.exact.batch_invariance import RESERVE
 from shared.llama import devices, library
-from shared.llama.placement import CPU, Device
+from shared.llama.placement import CPU, Device, Placement
 from shared.memory.plan_memory import plan_memory
 from shared.models import builtin
 from shared.models.builtin import builtin_target
@@ -63,6 +63,24 @@ def test_the_report_says_what_would_be_run():
         "This machine can run it.",
     ):
         assert fact in text
+
+
+def test_what_drafts_would_give_is_said_as_far_as_it_is_known(tiny_model):
+    assert "`lead plan` measures it" in str(report())
+    mixture = check(LeadSettings.from_command_line(["-m", str(tiny_model("qwen3moe")), "--port", "0"]))
+    assert "as is usual for mixtures of experts" in str(mixture)
+
+
+@pytest.mark.parametrize(
+    ("device", "stored", "expected"),
+    [("MTL0", 15, "K-quants on Metal"), ("MTL0", 7, "`lead plan` measures it"), ("CUDA0", 15, "`lead plan`")],
+)
+def test_k_quants_on_metal_are_known_to_be_steep(device, stored, expected):
+    """15 is Q4_K_M, 7 is Q8_0."""
+    gib = 1 << 30
+    placed = Placement([Device(device, "", gib, gib)], 2, n_gpu_layers=2, parts={("attention", device): gib})
+    info = SimpleNamespace(file_type=stored)
+    assert expected in prospect_of(placed, info).value
 
 
 def test_keys_are_not_shown():

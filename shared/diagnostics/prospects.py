@@ -1,0 +1,83 @@
+"""Whether drafts from other machines will pay, by the steps of the target: decided and worded here for all.
+
+Gains are simulated with published T(n) for draft models of which half to four fifths of the tokens are right
+(`lead plan --device`, `bench simulate --devices`); real pairs and networks differ.
+"""
+
+import enum
+from collections.abc import Mapping
+
+_SHORT_S, _LONG_S = 0.010, 0.100
+"""T(1) at which steps begin to leave a back some time, and all the time that it wants."""
+_LEAST_GAIN = 1.15
+"""With less, late and wrong drafts leave nothing."""
+TYPICAL_ACCEPTANCE = 0.7
+_RAM_BYTES = 4 << 30
+"""Weights that the memory of a desktop, 40 GB/s, reads in about `_LONG_S`."""
+
+
+class Prospect(enum.Enum):
+    """What is to be expected; the values are sentences, which need no more context."""
+
+    SHORT = (
+        "Steps are shorter than 10 ms, too short for drafts from another machine, which give 1.0 to 1.35 "
+        "times here: draft in the engine (--draft-model, --mtp), or not at all."
+    )
+    MEDIUM = (
+        "Steps take 10 to 100 ms: a fast back, whose token takes less than a fifth of a step, gives 1.4 to 2 "
+        "times from 25 ms on and up to 1.5 below; a slow one 1.1, or nothing."
+    )
+    LONG = (
+        "Steps take 100 ms or more, as with layers in RAM or on a CPU: here backs pay most, 1.4 to 2.8 "
+        "times, if they are faster than the lead will be with them."
+    )
+    STEEP = (
+        "Verifying several tokens takes nearly as long as generating them, as is usual for mixtures of "
+        "experts, for K-quants on Metal, and for weights of 4 or 8 bits on a few CPU cores: drafts seldom "
+        "give more than 1.2 times, wherever they come from."
+    )
+    UNKNOWN = (
+        "What drafts give depends on how long a step takes: from another machine little below 10 ms, 1.4 to "
+        "2 times with a fast back from 25 ms on, most with layers in RAM. `lead plan` measures it."
+    )
+
+
+SLOW_BACK = 0.3
+"""Time of a draft token, in steps of one token, above which a faster draft model is likely to give more."""
+SLOWER_BACK = (
+    "A faster draft model may give more even if it is right less often: on steps of 118 ms, a back that "
+    "takes 30 ms for a token and is right in 70 % gives 1.57 times, one of 80 ms that is right in 80 % 1.18 "
+    "(simulated)."
+)
+SECOND_BACK = (
+    "A second machine should run another draft model that is about as often right, not the same one again."
+)
+
+
+def best_gain(step_s: Mapping[int, float], acceptance: float = TYPICAL_ACCEPTANCE) -> tuple[float, int]:
+    """(gain, n) of steps of n tokens over those of one: drafts are there in time, and right with this chance.
+
+    step_s: T(n) in any unit, for n = 1 and others.
+    """
+    tokens = {n: sum(acceptance**i for i in range(n)) for n in step_s if n > 1}
+    gains = {n: expected * step_s[1] / step_s[n] for n, expected in tokens.items()}
+    n = max(gains, key=lambda each: gains[each])
+    return gains[n], n
+
+
+def prospect(step_s: Mapping[int, float]) -> Prospect:
+    """By T(n) in seconds; UNKNOWN without T(1) and T of a wider step."""
+    if 1 not in step_s or len(step_s) == 1:
+        return Prospect.UNKNOWN
+    if best_gain(step_s)[0] < _LEAST_GAIN:
+        return Prospect.STEEP
+    if step_s[1] < _SHORT_S:
+        return Prospect.SHORT
+    return Prospect.MEDIUM if step_s[1] < _LONG_S else Prospect.LONG
+
+
+def prospect_of_weights(ram_bytes: int, *, is_mixture: bool, has_metal_k_quants: bool) -> Prospect:
+    """Before anything was measured. ram_bytes: weights that the CPU multiplies with for each token."""
+    if is_mixture or has_metal_k_quants:
+        return Prospect.STEEP
+    return Prospect.LONG if ram_bytes >= _RAM_BYTES else Prospect.UNKNOWN

@@ -1,0 +1,71 @@
+"""Whether llama.cpp's structures are laid out as llama_cpp's classes for them.
+
+A field that another version of the library has before others shifts those, no name of a function changes, and
+options come to mean others in silence.
+"""
+
+import ctypes
+from types import ModuleType
+from typing import Any
+
+from shared.errors import LibraryError
+
+_ROOM = 256
+"""Bytes behind a structure, for one that is longer: it would overwrite what lies there."""
+_NONE_CHOSEN = -1
+
+_DEFAULTS: dict[str, dict[str, float]] = {
+    "llama_context_params": {
+        **dict.fromkeys(("rope_scaling_type", "pooling_type", "attention_type"), _NONE_CHOSEN),
+        **dict.fromkeys(("flash_attn_type", "yarn_ext_factor", "yarn_attn_factor"), _NONE_CHOSEN),
+        **dict.fromkeys(("yarn_beta_fast", "yarn_beta_slow"), _NONE_CHOSEN),
+        **dict.fromkeys(("type_k", "type_v"), 1),  # GGML_TYPE_F16
+        "embeddings": False,
+        "offload_kqv": True,
+        "no_perf": True,
+        "op_offload": True,
+        "swa_full": True,
+        "kv_unified": False,
+        "n_samplers": 0,
+    },
+    "llama_model_params": {
+        "split_mode": 1,  # LLAMA_SPLIT_MODE_LAYER
+        "load_mode": _NONE_CHOSEN,
+        "main_gpu": 0,
+        "vocab_only": False,
+        "check_tensors": False,
+        "use_extra_bufts": True,
+        "no_host": False,
+        "no_alloc": False,
+        "load_mtp": False,
+    },
+}
+"""What llama.cpp gives fields of its structures: those whose value a shifted one would hardly have."""
+
+
+def check_structures(functions: ModuleType) -> None:
+    """Compare the library's own defaults with those that are known; raises LibraryError.
+
+    functions: llama_cpp's, with the library. A field that was added at the end is not noticed.
+    """
+    library = functions._lib._name  # noqa: SLF001 - ctypes has no other name for it
+    for name, defaults in _DEFAULTS.items():
+        found = _defaults(functions, name)
+        for field, expected in defaults.items():
+            if (value := getattr(found, field, None)) != expected:
+                raise LibraryError(
+                    f"{library} is another version of llama.cpp than that of the installed llama-cpp-python: "
+                    f"{field} of its {name} is {value}, not {expected}. Unset LLAMA_CPP_LIB_PATH, or install "
+                    "llama-cpp-python again"
+                )
+
+
+def _defaults(functions: ModuleType, name: str) -> Any:
+    structure = getattr(functions, name)
+
+    class WithRoom(ctypes.Structure):
+        _fields_ = (("known", structure), ("room", ctypes.c_uint8 * _ROOM))
+
+    default = functions._lib[name.replace("_params", "_default_params")]  # noqa: SLF001 - as above; a new object
+    default.restype = WithRoom
+    return default().known
