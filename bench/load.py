@@ -34,16 +34,16 @@ class Load:
     between_ms_p95: float
 
 
-def digest(server: str, n_clients: int, stays: Sequence[StreamedAnswer], seconds: float) -> Load:
+def digest(server: str, n_clients: int, answers: Sequence[StreamedAnswer], seconds: float) -> Load:
     """The figures of a run of `seconds`."""
-    firsts = [1000 * first for stay in stays if (first := stay.to_first) is not None]
-    gaps = [1000 * gap for stay in stays for gap in stay.gaps]
+    firsts = [1000 * first for answer in answers if (first := answer.to_first) is not None]
+    gaps = [1000 * gap for answer in answers for gap in answer.gaps]
     return Load(
         server=server,
         n_clients=n_clients,
-        n_answers=len(stays),
-        tokens_per_second=sum(stay.n_tokens for stay in stays) / seconds if seconds > 0 else 0.0,
-        read_per_second=_read_per_second(stays),
+        n_answers=len(answers),
+        tokens_per_second=sum(answer.n_tokens for answer in answers) / seconds if seconds > 0 else 0.0,
+        read_per_second=_read_per_second(answers),
         first_ms_p50=percentile(firsts, 0.5),
         first_ms_p95=percentile(firsts, 0.95),
         first_ms_max=max(firsts, default=0.0),
@@ -52,10 +52,10 @@ def digest(server: str, n_clients: int, stays: Sequence[StreamedAnswer], seconds
     )
 
 
-def _read_per_second(stays: Sequence[StreamedAnswer]) -> float:
-    firsts = [stay.arrivals[0] for stay in stays if stay.arrivals]
-    seconds = max(firsts) - min(stay.asked_at for stay in stays) if firsts else 0.0
-    return sum(stay.n_read for stay in stays) / seconds if seconds > 0 else 0.0
+def _read_per_second(answers: Sequence[StreamedAnswer]) -> float:
+    firsts = [answer.arrivals[0] for answer in answers if answer.arrivals]
+    seconds = max(firsts) - min(answer.asked_at for answer in answers) if firsts else 0.0
+    return sum(answer.n_read for answer in answers) / seconds if seconds > 0 else 0.0
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -75,34 +75,34 @@ async def put_on(
 ) -> Load:
     """One client for each list of prompts, all at once. Raises ConfigError if a request is refused."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-    stays: list[StreamedAnswer] = []
+    answers: list[StreamedAnswer] = []
     async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, trust_env=False, limits=limits) as http:
         begun = clock()
         try:
             async with asyncio.TaskGroup() as group:
                 for own in prompts:
-                    group.create_task(_visit(http, own, sampling, stays, clock))
+                    group.create_task(_ask_in_turn(http, own, sampling, answers, clock))
         except* ConfigError as errors:
             raise ConfigError(str(errors.exceptions[0])) from errors
         seconds = clock() - begun
-    return digest(server, len(prompts), stays, seconds)
+    return digest(server, len(prompts), answers, seconds)
 
 
-async def _visit(
+async def _ask_in_turn(
     http: httpx.AsyncClient,
     prompts: Sequence[ChatQuestion],
     sampling: Sampling,
-    stays: list[StreamedAnswer],
+    answers: list[StreamedAnswer],
     clock: Callable[[], float],
 ) -> None:
     for prompt in prompts:
         # Answers of one length: what is measured is the server, not where a model ends its stories.
         request = sampling.request(prompt) | {"ignore_eos": True}
-        stay = StreamedAnswer(clock())
-        stays.append(stay)
+        answer = StreamedAnswer(clock())
+        answers.append(answer)
         async with aconnect_sse(http, "POST", "/v1/chat/completions", json=request) as source:
             if not source.response.is_success:
                 await source.response.aread()
                 raise ConfigError(f"{http.base_url} refused a request: {source.response.text[:300]}")
             async for event in AnswerStream(source):
-                stay.take(event, clock())
+                answer.take(event, clock())

@@ -15,9 +15,9 @@ from ray.serve.config import AutoscalingConfig, RequestRouterConfig
 from ray.serve.handle import DeploymentHandle
 
 from fleet.back_pool import BackPool
-from fleet.forwarding import AnswerHead, ForwardedRequest, LeadGoneError
 from fleet.lead_replica import LeadReplica
 from fleet.lead_router import LeadRouter
+from fleet.messages import AnswerHead, ForwardedRequest, LeadGoneError
 from fleet.prefixes import blocks_of
 from fleet.settings import FleetSettings
 from shared.next_hop import passed_on, target_of

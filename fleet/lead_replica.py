@@ -15,7 +15,7 @@ from ray.serve.handle import DeploymentHandle
 from ray.util.placement_group import get_current_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from fleet.forwarding import AnswerHead, ForwardedRequest, LeadGoneError
+from fleet.messages import AnswerHead, ForwardedRequest, LeadGoneError
 from fleet.settings import FleetSettings
 from shared.errors import NotServingError
 from shared.next_hop import NextHop, passed_on

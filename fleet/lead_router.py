@@ -8,7 +8,7 @@ from typing import Any
 
 from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
-from fleet.forwarding import ForwardedRequest
+from fleet.messages import ForwardedRequest
 from fleet.prefixes import SentPrefixes, ranks
 
 

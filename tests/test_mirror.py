@@ -23,7 +23,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/real/test_ray_fleet.py": (
         "fleet/app.py",
         "fleet/back_pool.py",
-        "fleet/forwarding.py",
+        "fleet/messages.py",
         "fleet/lead_replica.py",
         "fleet/lead_router.py",
     ),

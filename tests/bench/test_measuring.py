@@ -14,20 +14,20 @@ from lead.benchmark.measured_answer import StreamedAnswer
 
 
 def test_the_digest_is_of_all_clients_together():
-    stays = [StreamedAnswer(0.0, [0.1, 0.2], n_tokens=2), StreamedAnswer(0.0, [0.3, 0.6, 0.7], n_tokens=3)]
-    got = digest("lead", 2, stays, 2.0)
+    answers = [StreamedAnswer(0.0, [0.1, 0.2], n_tokens=2), StreamedAnswer(0.0, [0.3, 0.6, 0.7], n_tokens=3)]
+    got = digest("lead", 2, answers, 2.0)
     assert (got.tokens_per_second, got.n_answers) == (2.5, 2)
     assert (got.first_ms_p50, got.first_ms_p95, got.first_ms_max) == pytest.approx((100, 300, 300))
     assert (got.between_ms_p50, got.between_ms_p95) == pytest.approx((100, 300))
 
 
 def test_prompts_are_read_until_the_first_text_of_the_last_answer():
-    stays = [
+    answers = [
         StreamedAnswer(1.0, [2.0, 9.0], n_tokens=2, n_read=30),
         StreamedAnswer(1.5, [5.0, 6.0], n_tokens=2, n_read=50),
         StreamedAnswer(2.0),
     ]
-    assert digest("lead", 3, stays, 8.0).read_per_second == pytest.approx(80 / 4)
+    assert digest("lead", 3, answers, 8.0).read_per_second == pytest.approx(80 / 4)
 
 
 # llama-server

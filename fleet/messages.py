@@ -1,4 +1,4 @@
-"""A request on its way from a client to a lead, and the beginning of its answer."""
+"""What ingress and leads tell each other: a request on its way, and the beginning of its answer."""
 
 from dataclasses import dataclass, field
 
