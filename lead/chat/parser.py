@@ -16,9 +16,8 @@ from enum import Enum, auto
 from lead.chat.deltas import Content, Delta, Reasoning, ToolCallStart, merge_deltas
 from lead.chat.output_format import ParserConfig
 from lead.chat.tool_calls import HeldCall, ToolCallParser, new_id, parse_python_call
-from lead.tools.call_format import MARKER
 from lead.tools.json_stream import ObjectStream, ResponseStream, ValueScanner
-from lead.tools.markers import TextPieces, partial_marker_length, split_at_marker
+from lead.tools.markers import MARKER, TextPieces, partial_marker_length, split_at_marker
 from lead.tools.tagged_reader import TaggedReader
 
 _MAX_HEADER_CHARACTERS = 300

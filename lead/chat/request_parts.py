@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError, from_json
 
 from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost, NullIsDefault
+from lead.chat.output_format import ReasoningMarkers
 from lead.grammar.json_schema import JSON_OBJECT
 from lead.tools.call_format import CallFormat
 
@@ -245,8 +246,9 @@ class TemplateInput:
     open_answer: bool = True
     continues: bool = False
 
-    @property
-    def continues_reasoning(self) -> bool:
-        """Whether the answer continues reasoning that the client began."""
+    def continues_reasoning(self, markers: ReasoningMarkers) -> bool:
+        """Whether the answer continues reasoning that the client began, with markers or without."""
         last = self.messages[-1]
-        return self.continues and bool(last.reasoning_content) and not any(last.parts)
+        content = "".join(last.parts)
+        begun = markers.is_unclosed(content) if content else bool(last.reasoning_content)
+        return self.continues and begun

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lead.tools.markers import MARKER
 from lead.tools.notation import type_name
 
 NAME, ID, NUMBER = "\ue000", "\ue001", "\ue002"
 """In the texts of a format: where the tool's name, the call's id and its number in the answer stand."""
-
-MARKER = re.compile(rf"<[^<>\s{NAME}{ID}{NUMBER}]+>|\[/?[A-Z_]{{3,}}\]|```\w*")
-"""What templates put around the parts of an answer; most are control tokens."""
 
 _NAME_PATTERN = r"(?P<name>[\w.:/-]+?)"
 _AGAIN = r"[\w.:/-]*?"

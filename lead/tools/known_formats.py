@@ -57,8 +57,6 @@ def completed(calls: CallFormat, template: str) -> CallFormat:
         return replace(
             calls, head=head, tail="", starts=(*starts, " to=functions.", "to=functions."), ends=("<|call|>",)
         )
-    if ">>>all" in template:  # Functionary 3.2: the prompt ends with the first marker
-        return replace(calls, head=f">>>{calls.head}", between="", starts=(">>>",), ends=())
     if "<|python_tag|>" in template:  # Llama 3: calls of built-in tools
         between = "; " if calls.between is None else calls.between
         return replace(calls, code_tag="<|python_tag|>", between=between, ends=())

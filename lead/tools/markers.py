@@ -1,7 +1,26 @@
-"""Text that is still being written: a window on it, and the markers in it."""
+"""Markers: the texts that models write around the parts of their answers."""
 
+import re
 from collections import deque
 from collections.abc import Collection
+
+MARKER = re.compile(r"<[^<>\s\ue000-\ue002]+>|\[/?[A-Z_]{3,}\]|```\w*")
+"""As templates write them; most are control tokens. None contains a place of `lead.tools.call_format`."""
+BEGUN = re.compile(r"<[^<>\s]*$|\[[A-Z_/]*$")
+"""The beginning of one at the end of a text."""
+
+
+def shared_beginning(*texts: str) -> str:
+    """The longest text that all of them begin with."""
+    shortest = min(texts, key=len, default="")
+    characters = enumerate(zip(*texts, strict=False))
+    return shortest[: next((n for n, each in characters if len(set(each)) > 1), None)]
+
+
+def whole(text: str) -> str:
+    """Without a marker that has only begun."""
+    begun = BEGUN.search(text)
+    return text[: begun.start()] if begun else text
 
 
 def split_at_marker(text: str, markers: Collection[str], *, complete: bool) -> tuple[str, str | None, str]:

@@ -2,7 +2,7 @@ import codecs
 import json
 
 from lead.chat.deltas import AssistantMessage
-from lead.chat.output_format import ParserConfig
+from lead.chat.output_format import ParserConfig, ReasoningMarkers
 from lead.chat.parser import OutputParser
 from lead.chat.request_parts import ChatMessage, TemplateInput
 from tests.lead.chat.cases import CASES, HELLO, load, template, tool
@@ -39,8 +39,8 @@ def test_format_reasoning_and_capabilities_of_each_template_are_detected():
             if getattr(chat.capabilities, each) and each != "no_tools_is_none"
         ]
         assert chat.tool_format.write(CALLS) == expected["calls"], name
-        reasoning = [chat.reasoning.start, chat.reasoning.end] if chat.reasoning else []
-        assert reasoning == expected["reasoning"], name
+        reasoning = ReasoningMarkers(**expected["reasoning"]) if expected["reasoning"] else None
+        assert (chat.reasoning, chat.answers.ignored) == (reasoning, tuple(expected.get("ignored", ()))), name
         assert sorted(capabilities) == sorted(expected["capabilities"]), name
 
 
@@ -84,7 +84,7 @@ def test_an_answer_without_markers_is_content_with_every_template():
         prompt = chat.render(TemplateInput([ChatMessage(**HELLO)]))
         opened = chat.reasoning is not None and chat.reasoning.is_open(prompt)
         config = ParserConfig(
-            reasoning=chat.reasoning, in_reasoning=opened, ignored_markers=chat.ignored_markers
+            reasoning=chat.reasoning, in_reasoning=opened, ignored_markers=chat.answers.ignored
         )
         message = parse(config, f"Hm.{chat.reasoning.end}Yes, no." if opened else "Yes, no.")
         assert (message.reasoning, message.content) == ("Hm." if opened else "", "Yes, no."), name
