@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from lead.chat.markers import MARKER, shared_beginning, whole
 from lead.chat.output_format import AnswerFormat, ReasoningMarkers, with_thinking
-from lead.tools.call_probes import ANSWERED, ASKED, CONTENT, QUESTION, Render
-from lead.tools.markers import MARKER, shared_beginning, whole
+from lead.chat.probes import ANSWERED, ASKED, CONTENT, QUESTION, Render
 
 _REASONING = "reasoningprobe"
 _FIELDS: Mapping[str, Mapping[str, Any]] = {
@@ -19,7 +19,10 @@ _FIELDS: Mapping[str, Mapping[str, Any]] = {
 }
 _FUNCTION = {"name": "probe", "arguments": {"key": "value"}}
 _CALLS = [{"id": "callid001", "type": "function", "function": _FUNCTION}]
-_SWITCHES = ({}, *({"enable_thinking": on, "thinking": on} for on in (True, False)))
+_SWITCHES: tuple[dict[str, Any], ...] = (
+    {},
+    *({"enable_thinking": on, "thinking": on} for on in (True, False)),
+)
 _BEGUN_OR_EMPTY = re.compile(rf" ?((?:{MARKER.pattern})[^\s<]*\s*)({MARKER.pattern})?\s*")
 _AS_JSON = re.compile("['\"]type['\"]")
 _UNFINISHED = re.compile(r"(?<=\s)[^\w\s<\[:]{2,}\Z")

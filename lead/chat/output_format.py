@@ -4,8 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lead.tools.argument_types import Types
-from lead.tools.call_format import CallFormat
+from lead.chat.calls import AnyCallFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +88,8 @@ class ParserConfig:
     reasoning: ReasoningMarkers | None = None
     in_reasoning: bool = False
     continues_reasoning: bool = False
-    tool_format: CallFormat | None = None
-    types: Mapping[str, Mapping[str, Types]] = field(default_factory=dict)
+    tool_format: AnyCallFormat | None = None
+    types: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=dict)
     ignored_markers: tuple[str, ...] = ()
     tools: frozenset[str] = frozenset()
     one_call: bool = False

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any, Self
 
 from lead.chat.answer_probes import derive_answer_format
-from lead.chat.fitting import Lost, TemplateMessages, applied, fitting_steps, simple_tools, steps_for
+from lead.chat.calls import AnyCallFormat, Tools, call_support
+from lead.chat.fitting import STEPS, Lost, TemplateMessages, applied, fitting_steps
 from lead.chat.jinja import (
     Template,
     TemplateCapabilities,
@@ -21,10 +22,8 @@ from lead.chat.jinja import (
     load_template,
 )
 from lead.chat.output_format import AnswerFormat, ReasoningMarkers, with_thinking
+from lead.chat.probes import Render
 from lead.chat.request_parts import ChatMessage, TemplateInput, ToolCallParam
-from lead.tools.call_format import CallFormat
-from lead.tools.call_probes import PROBE_TOOLS, Render, derive_call_format
-from lead.tools.known_formats import GENERIC, completed, format_without_calls
 from shared.errors import ConfigError, RequestError
 from shared.limited_call import LimitError, call_limited
 from shared.llama.vocabulary import Vocabulary
@@ -33,8 +32,7 @@ from shared.sandbox import MEGABYTE, WorkerLimits
 TEMPLATE_SECONDS, TEMPLATE_BYTES = 2.0, 96 * MEGABYTE
 """CPU time and memory for finding out what a template supports; most take a twentieth of a second."""
 
-Tools = Sequence[Mapping[str, Any]]
-_Known = tuple[TemplateCapabilities, TemplateCapabilities, CallFormat, AnswerFormat]
+_Known = tuple[TemplateCapabilities, TemplateCapabilities, AnyCallFormat | None, AnswerFormat]
 
 
 class ChatTemplate:
@@ -58,7 +56,8 @@ class ChatTemplate:
         self._tool_use = load_template(tool_use) if tool_use else self._plain
         self._tokens = {"bos_token": bos, "eos_token": eos}
         self.capabilities, self._tool_capabilities, self.tool_format, self.answers = known or self._detect()
-        self._steps = steps_for(self.tool_format)
+        support = call_support()
+        self._steps = support.steps(self.tool_format) if support and self.tool_format else STEPS
 
     @classmethod
     def of_stranger(
@@ -82,21 +81,24 @@ class ChatTemplate:
         uses_other = self._tool_use is not self._plain
         with_tools = detect_capabilities(self._tool_use, self._tokens) if uses_other else plain
         answers = derive_answer_format(self._renderer(self._plain, plain), self.source)
-        render = self._renderer(self._tool_use, with_tools, PROBE_TOOLS)
-        found = derive_call_format(render, answers.unfinished)
-        if not found:
-            calls = format_without_calls(self._tool_use.source) if with_tools.tools else GENERIC
-            return plain, replace(with_tools, object_arguments=True), calls, answers
-        calls, as_object = found
-        with_tools = replace(with_tools, object_arguments=as_object)
-        calls = replace(completed(calls, self._tool_use.source), is_described=not with_tools.tools)
-        return with_tools if not uses_other else plain, with_tools, calls, answers
+        calls: AnyCallFormat | None = None
+        if support := call_support():
+            render = self._renderer(self._tool_use, with_tools)
+            calls, as_object = support.derive(
+                render, answers.unfinished, self._tool_use.source, lists_tools=with_tools.tools
+            )
+            with_tools = replace(with_tools, object_arguments=as_object)
+        return plain if uses_other else with_tools, with_tools, calls, answers
 
-    def _renderer(self, template: Template, capabilities: TemplateCapabilities, tools: Tools = ()) -> Render:
+    def _renderer(self, template: Template, capabilities: TemplateCapabilities) -> Render:
         """For probes."""
 
         def render(
-            messages: Sequence[Mapping[str, Any]], *, opened: bool = False, **variables: object
+            messages: Sequence[Mapping[str, Any]],
+            tools: Tools = (),
+            *,
+            opened: bool = False,
+            **variables: object,
         ) -> str | None:
             given = [_typed(message) if capabilities.typed_content else message for message in messages]
             own = self._variables(given, tools, capabilities, opened=opened)
@@ -166,8 +168,8 @@ class ChatTemplate:
         self, messages: TemplateMessages, tools: Tools, run: Callable[[TemplateMessages, Tools], str]
     ) -> str:
         """The prompt of the messages in a form that the template takes; raises RequestError."""
-        lost, reason = None, ""
-        for given in [tools, simple_tools(tools)] if tools else [tools]:
+        lost, reason, support = None, "", call_support()
+        for given in [tools, support.simple_tools(tools)] if support and tools else [tools]:
 
             def run_or_none(probes: TemplateMessages, given: Tools = given) -> str | None:
                 nonlocal reason

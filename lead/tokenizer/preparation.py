@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lead.chat.calls import call_support
 from lead.chat.constraint import grammar_for
 from lead.chat.control_texts import ControlTexts, RenderedPrompt, render_prompt
 from lead.chat.output_format import ParserConfig
@@ -32,7 +33,6 @@ from lead.tokenizer.jobs import (
     Prompt,
     read_conversation,
 )
-from lead.tools.argument_types import argument_types
 from shared.errors import RequestError
 from shared.llama import library
 from shared.llama.vocabulary import Vocabulary
@@ -211,6 +211,8 @@ class Preparation(Jobs):
         reasoning = answers.reasoning
         opened = reasoning is not None and reasoning.is_open(prompt)
         continues = separate and reasoning is not None and conversation.continues_reasoning(reasoning)
+        support = call_support()
+        types = support.argument_types if support else lambda _parameters: {}
         parser = ParserConfig(
             reasoning=reasoning if separate else None,
             in_reasoning=opened or continues,
@@ -218,9 +220,7 @@ class Preparation(Jobs):
             tool_format=template.tool_format if body.usable_tools else None,
             ignored_markers=answers.ignored,
             tools=frozenset(tool.function.name for tool in body.usable_tools),
-            types={
-                tool.function.name: argument_types(tool.function.parameters) for tool in body.usable_tools
-            },
+            types={tool.function.name: types(tool.function.parameters) for tool in body.usable_tools},
             one_call=body.one_call,
             used_ids=frozenset(
                 call.id for message in conversation.messages for call in message.tool_calls or () if call.id

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lead.tools.markers import MARKER
+from lead.chat.markers import MARKER
 from lead.tools.notation import type_name
 
 NAME, ID, NUMBER = "\ue000", "\ue001", "\ue002"
@@ -81,6 +81,11 @@ class CallFormat:
     def is_object(self) -> bool:
         """Whether a call is one JSON object, with its name and its arguments."""
         return self.arguments is None and "{" in self.head
+
+    @property
+    def around_content(self) -> tuple[str, str]:
+        """What is around content that is JSON, if all answers are; else two empty texts."""
+        return ('{"response": ', "}") if self.is_generic else ("", "")
 
     @property
     def json_only(self) -> bool:

@@ -7,15 +7,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
 
+from lead.chat.markers import BEGUN, MARKER, shared_beginning, whole
+from lead.chat.probes import ANSWERED, ASKED, CONTENT, QUESTION, Render
 from lead.tools.call_format import ID, NAME, NUMBER, CallFormat, TaggedArguments
-from lead.tools.markers import BEGUN, MARKER, shared_beginning, whole
 from lead.tools.notation import spellings
-
-QUESTION, CONTENT = "questionprobe", "contentprobe"
-ASKED = {"role": "user", "content": QUESTION}
-ANSWERED = {"role": "assistant", "content": CONTENT}
 
 _NAMES, _IDS = ("probeone", "probetwo"), ("callid001", "callid002")
 _KEYS, _VALUES = ("keyone", "keytwo"), ("valueone", "valuetwo")
@@ -30,7 +26,7 @@ _VALUES_BY_TYPE: Mapping[str, object] = {
 _MARKED = "a <b> c"
 _REST = re.compile(r"[^<>\s\[\]]*[>\]]")
 
-PROBE_TOOLS = tuple(
+_TOOLS = tuple(
     {
         "type": "function",
         "function": {
@@ -47,15 +43,6 @@ PROBE_TOOLS = tuple(
 )
 
 
-class Render(Protocol):
-    """The prompt of messages; None if the template refuses them."""
-
-    def __call__(
-        self, messages: Sequence[Mapping[str, Any]], *, opened: bool = False, **variables: object
-    ) -> str | None:
-        """opened: with the beginning of an answer."""
-
-
 class _NotDerivedError(Exception):
     """The probes were not written in a way that is understood."""
 
@@ -66,10 +53,10 @@ def derive_call_format(render: Render, unfinished: str = "") -> tuple[CallFormat
     unfinished: at the end of prompts, but part of the answer. None if the template writes no calls, or in no
     way that is understood.
     """
-    plain = render([ASKED, ANSWERED])
+    plain = render([ASKED, ANSWERED], _TOOLS)
     if plain is None or CONTENT not in plain:
         return None
-    begin = (render([ASKED], opened=True) or "").removesuffix(unfinished)
+    begin = (render([ASKED], _TOOLS, opened=True) or "").removesuffix(unfinished)
     for as_object in (True, False):
         for n_calls in (2, 1):
             try:
@@ -121,7 +108,7 @@ class _Probes:
             }
             for call_id, name, each in zip(_IDS, _NAMES, arguments, strict=False)
         ]
-        text = self._render([ASKED, {"role": "assistant", "content": "", "tool_calls": calls}])
+        text = self._render([ASKED, {"role": "assistant", "content": "", "tool_calls": calls}], _TOOLS)
         if text is None or not all(
             name in text or call_id in text for name, call_id in zip(_NAMES, _IDS[: len(calls)], strict=False)
         ):

@@ -12,7 +12,7 @@ NOT_SHOWN = {"Apertus-8B-Instruct", "ibm-granite-granite-3.3-2B-Instruct", "open
 def writer(answer=lambda _, content: content, begin="", off="", before="<assistant>"):
     """A template: `answer` writes reasoning and content; `begin` ends prompts, or `off` without reasoning."""
 
-    def render(messages, *, opened=False, enable_thinking=True, **_):
+    def render(messages, _tools=(), *, opened=False, enable_thinking=True, **_):
         turns = (
             before + answer(message.get("reasoning_content", ""), str(message["content"]))
             if message["role"] == "assistant"
@@ -34,7 +34,7 @@ def test_a_template_without_reasoning_has_none():
 
 
 def test_a_template_that_refuses_everything_has_none():
-    assert derive_answer_format(lambda _messages, **_: None, "").reasoning is None
+    assert derive_answer_format(lambda *_, **__: None, "").reasoning is None
 
 
 def test_the_texts_around_reasoning_are_those_that_the_template_writes():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.chat import parser
+from lead.chat import markers
 from lead.chat.deltas import AssistantMessage, Content, Reasoning, ToolCallArguments, ToolCallStart
 from lead.chat.output_format import ParserConfig, ReasoningMarkers
 from lead.chat.parser import OutputParser
@@ -231,7 +231,7 @@ def scanned(monkeypatch, own, text, size):
         return counted
 
     with monkeypatch.context() as patch:
-        patch.setattr(parser, "split_at_marker", counting(parser.split_at_marker))
+        patch.setattr(markers, "split_at_marker", counting(markers.split_at_marker))
         patch.setattr(ObjectStream, "push", counting(ObjectStream.push))
         patch.setattr(OutputParser, "_content", counting(OutputParser._content))
         read(text, size, tool_format=own, tools=TOOLS, reasoning=THINK)

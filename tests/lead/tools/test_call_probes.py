@@ -6,7 +6,7 @@ from tests.lead.chat.cases import load, template
 def writer(write_call, before="", between="", after="<end>", *, several=True):
     """A template: `write_call` writes one call from its name and arguments."""
 
-    def render(messages, *, opened=False):
+    def render(messages, _tools=(), *, opened=False):
         text = ""
         for message in messages:
             calls = message.get("tool_calls", [])
@@ -25,7 +25,7 @@ def test_a_template_that_writes_no_calls_has_no_format():
 
 
 def test_a_template_that_refuses_everything_has_no_format():
-    assert derive_call_format(lambda _messages, **_: None) is None
+    assert derive_call_format(lambda *_, **__: None) is None
 
 
 def test_the_texts_around_calls_are_found():

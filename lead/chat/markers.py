@@ -1,4 +1,4 @@
-"""Markers: the texts that models write around the parts of their answers."""
+"""Text that is still being written: a window on it, and the markers in it."""
 
 import re
 from collections import deque
@@ -6,6 +6,9 @@ from collections.abc import Collection
 
 MARKER = re.compile(r"<[^<>\s\ue000-\ue002]+>|\[/?[A-Z_]{3,}\]|```\w*")
 """As templates write them; most are control tokens. None contains a place of `lead.tools.call_format`."""
+MAX_SPACE_CHARACTERS = 256
+"""White space that waits for a marker; what comes before is certain."""
+_WINDOW_CHARACTERS = 512
 BEGUN = re.compile(r"<[^<>\s]*$|\[[A-Z_/]*$")
 """The beginning of one at the end of a text."""
 
@@ -47,29 +50,43 @@ def partial_marker_length(text: str, markers: Collection[str]) -> int:
     return 0
 
 
-class TextPieces:
-    """Text that is taken from the front, and may be put back there, without copying the rest.
+class Window:
+    """The text of an answer that is looked at once: each step may copy all of it.
 
-    False while it is empty.
+    text: what has not been read. finished: no more text will come than there is.
     """
 
-    def __init__(self, text: str) -> None:
-        self._pieces = deque([(text, 0)] if text else [])  # with how many characters of it were taken
+    def __init__(self, text: str = "") -> None:
+        self.text = ""
+        self.finished = False
+        self._later = deque([(text, 0)] if text else [])  # with how many characters of each are in `text`
 
-    def __bool__(self) -> bool:
-        return bool(self._pieces)
+    @property
+    def complete(self) -> bool:
+        """Whether nothing comes after `text`."""
+        return self.finished and not self._later
 
-    def append(self, text: str) -> None:
+    def push(self, text: str) -> None:
         if text:
-            self._pieces.append((text, 0))
+            self._later.append((text, 0))
 
-    def put_back(self, text: str) -> None:
+    def grow(self) -> bool:
+        """Take more into `text`; False if there is no more."""
+        if not self._later:
+            return False
+        later, at = self._later.popleft()
+        if at + _WINDOW_CHARACTERS < len(later):
+            self._later.appendleft((later, at + _WINDOW_CHARACTERS))
+        self.text += later[at : at + _WINDOW_CHARACTERS]
+        return True
+
+    def read_again(self, text: str) -> None:
+        """Read on with this instead of what is in the window."""
+        self.text = ""
         if text:
-            self._pieces.appendleft((text, 0))
+            self._later.appendleft((text, 0))
 
-    def take(self, n: int) -> str:
-        """At most `n` of the first characters; IndexError if there are none."""
-        text, at = self._pieces.popleft()
-        if at + n < len(text):
-            self._pieces.appendleft((text, at + n))
-        return text[at : at + n]
+    def split(self, markers: Collection[str]) -> tuple[str, str | None]:
+        """Read up to the first of these markers: the text before it, and the marker."""
+        text, marker, self.text = split_at_marker(self.text, markers, complete=self.complete)
+        return text, marker
