@@ -6,16 +6,16 @@ is bounded, and so is the number of objects that are read again because they are
 
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from lead.chat.deltas import Content, Delta, ToolCallStart
+from lead.chat.deltas import Content, Delta, ToolCallArguments, ToolCallStart
 from lead.chat.markers import MARKER, MAX_SPACE_CHARACTERS, Window, partial_marker_length
 from lead.chat.output_format import ParserConfig
 from lead.tools.call_format import CallFormat
-from lead.tools.json_stream import ObjectStream, ResponseStream, ValueScanner
+from lead.tools.json_stream import ResponseStream, ValueScanner
 from lead.tools.tagged_reader import TaggedReader
-from lead.tools.tool_calls import HeldCall, ToolCallParser, new_id, parse_python_call
+from lead.tools.tool_calls import HeldCall, WrittenCall, call_in, escaped, new_id, parse_python_call
 
 _MAX_HEADER_CHARACTERS = 300
 """The longest text before the arguments of a call; with more it is not a call."""
@@ -23,6 +23,7 @@ _MAX_SEPARATOR_CHARACTERS = 100
 """Between a marker and the call that it begins; with more it begins none."""
 _MAX_REJECTED_OBJECTS = 16
 """Each may be as long as the answer and is read twice; after this many, no more calls are looked for."""
+_OBJECT = re.compile(r'\s*\{\s*["}]')
 _GENERIC_HEAD = re.compile(r'\s*\{\s*"(response|tool_calls)"\s*:\s*(?=\S)')
 
 
@@ -34,26 +35,29 @@ class _Expected(Enum):
     GENERIC = auto()  # a generic answer before its first value
 
 
-@dataclass(frozen=True, slots=True)
-class _ObjectCall:
-    call: ToolCallParser
-    object: ObjectStream = field(default_factory=ObjectStream)
+@dataclass(slots=True)
+class _JsonCall:
+    """A call that is a JSON object, or whose arguments are one. name, id: if they came before.
 
+    head: its beginning, until that is known to be an object.
+    """
 
-@dataclass(frozen=True, slots=True)
-class _NamedCall:
-    """A call whose name came before; its arguments are read."""
-
-    call: ToolCallParser
-    value: ValueScanner = field(default_factory=ValueScanner)
+    name: str = ""
+    id: str | None = None
+    head: str = ""
+    is_object: bool = False
+    pieces: list[str] = field(default_factory=list)
+    end: ValueScanner = field(default_factory=ValueScanner)
 
 
 @dataclass(frozen=True, slots=True)
 class _TaggedCall:
     """A call whose arguments are written one by one."""
 
-    call: ToolCallParser
+    name: str
+    id: str | None
     reader: TaggedReader
+    pieces: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +73,13 @@ class CallReader:
         self._config = config
         self._window = window
         self._held = HeldCall()
-        self._call: list[Delta] = []  # of the call that is being read
         self._n_rejected_objects = 0
         self._used_ids = set(config.used_ids)
         self.n_calls = 0
         """The number of tool calls so far."""
         self.rejected = ""
         """What began like a call and is content, once the reader is no longer active."""
-        self._state: _Expected | _ObjectCall | _NamedCall | _TaggedCall | _Code | ResponseStream = (
+        self._state: _Expected | _JsonCall | _TaggedCall | _Code | ResponseStream = (
             _Expected.GENERIC if calls.is_generic else _Expected.OUTSIDE
         )
 
@@ -107,15 +110,13 @@ class CallReader:
             self._held.add_marker(space, marker)
             self._state = _Expected.BETWEEN
 
-    def read(self) -> list[Delta] | None:  # noqa: PLR0911 - one for each state
+    def read(self) -> list[Delta] | None:
         """Read some of the text; None if more text is needed for that."""
         match self._state:
-            case _ObjectCall(call, stream):
-                return self._read_object(call, stream)
-            case _NamedCall(call, value):
-                return self._read_arguments(call, value)
-            case _TaggedCall(call, reader):
-                return self._read_tagged(call, reader)
+            case _JsonCall() as call:
+                return self._read_json(call)
+            case _TaggedCall() as call:
+                return self._read_tagged(call)
             case _Code(pieces):
                 return self._read_code(pieces)
             case ResponseStream() as response:
@@ -129,11 +130,10 @@ class CallReader:
         if self._is_unfinished_call():
             return [] if is_cut else self._reject_call()
         match self._state:
-            case _Code(pieces) if pieces:
+            case _Code(pieces) if pieces and not is_cut:
                 return self._finish_code("".join(pieces))
-            case _TaggedCall(call, reader) if reader.is_whole and not is_cut:
-                self._call += call.arguments(reader.finish())
-                return self._end_call(call)
+            case _TaggedCall() as call if call.reader.is_whole and not is_cut:
+                return self._end_tagged(call)
             case _Expected() if not self._is_separator(self._text):
                 text, self._text = self._text, ""
                 self._leave(text)
@@ -185,10 +185,13 @@ class CallReader:
             return self._reject_call()
         self._text = self._text[end:]
         self._held.release()
-        call = self._new_call()
-        groups = match.groupdict()
-        self._state = self._arguments_of(call, groups["name"])
-        self._call = call.begin(groups["name"], groups.get("id"))
+        name, call_id = match["name"], match.groupdict().get("id")
+        if self._format.arguments is None:
+            self._state = _JsonCall(name, call_id)
+        else:
+            self._state = _TaggedCall(
+                name, call_id, TaggedReader(self._format, self._config.types.get(name, {}))
+            )
         return []
 
     def _is_known(self, name: str) -> bool:
@@ -196,41 +199,40 @@ class CallReader:
         has_marker = all(MARKER.search(start) or "<" in start for start in self._format.starts)
         return (has_marker and bool(self._held)) or name in self._config.tools
 
-    def _arguments_of(self, call: ToolCallParser, name: str) -> _NamedCall | _TaggedCall:
-        if self._format.arguments is None:
-            return _NamedCall(call)
-        types = self._config.types.get(name, {})
-        return _TaggedCall(call, TaggedReader(self._format, types))
-
-    def _read_tagged(self, call: ToolCallParser, reader: TaggedReader) -> list[Delta]:
+    def _read_tagged(self, call: _TaggedCall) -> list[Delta]:
         text, self._text = self._text, ""
-        self._call += call.arguments(reader.push(text, complete=self._window.complete))
-        if reader.rest is None:
+        call.pieces.append(call.reader.push(text, complete=self._window.complete))
+        if call.reader.rest is None:
             return []
-        self._text = reader.rest
-        return self._end_call(call)
+        self._text = call.reader.rest
+        return self._end_call(WrittenCall(call.name, "".join(call.pieces), call.id))
 
-    def _read_arguments(self, call: ToolCallParser, end: ValueScanner) -> list[Delta]:
-        n = end.push(self._text)
-        value, self._text = self._text[:n], "" if n is None else self._text[n:]
-        self._call += call.arguments(value)
-        return [] if n is None else self._end_call(call)
+    def _end_tagged(self, call: _TaggedCall) -> list[Delta]:
+        """Where the text ends after an argument."""
+        return self._end_call(WrittenCall(call.name, "".join([*call.pieces, call.reader.finish()]), call.id))
 
-    def _read_object(self, call: ToolCallParser, stream: ObjectStream) -> list[Delta]:
-        text, self._text = self._text, ""
+    def _read_json(self, call: _JsonCall) -> list[Delta]:
+        n = call.end.push(self._text)
+        text, self._text = self._text[:n], "" if n is None else self._text[n:]
+        call.pieces.append(text)
+        if call.name:
+            return [] if n is None else self._end_call(WrittenCall(call.name, "".join(call.pieces), call.id))
         self._held.add(text)
-        for member in stream.push(text):
-            self._call += call.take(member)
-            if call.unknown:
+        if not call.is_object:
+            call.head += text
+            call.is_object = bool(_OBJECT.match(call.head))
+            if not call.is_object and (call.head.strip() != "{" or len(call.head) > MAX_SPACE_CHARACTERS):
                 return self._reject_object()
-        rest = stream.rest
-        if not call.begun:
-            return self._reject_object() if rest is not None else []
-        self._held.release()
-        if rest is None:
+        if n is None:
             return []
-        self._text = rest
-        return self._end_call(call)
+        written = self._written(call)
+        return self._end_call(written) if written else self._reject_object()
+
+    def _written(self, call: _JsonCall) -> WrittenCall | None:
+        """The call of a tool that the object is, as far as it is there."""
+        written = call_in("".join(call.pieces), name_is_key=self._format.name_is_key)
+        is_unknown = self._format.json_only and written and written.name not in self._config.tools
+        return None if is_unknown else written
 
     def _read_code(self, pieces: list[str]) -> list[Delta] | None:
         if not pieces:
@@ -251,9 +253,7 @@ class CallReader:
         if called is None:
             return self._leave(code)
         name, arguments = called
-        call = self._new_call()
-        self._call = [*call.begin(name, None), *call.arguments(json.dumps(arguments, ensure_ascii=False))]
-        return self._end_call(call)
+        return self._end_call(WrittenCall(name, json.dumps(arguments, ensure_ascii=False)))
 
     def _read_generic(self) -> list[Delta] | None:
         head = _GENERIC_HEAD.match(self._text)
@@ -276,30 +276,24 @@ class CallReader:
 
     def _begin_object(self) -> list[Delta]:
         self._held.begin_object()
-        self._state = _ObjectCall(self._new_call())
+        self._state = _JsonCall()
         return []
 
-    def _new_call(self) -> ToolCallParser:
-        known = self._config.tools if self._format.json_only else None
-        return ToolCallParser(
-            self.n_calls, known, self._format.id_characters, name_is_key=self._format.name_is_key
-        )
-
-    def _end_call(self, call: ToolCallParser) -> list[Delta]:
+    def _end_call(self, call: WrittenCall) -> list[Delta]:
         """The call, now that it is whole; nothing if the client wants one call and has had it."""
-        deltas = [self._with_own_id(each) for each in call.whole([*self._call, *call.finish()])]
-        self._call = []
+        self._held.release()
         self._state = _Expected.BETWEEN
-        self.n_calls += 1
-        return [] if self._config.one_call and self.n_calls > 1 else deltas
-
-    def _with_own_id(self, delta: Delta) -> Delta:
-        """Models write the same ids again, by which clients would take two calls for one."""
-        if isinstance(delta, ToolCallStart):
-            if delta.id in self._used_ids:
-                delta = replace(delta, id=new_id(self._format.id_characters))
-            self._used_ids.add(delta.id)
-        return delta
+        index, self.n_calls = self.n_calls, self.n_calls + 1
+        if self._config.one_call and index:
+            return []
+        call_id = call.id
+        if not call_id or call_id in self._used_ids:  # models write the same ids again
+            call_id = new_id(self._format.id_characters)
+        self._used_ids.add(call_id)
+        return [
+            ToolCallStart(index, call_id, call.name),
+            ToolCallArguments(index, escaped(call.arguments or "{}")),
+        ]
 
     def _leave(self, rejected: str = "") -> list[Delta]:
         self._state, self.rejected = _Expected.OUTSIDE, rejected
@@ -311,7 +305,6 @@ class CallReader:
     def _reject_call(self) -> list[Delta]:
         """The marker that began this call is content; what follows it is read again."""
         content, again = self._held.reject(self._text)
-        self._call = []
         self._window.read_again(again)
         return self._leave(content)
 
@@ -320,8 +313,9 @@ class CallReader:
         return self._reject_call()
 
     def _is_unfinished_call(self) -> bool:
-        reads_no_name = isinstance(self._state, _ObjectCall) and not self._state.call.begun
-        return bool(self._held) and (self._state is _Expected.BETWEEN or reads_no_name)
+        if isinstance(self._state, _JsonCall) and not self._state.name:
+            return self._written(self._state) is None
+        return bool(self._held) and self._state is _Expected.BETWEEN
 
     def _is_separator(self, text: str) -> bool:
         """Whether `text`, at the end of an answer, is what may follow a call."""

@@ -1,96 +1,43 @@
-"""Parsing tool calls while they are generated."""
+"""What is written as a call of a tool, once all of it is there."""
 
 import json
 import re
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from dataclasses import dataclass
 
-from lead.chat.deltas import Delta, ToolCallArguments, ToolCallStart
-from lead.tools.json_stream import Member, decode
+from lead.tools.json_stream import decode, members
 
-_NAMES = {"name", "tool_name"}
-_ARGUMENTS = {"arguments", "parameters"}
-_IDS = {"id", "tool_call_id"}
-_MAX_NAME_CHARACTERS = 2048
-"""The longest name of a tool, all escaped, is shorter."""
+_NAMES = ("name", "tool_name")
+_ARGUMENTS = ("arguments", "parameters")
+_IDS = ("id", "tool_call_id")
 
 
-class ToolCallParser:
-    """Emits the name first, even if the model writes the arguments first."""
+@dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """A call as the model wrote it; `arguments` is JSON text, or was to be."""
 
-    def __init__(
-        self, index: int, known: frozenset[str] | None, id_characters: int, *, name_is_key: bool = False
-    ) -> None:
-        """known: the names of tools; None accepts any. name_is_key: of an object's only member."""
-        self._index = index
-        self._known = known
-        self._id_characters = id_characters
-        self._name_is_key = name_is_key
-        self._id: str | None = None
-        self._name_text = self._id_text = ""
-        self._waiting: list[str] = []  # text of the arguments
-        self._arguments_are_text: bool | None = None
-        self._n_arguments = 0
-        self.begun = False
-        self.unknown = False
-        """The name is not a tool's."""
+    name: str
+    arguments: str = "{}"
+    id: str | None = None
 
-    def begin(self, name: str, call_id: str | None) -> list[Delta]:
-        self.begun = True
-        return [ToolCallStart(self._index, call_id or self._id or new_id(self._id_characters), name)]
 
-    def arguments(self, text: str) -> list[Delta]:
-        self._n_arguments += len(text)
-        return [ToolCallArguments(self._index, text)] if text else []
+def call_in(text: str, *, name_is_key: bool) -> WrittenCall | None:
+    """The call that the JSON object `text` is, or begins to be; None if it has no name (yet).
 
-    def whole(self, deltas: Sequence[Delta]) -> list[Delta]:
-        """All that was emitted of the call; control characters in strings of its arguments are escaped."""
-        others = [delta for delta in deltas if not isinstance(delta, ToolCallArguments)]
-        text = "".join(delta.text for delta in deltas if isinstance(delta, ToolCallArguments))
-        return [*others, ToolCallArguments(self._index, _escaped(text))]
-
-    def finish(self) -> list[Delta]:
-        """End the call; its arguments are an empty object if there were none."""
-        return [] if self._n_arguments else self.arguments("{}")
-
-    def take(self, member: Member) -> list[Delta]:
-        if self._name_is_key:
-            begin = [] if self.begun else self.begin(_as_text(f'"{member.key}"') or member.key, None)
-            return [*begin, *self._take_arguments(member)]
-        if member.key in _NAMES:
-            return self._take_name(member)
-        if member.key in _IDS:
-            self._id_text = (self._id_text + member.text)[:_MAX_NAME_CHARACTERS]
-            if member.done:
-                self._id = _as_text(self._id_text)
-        elif member.key in _ARGUMENTS:
-            return self._take_arguments(member)
-        return []
-
-    def _take_name(self, member: Member) -> list[Delta]:
-        self._name_text += member.text
-        if len(self._name_text) > _MAX_NAME_CHARACTERS:
-            self.unknown = True
-        if self.unknown or not member.done or self.begun:
-            return []
-        name = _as_text(self._name_text)
-        if not name or (self._known is not None and name not in self._known):
-            self.unknown = True
-            return []
-        waiting, self._waiting = "".join(self._waiting), []
-        return [*self.begin(name, None), *self.arguments(waiting)]
-
-    def _take_arguments(self, member: Member) -> list[Delta]:
-        if self._arguments_are_text is None and (begun := member.text.lstrip()):
-            self._arguments_are_text = begun.startswith('"')
-        self._waiting.append(member.text)
-        if self._arguments_are_text and member.done:
-            self._waiting = [_as_text("".join(self._waiting)) or "{}"]
-            self._arguments_are_text = False
-        if self._arguments_are_text or not self.begun:
-            return []
-        text, self._waiting = "".join(self._waiting), []
-        return self.arguments(text)
+    name_is_key: the object has one member, called as the tool.
+    """
+    given = members(text)
+    if name_is_key:
+        key = next(iter(given), "")
+        return WrittenCall(_as_text(f'"{key}"') or key, given[key] or "{}") if key else None
+    name, arguments, call_id = (
+        next((given[key] for key in keys if key in given), "") for keys in (_NAMES, _ARGUMENTS, _IDS)
+    )
+    if arguments.startswith('"'):
+        arguments = _as_text(arguments) or ""
+    named = _as_text(name)
+    return WrittenCall(named, arguments or "{}", _as_text(call_id)) if named else None
 
 
 def _as_text(value: str) -> str | None:
@@ -106,7 +53,7 @@ def new_id(n_characters: int) -> str:
     return secrets.token_hex(n_characters)[:n_characters] if n_characters else f"call_{secrets.token_hex(12)}"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """JSON as it is, or with the control characters of its strings escaped, if that makes it JSON."""
     try:
         json.loads(text)

@@ -8,7 +8,7 @@ from lead.chat import markers
 from lead.chat.deltas import AssistantMessage, Content, Reasoning, ToolCallArguments, ToolCallStart
 from lead.chat.output_format import ParserConfig, ReasoningMarkers
 from lead.chat.parser import OutputParser
-from lead.tools.json_stream import ObjectStream
+from lead.tools.json_stream import ValueScanner
 from lead.tools.known_formats import GENERIC
 from tests.lead.chat.cases import formats, template
 
@@ -232,7 +232,7 @@ def scanned(monkeypatch, own, text, size):
 
     with monkeypatch.context() as patch:
         patch.setattr(markers, "split_at_marker", counting(markers.split_at_marker))
-        patch.setattr(ObjectStream, "push", counting(ObjectStream.push))
+        patch.setattr(ValueScanner, "push", counting(ValueScanner.push))
         patch.setattr(OutputParser, "_content", counting(OutputParser._content))
         read(text, size, tool_format=own, tools=TOOLS, reasoning=THINK)
     return n
