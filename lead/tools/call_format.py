@@ -150,7 +150,7 @@ class CallFormat:
         return tuple(dict.fromkeys(filter(None, (*self.starts, *pieces, self.code_tag))))
 
     def _ends(self) -> tuple[str, ...]:
-        brackets = {",", "[", "]"} if self.is_object else set()
+        brackets = {",", ";", "[", "]"} if self.is_object else set()
         texts = " ".join((self.before, self.tail.lstrip("}"), self.between or "", self.after))
         found = {piece for piece in _PIECE.findall(texts) if piece.strip(f" \n\t{{}}{NAME}{ID}{NUMBER}")}
         starts = "".join(self.starts)
