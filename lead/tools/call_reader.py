@@ -57,7 +57,6 @@ class _TaggedCall:
     name: str
     id: str | None
     reader: TaggedReader
-    pieces: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,15 +200,15 @@ class CallReader:
 
     def _read_tagged(self, call: _TaggedCall) -> list[Delta]:
         text, self._text = self._text, ""
-        call.pieces.append(call.reader.push(text, complete=self._window.complete))
+        call.reader.push(text, complete=self._window.complete)
         if call.reader.rest is None:
             return []
         self._text = call.reader.rest
-        return self._end_call(WrittenCall(call.name, "".join(call.pieces), call.id))
+        return self._end_tagged(call)
 
     def _end_tagged(self, call: _TaggedCall) -> list[Delta]:
-        """Where the text ends after an argument."""
-        return self._end_call(WrittenCall(call.name, "".join([*call.pieces, call.reader.finish()]), call.id))
+        arguments = json.dumps(call.reader.values, ensure_ascii=False)
+        return self._end_call(WrittenCall(call.name, arguments, call.id))
 
     def _read_json(self, call: _JsonCall) -> list[Delta]:
         n = call.end.push(self._text)
