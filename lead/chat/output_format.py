@@ -36,9 +36,10 @@ class ReasoningMarkers:
         """Whether `prompt` ends inside reasoning: the template began it."""
         return prompt.rstrip().endswith(self.start)
 
-    def is_unclosed(self, content: str) -> bool:
-        """Whether `content` is reasoning that has begun and not ended."""
-        return content.lstrip().startswith(self.start) and self.end not in content
+    def split_own(self, content: str) -> tuple[str, str, str] | None:
+        """The reasoning that `content` begins with in its markers, its end if that is there, and the rest."""
+        text, start = content.lstrip(), self.start.lstrip()
+        return text.removeprefix(start).partition(self.end) if text.startswith(start) else None
 
     def unopened(self, prompt: str) -> str:
         """`prompt` without the reasoning that the template has begun, or left empty, at its end."""

@@ -229,5 +229,7 @@ class TemplateInput:
         """Whether the answer continues reasoning that the client began, with markers or without."""
         last = self.messages[-1]
         content = "".join(last.parts)
-        begun = markers.is_unclosed(content) if content else bool(last.reasoning_content)
-        return self.continues and begun
+        if not content:
+            return self.continues and bool(last.reasoning_content)
+        own = markers.split_own(content)
+        return self.continues and own is not None and not own[1]

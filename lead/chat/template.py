@@ -194,8 +194,8 @@ class ChatTemplate:
         markers, content, reasoning = self.reasoning, "\n\n".join(message.parts), message.reasoning_content
         if markers is None:
             return prompt + mark(content)
-        if not reasoning and content.lstrip().startswith(markers.start):
-            own, end, rest = content.lstrip().removeprefix(markers.start).partition(markers.end)
+        if not reasoning and (split := markers.split_own(content)):
+            own, end, rest = split
             return markers.unopened(prompt) + markers.start + mark(own) + end + mark(rest)
         if reasoning and not markers.is_open(prompt):
             prompt = markers.unopened(prompt)

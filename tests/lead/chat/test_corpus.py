@@ -1,4 +1,5 @@
 import codecs
+import itertools
 import json
 
 from lead.chat.deltas import AssistantMessage
@@ -112,11 +113,18 @@ def test_an_answer_begun_with_its_own_reasoning_has_no_other_in_any_template():
         chat = template(name)
         if chat.reasoning is None:
             continue
-        own = f"{chat.reasoning.start}\nHm.\n{chat.reasoning.end}\n\nIt is"
-        messages = [ChatMessage(**HELLO), ChatMessage(role="assistant", content=own)]
-        for thinks in (True, False):
+        begun = f"{chat.reasoning.start}\nHm."
+        for thinks, own in itertools.product(
+            (True, False), (begun, f"{begun}\n{chat.reasoning.end}\n\nIt is")
+        ):
+            messages = [ChatMessage(**HELLO), ChatMessage(role="assistant", content=own)]
             given = TemplateInput(messages, variables={"enable_thinking": thinks}, continues=True)
             answer = chat.render(given).rpartition(HELLO["content"])[2]
-            if answer.count(chat.reasoning.start) != 1 or not answer.endswith(own):
-                wrong.append((name, thinks))
+            goes_on = given.continues_reasoning(chat.reasoning)
+            if (
+                answer.count(chat.reasoning.start) != 1
+                or not answer.endswith(own)
+                or goes_on != (own == begun)
+            ):
+                wrong.append((name, thinks, own))
     assert wrong == []
