@@ -15,7 +15,15 @@ from lead.chat.output_format import ParserConfig
 from lead.tools.call_format import CallFormat
 from lead.tools.json_stream import ResponseStream, ValueScanner
 from lead.tools.tagged_reader import TaggedReader
-from lead.tools.tool_calls import HeldCall, WrittenCall, call_in, escaped, new_id, parse_python_call
+from lead.tools.tool_calls import (
+    CALL_KEYS,
+    HeldCall,
+    WrittenCall,
+    call_in,
+    escaped,
+    new_id,
+    parse_python_call,
+)
 
 _MAX_HEADER_CHARACTERS = 300
 """The longest text before the arguments of a call; with more it is not a call."""
@@ -23,7 +31,10 @@ _MAX_SEPARATOR_CHARACTERS = 100
 """Between a marker and the call that it begins; with more it begins none."""
 _MAX_REJECTED_OBJECTS = 16
 """Each may be as long as the answer and is read twice; after this many, no more calls are looked for."""
-_OBJECT = re.compile(r'\s*\{\s*["}]')
+_MAX_KEY_CHARACTERS = 2048
+"""The longest beginning of an object, with its first key, which may be the name of a tool, all escaped."""
+_FIRST_KEY = re.compile(r'\s*+\{\s*+"((?:[^"\\]|\\.)*+)"')
+_BEGUN_OBJECT = re.compile(r'\s*+\{\s*+(?:"(?:[^"\\]|\\.)*+\\?)?')
 _GENERIC_HEAD = re.compile(r'\s*\{\s*"(response|tool_calls)"\s*:\s*(?=\S)')
 
 
@@ -219,8 +230,11 @@ class CallReader:
         self._held.add(text)
         if not call.is_object:
             call.head += text
-            call.is_object = bool(_OBJECT.match(call.head))
-            if not call.is_object and (call.head.strip() != "{" or len(call.head) > MAX_SPACE_CHARACTERS):
+            key = _FIRST_KEY.match(call.head)
+            call.is_object = key is not None
+            begins = _BEGUN_OBJECT.fullmatch(call.head) and len(call.head) <= _MAX_KEY_CHARACTERS
+            is_other = key and self._format.json_only and key[1] not in CALL_KEYS
+            if is_other or not (key or begins):
                 return self._reject_object()
         if n is None:
             return []

@@ -11,6 +11,8 @@ from lead.tools.json_stream import decode, members
 _NAMES = ("name", "tool_name")
 _ARGUMENTS = ("arguments", "parameters")
 _IDS = ("id", "tool_call_id")
+CALL_KEYS = {*_NAMES, *_ARGUMENTS, *_IDS, "type", "function"}
+"""Of the members of calls."""
 
 
 @dataclass(frozen=True, slots=True)

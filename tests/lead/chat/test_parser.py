@@ -169,6 +169,12 @@ def test_a_call_without_arguments_has_an_empty_object():
     assert calls(read('<tool_call>{"name": "add"}</tool_call>', tool_format=HERMES)) == [("add", {})]
 
 
+def test_an_object_that_begins_like_no_call_is_content_at_once():
+    reader = OutputParser(ParserConfig(tool_format=LLAMA, tools=TOOLS))
+    assert reader.push('{"recipe": "Cook') == [Content('{"recipe": "Cook')]
+    assert reader.finish(is_cut=True) == []
+
+
 def test_a_generic_response_may_be_json():
     assert read('{"response": {"a": [1]}}', 1, tool_format=GENERIC).content == '{"a": [1]}'
 
