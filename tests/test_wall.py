@@ -24,6 +24,7 @@ RINGS = {
     "service": ("lead.service", "back.service", "shared.service"),
     "generate": ("lead.generate",),
     "suffix": ("lead.suffix",),
+    "tools": ("lead.tools",),
     "infill": ("lead.infill",),
     "lora": ("shared.lora",),
     "metrics": ("lead.metrics",),
@@ -144,7 +145,16 @@ def packages_with(*seams):
 def test_the_lists_have_all_rings_that_are_plugged_in():
     in_both = ("other_vocabulary",)
     in_leads = (
-        *("before_load", "companions", "in_engine", "inline_source", "kind", "model_routes", "opened"),
+        *(
+            "before_load",
+            "call_support",
+            "companions",
+            "in_engine",
+            "inline_source",
+            "kind",
+            "model_routes",
+            "opened",
+        ),
         *("routes", "target_loader"),
     )
     assert packages_with(*in_both, *in_leads) == set(LEADS_RINGS)

@@ -1,30 +1,21 @@
 """What an answer has to look like, as a grammar: JSON of a schema, a tool call, or either."""
 
-import re
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
+from lead.chat.calls import AnyCallFormat, call_support
 from lead.chat.output_format import ReasoningMarkers
 from lead.chat.request import ConversationFields
 from lead.grammar.json_rules import JsonRules
 from lead.grammar.lark import lark_grammar, spelled, text_up_to
-from lead.tools.call_format import ID, NUMBER, CallFormat
-from lead.tools.tagged_grammar import TaggedGrammar
-from shared.errors import RequestError
 
 CheckSchema = Callable[[object, str], Mapping[str, Any]]
 """Turns a JSON schema from the named field into one that llguidance reads; raises RequestError."""
 
-_RESPONSE = '{"response": '
-_ANY_ARGUMENTS = {"type": "object"}
-_MAX_ID_CHARACTERS = 16
-"""Of a call's id where the template requires no number. Models write nine (Mistral) or ten (Solar)."""
-
 
 def grammar_for(
     request: ConversationFields,
-    tool_format: CallFormat | None,
+    tool_format: AnyCallFormat | None,
     reasoning: ReasoningMarkers | None,
     *,
     in_reasoning: bool,
@@ -35,13 +26,13 @@ def grammar_for(
 
     `reasoning` are the markers of reasoning that may come first, `in_reasoning` if the prompt began it.
     """
-    is_generic = tool_format is not None and tool_format.is_generic
-    writer = _Writer(check, special_tokens)
+    around = tool_format.around_content if tool_format else ("", "")
+    writer = GrammarWriter(check, special_tokens)
     ways = []
-    if not request.must_call and (request.content_schema is not None or is_generic):
-        ways.append(writer.content(request, tool_format))
-    if tool_format and request.usable_tools and (ways or request.must_call):
-        ways.append(writer.calls(request, tool_format))
+    if not request.must_call and (request.content_schema is not None or around[0]):
+        ways.append(writer.content(request, around))
+    if tool_format and request.usable_tools and (ways or request.must_call) and (support := call_support()):
+        ways.append(support.rule(tool_format, request, writer))
     if not ways:
         return None
     body = " | ".join(ways)
@@ -50,58 +41,31 @@ def grammar_for(
     return writer.grammar(body)
 
 
-class _Writer:
+class GrammarWriter:
     """Collects rules. A marker may be written as the special token of that text, or letter by letter."""
 
     def __init__(self, check: CheckSchema, special_tokens: Mapping[str, int]) -> None:
-        self._check = check
-        self._special_tokens = special_tokens
-        self._rules: list[str] = []
-        self._json_rules = JsonRules(self._rules)
+        self.check = check
+        self.special_tokens = special_tokens
+        self.rules: list[str] = []
+        self._json_rules = JsonRules(self.rules)
 
     def grammar(self, body: str) -> str:
-        return lark_grammar([f"start: {body}", *self._rules])
+        return lark_grammar([f"start: {body}", *self.rules])
 
-    def content(self, request: ConversationFields, tool_format: CallFormat | None) -> str:
+    def content(self, request: ConversationFields, around: tuple[str, str]) -> str:
         schema = {"type": "string"} if request.content_schema is None else request.content_schema
-        name = self._json(schema, request.schema_field)
-        if not (tool_format and tool_format.is_generic):
-            return name
-        return f"{self._text(_RESPONSE)} {name} {self._text('}')}"
-
-    def calls(self, request: ConversationFields, tool_format: CallFormat) -> str:
-        calls = []
-        length = tool_format.id_characters or f"1,{_MAX_ID_CHARACTERS}"
-        places = {NUMBER: "/[0-9]+/", ID: f"/[0-9a-zA-Z]{{{length}}}/"}
-        for tool in request.usable_tools:
-            start, end = tool_format.frame(tool.function.name, NUMBER, ID)
-            try:
-                arguments = self._arguments(tool.function.parameters or _ANY_ARGUMENTS, tool_format)
-            except RequestError as error:
-                message = str(error).removeprefix("tools: ")
-                raise RequestError(f"tools: {tool.function.name}: {message}", "tools") from error
-            calls.append(f"{self._text(start, places)} {arguments} {self._text(end, places)}")
-        self._rules.append(f"call: {' | '.join(calls)}")
-        is_one = request.one_call or tool_format.between is None
-        several = "" if is_one else f"({self._text(tool_format.between or '')} call)*"
-        return f"{self._text(tool_format.before)} call {several} {self._text(tool_format.after)}".strip()
-
-    def _arguments(self, parameters: Mapping[str, Any], tool_format: CallFormat) -> str:
-        if tool_format.arguments is None:
-            return self._json(parameters, "tools")
-        writer = TaggedGrammar(tool_format.arguments, self._rules, self._json, self._special_tokens)
-        return writer.of(self._check(parameters, "tools"))
+        name = self.json(schema, request.schema_field)
+        return " ".join(filter(None, (self.text(around[0]), name, self.text(around[1]))))
 
     def reasoning(self, markers: ReasoningMarkers, *, in_reasoning: bool) -> str:
         """Text up to the first end marker, and the white space after it."""
-        ends = text_up_to(markers.end, "text_to_end_marker", self._rules, self._special_tokens)
-        self._rules.append(f"reasoning: ({ends}) /[ \\n]*/")
-        return "reasoning" if in_reasoning else f"({self._text(markers.start)} reasoning)?"
+        ends = text_up_to(markers.end, "text_to_end_marker", self.rules, self.special_tokens)
+        self.rules.append(f"reasoning: ({ends}) /[ \\n]*/")
+        return "reasoning" if in_reasoning else f"({self.text(markers.start)} reasoning)?"
 
-    def _text(self, text: str, places: Mapping[str, str] = MappingProxyType({})) -> str:
-        """places: what to write where these characters stand."""
-        parts = filter(None, re.split(f"([{NUMBER}{ID}])", text))
-        return " ".join(places.get(part) or spelled(part, self._special_tokens) for part in parts)
+    def text(self, text: str) -> str:
+        return spelled(text, self.special_tokens) if text else ""
 
-    def _json(self, schema: object, field: str) -> str:
-        return self._json_rules.of(self._check(schema, field))
+    def json(self, schema: object, field: str) -> str:
+        return self._json_rules.of(self.check(schema, field))

@@ -81,7 +81,7 @@ class BuiltinTemplate:
             return builtin_templates.apply(
                 self.source, messages, add_generation_prompt=variables["add_generation_prompt"]
             )
-        except ValueError as error:
+        except (ValueError, AttributeError) as error:  # or a content is a list of parts
             raise TemplateError(str(error)) from error
 
 
@@ -169,8 +169,8 @@ class TemplateCapabilities:
     """system, developer: messages of these roles. tools: descriptions of tools.
 
     tool_results: calls, and messages of the role `tool`. typed_content: contents are lists of parts.
-    object_arguments: a call's arguments are an object, not JSON text. thinking_field: reasoning is called
-    `thinking`. no_tools_is_none: without tools the variable is None, as in transformers, or an empty list.
+    object_arguments: a call's arguments are an object, not JSON text. no_tools_is_none: without tools the
+    variable is None, as in transformers, or an empty list.
     """
 
     system: bool
@@ -179,7 +179,6 @@ class TemplateCapabilities:
     tool_results: bool
     typed_content: bool
     object_arguments: bool
-    thinking_field: bool
     no_tools_is_none: bool
 
 
@@ -196,7 +195,6 @@ def detect_capabilities(template: Template, tokens: Mapping[str, str]) -> Templa
         typed_content=probe.typed,
         object_arguments=probe.renders_object_arguments(),
         no_tools_is_none=no_tools_is_none,
-        thinking_field=".thinking" in template.source or "['thinking']" in template.source,
     )
 
 

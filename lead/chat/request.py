@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from lead.chat.calls import AnyCallFormat, Tools, call_support
 from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost
 from lead.chat.request_parts import (
     ChatMessage,
@@ -13,12 +14,9 @@ from lead.chat.request_parts import (
     TemplateInput,
     Tool,
     ToolChoice,
-    tools_prompt,
 )
 from lead.grammar.json_schema import JSON_OBJECT
 from lead.settings.conversation import ConversationOptions, ReasoningFormat
-from lead.tools.call_format import CallFormat
-from lead.tools.known_formats import GENERIC
 from shared.errors import RequestError
 
 
@@ -86,8 +84,10 @@ class ConversationFields(BaseModel, strict=True):
         if self.grammar and self.content_schema is not None:
             raise RequestError("grammar: cannot be combined with response_format or json_schema", "grammar")
 
-    def conversation(self, options: ConversationOptions, tool_format: CallFormat = GENERIC) -> TemplateInput:
-        """What to render for a template of the format `tool_format`.
+    def conversation(
+        self, options: ConversationOptions, tool_format: AnyCallFormat | None = None
+    ) -> TemplateInput:
+        """What to render for a template of the format `tool_format`, if it has one.
 
         Raises RequestError for a message that cannot be continued, and for contradictions.
         """
@@ -95,16 +95,25 @@ class ConversationFields(BaseModel, strict=True):
         tools = [tool.for_template() for tool in self.usable_tools]
         continues = self._continues(options)
         messages = self.messages
-        if tools and tool_format.is_described:
-            messages = _with_system(messages, tools_prompt(tools, tool_format, must_call=self.must_call))
+        if told := self._instructions(tools, tool_format):
+            messages = _with_system(messages, told)
         return TemplateInput(
             messages=messages,
-            tools=[] if tool_format.is_described else tools,
+            tools=[] if told else tools,
             documents=self.documents,
             variables=self._variables(options),
             open_answer=continues or self.add_generation_prompt is not False,
             continues=continues,
         )
+
+    def _instructions(self, tools: Tools, tool_format: AnyCallFormat | None) -> str:
+        """The tools in words, where the template does not list them."""
+        support = call_support()
+        if support is None and (tools or any(message.tool_calls for message in self.messages)):
+            raise RequestError("tools: this lead is without the part that calls them (lead.tools)", "tools")
+        if support is None or tool_format is None or not tools:
+            return ""
+        return support.instructions(tool_format, tools, must_call=self.must_call)
 
     def _variables(self, options: ConversationOptions) -> Mapping[str, Any]:
         effort: dict[str, Any] = {"reasoning_effort": self.reasoning_effort} if self.reasoning_effort else {}

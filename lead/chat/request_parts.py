@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError, from_json
 
 from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost, NullIsDefault
+from lead.chat.output_format import ReasoningMarkers
 from lead.grammar.json_schema import JSON_OBJECT
-from lead.tools.call_format import CallFormat
 
 UNSEEN = {"type": "text", "text": "[an image is left out here: this model reads text only]"}
 """In the place of an image that a tool returned: an agent whose request is refused for it cannot go on."""
@@ -183,26 +183,6 @@ class NamedToolChoice(NullIsDefault, strict=True):
 
 ToolChoice = Literal["auto", "none", "required"] | NamedToolChoice
 
-_TOOLS_PROMPT = (
-    "You can call tools. They are, with JSON schemas of their parameters:\n\n%s\n\n"
-    'Answer with JSON only: {"tool_calls": [{"name": NAME, "arguments": {...}}]} to call tools, %s'
-)
-_OWN_TOOLS_PROMPT = (
-    "You can call tools. They are, with JSON schemas of their parameters:\n\n%s\n\n"
-    "To call one, write its name and its arguments like this:\n\n%s"
-)
-_MAY_CALL = 'or {"response": ...} with what you have to say.'
-_MUST_CALL = "and call at least one."
-
-
-def tools_prompt(tools: Sequence[Mapping[str, Any]], calls: CallFormat, *, must_call: bool) -> str:
-    """The tools as text of a system message, for templates that do not list them."""
-    listed = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
-    if calls.is_generic:
-        return _TOOLS_PROMPT % (listed, _MUST_CALL if must_call else _MAY_CALL)
-    example = calls.write([(tools[0]["function"]["name"], {"argument": "value"})])
-    return _OWN_TOOLS_PROMPT % (listed, example)
-
 
 class NamedSchema(BaseModel, strict=True):
     """`strict` makes no difference: the grammar always holds."""
@@ -245,8 +225,11 @@ class TemplateInput:
     open_answer: bool = True
     continues: bool = False
 
-    @property
-    def continues_reasoning(self) -> bool:
-        """Whether the answer continues reasoning that the client began."""
+    def continues_reasoning(self, markers: ReasoningMarkers) -> bool:
+        """Whether the answer continues reasoning that the client began, with markers or without."""
         last = self.messages[-1]
-        return self.continues and bool(last.reasoning_content) and not any(last.parts)
+        content = "".join(last.parts)
+        if not content:
+            return self.continues and bool(last.reasoning_content)
+        own = markers.split_own(content)
+        return self.continues and own is not None and not own[1]

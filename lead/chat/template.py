@@ -5,29 +5,25 @@ as text of ordinary messages, as llama-server does it.
 """
 
 import copy
-import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from lead.chat.fitting import Lost, TemplateMessages, applied, fitting_steps, simple_tools, steps_for
+from lead.chat.answer_probes import derive_answer_format
+from lead.chat.calls import AnyCallFormat, Tools, call_support
+from lead.chat.fitting import STEPS, Lost, TemplateMessages, applied, fitting_steps
 from lead.chat.jinja import (
+    Template,
     TemplateCapabilities,
     TemplateError,
     date_variables,
     detect_capabilities,
     load_template,
 )
-from lead.chat.output_format import (
-    ReasoningMarkers,
-    detect_ignored_markers,
-    detect_reasoning,
-)
+from lead.chat.output_format import AnswerFormat, ReasoningMarkers, with_thinking
+from lead.chat.probes import Render
 from lead.chat.request_parts import ChatMessage, TemplateInput, ToolCallParam
-from lead.tools.call_format import CallFormat
-from lead.tools.call_probes import PROBE_TOOLS, Render, derive_call_format
-from lead.tools.known_formats import GENERIC, completed, format_without_calls
 from shared.errors import ConfigError, RequestError
 from shared.limited_call import LimitError, call_limited
 from shared.llama.vocabulary import Vocabulary
@@ -36,8 +32,7 @@ from shared.sandbox import MEGABYTE, WorkerLimits
 TEMPLATE_SECONDS, TEMPLATE_BYTES = 2.0, 96 * MEGABYTE
 """CPU time and memory for finding out what a template supports; most take a twentieth of a second."""
 
-Tools = Sequence[Mapping[str, Any]]
-_Known = tuple[TemplateCapabilities, TemplateCapabilities, CallFormat]
+_Known = tuple[TemplateCapabilities, TemplateCapabilities, AnyCallFormat | None, AnswerFormat]
 
 
 class ChatTemplate:
@@ -60,8 +55,9 @@ class ChatTemplate:
         self._plain = load_template(source)
         self._tool_use = load_template(tool_use) if tool_use else self._plain
         self._tokens = {"bos_token": bos, "eos_token": eos}
-        self.capabilities, self._tool_capabilities, self.tool_format = known or self._detect()
-        self._steps = steps_for(self.tool_format)
+        self.capabilities, self._tool_capabilities, self.tool_format, self.answers = known or self._detect()
+        support = call_support()
+        self._steps = support.steps(self.tool_format) if support and self.tool_format else STEPS
 
     @classmethod
     def of_stranger(
@@ -77,33 +73,41 @@ class ChatTemplate:
 
     @property
     def known(self) -> _Known:
-        """What the template without tools supports, and that with tools; how calls are written."""
-        return self.capabilities, self._tool_capabilities, self.tool_format
+        """What the template supports without tools, and with them; how calls and answers are written."""
+        return self.capabilities, self._tool_capabilities, self.tool_format, self.answers
 
     def _detect(self) -> _Known:
         plain = detect_capabilities(self._plain, self._tokens)
         uses_other = self._tool_use is not self._plain
         with_tools = detect_capabilities(self._tool_use, self._tokens) if uses_other else plain
-        found = derive_call_format(*self._probes(with_tools))
-        if not found:
-            calls = format_without_calls(self._tool_use.source) if with_tools.tools else GENERIC
-            return plain, replace(with_tools, object_arguments=True), calls
-        calls, as_object = found
-        with_tools = replace(with_tools, object_arguments=as_object)
-        calls = replace(completed(calls, self._tool_use.source), is_described=not with_tools.tools)
-        return with_tools if not uses_other else plain, with_tools, calls
+        answers = derive_answer_format(self._renderer(self._plain, plain), self.source)
+        calls: AnyCallFormat | None = None
+        if support := call_support():
+            render = self._renderer(self._tool_use, with_tools)
+            calls, as_object = support.derive(
+                render, answers.unfinished, self._tool_use.source, lists_tools=with_tools.tools
+            )
+            with_tools = replace(with_tools, object_arguments=as_object)
+        return plain if uses_other else with_tools, with_tools, calls, answers
 
-    def _probes(self, capabilities: TemplateCapabilities) -> tuple[Render, Render]:
-        """What renders messages with tools: without the beginning of an answer, and with it."""
+    def _renderer(self, template: Template, capabilities: TemplateCapabilities) -> Render:
+        """For probes."""
 
-        def render(messages: Sequence[Mapping[str, Any]], *, opened: bool) -> str | None:
-            typed = [_typed(message) if capabilities.typed_content else message for message in messages]
+        def render(
+            messages: Sequence[Mapping[str, Any]],
+            tools: Tools = (),
+            *,
+            opened: bool = False,
+            **variables: object,
+        ) -> str | None:
+            given = [_typed(message) if capabilities.typed_content else message for message in messages]
+            own = self._variables(given, tools, capabilities, opened=opened)
             try:
-                return self._tool_use.run(self._variables(typed, PROBE_TOOLS, capabilities, opened=opened))
+                return template.run({**own, **variables})
             except TemplateError:
                 return None
 
-        return functools.partial(render, opened=False), functools.partial(render, opened=True)
+        return render
 
     def _variables(
         self,
@@ -130,12 +134,8 @@ class ChatTemplate:
         return self._plain.source
 
     @property
-    def ignored_markers(self) -> tuple[str, ...]:
-        return detect_ignored_markers(self.source)
-
-    @property
     def reasoning(self) -> ReasoningMarkers | None:
-        return detect_reasoning(self.source)
+        return self.answers.reasoning
 
     def render(self, conversation: TemplateInput, mark: Callable[[Any], Any] = lambda value: value) -> str:
         """The prompt up to where the answer begins or continues; raises RequestError.
@@ -148,18 +148,19 @@ class ChatTemplate:
         messages = list(conversation.messages)
         continued = messages.pop() if conversation.continues else None
         opened = conversation.open_answer or continued is not None
+        field = self.reasoning.field if self.reasoning else "reasoning_content"
 
         def run(given: TemplateMessages, tools: Sequence[Mapping[str, Any]]) -> str:
-            typed = [_typed(each) for each in given] if capabilities.typed_content else given
+            parts = [_in_parts(each, field, capabilities) for each in given]
             return template.run(
                 {
                     "documents": mark(conversation.documents),
                     **conversation.variables,
-                    **self._variables(mark(list(typed)), mark(list(tools)), capabilities, opened=opened),
+                    **self._variables(mark(parts), mark(list(tools)), capabilities, opened=opened),
                 }
             )
 
-        plain = [_as_fields(message, capabilities) for message in messages]
+        plain = [_as_fields(message, field, capabilities) for message in messages]
         prompt = self._fitting(plain, conversation.tools, run)
         return self._with_answer(prompt, continued, mark) if continued else prompt
 
@@ -167,8 +168,8 @@ class ChatTemplate:
         self, messages: TemplateMessages, tools: Tools, run: Callable[[TemplateMessages, Tools], str]
     ) -> str:
         """The prompt of the messages in a form that the template takes; raises RequestError."""
-        lost, reason = None, ""
-        for given in [tools, simple_tools(tools)] if tools else [tools]:
+        lost, reason, support = None, "", call_support()
+        for given in [tools, support.simple_tools(tools)] if support and tools else [tools]:
 
             def run_or_none(probes: TemplateMessages, given: Tools = given) -> str | None:
                 nonlocal reason
@@ -193,26 +194,38 @@ class ChatTemplate:
         markers, content, reasoning = self.reasoning, "\n\n".join(message.parts), message.reasoning_content
         if markers is None:
             return prompt + mark(content)
-        if not reasoning and content.lstrip().startswith(markers.start):
-            own, end, rest = content.lstrip().removeprefix(markers.start).partition(markers.end)
+        if not reasoning and (split := markers.split_own(content)):
+            own, end, rest = split
             return markers.unopened(prompt) + markers.start + mark(own) + end + mark(rest)
         if reasoning and not markers.is_open(prompt):
             prompt = markers.unopened(prompt)
         return prompt + markers.resume(prompt, mark(reasoning or ""), mark(content))
 
 
-def _typed(message: Mapping[str, Any]) -> dict[str, Any]:
+def _typed(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With its content as a list of parts."""
+    if not isinstance(message["content"], str):
+        return message
     return {**message, "content": [{"type": "text", "text": message["content"]}]}
 
 
-def _as_fields(message: ChatMessage, capabilities: TemplateCapabilities) -> dict[str, Any]:
-    """The message as templates expect it."""
+def _in_parts(
+    message: Mapping[str, Any], field: str, capabilities: TemplateCapabilities
+) -> Mapping[str, Any]:
+    """With its content as a list of parts, where the template wants one; `field` has the reasoning."""
+    if field == "content" and (reasoning := message.get("reasoning_content")):
+        return {**message, "content": with_thinking(reasoning, message["content"])}
+    return _typed(message) if capabilities.typed_content else message
+
+
+def _as_fields(message: ChatMessage, field: str, capabilities: TemplateCapabilities) -> dict[str, Any]:
+    """The message as templates expect it; `field` is for its reasoning."""
     fields = message.for_template()
     fields["content"] = "\n".join(message.parts)
     if fields["role"] == "developer" and not capabilities.developer:
         fields["role"] = "system"
-    if capabilities.thinking_field and message.reasoning_content:
-        fields["thinking"] = message.reasoning_content
+    if message.reasoning_content and field != "content":
+        fields[field] = message.reasoning_content
     if message.tool_calls:
         fields["tool_calls"] = [_tool_call(call, capabilities) for call in message.tool_calls]
     return fields

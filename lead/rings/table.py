@@ -16,6 +16,7 @@ RINGS = (
     "lead.rpc",
     "lead.attention",
     "lead.suffix",
+    "lead.tools",
 )
 """Packages. `shared.seams` says how they are plugged in, and tests/test_wall.py keeps the core free of them.
 
@@ -28,6 +29,7 @@ Seams:
     inline_source    drafts in the engine, and takes its time (`lead.engine.inline_sources`)
     target_loader    loads the target (`lead.engine.target_loading`)
     other_vocabulary drafts for texts in another vocabulary (`shared.drafting.drafter_maker`)
+    call_support     reads and writes calls of tools (`lead.chat.calls`)
     in_engine        adds to what the engine's process does (`lead.engine.engine_parts`)
     companions       run beside the server of every lead (`lead.server.site`)
 """

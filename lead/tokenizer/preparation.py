@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lead.chat.calls import call_support
 from lead.chat.constraint import grammar_for
 from lead.chat.control_texts import ControlTexts, RenderedPrompt, render_prompt
-from lead.chat.output_format import ParserConfig, unfinished_marker
+from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
 from lead.chat.request_parts import TemplateInput
 from lead.chat.template import ChatTemplate
@@ -32,7 +33,6 @@ from lead.tokenizer.jobs import (
     Prompt,
     read_conversation,
 )
-from lead.tools.argument_types import argument_types
 from shared.errors import RequestError
 from shared.llama import library
 from shared.llama.vocabulary import Vocabulary
@@ -206,27 +206,27 @@ class Preparation(Jobs):
         conversation: TemplateInput,
         prompt: str,
     ) -> ParserConfig:
-        template = self._template
+        template, answers = self._template, self._template.answers
         separate = (body.reasoning_format or self._chat.reasoning_format) != "none"
-        reasoning = template.reasoning
+        reasoning = answers.reasoning
         opened = reasoning is not None and reasoning.is_open(prompt)
-        continues = separate and reasoning is not None and conversation.continues_reasoning
+        continues = separate and reasoning is not None and conversation.continues_reasoning(reasoning)
+        support = call_support()
+        types = support.argument_types if support else lambda _parameters: {}
         parser = ParserConfig(
             reasoning=reasoning if separate else None,
             in_reasoning=opened or continues,
             continues_reasoning=continues,
             tool_format=template.tool_format if body.usable_tools else None,
-            ignored_markers=template.ignored_markers,
+            ignored_markers=answers.ignored,
             tools=frozenset(tool.function.name for tool in body.usable_tools),
-            types={
-                tool.function.name: argument_types(tool.function.parameters) for tool in body.usable_tools
-            },
+            types={tool.function.name: types(tool.function.parameters) for tool in body.usable_tools},
             one_call=body.one_call,
             used_ids=frozenset(
                 call.id for message in conversation.messages for call in message.tool_calls or () if call.id
             ),
-            prefix=f"{reasoning.start}\n" if reasoning and opened and not separate else "",
-            unfinished=unfinished_marker(prompt),
+            prefix=reasoning.opening if reasoning and opened and not separate else "",
+            unfinished=answers.unfinished if prompt.endswith(answers.unfinished) else "",
         )
         return replace(parser, special_tokens=self._special_tokens(parser))
 

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lead.chat.markers import MARKER
 from lead.tools.notation import type_name
 
 NAME, ID, NUMBER = "\ue000", "\ue001", "\ue002"
 """In the texts of a format: where the tool's name, the call's id and its number in the answer stand."""
-
-MARKER = re.compile(rf"<[^<>\s{NAME}{ID}{NUMBER}]+>|\[/?[A-Z_]{{3,}}\]|```\w*")
-"""What templates put around the parts of an answer; most are control tokens."""
 
 _NAME_PATTERN = r"(?P<name>[\w.:/-]+?)"
 _AGAIN = r"[\w.:/-]*?"
@@ -85,6 +83,11 @@ class CallFormat:
         return self.arguments is None and "{" in self.head
 
     @property
+    def around_content(self) -> tuple[str, str]:
+        """What is around content that is JSON, if all answers are; else two empty texts."""
+        return ('{"response": ', "}") if self.is_generic else ("", "")
+
+    @property
     def json_only(self) -> bool:
         """Whether a JSON object is a call without any mark."""
         return self.is_object and not self.starts and not self.is_generic
@@ -147,7 +150,7 @@ class CallFormat:
         return tuple(dict.fromkeys(filter(None, (*self.starts, *pieces, self.code_tag))))
 
     def _ends(self) -> tuple[str, ...]:
-        brackets = {",", "[", "]"} if self.is_object else set()
+        brackets = {",", ";", "[", "]"} if self.is_object else set()
         texts = " ".join((self.before, self.tail.lstrip("}"), self.between or "", self.after))
         found = {piece for piece in _PIECE.findall(texts) if piece.strip(f" \n\t{{}}{NAME}{ID}{NUMBER}")}
         starts = "".join(self.starts)

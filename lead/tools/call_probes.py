@@ -5,20 +5,16 @@ The same idea is llama.cpp's `common/chat-diff-analyzer.cpp`, which compares ren
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from lead.tools.call_format import ID, MARKER, NAME, NUMBER, CallFormat, TaggedArguments
+from lead.chat.markers import BEGUN, MARKER, shared_beginning, whole
+from lead.chat.probes import ANSWERED, ASKED, CONTENT, QUESTION, Render
+from lead.tools.call_format import ID, NAME, NUMBER, CallFormat, TaggedArguments
 from lead.tools.notation import spellings
-
-Render = Callable[[Sequence[Mapping[str, Any]]], str | None]
-"""The prompt of these messages, without the beginning of an answer; None if the template refuses them."""
 
 _NAMES, _IDS = ("probeone", "probetwo"), ("callid001", "callid002")
 _KEYS, _VALUES = ("keyone", "keytwo"), ("valueone", "valuetwo")
-_QUESTION, _CONTENT = "questionprobe", "contentprobe"
-_ASKED = {"role": "user", "content": _QUESTION}
 _VALUES_BY_TYPE: Mapping[str, object] = {
     "integer": 17,
     "number": 1.5,
@@ -28,10 +24,9 @@ _VALUES_BY_TYPE: Mapping[str, object] = {
     "object": {"e": [False, "f g"], "h": 2},
 }
 _MARKED = "a <b> c"
-_BEGUN = re.compile(r"<[^<>\s]*$|\[[A-Z_/]*$")
 _REST = re.compile(r"[^<>\s\[\]]*[>\]]")
 
-PROBE_TOOLS = tuple(
+_TOOLS = tuple(
     {
         "type": "function",
         "function": {
@@ -52,16 +47,16 @@ class _NotDerivedError(Exception):
     """The probes were not written in a way that is understood."""
 
 
-def derive_call_format(render: Render, opened: Render) -> tuple[CallFormat, bool] | None:
+def derive_call_format(render: Render, unfinished: str = "") -> tuple[CallFormat, bool] | None:
     """The format, and whether a call's arguments are given to the template as an object, or as JSON text.
 
-    `opened` renders the same with the beginning of an answer. None if the template writes no calls, or in no
+    unfinished: at the end of prompts, but part of the answer. None if the template writes no calls, or in no
     way that is understood.
     """
-    plain = render([_ASKED, {"role": "assistant", "content": _CONTENT}])
-    if plain is None or _CONTENT not in plain:
+    plain = render([ASKED, ANSWERED], _TOOLS)
+    if plain is None or CONTENT not in plain:
         return None
-    begin = opened([_ASKED]) or ""
+    begin = (render([ASKED], _TOOLS, opened=True) or "").removesuffix(unfinished)
     for as_object in (True, False):
         for n_calls in (2, 1):
             try:
@@ -77,8 +72,8 @@ class _Probes:
         self._render = render
         self._begin = begin
         self._plain = plain
-        self._turn = plain[plain.rfind(_QUESTION) :]
-        self._turn_end = plain[plain.rfind(_CONTENT) + len(_CONTENT) :]
+        self._turn = plain[plain.rfind(QUESTION) :]
+        self._turn_end = plain[plain.rfind(CONTENT) + len(CONTENT) :]
         self._n_calls = n_calls
         self._as_object = as_object
 
@@ -113,7 +108,7 @@ class _Probes:
             }
             for call_id, name, each in zip(_IDS, _NAMES, arguments, strict=False)
         ]
-        text = self._render([_ASKED, {"role": "assistant", "content": "", "tool_calls": calls}])
+        text = self._render([ASKED, {"role": "assistant", "content": "", "tool_calls": calls}], _TOOLS)
         if text is None or not all(
             name in text or call_id in text for name, call_id in zip(_NAMES, _IDS[: len(calls)], strict=False)
         ):
@@ -126,8 +121,8 @@ class _Probes:
 
     def _n_shared(self, text: str) -> int:
         """How much is the same for a message with content, within what the template writes of any answer."""
-        n = len(_whole(text[: _n_same(text, self._plain)]))
-        has_header = not self._plain[n:].lstrip().startswith(_CONTENT)
+        n = len(whole(shared_beginning(text, self._plain)))
+        has_header = not self._plain[n:].lstrip().startswith(CONTENT)
         begins = text.startswith(self._begin) and self._plain.startswith(self._begin)
         return min(n, len(self._begin)) if has_header and begins else n
 
@@ -236,25 +231,13 @@ def _numbered(text: str, n: int) -> str:
     return re.sub(rf"(?<![\w.]){n}(?![\w.])", NUMBER, text)
 
 
-def _n_same(first: str, second: str) -> int:
-    """How many characters at their beginnings are the same."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((n for n, (a, b) in pairs if a != b), min(len(first), len(second)))
-
-
-def _whole(text: str) -> str:
-    """Without a marker that has only begun."""
-    begun = _BEGUN.search(text)
-    return text[: begun.start()] if begun else text
-
-
 def _shared_begin(text: str, other: str) -> str:
-    n = _n_same(text, other)
-    return text if n == len(text) else _whole(text[:n])
+    n = len(shared_beginning(text, other))
+    return text if n == len(text) else whole(text[:n])
 
 
 def _shared_end(text: str, other: str) -> str:
-    n = _n_same(text[::-1], other[::-1])
+    n = len(shared_beginning(text[::-1], other[::-1]))
     shared = text[len(text) - n :]
-    cut = _REST.match(shared) if _BEGUN.search(text[: len(text) - n]) else None
+    cut = _REST.match(shared) if BEGUN.search(text[: len(text) - n]) else None
     return shared[cut.end() :] if cut else shared

@@ -1,18 +1,13 @@
-"""Reading JSON while it is generated: where a value ends, and an object's members."""
+"""Reading JSON while it is generated: where a value ends, and what it says."""
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 _PIECE = re.compile(r'[^"\\]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(?P<backslash>\\)(?!\Z|u[0-9a-fA-F]{0,3}\Z)')
 """A piece of a JSON string: text, an escape, or a backslash that escapes nothing; never half an escape."""
 _HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}")
-_MEMBER = re.compile(r'[\s,]*+"((?:[^"\\]++|\\.)*+)"\s*+:\s*+')
-_MAX_KEY_CHARACTERS = 1024
-"""With the space around it; with more it is not a member of a call."""
-_SPACE = re.compile(r"[\s,]*")
+_MEMBER = re.compile(r'[\s,}]*+"((?:[^"\\]++|\\.)*+)"\s*+:\s*+')
 
 
 class ValueScanner:
@@ -30,8 +25,8 @@ class ValueScanner:
             if self._in_string:
                 self._push_in_string(c)
                 ended = not self._in_string and self._depth == 0
-            elif self._depth == 0 and self._begun and (c in ",}]" or c.isspace()):
-                return i  # after a number or a literal
+            elif c == "<" or (self._depth == 0 and self._begun and (c in ",}]" or c.isspace())):
+                return i  # after a number or a literal, or where a marker stands in place of a bracket
             else:
                 ended = self._push_outside(c)
             if ended:
@@ -57,79 +52,23 @@ class ValueScanner:
             self._in_string = False
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """More of the JSON text of a member's value; `done` with the last of it."""
+def members(text: str) -> dict[str, str]:
+    """The JSON text of the members of an object, as far as they are there; those of `function` are its own.
 
-    key: str
-    text: str
-    done: bool
-
-
-class ObjectStream:
-    """The members of one object; those of a member `function` count as its own."""
-
-    def __init__(self) -> None:
-        self._text = ""
-        self._depth = 0
-        self._key: str | None = None
-        self._end = ValueScanner()
-        self.rest: str | None = None
-        """The text after the object, or from where it is not an object; None until then."""
-
-    def push(self, text: str) -> Iterator[Member]:
-        """The members, or pieces of them, that `text` adds."""
-        self._text += text
-        while self.rest is None:
-            if self._key is not None:
-                n = self._end.push(self._text)
-                value, self._text = self._text[:n], "" if n is None else self._text[n:]
-                if value or n is not None:
-                    yield Member(self._key, value, n is not None)
-                if n is None:
-                    return
-                self._key = None
-            elif not self._enter() and not self._leave() and not self._begin_member():
-                return
-
-    def _enter(self) -> bool:
-        if self._depth:
-            return False
-        self._text = self._text.lstrip()
-        if not self._text:
-            return False
-        if self._text[0] != "{":
-            self.rest = self._text
-            return False
-        self._text = self._text[1:]
-        self._depth = 1
-        return True
-
-    def _leave(self) -> bool:
-        start = _SPACE.match(self._text)
-        assert start  # the pattern also matches nothing
-        if not self._depth or self._text[start.end() : start.end() + 1] != "}":
-            return False
-        self._text = self._text[start.end() + 1 :]
-        self._depth -= 1
-        if self._depth == 0:
-            self.rest, self._text = self._text, ""
-        return True
-
-    def _begin_member(self) -> bool:
-        member = _MEMBER.match(self._text)
-        if member is None or member.end() == len(self._text):
-            begins = self._text.lstrip(" \t\r\n,")[:1] in {"", '"'}
-            if not begins or len(self._text) > _MAX_KEY_CHARACTERS:
-                self.rest = self._text  # not the beginning of a key
-            return False
-        self._text = self._text[member.end() :]
-        if member[1] == "function" and self._text.startswith("{"):
-            self._text = self._text[1:]
-            self._depth += 1
-            return True
-        self._key, self._end = member[1], ValueScanner()
-        return True
+    What a value contains is not checked.
+    """
+    found: dict[str, str] = {}
+    at = text.find("{") + 1
+    while member := _MEMBER.match(text, at):
+        at = member.end()
+        if member[1] == "function" and text.startswith("{", at):
+            at += 1
+            continue
+        n = ValueScanner().push(text[at:])
+        end = len(text) if n is None else at + n
+        found.setdefault(member[1], text[at:end])
+        at = end
+    return found
 
 
 class StringDecoder:

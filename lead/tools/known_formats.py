@@ -1,6 +1,8 @@
 """What chat templates do not show of the format of calls: by a text in the template, and why it is here."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from lead.tools.call_format import NAME, CallFormat, TaggedArguments
 
@@ -42,6 +44,24 @@ _WITHOUT_CALLS = (
     ("xml_tools", _HERMES),  # SmolLM3: the same
 )
 """Formats of templates that describe tools, and leave calls out."""
+_ALSO: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    # gpt-oss: a call may be in any channel, and its recipient before that.
+    (
+        "<|channel|>",
+        {
+            "head": f"<|channel|>commentary to=functions.{NAME} <|constrain|>json<|message|>",
+            "tail": "",
+            "starts": (
+                *("<|channel|>commentary to=functions.", "<|channel|>analysis to=functions."),
+                *(" to=functions.", "to=functions."),
+            ),
+            "ends": ("<|call|>",),
+        },
+    ),
+    # Llama 3: tools that it was trained with are called in code.
+    ("<|python_tag|>", {"code_tag": "<|python_tag|>"}),
+)
+"""Fields of a format that templates do not show."""
 
 
 def format_without_calls(template: str) -> CallFormat:
@@ -51,15 +71,4 @@ def format_without_calls(template: str) -> CallFormat:
 
 def completed(calls: CallFormat, template: str) -> CallFormat:
     """The format with what models of this template write, too, but the template does not."""
-    if "<|channel|>" in template:  # gpt-oss: a call may be in any channel, and the recipient before it
-        starts = ("<|channel|>commentary to=functions.", "<|channel|>analysis to=functions.")
-        head = f"<|channel|>commentary to=functions.{NAME} <|constrain|>json<|message|>"
-        return replace(
-            calls, head=head, tail="", starts=(*starts, " to=functions.", "to=functions."), ends=("<|call|>",)
-        )
-    if ">>>all" in template:  # Functionary 3.2: the prompt ends with the first marker
-        return replace(calls, head=f">>>{calls.head}", between="", starts=(">>>",), ends=())
-    if "<|python_tag|>" in template:  # Llama 3: calls of built-in tools
-        between = "; " if calls.between is None else calls.between
-        return replace(calls, code_tag="<|python_tag|>", between=between, ends=())
-    return calls
+    return replace(calls, **next((also for sign, also in _ALSO if sign in template), {}))

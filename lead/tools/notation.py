@@ -19,21 +19,14 @@ _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": No
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"[^\s:,{}\[\]()\"'<>]+")
 _SPACE = re.compile(r"\s*")
-_PLAIN = re.compile(r"[^\\\"']+")
-_ESCAPES = {
-    **{c: c for c in "\\/\"'"},
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "b": "\b",
-    "f": "\f",
-    "a": "\a",
-    "v": "\v",
-    "0": "\0",
-    "\n": "",
+_KEY = re.compile(r"([^:]*):")
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([^xuU]))", re.DOTALL)
+_QUOTED = {
+    quote: re.compile(rf"{quote}((?:[^\\{quote}]++|{_ESCAPE.pattern})*+){quote}", re.DOTALL)
+    for quote in "\"'"
 }
-_DIGITS = {"x": 2, "u": 4, "U": 8}
-_BRACKETS = {"[": "]", "(": ")"}
+_ESCAPES = dict(zip("ntrbfav0", "\n\t\r\b\f\a\v\0", strict=True)) | {c: c for c in "\\/\"'"} | {"\n": ""}
+_BRACKETS = {"{": "}", "[": "]", "(": ")"}
 
 
 def type_name(value: object) -> str:
@@ -66,128 +59,77 @@ def _bare(value: object, quotes: tuple[str, str]) -> str:
 
 def read_value(text: str, quotes: tuple[str, str] = ("", "")) -> Any:
     """The value that all of `text` is, in any of the notations; raises ValueError."""
-    reader = _ValueReader(text, quotes[0] if quotes[0].strip("'\"") else "", quotes[1])
+    reader = _ValueReader(text, quotes if quotes[0].strip("'\"") else ("", ""))
     value = reader.value(0)
-    reader.skip_space()
-    if reader.at < len(text):
+    if reader.next():
         raise ValueError("text after the value")
     return value
 
 
 class _ValueReader:
-    def __init__(self, text: str, opening: str, closing: str) -> None:
-        self._text, self._opening, self._closing = text, opening, closing
-        self.at = 0
+    def __init__(self, text: str, quotes: tuple[str, str]) -> None:
+        self._text, self._at = text, 0
+        opening, closing = map(re.escape, quotes)
+        self._own = re.compile(f"{opening}(.*?){closing}", re.DOTALL) if opening else None
 
-    def skip_space(self) -> None:
-        space = _SPACE.match(self._text, self.at)
-        assert space  # it also matches nothing
-        self.at = space.end()
+    def next(self) -> str:
+        """The next character but white space; empty at the end."""
+        self._take(_SPACE)
+        return self._text[self._at : self._at + 1]
 
     def value(self, depth: int) -> Any:
         """Raises ValueError."""
         if depth > MAX_DEPTH:
             raise ValueError("nested too deeply")
-        self.skip_space()
-        c = self._text[self.at : self.at + 1]
-        if self._begins_string():
-            return self._string()
-        if c == "{":
-            return self._object(depth)
-        if c in _BRACKETS:
-            return self._list(_BRACKETS[c], depth)
-        if number := _NUMBER.match(self._text, self.at):
-            self.at = number.end()
+        if (string := self._string()) is not None:
+            return string
+        if end := _BRACKETS.get(self.next()):
+            self._at += 1
+            if end == "}":
+                return {self._key(): self.value(depth + 1) for _ in self._items(end)}
+            return [self.value(depth + 1) for _ in self._items(end)]
+        if number := self._take(_NUMBER):
             return json.loads(number[0])
-        word = self._word()
-        if word in _WORDS:
-            return _WORDS[word]
-        raise ValueError(f"{word[:20]!r} is no value")
+        word = self._take(_WORD)
+        if not word or word[0] not in _WORDS:
+            raise ValueError(f"{self._text[self._at :][:20]!r} is no value")
+        return _WORDS[word[0]]
 
-    def _begins_string(self) -> bool:
-        if self._opening:
-            return self._text.startswith(self._opening, self.at)
-        return self._text[self.at : self.at + 1] in {'"', "'"}
-
-    def _string(self) -> str:
-        if not self._opening:
-            return self._quoted(self._text[self.at])
-        begin = self.at + len(self._opening)
-        end = self._text.find(self._closing, begin)
-        if end < 0:
-            raise ValueError("a string without an end")
-        self.at = end + len(self._closing)
-        return self._text[begin:end]
-
-    def _quoted(self, quote: str) -> str:
-        pieces = []
-        self.at += 1
-        while (c := self._text[self.at : self.at + 1]) != quote:
-            if plain := _PLAIN.match(self._text, self.at):
-                pieces.append(plain[0])
-                self.at = plain.end()
-            elif c == "\\":
-                pieces.append(self._escape())
-            elif c:
-                pieces.append(c)
-                self.at += 1
-            else:
-                raise ValueError("a string without an end")
-        self.at += 1
+    def _string(self) -> str | None:
+        """The string that stands here, if one does."""
+        pattern = self._own or _QUOTED.get(self.next())
+        self.next()
+        string = self._take(pattern) if pattern else None
+        if string is None or self._own:
+            return string and string[1]
+        text = _ESCAPE.sub(_unescaped, string[1])
         # Surrogates come in pairs in JSON; those that do not could be part of no answer.
-        return "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
-    def _escape(self) -> str:
-        c = self._text[self.at + 1 : self.at + 2]
-        if not c:
-            raise ValueError("an escape without an end")
-        self.at += 2
-        if n := _DIGITS.get(c):
-            digits = self._text[self.at : self.at + n]
-            self.at += n
-            return chr(int(digits, 16))
-        return _ESCAPES.get(c, f"\\{c}")
-
-    def _object(self, depth: int) -> dict[str, Any]:
-        members: dict[str, Any] = {}
-        for _ in self._items("}"):
-            key = self._string() if self._begins_string() else self._bare_name()
-            self.skip_space()
-            self._take(":")
-            members[key] = self.value(depth + 1)
-        return members
-
-    def _bare_name(self) -> str:
-        end = self._text.find(":", self.at)
-        name, self.at = self._text[self.at : end], end
-        if end < 0:
+    def _key(self) -> str:
+        string = self._string()
+        key = self._take(_KEY)
+        if key is None or (string is not None and key[1].strip()):
             raise ValueError("':' is missing")
-        return name.strip()
-
-    def _list(self, end: str, depth: int) -> list[Any]:
-        return [self.value(depth + 1) for _ in self._items(end)]
+        return key[1].strip() if string is None else string
 
     def _items(self, end: str) -> Iterator[None]:
         """Stands at the beginning of each item, and after `end` when there are no more."""
-        self.at += 1
-        while True:
-            self.skip_space()
-            if self._text[self.at : self.at + 1] == end:
-                self.at += 1
-                return
+        while self.next() != end:
             yield
-            self.skip_space()
-            if self._text[self.at : self.at + 1] != end:
-                self._take(",")
+            if self.next() == ",":
+                self._at += 1
+            elif self.next() != end:
+                raise ValueError(f"{end!r} is missing")
+        self._at += 1
 
-    def _take(self, c: str) -> None:
-        if self._text[self.at : self.at + 1] != c:
-            raise ValueError(f"{c!r} is missing")
-        self.at += 1
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        found = pattern.match(self._text, self._at)
+        if found:
+            self._at = found.end()
+        return found
 
-    def _word(self) -> str:
-        word = _WORD.match(self._text, self.at)
-        if not word:
-            raise ValueError("a value is missing")
-        self.at = word.end()
-        return word[0]
+
+def _unescaped(escape: re.Match[str]) -> str:
+    digits = escape[1] or escape[2] or escape[3]
+    return chr(int(digits, 16)) if digits else _ESCAPES.get(escape[4], escape[0])

@@ -1,16 +1,15 @@
 """Reading the arguments of a call that are written one by one, while they are generated."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from lead.chat.markers import partial_marker_length
 from lead.tools.argument_types import ANY_TYPE, STRING, Types, kinds_of
 from lead.tools.call_format import CallFormat, TaggedArguments
 from lead.tools.json_stream import decode
 from lead.tools.literal_scanner import LiteralScanner
-from lead.tools.markers import partial_marker_length
 from lead.tools.notation import read_value
 
 _MAX_NAME_CHARACTERS = 300
@@ -42,7 +41,7 @@ class _Literal:
 
 @dataclass(slots=True)
 class TaggedReader:
-    """From the text after a call's header to the JSON text of its arguments, piece by piece.
+    """Reads the text after a call's header, piece by piece.
 
     types: of the values, by the names of arguments. rest: the text after the arguments; None until then.
     """
@@ -50,9 +49,11 @@ class TaggedReader:
     calls: CallFormat
     types: Mapping[str, Types]
     rest: str | None = None
+    values: dict[str, Any] = field(default_factory=dict)
+    """Of the arguments, by their names."""
     _text: str = ""
+    _name: str = ""
     _state: _State | _Value | _Literal = _State.BETWEEN
-    _n_arguments: int = 0
     _closing: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,20 +64,14 @@ class TaggedReader:
         """Whether no argument has been begun and not ended."""
         return self._state is _State.BETWEEN
 
-    def push(self, text: str, *, complete: bool = False) -> str:
-        """More of the JSON text of the arguments; complete: nothing comes after `text`."""
+    def push(self, text: str, *, complete: bool = False) -> None:
+        """complete: nothing comes after `text`."""
         self._text += text
-        pieces = []
-        while self.rest is None and (piece := self._step(complete=complete)) is not None:
-            pieces.append(piece)
-        return "".join(pieces)
+        while self.rest is None and self._step(complete=complete):
+            pass
 
-    def finish(self) -> str:
-        """The end of the JSON, where the text ends after an argument."""
-        return "}" if self._n_arguments else "{}"
-
-    def _step(self, *, complete: bool) -> str | None:
-        """The JSON that the next part of the text adds; None if more text is needed."""
+    def _step(self, *, complete: bool) -> bool:
+        """Read the next part of the text; False if more text is needed for that."""
         match self._state:
             case _State.BETWEEN:
                 return self._read_between(complete=complete)
@@ -87,40 +82,39 @@ class TaggedReader:
             case _Literal() as literal:
                 return self._read_literal(literal)
 
-    def _read_between(self, *, complete: bool) -> str | None:
+    def _read_between(self, *, complete: bool) -> bool:
         key, between = self._style.key.strip(), self._style.between.strip()
         self._text = self._text.lstrip()
-        if self._n_arguments:
+        if self.values:
             self._text = self._text.removeprefix(between).lstrip()
         if not self._text:
-            return None
+            return False
         if key and self._text.startswith(key):
             self._text = self._text[len(key) :]
         elif not complete and _is_part(self._text, (key, *self._closing)):
-            return None
+            return False
         elif key or self._text.startswith(self._closing):
             return self._leave(self._text.removeprefix(self._closing[0]))
         self._state = _State.NAME
-        return ""
+        return True
 
-    def _leave(self, rest: str) -> str:
+    def _leave(self, rest: str) -> bool:
         self.rest, self._text = rest, ""
-        return self.finish()
+        return True
 
-    def _read_name(self) -> str | None:
+    def _read_name(self) -> bool:
         middles = {each.strip(): each for each in self._style.middles.values()}
         found = [(at, -len(each), each) for each in middles if (at := self._text.find(each)) >= 0]
         if not found:
-            return self._leave(self._text) if len(self._text) > _MAX_NAME_CHARACTERS else None
+            return len(self._text) > _MAX_NAME_CHARACTERS and self._leave(self._text)
         at, n, middle = min(found)
-        name, self._text = self._text[:at].strip(), self._text[at - n :]
-        self._begin_value(name, middles[middle])
-        self._n_arguments += 1
-        return f"{'{' if self._n_arguments == 1 else ', '}{_json(name)}: "
+        self._name, self._text = self._text[:at].strip(), self._text[at - n :]
+        self._begin_value(middles[middle])
+        return True
 
-    def _begin_value(self, name: str, middle: str) -> None:
+    def _begin_value(self, middle: str) -> None:
         written = frozenset(kind for kind, each in self._style.middles.items() if each == middle)
-        types = self.types.get(name, ANY_TYPE) & written or written
+        types = self.types.get(self._name, ANY_TYPE) & written or written
         if self._style.quotes[0] and not self._style.close:
             self._state = _Literal(types, LiteralScanner(self._style.quotes))
         else:
@@ -128,23 +122,28 @@ class TaggedReader:
 
     # Values
 
-    def _read_value(self, value: _Value, *, complete: bool) -> str | None:
+    def _end_value(self, value: Any, n: int) -> bool:
+        """An argument, which has the first `n` characters."""
+        self.values[self._name] = value
+        self._text, self._state = self._text[n:], _State.BETWEEN
+        return True
+
+    def _read_value(self, value: _Value, *, complete: bool) -> bool:
         close = self._style.close.strip()
         at = self._text.find(close, value.n_seen)
         if at < 0:
             value.n_seen = max(0, len(self._text) - len(close) + 1)
-            return None
+            return False
         # Without the white space before it, the mark is more likely to be part of the value.
         is_exact = self._text[: at + len(close)].endswith(self._style.close)
         follows = self._is_followed(at + len(close), is_exact=is_exact, complete=complete)
         if follows is None:
-            return None
+            return False
         written = self._without_space(self._text[:at], value.middle)
         if not follows or not self._may_be(written, value.types):
             value.n_seen = at + len(close)
-            return ""
-        self._text, self._state = self._text[at + len(close) :], _State.BETWEEN
-        return _json(self._value(written, value.types))
+            return True
+        return self._end_value(self._value(written, value.types), at + len(close))
 
     def _is_followed(self, at: int, *, is_exact: bool, complete: bool) -> bool | None:
         """Whether what stands at `at` may follow an argument; None if more text is needed to know."""
@@ -175,13 +174,11 @@ class TaggedReader:
             return text[len(opening) : len(text) - len(closing)]
         return tagged_value(text, types, self._style.quotes)
 
-    def _read_literal(self, literal: _Literal) -> str | None:
+    def _read_literal(self, literal: _Literal) -> bool:
         end = literal.scanner.end(self._text)
         if end is None:
-            return None
-        text, self._text = self._text[:end], self._text[end:]
-        self._state = _State.BETWEEN
-        return _json(tagged_value(text, literal.types, self._style.quotes))
+            return False
+        return self._end_value(tagged_value(self._text[:end], literal.types, self._style.quotes), end)
 
     @property
     def _style(self) -> TaggedArguments:
@@ -213,7 +210,3 @@ def _read(text: str, quotes: tuple[str, str]) -> Any:
 def _is_part(text: str, marks: tuple[str, ...]) -> bool:
     """Whether all of `text` is the beginning of a mark."""
     return partial_marker_length(text, marks) == len(text)
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -3,10 +3,11 @@
 import re
 import shutil
 
+import httpx
 import pytest
 
 from bench.processes import start_lead
-from tests.real.client import ask, ask_until_accepted
+from tests.real.client import CHAT, ask, ask_until_accepted, chat
 from tests.real.processes import LEAD, back_of
 from tests.test_wall import RINGS, ROOT, WITHOUT
 
@@ -31,6 +32,19 @@ def test_without_a_ring_a_lead_starts_and_answers(ring, tmp_path, monkeypatch, t
     lead, url = start_lead("--model", str(tiny_model("llama")), *LEAD)
     with lead:
         assert ask(url, max_tokens=4).done
+
+
+def test_without_tools_a_request_with_tools_is_refused_in_a_sentence(tmp_path, monkeypatch, tiny_model):
+    take_out("tools", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    lead, url = start_lead("--model", str(tiny_model("llama")), *LEAD)
+    tool = {"type": "function", "function": {"name": "add"}}
+    with lead:
+        reply = httpx.post(url + CHAT, json=chat(tools=[tool]))
+        assert (reply.status_code, reply.json()["error"]["message"]) == (
+            400,
+            "tools: this lead is without the part that calls them (lead.tools)",
+        )
 
 
 def test_without_translation_a_back_drafts_in_its_own_vocabulary(tmp_path, monkeypatch, target):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lead.chat.output_format import ParserConfig, unfinished_marker
+from lead.chat.output_format import ParserConfig
 from lead.chat.request_parts import ChatMessage, TemplateInput
 from lead.chat.template import ChatTemplate
 
@@ -82,9 +82,9 @@ class Case:
             reasoning=chat.reasoning,
             in_reasoning=chat.reasoning is not None and chat.reasoning.is_open(prompt),
             tool_format=chat.tool_format if self.tools else None,
-            ignored_markers=chat.ignored_markers,
+            ignored_markers=chat.answers.ignored,
             tools=frozenset(self._names()),
-            unfinished=unfinished_marker(prompt),
+            unfinished=chat.answers.unfinished if prompt.endswith(chat.answers.unfinished) else "",
         )
 
     def text(self):

@@ -1,8 +1,9 @@
 import codecs
+import itertools
 import json
 
 from lead.chat.deltas import AssistantMessage
-from lead.chat.output_format import ParserConfig
+from lead.chat.output_format import ParserConfig, ReasoningMarkers
 from lead.chat.parser import OutputParser
 from lead.chat.request_parts import ChatMessage, TemplateInput
 from tests.lead.chat.cases import CASES, HELLO, load, template, tool
@@ -39,8 +40,8 @@ def test_format_reasoning_and_capabilities_of_each_template_are_detected():
             if getattr(chat.capabilities, each) and each != "no_tools_is_none"
         ]
         assert chat.tool_format.write(CALLS) == expected["calls"], name
-        reasoning = [chat.reasoning.start, chat.reasoning.end] if chat.reasoning else []
-        assert reasoning == expected["reasoning"], name
+        reasoning = ReasoningMarkers(**expected["reasoning"]) if expected["reasoning"] else None
+        assert (chat.reasoning, chat.answers.ignored) == (reasoning, tuple(expected.get("ignored", ()))), name
         assert sorted(capabilities) == sorted(expected["capabilities"]), name
 
 
@@ -84,7 +85,7 @@ def test_an_answer_without_markers_is_content_with_every_template():
         prompt = chat.render(TemplateInput([ChatMessage(**HELLO)]))
         opened = chat.reasoning is not None and chat.reasoning.is_open(prompt)
         config = ParserConfig(
-            reasoning=chat.reasoning, in_reasoning=opened, ignored_markers=chat.ignored_markers
+            reasoning=chat.reasoning, in_reasoning=opened, ignored_markers=chat.answers.ignored
         )
         message = parse(config, f"Hm.{chat.reasoning.end}Yes, no." if opened else "Yes, no.")
         assert (message.reasoning, message.content) == ("Hm." if opened else "", "Yes, no."), name
@@ -112,11 +113,18 @@ def test_an_answer_begun_with_its_own_reasoning_has_no_other_in_any_template():
         chat = template(name)
         if chat.reasoning is None:
             continue
-        own = f"{chat.reasoning.start}\nHm.\n{chat.reasoning.end}\n\nIt is"
-        messages = [ChatMessage(**HELLO), ChatMessage(role="assistant", content=own)]
-        for thinks in (True, False):
+        begun = f"{chat.reasoning.start}\nHm."
+        for thinks, own in itertools.product(
+            (True, False), (begun, f"{begun}\n{chat.reasoning.end}\n\nIt is")
+        ):
+            messages = [ChatMessage(**HELLO), ChatMessage(role="assistant", content=own)]
             given = TemplateInput(messages, variables={"enable_thinking": thinks}, continues=True)
             answer = chat.render(given).rpartition(HELLO["content"])[2]
-            if answer.count(chat.reasoning.start) != 1 or not answer.endswith(own):
-                wrong.append((name, thinks))
+            goes_on = given.continues_reasoning(chat.reasoning)
+            if (
+                answer.count(chat.reasoning.start) != 1
+                or not answer.endswith(own)
+                or goes_on != (own == begun)
+            ):
+                wrong.append((name, thinks, own))
     assert wrong == []

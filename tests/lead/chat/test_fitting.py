@@ -2,13 +2,14 @@ import itertools
 
 import pytest
 
-from lead.chat.fitting import Lost, applied, fitting_steps, simple_tools, steps_for
+from lead.chat.fitting import Lost, applied, fitting_steps
 from lead.chat.request_parts import ChatMessage, TemplateInput
+from lead.tools.call_steps import steps
 from lead.tools.known_formats import GENERIC
 from shared.errors import RequestError
 from tests.lead.chat.cases import load, template
 
-STEPS = steps_for(GENERIC)
+STEPS = steps(GENERIC)
 TEMPLATES = [*load("templates.toml")]
 
 
@@ -128,8 +129,3 @@ def test_the_client_is_told_which_text_would_be_lost():
     chat = type(template("Qwen3-Coder"))(source, "", "")
     with pytest.raises(RequestError, match=r"messages\.1: .* leaves this text out"):
         chat.render(TemplateInput([ChatMessage(**say("user", "a")), ChatMessage(**say("assistant", "b"))]))
-
-
-def test_tools_are_described_by_types_that_each_template_knows():
-    [tool, _] = simple_tools(TOOLS)
-    assert tool["function"]["parameters"]["properties"]["path"]["type"] == "object"

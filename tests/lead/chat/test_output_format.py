@@ -1,14 +1,11 @@
 import pytest
 
-from lead.chat.output_format import detect_ignored_markers, detect_reasoning
+from lead.chat.output_format import ReasoningMarkers
 
-
-def test_a_template_without_markers_has_no_reasoning():
-    assert detect_reasoning("<|im_start|>") is None
-    assert detect_ignored_markers("<|im_start|>") == ()
-
-
-THINK, HARMONY = detect_reasoning("<think>"), detect_reasoning("<|channel|>")
+THINK = ReasoningMarkers("<think>\n", "\n</think>\n\n")
+HARMONY = ReasoningMarkers(
+    "<|channel|>analysis<|message|>", "<|end|>", "<|start|>assistant", "<|channel|>final<|message|>"
+)
 PROMPT = "<|start|>assistant"
 
 

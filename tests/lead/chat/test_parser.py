@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.chat import parser
+from lead.chat import markers
 from lead.chat.deltas import AssistantMessage, Content, Reasoning, ToolCallArguments, ToolCallStart
 from lead.chat.output_format import ParserConfig, ReasoningMarkers
 from lead.chat.parser import OutputParser
-from lead.tools.json_stream import ObjectStream
+from lead.tools.json_stream import ValueScanner
 from lead.tools.known_formats import GENERIC
 from tests.lead.chat.cases import formats, template
 
@@ -169,6 +169,12 @@ def test_a_call_without_arguments_has_an_empty_object():
     assert calls(read('<tool_call>{"name": "add"}</tool_call>', tool_format=HERMES)) == [("add", {})]
 
 
+def test_an_object_that_begins_like_no_call_is_content_at_once():
+    reader = OutputParser(ParserConfig(tool_format=LLAMA, tools=TOOLS))
+    assert reader.push('{"recipe": "Cook') == [Content('{"recipe": "Cook')]
+    assert reader.finish(is_cut=True) == []
+
+
 def test_a_generic_response_may_be_json():
     assert read('{"response": {"a": [1]}}', 1, tool_format=GENERIC).content == '{"a": [1]}'
 
@@ -231,8 +237,8 @@ def scanned(monkeypatch, own, text, size):
         return counted
 
     with monkeypatch.context() as patch:
-        patch.setattr(parser, "split_at_marker", counting(parser.split_at_marker))
-        patch.setattr(ObjectStream, "push", counting(ObjectStream.push))
+        patch.setattr(markers, "split_at_marker", counting(markers.split_at_marker))
+        patch.setattr(ValueScanner, "push", counting(ValueScanner.push))
         patch.setattr(OutputParser, "_content", counting(OutputParser._content))
         read(text, size, tool_format=own, tools=TOOLS, reasoning=THINK)
     return n

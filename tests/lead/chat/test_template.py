@@ -25,6 +25,7 @@ CALLS = (
     "{% for c in m.tool_calls or [] %}<{{ c.function.name }} ARGUMENTS>{% endfor %}{% endfor %}"
 )
 THINKS = TURNS + "{% if add_generation_prompt and enable_thinking is not false %}<think>\n{% endif %}"
+TAKES_OUT = TURNS.replace("m.content", "m.content.split('</think>')[-1]")
 EMPTY_THOUGHT = TURNS + "{% if add_generation_prompt %}<think>\n\n</think>\n\n{% endif %}"
 
 
@@ -199,15 +200,15 @@ def test_calls_and_results_become_text_if_the_template_has_none():
         (THINKS, {"content": "It is"}, "[assistant]<think>\n\n</think>\n\nIt is"),
         (THINKS, {"reasoning_content": "Hm", "content": "It is"}, "<think>\nHm\n</think>\n\nIt is"),
         (THINKS, {"reasoning_content": "Hm"}, "[assistant]<think>\nHm"),
-        (TURNS + "{# </think> #}", {"reasoning_content": "Hm"}, "[assistant]<think>\nHm"),
-        (TURNS + "{# </think> #}", {"content": "It is"}, "[assistant]It is"),
+        (TAKES_OUT, {"reasoning_content": "Hm"}, "[assistant]<think>Hm"),
+        (TAKES_OUT, {"content": "It is"}, "[assistant]It is"),
         *(
             (
                 source,
                 {"content": "<think>\nHm\n</think>\n\nIt is"},
                 "[assistant]<think>\nHm\n</think>\n\nIt is",
             )
-            for source in (THINKS, EMPTY_THOUGHT, TURNS + "{# </think> #}")
+            for source in (THINKS, EMPTY_THOUGHT, TAKES_OUT)
         ),
         (THINKS, {"content": "\n<think>Hm"}, "[assistant]<think>Hm"),
         (EMPTY_THOUGHT, {"reasoning_content": "Hm"}, "[assistant]<think>\nHm"),

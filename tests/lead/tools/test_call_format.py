@@ -18,8 +18,6 @@ UNESCAPED = {
     "LFM2.5-8B-A1B": "'",
 }
 """What ends a string, and is written as it is inside of one by these templates: nobody could read it."""
-SINGLE = {"meta-llama-Llama-3.1-8B-Instruct", "meta-llama-Llama-3.3-70B-Instruct"}
-"""In history each call is a turn of its own."""
 TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
 WORDS = [
     *("a", " two words ", "x\ny", "\n\nend\n", 'q"uo', "it's", "back\\slash", "{}", "[1, 2]", "17", "true"),
@@ -71,7 +69,7 @@ def read(pieces, calls, tools):
 def test_what_a_template_writes_as_calls_is_read_back_whole_and_in_pieces(name):
     chat, rng = template(name), random.Random(name)
     for _ in range(20):
-        n = 1 if chat.tool_format.between is None or name in SINGLE else rng.randint(1, 3)
+        n = 1 if chat.tool_format.between is None else rng.randint(1, 3)
         calls, tools = random_calls(rng, n, UNESCAPED.get(name))
         asked = ChatMessage(role="user", content="questionx")
         written = [

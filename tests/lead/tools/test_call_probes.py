@@ -6,7 +6,7 @@ from tests.lead.chat.cases import load, template
 def writer(write_call, before="", between="", after="<end>", *, several=True):
     """A template: `write_call` writes one call from its name and arguments."""
 
-    def render(messages, *, opened=False):
+    def render(messages, _tools=(), *, opened=False):
         text = ""
         for message in messages:
             calls = message.get("tool_calls", [])
@@ -17,15 +17,15 @@ def writer(write_call, before="", between="", after="<end>", *, several=True):
             text += f"{before}{written}{after}" if calls else "<end>"
         return text + "<assistant>" * opened
 
-    return render, lambda messages: render(messages, opened=True)
+    return render
 
 
 def test_a_template_that_writes_no_calls_has_no_format():
-    assert derive_call_format(*writer(lambda **_: "")) is None
+    assert derive_call_format(writer(lambda **_: "")) is None
 
 
 def test_a_template_that_refuses_everything_has_no_format():
-    assert derive_call_format(lambda _: None, lambda _: None) is None
+    assert derive_call_format(lambda *_, **__: None) is None
 
 
 def test_the_texts_around_calls_are_found():
@@ -39,7 +39,7 @@ def test_the_texts_around_calls_are_found():
         between="; ",
         after="</calls><end>",
     )
-    calls, as_object = derive_call_format(*render)
+    calls, as_object = derive_call_format(render)
     assert as_object
     assert (calls.before, calls.between, calls.after) == ("<calls>", "; ", "</calls>")
     assert calls.head.endswith(f">{NAME}: ")
@@ -48,7 +48,7 @@ def test_the_texts_around_calls_are_found():
 
 def test_a_template_for_one_call_has_nothing_between_two():
     calls, _ = derive_call_format(
-        *writer(lambda name, arguments, **_: f"<call>{name} {arguments}", several=False)
+        writer(lambda name, arguments, **_: f"<call>{name} {arguments}", several=False)
     )
     assert calls.between is None
 
@@ -63,7 +63,5 @@ def test_a_template_may_require_the_length_of_ids():
 
 
 def test_a_template_may_expect_arguments_as_text():
-    _, as_object = derive_call_format(
-        *writer(lambda name, arguments, **_: f"<call>{name} {arguments}</call>")
-    )
+    _, as_object = derive_call_format(writer(lambda name, arguments, **_: f"<call>{name} {arguments}</call>"))
     assert not as_object

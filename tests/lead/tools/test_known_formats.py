@@ -14,9 +14,7 @@ def test_only_templates_without_tools_are_generic_and_one_that_nests_arguments_i
     assert {name for name in generic if template(name).capabilities.tools} == {"MiniMax-M3"}
 
 
-@pytest.mark.parametrize(
-    ("sign", "field"), [("<|python_tag|>", "code_tag"), ("<|channel|>", "starts"), (">>>all", "starts")]
-)
+@pytest.mark.parametrize(("sign", "field"), [("<|python_tag|>", "code_tag"), ("<|channel|>", "starts")])
 def test_what_a_template_does_not_show_is_added(sign, field):
     calls = CallFormat(f"{NAME}\n", between="; ")
     assert getattr(completed(calls, sign), field) != getattr(calls, field)

@@ -10,13 +10,13 @@ XML = template("Qwen3-Coder").tool_format
 
 
 def read(text, types=None, size=None, calls=XML):
-    """The JSON, and what is left of the text."""
-    reader, pieces = TaggedReader(calls, types or {}), []
+    """The arguments, and what is left of the text."""
+    reader = TaggedReader(calls, types or {})
     for start in range(0, len(text), size or len(text)):
-        pieces.append(reader.push(text[start : start + (size or len(text))]))
+        reader.push(text[start : start + (size or len(text))])
         if reader.rest is not None:
-            return json.loads("".join(pieces)), reader.rest + text[start + (size or len(text)) :]
-    return "".join(pieces), None
+            return reader.values, reader.rest + text[start + (size or len(text)) :]
+    return reader.values, None
 
 
 def argument(name, value):
@@ -24,7 +24,7 @@ def argument(name, value):
 
 
 @pytest.mark.parametrize("size", [1, 5, None])
-def test_arguments_become_json(size):
+def test_arguments_are_read(size):
     text = argument("a", "x\ny") + argument("b", "[1, 2]") + "\n</function>\n</tool_call>"
     assert read(text, {"a": STRING}, size) == ({"a": "x\ny", "b": [1, 2]}, "\n</tool_call>")
 

@@ -1,6 +1,6 @@
 import pytest
 
-from lead.chat.tool_calls import parse_python_call
+from lead.tools.tool_calls import parse_python_call
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from lead.tools.markers import partial_marker_length, split_at_marker
+from lead.chat.markers import partial_marker_length, split_at_marker
 
 MARKERS = ("<a>", "<a>b", "cd")
 

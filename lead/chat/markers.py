@@ -1,0 +1,92 @@
+"""Text that is still being written: a window on it, and the markers in it."""
+
+import re
+from collections import deque
+from collections.abc import Collection
+
+MARKER = re.compile(r"<[^<>\s\ue000-\ue002]+>|\[/?[A-Z_]{3,}\]|```\w*")
+"""As templates write them; most are control tokens. None contains a place of `lead.tools.call_format`."""
+MAX_SPACE_CHARACTERS = 256
+"""White space that waits for a marker; what comes before is certain."""
+_WINDOW_CHARACTERS = 512
+BEGUN = re.compile(r"<[^<>\s]*$|\[[A-Z_/]*$")
+"""The beginning of one at the end of a text."""
+
+
+def shared_beginning(*texts: str) -> str:
+    """The longest text that all of them begin with."""
+    shortest = min(texts, key=len, default="")
+    characters = enumerate(zip(*texts, strict=False))
+    return shortest[: next((n for n, each in characters if len(set(each)) > 1), None)]
+
+
+def whole(text: str) -> str:
+    """Without a marker that has only begun."""
+    begun = BEGUN.search(text)
+    return text[: begun.start()] if begun else text
+
+
+def split_at_marker(text: str, markers: Collection[str], *, complete: bool) -> tuple[str, str | None, str]:
+    """The text before the first marker, that marker, and the rest.
+
+    Without a marker, the rest is an end of `text` that may become one, unless `text` is `complete`. The
+    result does not depend on how the text was cut into pieces: of markers that begin at the same place the
+    longest wins, and is waited for.
+    """
+    found = [(at, -len(marker), marker) for marker in markers if (at := text.find(marker)) >= 0]
+    at, _, marker = min(found, default=(len(text), 0, None))
+    n_certain = len(text) if complete else len(text) - partial_marker_length(text, markers)
+    if marker is None or n_certain <= at:
+        return text[:n_certain], None, text[n_certain:]
+    return text[:at], marker, text[at + len(marker) :]
+
+
+def partial_marker_length(text: str, markers: Collection[str]) -> int:
+    """The length of the longest end of `text` that is the beginning of a marker, but not a whole one."""
+    longest = max((len(mark) - 1 for mark in markers), default=0)
+    for n in range(min(len(text), longest), 0, -1):
+        if any(len(mark) > n and mark.startswith(text[-n:]) for mark in markers):
+            return n
+    return 0
+
+
+class Window:
+    """The text of an answer that is looked at once: each step may copy all of it.
+
+    text: what has not been read. finished: no more text will come than there is.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        self.text = ""
+        self.finished = False
+        self._later = deque([(text, 0)] if text else [])  # with how many characters of each are in `text`
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing comes after `text`."""
+        return self.finished and not self._later
+
+    def push(self, text: str) -> None:
+        if text:
+            self._later.append((text, 0))
+
+    def grow(self) -> bool:
+        """Take more into `text`; False if there is no more."""
+        if not self._later:
+            return False
+        later, at = self._later.popleft()
+        if at + _WINDOW_CHARACTERS < len(later):
+            self._later.appendleft((later, at + _WINDOW_CHARACTERS))
+        self.text += later[at : at + _WINDOW_CHARACTERS]
+        return True
+
+    def read_again(self, text: str) -> None:
+        """Read on with this instead of what is in the window."""
+        self.text = ""
+        if text:
+            self._later.appendleft((text, 0))
+
+    def split(self, markers: Collection[str]) -> tuple[str, str | None]:
+        """Read up to the first of these markers: the text before it, and the marker."""
+        text, marker, self.text = split_at_marker(self.text, markers, complete=self.complete)
+        return text, marker
