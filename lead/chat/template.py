@@ -168,7 +168,8 @@ class ChatTemplate:
     ) -> str:
         """The prompt of the messages in a form that the template takes; raises RequestError."""
         lost, reason = None, ""
-        for given in [tools, simple_tools(tools)] if tools else [tools]:
+        for change in (list, simple_tools) if tools else (list,):
+            given = change(tools)
 
             def run_or_none(probes: TemplateMessages, given: Tools = given) -> str | None:
                 nonlocal reason
