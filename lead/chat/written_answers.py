@@ -21,6 +21,8 @@ from lead.chat.parser import OutputParser
 from lead.chat.request_parts import ChatMessage, FunctionCallParam, TemplateInput, ToolCallParam
 
 _DIGEST_BYTES = 16
+_OBJECT_TOKENS = 100
+"""What a turn or an answer takes besides its tokens, as so many of them."""
 _CALL_ID = "call00001"
 """Mistral's templates require nine letters and digits."""
 
@@ -56,6 +58,12 @@ class Turn:
         """An answer begins with the last `n_space` characters of the prompt, whose tokens are `space`."""
         n_characters = len(prompt) - n_space
         return cls(tuple(answers), n_characters, _Digests(prompt).of(n_characters), space)
+
+    @property
+    def n_tokens(self) -> int:
+        """The most that it may hold: other turns may have the same answers. Objects count as tokens."""
+        texts = [self.tokens, *(each.tokens for each in self.answers)]
+        return sum(len(tokens) + _OBJECT_TOKENS for tokens in texts)
 
     def after(self, last: "Turn | None", n_known: int) -> "Turn":
         """With the first answers of the turn before: the objects are shared."""
@@ -149,10 +157,10 @@ class _Digests:
 class AnswerMemory:
     """The last turns of conversations, by the messages of their prompts.
 
-    Once their answers have more than `n_tokens` together, that which was used least recently goes.
+    Once there are more than `n_tokens` in them, that which was used least recently goes.
     """
 
-    def __init__(self, n_tokens: int = 1 << 21) -> None:
+    def __init__(self, n_tokens: int = 1 << 22) -> None:
         self._n_tokens = n_tokens
         self._n_kept = 0
         self._turns = OrderedDict[bytes, Turn]()
@@ -170,12 +178,12 @@ class AnswerMemory:
         """These messages were answered with `tokens`."""
         *_, (key, _) = _keys(owner, messages)
         if earlier := self._turns.pop(key, None):
-            self._n_kept -= len(earlier.tokens)
+            self._n_kept -= earlier.n_tokens
         self._turns[key] = replace(turn, tokens=turn.tokens + array("i", tokens))
-        self._n_kept += len(self._turns[key].tokens)
+        self._n_kept += self._turns[key].n_tokens
         while self._n_kept > self._n_tokens:
             _, oldest = self._turns.popitem(last=False)
-            self._n_kept -= len(oldest.tokens)
+            self._n_kept -= oldest.n_tokens
 
 
 def _keys(owner: str, messages: Sequence[ChatMessage]) -> Iterator[tuple[bytes, ChatMessage | None]]:

@@ -184,7 +184,7 @@ class Preparation(Jobs):
             last = replace(last, tokens=written) if last else None
 
         def means_same(start: int, end: int) -> bool:
-            config = self._parser_config(body, given, prompt.text[:start])
+            config = replace(self._parser_config(body, given, prompt.text[:start]), one_call=False)
             meant = meaning(config, self._pieces(config, written))
             if config.reasoning and not (has_ended or meant.content or meant.calls):
                 return False  # its reasoning goes on: the template closes it

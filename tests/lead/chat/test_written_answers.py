@@ -10,7 +10,7 @@ from lead.chat.deltas import AssistantMessage
 from lead.chat.output_format import ParserConfig, unfinished_marker
 from lead.chat.parser import OutputParser
 from lead.chat.request import ConversationFields
-from lead.chat.written_answers import AnswerMemory, Turn, answers_in, meaning, next_turns
+from lead.chat.written_answers import AnswerMemory, Turn, WrittenAnswer, answers_in, meaning, next_turns
 from lead.settings.conversation import ConversationOptions
 from lead.tools.argument_types import argument_types
 from tests.lead.chat.cases import HELLO, load, template
@@ -260,7 +260,7 @@ def test_answers_to_others_are_not_found():
 
 
 def test_the_turn_that_was_used_least_recently_gives_way():
-    memory = AnswerMemory(n_tokens=4)
+    memory = AnswerMemory(n_tokens=2 * (100 + 2))
     for question in ("a", "b", "c"):
         memory.add("me", messages_of({"role": "user", "content": question}), TURN, [1, 2])
         kept = [
@@ -269,6 +269,14 @@ def test_the_turn_that_was_used_least_recently_gives_way():
             if memory.find("me", messages_of({"role": "user", "content": each}, REPLY, AGAIN))
         ]
     assert kept == ["b", "c"]
+
+
+def test_a_turn_counts_with_all_answers_before_it():
+    memory, answer = AnswerMemory(n_tokens=400), WrittenAnswer(0, 1, b"", array("i", [0] * 50))
+    memory.add("me", messages_of(HELLO), TURN, [1])
+    memory.add("me", messages_of(AGAIN), dataclasses.replace(TURN, answers=(answer, answer)), [1])
+    assert memory.find("me", messages_of(HELLO, REPLY, AGAIN)) is None
+    assert memory.find("me", messages_of(AGAIN, REPLY, AGAIN)) is None
 
 
 def test_the_next_turns_show_where_a_thought_is_left_out():

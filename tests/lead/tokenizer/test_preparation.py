@@ -48,8 +48,8 @@ class Chat:
         chat = ChatTemplate(source(name), "", "<|im_end|>")
         self._jobs = Preparation(vocabulary, chat, ConversationOptions(), RequestLimits())
 
-    def prepare(self, messages, last=None, tools=None):
-        body = ConversationFields(messages=messages, tools=tools)
+    def prepare(self, messages, last=None, **fields):
+        body = ConversationFields(messages=messages, **fields)
         known = Continuation(last, has_checkpoints=True)
         return self._jobs.prepare_chat(write_conversation(body), continuation=known)
 
@@ -106,6 +106,18 @@ def test_a_thought_that_was_cut_off_is_closed_as_the_template_does_it(vocabulary
     message = {"role": "assistant", "content": "", "reasoning_content": "Hm."}
     written, second = chat.second(message, "\n<think>Hm.", name=result)
     assert second[: len(written)] != written or second[len(written)] != chat.tokens("<|im_end|>")[0]
+
+
+def test_a_second_call_that_the_client_did_not_get_is_not_put_back(chat):
+    body = {"tools": [READ], "parallel_tool_calls": False}
+    call = '<tool_call>\n{"name": "read", "arguments": {}}\n</tool_call>'
+    first = chat.prepare(ASKED, **body)
+    last = chat.answered(first, chat.tokens(call, "\n", call, "<|im_end|>"))
+    function = {"name": "read", "arguments": "{}"}
+    message = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": function}]}
+    result = {"role": "tool", "tool_call_id": "c", "content": "x"}
+    text = chat.vocabulary.detokenize(chat.prepare([*ASKED, message, result], last, **body).prompts[0])
+    assert text.rpartition(QUESTION)[2].count("<tool_call>") == 1
 
 
 def test_a_text_of_a_control_token_in_an_answer_does_not_end_it(chat):
