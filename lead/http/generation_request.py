@@ -20,9 +20,9 @@ from lead.http.services import Services
 from lead.settings.keys import ANYONE, Principal
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import (
-    Continuation,
     FieldTexts,
     Jobs,
+    KnownTurn,
     MadePrompt,
     PreparedRequest,
     Prompt,
@@ -255,7 +255,7 @@ async def read_chat_request(
     # What a lead remembers must not decide about a text that is to be the same after a restart.
     is_kept = body.cache_prompt is not False and not (ready and ready.exactness.is_on)
     last = services.answers.find(owner, body.messages) if is_kept else None
-    known = Continuation(last, has_checkpoints=ready is not None and ready.has_checkpoints)
+    known = KnownTurn(last, has_checkpoints=ready is not None and ready.has_checkpoints)
     request, prepared = await _read(
         body, http_request, services, Jobs.prepare_chat, write_conversation(body), texts, known
     )

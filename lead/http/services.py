@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Request
 
 from lead.backs.registry import Backs
-from lead.chat.written_answers import AnswerMemory
+from lead.chat.answer_memory import AnswerMemory
 from lead.engine.explain import Explain
 from lead.generation.engine_client import EngineClient
 from lead.generation.front_vocabulary import FrontVocabulary

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from lead.chat.answer_memory import Turn
 from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
-from lead.chat.written_answers import Turn
 from shared.errors import DuoError
 from shared.llama.model_info import ModelInfo
 from shared.protocol import VocabularyId
@@ -46,14 +46,14 @@ NO_TEXTS = FieldTexts()
 
 
 @dataclass(frozen=True, slots=True)
-class Continuation:
+class KnownTurn:
     """The turn before, if it is known. has_checkpoints: the target's memory cannot be cut to any length."""
 
     last: Turn | None = None
     has_checkpoints: bool = False
 
 
-NO_CONTINUATION = Continuation()
+NOTHING_KNOWN = KnownTurn()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Jobs(Protocol):
         self,
         conversation: bytes,
         texts: FieldTexts = NO_TEXTS,
-        continuation: Continuation = NO_CONTINUATION,
+        known: KnownTurn = NOTHING_KNOWN,
     ) -> PreparedRequest:
         """A request of a chat API."""
 

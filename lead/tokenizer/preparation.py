@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lead.chat.answer_memory import Turn, WrittenAnswer
 from lead.chat.constraint import grammar_for
 from lead.chat.control_texts import ControlTexts, RenderedPrompt, render_prompt
 from lead.chat.output_format import ParserConfig, unfinished_marker
 from lead.chat.request import ConversationFields
 from lead.chat.request_parts import TemplateInput
 from lead.chat.template import ChatTemplate
-from lead.chat.written_answers import Turn, WrittenAnswer, answers_in, meaning, next_turns
+from lead.chat.written_answers import answers_in, meaning, next_turns
 from lead.grammar.gbnf import gbnf_to_lark
 from lead.grammar.json_rules import json_grammar
 from lead.grammar.json_schema import JSON_OBJECT, check_schema
@@ -25,12 +26,12 @@ from lead.grammar.lark import check_grammar, check_size
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import (
-    NO_CONTINUATION,
     NO_TEXTS,
-    Continuation,
+    NOTHING_KNOWN,
     FieldTexts,
     GrammarsNeededError,
     Jobs,
+    KnownTurn,
     MadePrompt,
     ModelDescription,
     PreparedRequest,
@@ -106,7 +107,7 @@ class Preparation(Jobs):
         self,
         conversation: bytes,
         texts: FieldTexts = NO_TEXTS,
-        continuation: Continuation = NO_CONTINUATION,
+        known: KnownTurn = NOTHING_KNOWN,
     ) -> PreparedRequest:
         body = read_conversation(conversation)
         given = self._conversation(body)
@@ -117,12 +118,12 @@ class Preparation(Jobs):
         else:
             may_think = parser.in_reasoning or given.variables.get("enable_thinking", True)
             grammar = self._constrain(body, parser, may_think=bool(may_think))
-        answers, n_known = self._answers(body, given, prompt, continuation.last)
+        answers, n_known = self._answers(body, given, prompt, known.last)
         tokens = PromptTokens(prompt, answers, self._vocabulary)
         request = PreparedRequest(
             [tokens.all],
             grammar,
-            cuts=self._cuts(given, prompt.text, tokens) if continuation.has_checkpoints else (),
+            cuts=self._cuts(given, prompt.text, tokens) if known.has_checkpoints else (),
             parser=parser,
             reads_control_texts=not prompt.known,
             turn=Turn.begin(prompt.text, answers[n_known:], *tokens.space),

@@ -10,7 +10,7 @@ from lead.chat.request import ConversationFields
 from lead.chat.template import ChatTemplate
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.jobs import Continuation, write_conversation
+from lead.tokenizer.jobs import KnownTurn, write_conversation
 from lead.tokenizer.preparation import Preparation, PromptTokens
 from tests.lead.chat.cases import source
 
@@ -50,8 +50,8 @@ class Chat:
 
     def prepare(self, messages, last=None, **fields):
         body = ConversationFields(messages=messages, **fields)
-        known = Continuation(last, has_checkpoints=True)
-        return self._jobs.prepare_chat(write_conversation(body), continuation=known)
+        known = KnownTurn(last, has_checkpoints=True)
+        return self._jobs.prepare_chat(write_conversation(body), known=known)
 
     def tokens(self, *texts):
         """Of each text by itself, as a model may choose them."""
