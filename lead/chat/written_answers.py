@@ -8,6 +8,7 @@ tokens of answers are kept, and a later prompt has them where the template write
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from lead.chat.answer_memory import Digests, Turn, WrittenAnswer
@@ -17,20 +18,28 @@ from lead.chat.output_format import ParserConfig
 from lead.chat.parser import OutputParser
 from lead.chat.request_parts import ChatMessage, FunctionCallParam, TemplateInput, ToolCallParam
 
+_MOST_PARTS = 2
 _CALL_ID = "call00001"
 """Mistral's templates require nine letters and digits."""
 
-MeansSame = Callable[[int, int], bool]
-"""Whether a prompt means the same between two positions as the answer of the turn before."""
+Range = tuple[int, int]
+"""From a position of a prompt up to another one."""
+MeansSame = Callable[[Sequence[Range]], bool]
+"""Whether these parts of a prompt, together, mean the same as the answer of the turn before."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnMarks:
+    """ends: the texts of tokens that end an answer. calls: with which calls begin."""
+
+    ends: Sequence[str]
+    calls: Sequence[str] = ()
 
 
 def answers_in(
-    prompt: RenderedPrompt, last: Turn | None, ends: Sequence[str], means_same: MeansSame
+    prompt: RenderedPrompt, last: Turn | None, marks: TurnMarks, means_same: MeansSame
 ) -> tuple[tuple[WrittenAnswer, ...], int]:
-    """The answers in a prompt, and how many of them are from the prompt of the turn before.
-
-    ends: the texts of tokens that end an answer.
-    """
+    """The answers in a prompt, and how many of them are from the prompt of the turn before."""
     if last is None:
         return (), 0
     digests = Digests(prompt.text)
@@ -38,10 +47,32 @@ def answers_in(
     if len(known) < len(last.answers) or digests.of(last.n_characters) != last.digest:
         return known, len(known)
     start = last.n_characters
-    end = min((at for each in ends if (at := prompt.find(each, start)) >= 0), default=start)
-    if end == start or not means_same(start, end):
-        return known, len(known)
-    return (*known, WrittenAnswer(start, end, digests.of(end), last.tokens)), len(known)
+    for parts in _answers_from(start, prompt, marks):
+        if means_same(parts):
+            end = parts[-1][1]
+            return (*known, WrittenAnswer(start, end, digests.of(end), last.tokens)), len(known)
+    return known, len(known)
+
+
+def _answers_from(start: int, prompt: RenderedPrompt, marks: TurnMarks) -> Iterator[list[Range]]:
+    """What may be the answer from `start` on, in its parts: up to an end, or further if another part follows.
+
+    A part of its own are calls, where the template does not write them beside content.
+    """
+    text, parts = prompt.text, list[Range]()
+    before = max((text.rfind(each, 0, start) for each in marks.ends), default=-1)
+    begins = text[before:start] if before >= 0 else ""
+    for _ in range(_MOST_PARTS):
+        end, mark = min(
+            ((at, each) for each in marks.ends if (at := prompt.find(each, start)) >= 0), default=(start, "")
+        )
+        if end == start:
+            return
+        parts.append((start, end))
+        yield parts
+        start = end + len(begins if begins and text.startswith(begins, end) else mark)
+        if not text[start:].lstrip().startswith(tuple(marks.calls)):
+            return
 
 
 class Meaning(NamedTuple):

@@ -4,6 +4,7 @@ Synchronous, without I/O; all of it raises RequestError naming the field at faul
 """
 
 import contextlib
+import itertools
 import json
 from array import array
 from bisect import bisect_left
@@ -18,7 +19,7 @@ from lead.chat.output_format import ParserConfig, unfinished_marker
 from lead.chat.request import ConversationFields
 from lead.chat.request_parts import TemplateInput
 from lead.chat.template import ChatTemplate
-from lead.chat.written_answers import answers_in, meaning, next_turns
+from lead.chat.written_answers import Range, TurnMarks, answers_in, meaning, next_turns
 from lead.grammar.gbnf import gbnf_to_lark
 from lead.grammar.json_rules import json_grammar
 from lead.grammar.json_schema import JSON_OBJECT, check_schema
@@ -184,16 +185,21 @@ class Preparation(Jobs):
             written = written[:-1]
             last = replace(last, tokens=written) if last else None
 
-        def means_same(start: int, end: int) -> bool:
-            config = replace(self._parser_config(body, given, prompt.text[:start]), one_call=False)
+        def means_same(parts: Sequence[Range]) -> bool:
+            before = prompt.text[: parts[0][0]]
+            config = replace(self._parser_config(body, given, before), one_call=False)
             meant = meaning(config, self._pieces(config, written))
             if config.reasoning and not (has_ended or meant.content or meant.calls):
                 return False  # its reasoning goes on: the template closes it
-            part = prompt.part(start, end)
-            rendered = vocabulary.encode(part.text, add_special=False, parse_special=True, breaks=part.breaks)
+            rendered = array("i")
+            for part in itertools.starmap(prompt.part, parts):
+                rendered += vocabulary.encode(
+                    part.text, add_special=False, parse_special=True, breaks=part.breaks
+                )
             return meaning(config, self._pieces(config, rendered)) == meant
 
-        return answers_in(prompt, last, self._end_texts, means_same)
+        starts = self._template.tool_format.starts if body.usable_tools else ()
+        return answers_in(prompt, last, TurnMarks(self._end_texts, starts), means_same)
 
     def _pieces(self, config: ParserConfig, tokens: Sequence[int]) -> str:
         """The text that the parser gets."""

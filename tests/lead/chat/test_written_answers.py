@@ -11,7 +11,7 @@ from lead.chat.deltas import AssistantMessage
 from lead.chat.output_format import ParserConfig, unfinished_marker
 from lead.chat.parser import OutputParser
 from lead.chat.request import ConversationFields
-from lead.chat.written_answers import answers_in, meaning, next_turns
+from lead.chat.written_answers import TurnMarks, answers_in, meaning, next_turns
 from lead.settings.conversation import ConversationOptions
 from lead.tools.argument_types import argument_types
 from tests.lead.chat.cases import HELLO, load, template
@@ -55,6 +55,13 @@ ONE_BY_ONE = {
     "upstage-Solar-Open-100B": "between two calls is what ends an answer",
 }
 """Templates for which several calls stay as they write them, with the reason."""
+BESIDE = {
+    "CohereForAI-c4ai-command-r7b-12-2024-tool_use": "an empty thought is written between them",
+    "google-gemma-4-31B-it": "content comes after the result",
+    "openai-gpt-oss-120b": "content beside calls becomes a thought",
+    "upstage-Solar-Open-100B": "both are messages, with marks that models leave out",
+}
+"""Templates for which content beside calls stays as they write it, with the reason."""
 
 
 def conversation(chat, messages, tools):
@@ -120,13 +127,15 @@ def begun(prompt, text):
 def answers(chat, later, last, tools):
     """The answers as the model wrote them that are found in a later prompt."""
 
-    def means_same(start, end):
-        how = config(chat, later[:start], tools)
-        return meaning(how, later[start:end]) == meaning(how, "".join(map(chr, last.tokens)))
+    def means_same(parts):
+        how = config(chat, later[: parts[0][0]], tools)
+        text = "".join(later[start:end] for start, end in parts)
+        return meaning(how, text) == meaning(how, "".join(map(chr, last.tokens)))
 
     harmony = chat.reasoning is not None and bool(chat.reasoning.turn)
     ends = ENDS if harmony else ENDS + PHI
-    return answers_in(RenderedPrompt(later), last, ends, means_same)[0]
+    marks = TurnMarks(ends, chat.tool_format.starts if tools else ())
+    return answers_in(RenderedPrompt(later), last, marks, means_same)[0]
 
 
 def second_turn(name, thought="", content="", calls=(), change=None):
@@ -154,10 +163,11 @@ def second_turn(name, thought="", content="", calls=(), change=None):
         {"content": ANSWER},
         {"content": ANSWER, "thought": THOUGHT},
         {"calls": [CALL]},
+        {"content": "I look.", "calls": [CALL]},
         {"calls": [CALL], "thought": THOUGHT},
         {"calls": [CALL, ("edit", {"path": "ü"})]},
     ],
-    ids=["text", "thought", "call", "thought and call", "calls"],
+    ids=["text", "thought", "call", "text and call", "thought and call", "calls"],
 )
 def test_what_a_model_wrote_is_found_in_the_next_prompt_of_each_template(answer):
     """Unless it leaves out the thought, writes the first prompt otherwise, or writes just the same."""
@@ -165,6 +175,9 @@ def test_what_a_model_wrote_is_found_in_the_next_prompt_of_each_template(answer)
     for name in load("templates.toml").keys() - OTHERWISE.keys():
         chat = template(name)
         if answer.get("thought") and chat.reasoning is None:
+            continue
+        is_both = answer.get("content") and answer.get("calls")
+        if is_both and (name in BESIDE or not chat.tool_format.starts):
             continue
         if len(answer.get("calls", ())) > 1 and (chat.tool_format.between is None or name in ONE_BY_ONE):
             continue
