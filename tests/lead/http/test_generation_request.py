@@ -309,31 +309,26 @@ async def test_private_prompts_are_not_logged(lead, client, caplog, default, pri
 
 
 async def two_turns(lead, client, **fields):
-    """The tokens of the second prompt, and those of the first one with what the model wrote."""
     lead.will_say("It ", "is bl", "ue.")  # in more tokens than the text has
     answer = (await client.post(CHAT, json=ASK | fields)).json()["choices"][0]["message"]
     messages = [*ASK["messages"], answer, {"role": "user", "content": "Why?"}]
     await client.post(CHAT, json={"messages": messages} | fields)
-    first, second = lead.engine.submitted
-    written = [token for tokens, _ in lead.engine.steps for token in tokens]
-    return second.tokens, [*first.tokens, *written]
 
 
 async def test_the_next_turn_of_a_chat_has_the_tokens_that_the_model_wrote(lead, client):
-    second, known = await two_turns(lead, client)
-    assert second[: len(known)] == known
+    await two_turns(lead, client)
+    assert lead.goes_on
 
 
 async def test_who_wants_no_cached_prompt_gets_the_tokens_of_the_text(lead, client):
-    second, known = await two_turns(lead, client, cache_prompt=False)
-    assert second[: len(known)] != known
-    assert lead.vocabulary.detokenize(second).startswith(lead.vocabulary.detokenize(known))
+    await two_turns(lead, client, cache_prompt=False)
+    assert not lead.goes_on
 
 
 async def test_an_exact_text_does_not_depend_on_what_the_lead_remembers(lead, client):
     lead.engine.ready = lead.engine.ready.model_copy(update={"exactness": Exactness(is_on=True)})
-    second, known = await two_turns(lead, client)
-    assert second[: len(known)] != known
+    await two_turns(lead, client)
+    assert not lead.goes_on
 
 
 @pytest.mark.parametrize("has_checkpoints", [True, False])
