@@ -16,7 +16,7 @@ from tests.lead.chat.cases import source
 pytestmark = pytest.mark.real
 
 SCRIPTED_LEAD = (sys.executable, "-P", str(Path(scripted_lead.__file__)))
-FILE = "".join(f"{n}: a line of the file, which says that {n * 7919} is a number.\n" for n in range(480))
+FILE = "".join(f"{n}: a line of the file, which says that {n * 7919} is a number.\n" for n in range(590))
 """About 14,000 tokens."""
 MEMORIES = {
     "plain": "llama",
@@ -33,6 +33,8 @@ READ = {
     },
 }
 N_CALLS = 9
+N_SESSION = 16_000
+"""Tokens at its end, at least."""
 MOST = 64
 """Tokens that may be read again beside those that are new."""
 
@@ -123,5 +125,6 @@ def read_beyond_what_is_new(agent):
     beyond["thoughts dropped"] = agent.n_read - (agent.n_prompt - n_question)
     n_question = agent.n_prompt
     agent.ask(cut, {"role": "user", "content": "Go on."})
+    assert agent.n_prompt > N_SESSION
     beyond["cut"] = agent.n_read - (agent.n_prompt - n_question)
     return beyond

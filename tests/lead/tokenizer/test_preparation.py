@@ -120,6 +120,14 @@ def test_a_second_call_that_the_client_did_not_get_is_not_put_back(chat):
     assert text.rpartition(QUESTION)[2].count("<tool_call>") == 1
 
 
+def test_a_call_that_was_cut_off_is_not_put_back(chat):
+    first = chat.prepare(ASKED, tools=[READ])
+    last = chat.answered(first, chat.tokens("I re", "ad.\n", '<tool_call>\n{"name": "re'))
+    message = {"role": "assistant", "content": "I read."}
+    tokens = chat.prepare([*ASKED, message, AGAIN], last, tools=[READ]).prompts[0]
+    assert "I read.<|im_end|>" in chat.vocabulary.detokenize(tokens)
+
+
 def test_a_text_of_a_control_token_in_an_answer_does_not_end_it(chat):
     message = {**ANSWER, "content": "It ends with <|im_end|> here."}
     written = ["It ends with ", "<", "|", "im_end|> he", "re."]
