@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from shared.cache_edits import CacheEdit, Forget, Restore, Snapshot, Store
 from shared.saved_text import SavedText
-from shared.slot_cache import SlotCache, StoredText, TextPlace, common_prefix_length
+from shared.slot_cache import SlotCache, StoredText, TextPlace, common_prefix_length, least_useful
 
 MIN_TOKENS = 32
 """Fewer are decoded again as quickly."""
@@ -132,8 +132,8 @@ class PromptCache:
         text.tokens += tokens[start:end]
         text.n_prefill, checkpoints = cache.n_prefill, known | cache.hand_over(n_keep)
         forgotten = [each for n, each in known.items() if checkpoints[n] is not each]
-        while len(checkpoints) > n_checkpoints:  # as in `SlotManager`: the first is a system prompt
-            forgotten.append(checkpoints.pop(sorted(checkpoints)[min(1, len(checkpoints) - 1)]))
+        while len(checkpoints) > n_checkpoints:
+            forgotten.append(checkpoints.pop(least_useful(checkpoints, cache.cuts)))
         edits += [Forget(each.key) for each in forgotten]
         text.checkpoints = checkpoints
         if end:

@@ -1,7 +1,7 @@
 """Which tokens are in one slot of a model's memory, or in host memory, as lead and back track it."""
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -91,7 +91,8 @@ class SlotCache:
 
     `keep` removes more than it was asked for if the model's memory cannot be cut back so precisely.
     `saved` and `checkpoints` are states that the slot had, on the device and in host memory, by their number
-    of tokens. n_prefill: the first tokens, which were decoded as a prompt. `loading`: what is still to come.
+    of tokens. n_prefill: the first tokens, which were decoded as a prompt. cuts: lengths up to which later
+    prompts may be the same. `loading`: what is still to come.
     """
 
     index: int
@@ -101,6 +102,7 @@ class SlotCache:
     saved: dict[int, Snapshot] = field(default_factory=dict)
     checkpoints: dict[int, Snapshot] = field(default_factory=dict)
     n_prefill: int = 0
+    cuts: tuple[int, ...] = ()
     loading: Loading | None = None
     owner: str | None = None  # of the last text: see `StoredText`
     _n_last: int = 0  # tokens of the last decode, as long as no other pass has followed
@@ -231,6 +233,16 @@ class SlotCache:
         if self._can_trim_to(n_keep):
             return Trim(self.index, n_keep)
         return Restore(self.index, self.saved.get(n_keep) or self.checkpoints[n_keep], n_keep)
+
+
+def least_useful(lengths: Collection[int], cuts: Iterable[int]) -> int:
+    """Which of these checkpoints goes first: the oldest one from which none of `cuts` would be read.
+
+    But for the first one, if there are others: it is a system prompt.
+    """
+    first, *later = sorted(lengths)
+    used = {max((n for n in later if n <= cut), default=0) for cut in cuts}
+    return next((n for n in later if n not in used), later[0] if later else first)
 
 
 def common_prefix_length(one: Sequence[object], other: Sequence[object]) -> int:

@@ -346,7 +346,7 @@ class RestlessFront(FakeFront):
             "cache_prompt": False,
             "slot": rng.randrange(self._limits.n_slots),
             "progress": True,
-            "checkpoint": rng.randrange(n_prompt),
+            "checkpoints": (rng.randrange(n_prompt),),
             "owner": rng.randrange(2),
         }
         return {name: value for name, value in drawn.items() if rng.random() < self._habits.options}

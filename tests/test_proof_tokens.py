@@ -168,7 +168,11 @@ def with_predictions(requests, truth, rng):
 
 def with_checkpoints(requests, rng):
     """The requests, with places at which others may go on."""
-    return [request.model_copy(update={"checkpoint": rng.choice([0, 2, 20, 38])}) for request in requests]
+    drawn = [rng.choice([(), (2,), (20,), (2, 38)]) for _ in requests]
+    return [
+        request.model_copy(update={"checkpoints": lengths})
+        for request, lengths in zip(requests, drawn, strict=True)
+    ]
 
 
 def truth_of(requests, limits):
@@ -271,7 +275,7 @@ def test_a_prompt_that_was_read_before_goes_on_at_a_checkpoint():
     limits = make_limits(traits=MEMORIES["rollback"], n_checkpoints=2)
     prompt = [1, 2] * 20
     requests = [submit("a", [*prompt, 4, 4], max_tokens=4), submit("b", [*prompt, 5], max_tokens=4)]
-    requests[0] = requests[0].model_copy(update={"checkpoint": 40})
+    requests[0] = requests[0].model_copy(update={"checkpoints": (40,)})
     front = FakeFront({0: requests[:1], 20: requests[1:]}, Silent())
     target = run_engine(front, limits)
     assert target.n_loaded == 1

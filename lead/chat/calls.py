@@ -27,6 +27,10 @@ class AnyCallFormat(Protocol):
     def around_content(self) -> tuple[str, str]:
         """What is around content that is JSON, if all answers are; else two empty texts."""
 
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """The texts with which calls begin."""
+
     def markers(self) -> tuple[str, ...]:
         """All texts that may contain control tokens."""
 

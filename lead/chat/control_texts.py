@@ -8,6 +8,7 @@ be read. Only if the prompt is otherwise the same as without marks is that known
 import functools
 import itertools
 import secrets
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from lead.chat.request_parts import TemplateInput
 from lead.chat.template import ChatTemplate
 from shared.errors import RequestError
-from shared.llama.special_tokens import SpecialTokens
+from shared.llama.special_tokens import SpecialTokens, find_unbroken
 
 _SHORTEST = 2
 """A token of one character has no inside, where a mark could be."""
@@ -31,6 +32,14 @@ class RenderedPrompt:
     text: str
     breaks: Sequence[int] = ()
     known: bool = True
+
+    def part(self, start: int, end: int) -> "RenderedPrompt":
+        inside = self.breaks[bisect_right(self.breaks, start) : bisect_left(self.breaks, end)]
+        return RenderedPrompt(self.text[start:end], [each - start for each in inside], self.known)
+
+    def find(self, token_text: str, start: int) -> int:
+        """Where the text of a control token is the first time from `start` on; -1: nowhere."""
+        return find_unbroken(self.text, token_text, start, len(self.text), self.breaks)
 
 
 class ControlTexts:

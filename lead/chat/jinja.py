@@ -98,10 +98,13 @@ def load_template(source: str | None) -> Template:
 
 
 def date_variables() -> dict[str, str]:
-    """Variables that some templates (Firefunction, Functionary) use in place of `strftime_now`."""
+    """Variables that some templates (Firefunction, Functionary) use in place of `strftime_now`.
+
+    Of the time only the hour: a prompt that is another one each second would be read anew each time.
+    """
     return {
         "date_string": datetime.now().astimezone().strftime("%d %b %Y"),
-        "datetime": datetime.now(UTC).strftime("%b %d %Y %H:%M:%S GMT"),
+        "datetime": datetime.now(UTC).strftime("%b %d %Y %H:00:00 GMT"),
     }
 
 

@@ -169,7 +169,8 @@ class ChatTemplate:
     ) -> str:
         """The prompt of the messages in a form that the template takes; raises RequestError."""
         lost, reason, support = None, "", call_support()
-        for given in [tools, support.simple_tools(tools)] if support and tools else [tools]:
+        for change in (list, support.simple_tools) if support and tools else (list,):
+            given = change(tools)
 
             def run_or_none(probes: TemplateMessages, given: Tools = given) -> str | None:
                 nonlocal reason

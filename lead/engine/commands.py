@@ -26,10 +26,11 @@ class Submit(BaseModel, frozen=True):
     No token depends on the options that follow. prediction: what the client expects the text to be. n_probs:
     at each position report the probabilities of this many tokens and of the chosen one; None: of none.
     filtered: probabilities after the filters. n_draft: verify at most this many draft tokens per step. slot:
-    run in this slot only. progress: report how far the prompt has been read. checkpoint: length of a prefix
-    that later requests may share; 0: not known. owner: whose recent texts drafts may be taken from, this one
-    among them when it has ended; None: nobody's. keep_for: whose texts on disk (`--cache-disk`) it may go on
-    from, and is one of; None: it never reaches the disk. unread: the client is shown nothing before its end.
+    run in this slot only. progress: report how far the prompt has been read. checkpoints: lengths of the
+    prompt up to which later requests may share it; none if that is not known. owner: whose recent texts
+    drafts may be taken from, this one among them when it has ended; None: nobody's. keep_for: whose texts on
+    disk (`--cache-disk`) it may go on from, and is one of; None: it never reaches the disk. unread: the
+    client is shown nothing before its end.
 
     A sequence that an earlier engine process had begun is submitted with what that has generated:
     `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as its `Started` said; None: it has not started.
@@ -48,7 +49,7 @@ class Submit(BaseModel, frozen=True):
     cache_prompt: bool = True
     slot: int | None = None
     progress: bool = False
-    checkpoint: int = 0
+    checkpoints: tuple[int, ...] = ()
     owner: int | None = None
     keep_for: str | None = None
     unread: bool = False

@@ -228,8 +228,8 @@ class Engine:
         if self._limits.n_checkpoints == 0:
             return ()
         n_prompt = request.n_prompt or len(request.tokens)
-        lengths = {n for n in [request.checkpoint, request.n_keep or 0] if 0 < n < n_prompt}
-        if n_prompt >= _MIN_CHECKPOINT:
+        lengths = {n for n in [*request.checkpoints, request.n_keep or 0] if 0 < n < n_prompt}
+        if n_prompt >= _MIN_CHECKPOINT and not request.checkpoints:
             lengths.add(n_prompt - _N_GENERATION_PROMPT)
         return tuple(sorted(lengths))
 

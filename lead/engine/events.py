@@ -32,7 +32,8 @@ class Ready(BaseModel, frozen=True):
     """The model is loaded. `n_ctx_sequence` is the most tokens in the context of one sequence.
 
     `n_threads`: that it computes with at first. `draft_model`: the name of that in the engine. `mtp`: the
-    model's own heads draft. `devices`: for people, which layers are where.
+    model's own heads draft. `devices`: for people, which layers are where. `has_checkpoints`: a prompt is
+    reused up to one of these only.
     """
 
     type: Literal["ready"] = "ready"
@@ -45,6 +46,7 @@ class Ready(BaseModel, frozen=True):
     draft_model: str | None = None
     mtp: bool = False
     devices: str = ""
+    has_checkpoints: bool = False
 
 
 class Alive(BaseModel, frozen=True):

@@ -12,7 +12,7 @@ from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot, TrialPlace
 from shared.cache_edits import CacheEdit, Snapshot
 from shared.errors import RequestError, UnavailableError
-from shared.slot_cache import Loading, SlotCache, StoredText, TextPlace
+from shared.slot_cache import Loading, SlotCache, StoredText, TextPlace, least_useful
 from shared.slot_table import SlotTable
 
 _STEPS_OF_ANSWER = 64
@@ -84,7 +84,7 @@ class SlotManager:
             if n_common - n_reused >= MIN_TOKENS_SAVED:
                 self._add_checkpoint(sequence, n_common)
             slot.sequence, slot.cache.n_prefill, slot.moved = sequence, sequence.n_prefill, []
-            slot.cache.owner = sequence.request.keep_for
+            slot.cache.owner, slot.cache.cuts = sequence.request.keep_for, sequence.checkpoints
             started.append(self._started(sequence, n_reused, slot))
             insort(self._running, slot, key=_number)
         if started:
@@ -362,13 +362,12 @@ class SlotManager:
         self._price.token_seconds = token_seconds
 
     def _store(self, cache: SlotCache) -> None:
-        """Make a checkpoint; if there are too many, the second one goes: the first is a system prompt."""
+        """Make a checkpoint; if there are too many, one goes."""
         if self._n_checkpoints == 0:
             return
         self.table.checkpoint(cache)
         while len(cache.checkpoints) > self._n_checkpoints:
-            lengths = sorted(cache.checkpoints)
-            cache.drop(lengths[min(1, len(lengths) - 1)])
+            cache.drop(least_useful(cache.checkpoints, cache.cuts))
 
     def _add_checkpoint(self, sequence: EngineSequence, n_tokens: int) -> None:
         """What two texts have in common, others may: instructions to agents, say."""

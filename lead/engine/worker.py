@@ -264,6 +264,7 @@ def _ready(
         draft_model=inline.title if inline and inline.source == DRAFT_MODEL else None,
         mtp=inline is not None and inline.source == MTP,
         devices=str(model.plan.placement or "chosen by llama.cpp"),
+        has_checkpoints=limits.n_checkpoints > 0,
     )
 
 

@@ -96,6 +96,8 @@ async def answer_updates(request: GenerationRequest, services: Services) -> Asyn
                 for update in reader.read():
                     if update.end:
                         engine.cancel(reader.sequence)  # it may go on after a stop string
+                        if request.remember:
+                            request.remember(reader.sequence.tokens[len(reader.sequence.request.tokens) :])
                     yield update
             if not all(reader.finished for reader in unfinished):
                 await change.wait()

@@ -19,7 +19,15 @@ from lead.http.schema import GenerationFields, sampling_parameters
 from lead.http.services import Services
 from lead.settings.keys import ANYONE, Principal
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.jobs import FieldTexts, Jobs, MadePrompt, PreparedRequest, Prompt, write_conversation
+from lead.tokenizer.jobs import (
+    FieldTexts,
+    Jobs,
+    KnownTurn,
+    MadePrompt,
+    PreparedRequest,
+    Prompt,
+    write_conversation,
+)
 from shared.errors import ContextExceededError, RequestError
 from shared.logs import LogLevel
 from shared.protocol import fits_into_open
@@ -41,7 +49,7 @@ class GenerationRequest:
 
     The answers to a prompt differ in their seeds only: seed, seed + 1, … `gbnf` and `n_keep` are as the
     client sent them. private: not shown to backs. `parser` is None if all text is content. `prompt_texts`:
-    where they are to be shown, one for each prompt.
+    where they are to be shown, one for each prompt. remember: is to be called with the tokens of each answer.
     """
 
     submissions: list[Submit]
@@ -55,6 +63,7 @@ class GenerationRequest:
     timings_per_token: bool = False
     parser: ParserConfig | None = None
     prompt_texts: Sequence[str] = ()
+    remember: Callable[[Sequence[int]], None] | None = None
 
     @property
     def first(self) -> Submit:
@@ -87,7 +96,7 @@ def generation_request(
         cache_prompt=fields.cache_prompt is not False,
         slot=fields.slot(services.n_slots),
         progress=bool(fields.return_progress and fields.stream),
-        checkpoint=prepared.n_before_last,
+        checkpoints=prepared.cuts,
         owner=None if is_private else sender.number,  # without keys all senders are one
         keep_for=None if is_private else sender.id,
         unread=not (fields.stream or stops or max_seconds is not None),  # these look at the text as it comes
@@ -151,7 +160,8 @@ async def read_text_request(
         and any(_first_text(each).startswith(model.bos_text) for each in prompts)
     ):
         _say_that_bos_is_read_once(model.bos_text)
-    return await _read(fields, http_request, services, Jobs.prepare_prompts, prompts, texts)
+    request, _ = await _read(fields, http_request, services, Jobs.prepare_prompts, prompts, texts)
+    return request
 
 
 async def _read(
@@ -161,13 +171,17 @@ async def _read(
     method: Callable[Concatenate[Jobs, P], PreparedRequest],
     *arguments: P.args,
     **options: P.kwargs,
-) -> GenerationRequest:
+) -> tuple[GenerationRequest, PreparedRequest]:
     services.engine.expect()
     prepared = await prepare(http_request, services, method, *arguments, **options)
     if prepared.reads_control_texts:
         _say_that_control_texts_are_read()
+    return generation_request(fields, prepared, services, _sender(http_request)), prepared
+
+
+def _sender(http_request: Request) -> Principal:
     sender: Principal = getattr(http_request.state, "principal", ANYONE)
-    return generation_request(fields, prepared, services, sender)
+    return sender
 
 
 def _checked(fields: GenerationFields, n_prompts: int, services: Services) -> FieldTexts:
@@ -237,7 +251,18 @@ async def read_chat_request(
     """A request to continue a conversation; raises RequestError naming the field at fault."""
     check_tools(body, services)
     texts = replace(_checked(body, 1, services), grammar=None, json_schema=None)  # the conversation has them
-    return await _read(body, http_request, services, Jobs.prepare_chat, write_conversation(body), texts)
+    ready, owner = services.engine.ready, _sender(http_request).id
+    # What a lead remembers must not decide about a text that is to be the same after a restart.
+    is_kept = body.cache_prompt is not False and not (ready and ready.exactness.is_on)
+    last = services.answers.find(owner, body.messages) if is_kept else None
+    known = KnownTurn(last, has_checkpoints=ready is not None and ready.has_checkpoints)
+    request, prepared = await _read(
+        body, http_request, services, Jobs.prepare_chat, write_conversation(body), texts, known
+    )
+    if not is_kept or prepared.turn is None:
+        return request
+    turn = prepared.turn.after(last, prepared.n_known)
+    return replace(request, remember=functools.partial(services.answers.add, owner, body.messages, turn))
 
 
 def as_chat(fields: dict[str, Any]) -> ChatRequest:

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import Request
 
 from lead.backs.registry import Backs
+from lead.chat.answer_memory import AnswerMemory
 from lead.engine.explain import Explain
 from lead.generation.engine_client import EngineClient
 from lead.generation.front_vocabulary import FrontVocabulary
@@ -25,6 +26,7 @@ class Services:
     sequences: Sequences
     backs: Backs
     settings: LeadSettings = field(default_factory=LeadSettings)
+    answers: AnswerMemory = field(default_factory=AnswerMemory)
     started_at: int = field(default_factory=lambda: int(time.time()))
 
     @property

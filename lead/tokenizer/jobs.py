@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from lead.chat.answer_memory import Turn
 from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
 from shared.errors import DuoError
@@ -45,11 +46,24 @@ NO_TEXTS = FieldTexts()
 
 
 @dataclass(frozen=True, slots=True)
+class KnownTurn:
+    """The turn before, if it is known. has_checkpoints: the target's memory cannot be cut to any length."""
+
+    last: Turn | None = None
+    has_checkpoints: bool = False
+
+
+NOTHING_KNOWN = KnownTurn()
+
+
+@dataclass(frozen=True, slots=True)
 class PreparedRequest:
     """All that a request's texts come to.
 
     prompts, prediction: token ids. biased: the tokens of each text. reads_control_texts: texts of the client
-    may have been read as control tokens. prompt_texts: where they are wanted.
+    may have been read as control tokens. prompt_texts: where they are wanted. cuts: lengths of a chat's
+    prompt up to which later ones may be the same. turn: of the chat, without the first `n_known` answers
+    in its prompt, which are those of the turn before.
     """
 
     prompts: list["array[int]"]
@@ -57,9 +71,11 @@ class PreparedRequest:
     prediction: "array[int]" = field(default_factory=lambda: array("i"))
     biased: dict[str, list[int]] = field(default_factory=dict)
     parser: ParserConfig | None = None
-    n_before_last: int = 0
+    cuts: tuple[int, ...] = ()
     reads_control_texts: bool = False
     prompt_texts: Sequence[str] = ()
+    turn: Turn | None = None
+    n_known: int = 0
 
 
 class MadePrompt(ABC):
@@ -110,7 +126,12 @@ class Jobs(Protocol):
         Raises UnsupportedError where a prompt cannot be made with this model.
         """
 
-    def prepare_chat(self, conversation: bytes, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
+    def prepare_chat(
+        self,
+        conversation: bytes,
+        texts: FieldTexts = NO_TEXTS,
+        known: KnownTurn = NOTHING_KNOWN,
+    ) -> PreparedRequest:
         """A request of a chat API."""
 
     def count_prompt(self, conversation: bytes) -> int:

@@ -3,12 +3,16 @@
 Synchronous, without I/O; all of it raises RequestError naming the field at fault.
 """
 
+import contextlib
+import itertools
 import json
 from array import array
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lead.chat.answer_memory import Turn, WrittenAnswer
 from lead.chat.calls import call_support
 from lead.chat.constraint import grammar_for
 from lead.chat.control_texts import ControlTexts, RenderedPrompt, render_prompt
@@ -16,6 +20,7 @@ from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
 from lead.chat.request_parts import TemplateInput
 from lead.chat.template import ChatTemplate
+from lead.chat.written_answers import Range, TurnMarks, answers_in, meaning, next_turns
 from lead.grammar.gbnf import gbnf_to_lark
 from lead.grammar.json_rules import json_grammar
 from lead.grammar.json_schema import JSON_OBJECT, check_schema
@@ -24,9 +29,11 @@ from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import (
     NO_TEXTS,
+    NOTHING_KNOWN,
     FieldTexts,
     GrammarsNeededError,
     Jobs,
+    KnownTurn,
     MadePrompt,
     ModelDescription,
     PreparedRequest,
@@ -37,9 +44,12 @@ from shared.errors import RequestError
 from shared.llama import library
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import VocabularyId
+from shared.slot_cache import common_prefix_length
 
 _MIN_TOKENS_BEFORE = 64
 """A shorter beginning is decoded as quickly as a checkpoint of it is made."""
+_MIN_TOKENS_BETWEEN = 32
+"""Of cuts that are closer together the first one will do."""
 
 
 class Preparation(Jobs):
@@ -66,6 +76,7 @@ class Preparation(Jobs):
         self._problem = problem
         self._indexes_grammars = indexes_grammars
         self._control_texts = ControlTexts(vocabulary.special)
+        self._end_texts = [each.text for each in vocabulary.special.control if vocabulary.is_end(each.id)]
 
     # Jobs
 
@@ -93,7 +104,12 @@ class Preparation(Jobs):
         tokens = [self._tokenize_parts(prompt) for prompt in prompts]
         return self._with_texts(PreparedRequest(tokens, self._grammar_of(texts)), texts)
 
-    def prepare_chat(self, conversation: bytes, texts: FieldTexts = NO_TEXTS) -> PreparedRequest:
+    def prepare_chat(
+        self,
+        conversation: bytes,
+        texts: FieldTexts = NO_TEXTS,
+        known: KnownTurn = NOTHING_KNOWN,
+    ) -> PreparedRequest:
         body = read_conversation(conversation)
         given = self._conversation(body)
         prompt = self._render_prompt(given)
@@ -103,19 +119,22 @@ class Preparation(Jobs):
         else:
             may_think = parser.in_reasoning or given.variables.get("enable_thinking", True)
             grammar = self._constrain(body, parser, may_think=bool(may_think))
-        tokens = self._tokenize_prompt(prompt)
-        last = "\n".join(given.messages[-1].parts)
+        answers, n_known = self._answers(body, given, prompt, known.last)
+        tokens = PromptTokens(prompt, answers, self._vocabulary)
         request = PreparedRequest(
-            [tokens],
+            [tokens.all],
             grammar,
-            n_before_last=tokens_before(last, prompt.text, tokens, self._vocabulary),
+            cuts=self._cuts(given, prompt.text, tokens) if known.has_checkpoints else (),
             parser=parser,
             reads_control_texts=not prompt.known,
+            turn=Turn.begin(prompt.text, answers[n_known:], *tokens.space),
+            n_known=n_known,
         )
         return self._with_texts(request, texts)
 
     def count_prompt(self, conversation: bytes) -> int:
-        return len(self._tokenize_prompt(self._render(read_conversation(conversation))))
+        prompt = self._render(read_conversation(conversation))
+        return len(PromptTokens(prompt, (), self._vocabulary).all)
 
     def render_prompt(self, conversation: bytes) -> bytes:
         return _body("prompt", self._render(read_conversation(conversation)).text)
@@ -154,12 +173,55 @@ class Preparation(Jobs):
     def _conversation(self, body: ConversationFields) -> TemplateInput:
         return body.conversation(self._chat, self._template.tool_format)
 
-    # Tokens
+    # Earlier and later turns
 
-    def _tokenize_prompt(self, prompt: RenderedPrompt) -> "array[int]":
-        return self._vocabulary.encode(
-            prompt.text, add_special=True, parse_special=True, breaks=prompt.breaks
-        )
+    def _answers(
+        self, body: ConversationFields, given: TemplateInput, prompt: RenderedPrompt, last: Turn | None
+    ) -> tuple[tuple[WrittenAnswer, ...], int]:
+        """See `answers_in`."""
+        vocabulary = self._vocabulary
+        written = last.tokens if last else array("i")
+        if has_ended := bool(written) and vocabulary.is_end(written[-1]):
+            written = written[:-1]
+            last = replace(last, tokens=written) if last else None
+
+        def means_same(parts: Sequence[Range]) -> bool:
+            before = prompt.text[: parts[0][0]]
+            config = replace(self._parser_config(body, given, before), one_call=False)
+            meant = meaning(config, self._pieces(config, written))
+            if config.reasoning and not (has_ended or meant.content or meant.calls):
+                return False  # its reasoning goes on: the template closes it
+            rendered = array("i")
+            for part in itertools.starmap(prompt.part, parts):
+                rendered += vocabulary.encode(
+                    part.text, add_special=False, parse_special=True, breaks=part.breaks
+                )
+            return meaning(config, self._pieces(config, rendered)) == meant
+
+        calls = self._template.tool_format if body.usable_tools else None
+        starts = calls.starts if calls else ()
+        return answers_in(prompt, last, TurnMarks(self._end_texts, starts), means_same)
+
+    def _pieces(self, config: ParserConfig, tokens: Sequence[int]) -> str:
+        """The text that the parser gets."""
+        pieces = (self._vocabulary.piece(each, special=each in config.special_tokens) for each in tokens)
+        return b"".join(pieces).decode("utf-8", "replace")
+
+    def _cuts(self, given: TemplateInput, text: str, tokens: "PromptTokens") -> tuple[int, ...]:
+        """How many tokens of the prompt other questions may share, and the next turns."""
+        last = "\n".join(given.messages[-1].parts) if given.messages[-1].role != "tool" else ""
+        shared = {text.rfind(last) if last else 0}
+        for messages in next_turns(given, reasons=self._template.reasoning is not None):
+            with contextlib.suppress(RequestError):
+                later = self._template.render(replace(given, messages=messages, continues=False))
+                shared.add(common_prefix_length(text, later))
+        cuts = [0]
+        for n in sorted(tokens.n_before(at) for at in shared if at > 0):
+            if n >= cuts[-1] + (_MIN_TOKENS_BETWEEN if cuts[-1] else _MIN_TOKENS_BEFORE):
+                cuts.append(n)
+        return tuple(cuts[1:])
+
+    # Tokens
 
     def _tokenize_parts(self, prompt: Prompt | MadePrompt) -> "array[int]":
         """What the model wants around a prompt (BOS) is added where it begins with text."""
@@ -283,20 +345,49 @@ def _body(name: str, text: str) -> bytes:
     return b'{"%b":%b}' % (name.encode(), json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def tokens_before(content: str, prompt: str, tokens: Sequence[int], vocabulary: Vocabulary) -> int:
-    """The number of `tokens` of `prompt` that end before the last occurrence of `content`; 0 if few or none.
+class PromptTokens:
+    """The tokens of a prompt, which has answers as the model wrote them."""
 
-    Up to its last message a prompt is the same for other questions to the same assistant. What the
-    vocabulary adds (BOS, a blank) makes the number too small, never too large.
-    """
-    at = prompt.rfind(content) if content else -1
-    if at <= 0:
-        return 0
-    n_bytes = len(prompt[:at].encode("utf-8", "replace"))
-    n_tokens = 0
-    for token in tokens:
-        n_bytes -= len(vocabulary.piece(token, special=True))
-        if n_bytes < 0:
-            break
-        n_tokens += 1
-    return n_tokens if n_tokens >= _MIN_TOKENS_BEFORE else 0
+    def __init__(
+        self, prompt: RenderedPrompt, answers: Sequence[WrittenAnswer], vocabulary: Vocabulary
+    ) -> None:
+        given = [(each.start, each.end, each.tokens) for each in answers]
+        self._text = prompt.text
+        self._vocabulary = vocabulary
+        self._ends = [0, *(end for start, end, _ in given for end in (start, end)), len(prompt.text)]
+        self._parts = vocabulary.encode_parts(prompt.text, given, prompt.breaks)
+
+    @property
+    def all(self) -> "array[int]":
+        return sum(self._parts, array("i"))
+
+    def n_before(self, at: int) -> int:
+        """How many tokens end before this position of the text, but for one: it may depend on what follows.
+
+        What the vocabulary may add (a blank after each control token) makes the number too small, never too
+        large.
+        """
+        n_added = len(self._vocabulary.detokenize(self._plain("x"))) - 1
+        index = max(0, bisect_left(self._ends, at) - 1)
+        n_before, tokens = sum(map(len, self._parts[:index])), self._parts[index]
+        n_bytes = len(self._text[at : self._ends[index + 1]].encode("utf-8", "replace"))
+        n = 0 if index % 2 else len(tokens)
+        while n and n_bytes > 0:
+            n -= 1
+            n_bytes -= len(self._vocabulary.piece(tokens[n], special=True))
+            n_bytes += 0 if self._vocabulary.piece(tokens[n]) else n_added
+        return n_before + n - 1
+
+    @property
+    def space(self) -> tuple["array[int]", int]:
+        """The tokens of white space at the end, and its length; none if they reach into what is before."""
+        vocabulary, tokens = self._vocabulary, self.all
+        space = self._text[len(self._text.rstrip()) :]
+        n = len(tokens) - len(self._plain(space))
+        start = next((i + 1 for i in range(n - 1, -1, -1) if not vocabulary.piece(tokens[i])), 0)
+        before = self._plain(vocabulary.detokenize(tokens[start:n]))
+        is_apart = before == tokens[start:n] and vocabulary.detokenize(tokens[n:]) == space
+        return (tokens[n:], len(space)) if is_apart else (array("i"), 0)
+
+    def _plain(self, text: str) -> "array[int]":
+        return self._vocabulary.encode(text, add_special=False, parse_special=False)

@@ -78,7 +78,7 @@ def _split(
         yield part
         return
     start, end = part
-    while (at := _find(text, token.text, start, end, breaks)) >= 0:
+    while (at := find_unbroken(text, token.text, start, end, breaks)) >= 0:
         left = at
         while token.strips_left and left > start and text[left - 1] in _SPACE:
             left -= 1
@@ -92,7 +92,7 @@ def _split(
         yield start, end
 
 
-def _find(text: str, wanted: str, start: int, end: int, breaks: Sequence[int]) -> int:
+def find_unbroken(text: str, wanted: str, start: int, end: int, breaks: Sequence[int]) -> int:
     """The first occurrence of `wanted` in a range of `text` with none of `breaks` inside it; -1: none."""
     while (at := text.find(wanted, start, end)) >= 0:
         next_break = bisect_right(breaks, at)

@@ -9,7 +9,8 @@ import hashlib
 import itertools
 import logging
 from array import array
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -147,8 +148,30 @@ class Vocabulary:
         control tokens as those tokens: never set it for text that must not be able to end a turn. `breaks`
         are ascending positions that no control token may contain (see `SpecialTokens.split`).
         """
-        text = text.encode("utf-8", "replace").decode()
         before, after = self._around if add_special else (_NONE, _NONE)
+        return self._encode(text, before, parse_special=parse_special, breaks=breaks) + after
+
+    def encode_parts(
+        self, text: str, given: Iterable[tuple[int, int, "array[int]"]], breaks: Sequence[int] = ()
+    ) -> "list[array[int]]":
+        """`encode` of a prompt in parts: before, in and after each range of `text` whose tokens are given.
+
+        given: start, end and tokens, in order; they begin and end where a control token does.
+        """
+        before, after = self._around
+        parts, at = [], 0
+        for start, end, tokens in (*given, (len(text), len(text), after)):
+            inside = [each - at for each in breaks[bisect_right(breaks, at) : bisect_right(breaks, start)]]
+            parts.append(self._encode(text[at:start], _NONE if at else before, breaks=inside))
+            parts.append(tokens)
+            at = end
+        return parts
+
+    def _encode(
+        self, text: str, before: "array[int]", *, parse_special: bool = True, breaks: Sequence[int] = ()
+    ) -> "array[int]":
+        """`before` and the tokens of `text`, whose BOS is left out if it is there already."""
+        text = text.encode("utf-8", "replace").decode()
         tokens = array("i", before)
         known: dict[str, array[int]] = {}
         for fragment in self.special.split(text, control=parse_special, breaks=breaks):
@@ -160,7 +183,7 @@ class Vocabulary:
                 if fragment not in known:
                     known[fragment] = self._encode_plain(fragment, add_special=False)
                 tokens += known[fragment]
-        return tokens + after
+        return tokens
 
     @functools.cached_property
     def _around(self) -> tuple["array[int]", "array[int]"]:

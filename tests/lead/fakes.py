@@ -21,6 +21,7 @@ from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import Jobs, decode, encode
 from lead.tokenizer.preparation import Preparation
 from shared.errors import RequestError
+from tests.lead.chat.cases import source
 
 N_CTX = 128
 
@@ -192,6 +193,25 @@ class ScriptedLead:
     def prompt(self):
         """The text of the first prompt that came to the engine."""
         return self.vocabulary.detokenize(self.engine.submitted[0].tokens)
+
+    @property
+    def goes_on(self):
+        """Whether the second prompt begins with the first one, and the tokens that were written after it."""
+        first, second = (each.tokens for each in self.engine.submitted)
+        known = [*first, *(token for tokens, _ in self.engine.steps for token in tokens)]
+        return second[: len(known)] == known
+
+    def will_think_and_call(self):
+        """Script it in more tokens than the text has, for a template that writes calls in tags."""
+        self.use(template=ChatTemplate(source("Qwen3.5-4B"), "", "<|im_end|>"))
+        ready = self.engine.ready.model_copy(update={"n_ctx": 4096, "n_ctx_sequence": 4096})
+        self.engine.ready = ready
+        call = (
+            "<tool_call>\n<func",
+            "tion=add>\n<parameter=a>\nx",
+            "y\n</parameter>\n</function>\n</tool_call>",
+        )
+        self.will_say("Hm", ".", "\n</thi", "nk>\n\n", "I ", "add.", "\n\n", *call)
 
     def will_say(self, *parts):
         """Script the answer: a part is a text (one token a step) or (text, figures) (all in one step)."""

@@ -222,6 +222,16 @@ class TestCheckpoints:
         ]
         assert (cache.tokens, cache.n_physical, len(prompts.texts)) == (TEXT[:20], 20, 1)
 
+    def test_of_too_many_those_stay_where_later_prompts_will_depart(self):
+        prompts = PromptCache(PromptCacheSize(1000, 1, 10), itertools.count(10))
+        cache = self.holding({10: 1, 20: 2, 30: 3})
+        prompts.store(cache)
+        cache.add([1])
+        cache.checkpoints, cache.cuts = {35: state(4, 35)}, (20, 35)
+        edits, _ = prompts.store(cache)
+        assert keys(prompts.texts[0]) == {10: 1, 20: 2, 35: 4}
+        assert Forget(3) in edits
+
     def test_a_text_that_was_dropped_has_none_to_give(self, prompts):
         prompts.store(self.holding({20: 1}))
         text = prompts.texts[0]

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from shared.cache_edits import Restore, Snapshot, Trim
 from shared.llama.memory_traits import MemoryTraits
-from shared.slot_cache import SlotCache
+from shared.slot_cache import SlotCache, least_useful
 
 
 def cache_of(*tokens):
@@ -124,3 +124,17 @@ class SlotCacheMachine(RuleBasedStateMachine):
 
 
 TestSlotCacheMachine = SlotCacheMachine.TestCase
+
+
+@pytest.mark.parametrize(
+    ("lengths", "cuts", "goes"),
+    [
+        ([10, 20, 30, 40], [], 20),
+        ([10, 20, 30, 40], [25, 45], 30),
+        ([10, 20, 30, 40], [20, 30, 40], 20),
+        ([10, 20], [15], 20),
+        ([10], [10], 10),
+    ],
+)
+def test_the_oldest_checkpoint_goes_that_no_later_prompt_will_need(lengths, cuts, goes):
+    assert least_useful(lengths, cuts) == goes

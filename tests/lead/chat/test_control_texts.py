@@ -114,3 +114,12 @@ def test_the_markers_of_reasoning_that_begins_an_answer_are_control_tokens_and_i
 def test_a_template_that_refuses_the_messages_says_why():
     with pytest.raises(RequestError, match="no system messages"):
         read("{{ raise_exception('no system messages') }}", user("<|end|>"))
+
+
+def test_a_part_of_a_prompt_knows_what_is_no_control_token():
+    conversation = TemplateInput([ChatMessage(**user("a<|end|>b"))])
+    prompt = render_prompt(ChatTemplate(TURNS, "", ""), conversation, TEXTS)
+    at = prompt.text.index("a<")
+    part = prompt.part(at, len(prompt.text))
+    assert SPECIAL.split(part.text, control=True, breaks=part.breaks) == ["a<|end|>b", 2]
+    assert prompt.find("<|end|>", at) == prompt.text.rindex("<|end|>")

@@ -265,3 +265,7 @@ def test_one_that_takes_too_long_is_refused_in_a_sentence():
 def test_what_a_template_supports_is_found_out_elsewhere_and_is_the_same():
     source = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}"
     assert ChatTemplate.of_stranger(source, "", "", None, 60.0).known == ChatTemplate(source, "", "").known
+
+
+def test_a_prompt_with_the_time_is_the_same_for_an_hour():
+    assert re.fullmatch(r"\w{3} \d\d \d{4} \d\d:00:00 GMT", jinja.date_variables()["datetime"])

@@ -3,6 +3,8 @@
 The tests that follow one sequence use prompts whose continuations are known to be long, see LONG.
 """
 
+import random
+
 import numpy as np
 import pytest
 
@@ -421,7 +423,7 @@ def test_what_a_slot_got_of_another_is_there_before_a_wait():
     harness = EngineHarness(
         policy="off", n_slots=2, n_ctx=400, n_ctx_sequence=200, traits=traits, n_checkpoints=2
     )
-    harness.submit("a", [*STORED, 1, 2], max_tokens=100, checkpoint=60)
+    harness.submit("a", [*STORED, 1, 2], max_tokens=100, checkpoints=(60,))
     for _ in range(8):
         harness.step()
     harness.speculation.set_policy("sync", 4)
@@ -864,3 +866,94 @@ def test_logits_of_what_waits_outlive_their_step():
     harness.engine.decoded(plan, logits, NOW, STEP_SECONDS)
     (sequence,) = harness.engine.slots.sequences.values()
     assert not np.shares_memory(sequence.verification.rows, logits[0])
+
+
+# Sessions of an agent: how much of a prompt of 16,000 tokens is cached
+
+MEMORIES = {
+    "plain": MemoryTraits(),
+    "windows": MemoryTraits(n_rollback=64),
+    "recurrent with rollback": MemoryTraits(n_rollback=8, equal_lengths=True),
+    "recurrent": MemoryTraits(n_rollback=0, n_step_checkpoints=1, equal_lengths=True),
+}
+
+
+INSTRUCTIONS = 1000
+"""How many tokens of a prompt other sessions may have, too."""
+
+
+class Session:
+    """Turns of an agent, each of which goes on from all that was read and written before."""
+
+    def __init__(self, memory, n_turns=1, **more):
+        traits = MEMORIES[memory]
+        n_checkpoints = 0 if traits.can_trim else 8
+        self.harness = EngineHarness(
+            n_slots=2,
+            n_ctx=40_000,
+            n_ctx_sequence=20_000,
+            n_batch=512,
+            traits=traits,
+            n_checkpoints=n_checkpoints,
+            **more,
+        )
+        self.harness.target.n_window = 20_000
+        self._random = random.Random(1)
+        self.question = self.some(15_000)
+        self.prompt = self.text = self.question
+        self.ask(self.question)
+        for _ in range(n_turns):
+            self.ask([*self.text, *self.some(60)])
+
+    def some(self, n):
+        """New tokens: a question, or the result of a tool."""
+        return self._random.choices(range(N_VOCAB), k=n)
+
+    def ask(self, prompt):
+        """How much of it was cached; the template says where it may be cut."""
+        cuts = (INSTRUCTIONS, len(self.question) - 1, len(prompt) - 1)
+        self.harness.submit(str(self._random.random()), prompt, max_tokens=20, checkpoints=cuts)
+        events = self.harness.drain()
+        (started,), self.prompt = of(Started, events), prompt
+        self.text = [*prompt, *text_of(events, started.sequence)]
+        return started.n_cached
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_the_next_turn_of_a_session_reads_what_is_new(memory):
+    session = Session(memory)
+    n_known = len(session.text)
+    assert session.ask([*session.text, *session.some(60)]) == n_known - 1
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_prompt_that_is_sent_again_is_not_read_again(memory):
+    session = Session(memory)
+    assert session.ask(session.prompt) == len(session.prompt) - 1
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_an_answer_that_comes_back_otherwise_is_read_again_and_nothing_else(memory):
+    session = Session(memory)
+    n_known = len(session.prompt)
+    assert session.ask([*session.prompt, *session.some(30)]) >= n_known - 1
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_session_goes_on_from_its_last_question_where_all_thoughts_since_are_dropped(memory):
+    """However many turns there were, each with a checkpoint of its own."""
+    session = Session(memory, n_turns=12)
+    assert session.ask([*session.question, *session.some(300)]) >= len(session.question) - 1
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_it_does_so_after_another_session_had_its_slots(memory):
+    size = PromptCacheSize(100_000, 1, state_bytes=10 if MEMORIES[memory].n_rollback is not None else 0)
+    session = Session(memory, n_turns=12, prompt_cache=size)
+    kept, question = session.text, session.question
+    for _ in range(2):
+        session.question = session.some(15_000)
+        session.ask(session.question)
+    session.question = question
+    assert session.ask([*kept, *session.some(60)]) == len(kept) - 1
+    assert session.ask([*question, *session.some(300)]) >= len(question) - 1

@@ -5,6 +5,7 @@ from array import array
 
 import pytest
 
+from lead.engine.events import Exactness
 from lead.http.generation_request import generation_request
 from lead.http.schema import GenerationFields
 from lead.server.app import create_app
@@ -305,3 +306,35 @@ async def test_private_prompts_are_not_logged(lead, client, caplog, default, pri
     lead.use(log_prompts=True, security=SecurityOptions(private_by_default=default))
     await client.post("/v1/completions", json={"prompt": "a secret", "max_tokens": 1, "private": private})
     assert "a secret" not in caplog.text
+
+
+async def two_turns(lead, client, **fields):
+    lead.will_say("It ", "is bl", "ue.")  # in more tokens than the text has
+    answer = (await client.post(CHAT, json=ASK | fields)).json()["choices"][0]["message"]
+    messages = [*ASK["messages"], answer, {"role": "user", "content": "Why?"}]
+    await client.post(CHAT, json={"messages": messages} | fields)
+
+
+async def test_the_next_turn_of_a_chat_has_the_tokens_that_the_model_wrote(lead, client):
+    await two_turns(lead, client)
+    assert lead.goes_on
+
+
+async def test_who_wants_no_cached_prompt_gets_the_tokens_of_the_text(lead, client):
+    await two_turns(lead, client, cache_prompt=False)
+    assert not lead.goes_on
+
+
+async def test_an_exact_text_does_not_depend_on_what_the_lead_remembers(lead, client):
+    lead.engine.ready = lead.engine.ready.model_copy(update={"exactness": Exactness(is_on=True)})
+    await two_turns(lead, client)
+    assert not lead.goes_on
+
+
+@pytest.mark.parametrize("has_checkpoints", [True, False])
+async def test_where_prompts_may_be_cut_is_found_out_for_targets_with_checkpoints(
+    lead, client, has_checkpoints
+):
+    lead.engine.ready = lead.engine.ready.model_copy(update={"has_checkpoints": has_checkpoints})
+    (request,) = await submitted(lead, client, messages=[{"role": "user", "content": "word " * 70}])
+    assert bool(request.checkpoints) == has_checkpoints

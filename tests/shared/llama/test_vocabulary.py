@@ -124,6 +124,7 @@ def test_a_token_that_ends_answers_is_among_all_of_these(vocabulary):
     assert ends == vocabulary.end_tokens
 
 
+RAW = {"add_special": False, "parse_special": False}
 WITH_BOS = {"<unk>": TokenType.UNKNOWN, "<s>": TokenType.CONTROL, "</s>": TokenType.CONTROL}
 WITH_BOS |= {f"<0x{byte:02X}>": TokenType.BYTE for byte in range(256)}
 
@@ -146,3 +147,23 @@ def test_text_that_only_reads_like_bos_is_kept(tmp_path):
     vocabulary = Vocabulary.load(write_vocabulary(tmp_path / "model.gguf", "llama", WITH_BOS))
     tokens = vocabulary.encode("<s>Hi", add_special=True, parse_special=True, breaks=[1])
     assert vocabulary.detokenize(tokens[1:].tolist()).endswith("<s>Hi")
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_a_prompt_in_parts_has_given_tokens_and_otherwise_its_own(tmp_path, vocabulary, kind):
+    if kind == "llama":
+        vocabulary = Vocabulary.load(write_vocabulary(tmp_path / "model.gguf", "llama", WITH_BOS))
+    text = "Hi<|im_start|> there <|im_start|>you"
+    (plain, _), given = vocabulary.encode_parts(text, ()), vocabulary.encode("xx", **RAW)
+    assert plain == vocabulary.encode(text, add_special=True, parse_special=True)
+    first, inner, last, _ = vocabulary.encode_parts(text, [(2, 21, given)], [3])
+    assert first == vocabulary.encode("Hi", add_special=True, parse_special=True)
+    assert inner == given
+    assert last == vocabulary.encode("<|im_start|>you", add_special=False, parse_special=True)
+
+
+def test_where_no_control_token_may_be_is_known_in_each_part(vocabulary):
+    text = "<|im_start|>a<|im_end|>b<|im_start|>"
+    *_, last, _ = vocabulary.encode_parts(text, [(12, 13, vocabulary.encode("a", **RAW))], [1, 14, 25])
+    assert vocabulary.detokenize(last) == "<|im_end|>b<|im_start|>"
+    assert not {vocabulary.special_tokens[each] for each in ("<|im_start|>", "<|im_end|>")} & set(last)

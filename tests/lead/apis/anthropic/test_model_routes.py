@@ -126,3 +126,16 @@ async def test_a_stream_that_breaks_off_ends_with_an_error_event(lead, client):
     lead.engine.dies_after = 2
     told = await stream(client)
     assert (told[-1]["type"], told[-1]["error"]["type"]) == ("error", "api_error")
+
+
+async def test_the_next_turn_has_the_tokens_that_the_model_wrote(lead, client):
+    lead.will_think_and_call()
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    ask = ASK | {"tools": [{"name": "add", "input_schema": schema}], "thinking": {"type": "adaptive"}}
+    content = (await client.post(URL, json=ask)).json()["content"]
+    result = {"type": "tool_result", "tool_use_id": content[-1]["id"], "content": "done"}
+    answer = {"role": "assistant", "content": content}
+    await client.post(
+        URL, json=ask | {"messages": [*ASK["messages"], answer, {"role": "user", "content": [result]}]}
+    )
+    assert lead.goes_on

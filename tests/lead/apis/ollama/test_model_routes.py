@@ -270,3 +270,15 @@ async def test_open_webui_can_show_why_something_is_refused(client, method, path
     response = await client.request(method, path, json=body)
     assert response.status_code == 501
     assert isinstance(response.json()["error"], str)
+
+
+async def test_the_next_turn_has_the_tokens_that_the_model_wrote(lead, client):
+    lead.will_think_and_call()
+    parameters = {"type": "object", "properties": {"a": {"type": "string"}}}
+    tool = {"type": "function", "function": {"name": "add", "parameters": parameters}}
+    question = {"role": "user", "content": "Hello"}
+    ask = {"model": "any", "stream": False, "think": True, "tools": [tool], "messages": [question]}
+    answer = (await client.post("/api/chat", json=ask)).json()["message"]
+    result = {"role": "tool", "tool_name": "add", "content": "done"}
+    await client.post("/api/chat", json=ask | {"messages": [question, answer, result]})
+    assert lead.goes_on

@@ -129,3 +129,13 @@ async def test_a_stream_that_breaks_off_ends_with_numbered_events_that_say_why(l
     assert failed["response"]["error"] == {"code": "server_error", "message": "the engine has died"}
     (item,) = failed["response"]["output"]
     assert (item["status"], item["content"][0]["text"]) == ("incomplete", "one two")
+
+
+async def test_the_next_turn_has_the_tokens_that_the_model_wrote(lead, client):
+    lead.will_think_and_call()
+    parameters = {"type": "object", "properties": {"a": {"type": "string"}}}
+    ask = ASK | {"tools": [{"type": "function", "name": "add", "parameters": parameters}]}
+    output = (await client.post(URL, json=ask)).json()["output"]
+    result = {"type": "function_call_output", "call_id": output[-1]["call_id"], "output": "done"}
+    await client.post(URL, json=ask | {"input": [{"role": "user", "content": "Hello"}, *output, result]})
+    assert lead.goes_on

@@ -1,0 +1,115 @@
+"""The answers of a lead, for later turns of the same conversations (`lead.chat.written_answers`)."""
+
+import hashlib
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from lead.chat.request_parts import ChatMessage
+
+_DIGEST_BYTES = 16
+_OBJECT_TOKENS = 100
+"""What a turn or an answer takes besides its tokens, as so many of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAnswer:
+    """An answer in the text of a prompt, from `start` to `end`, and what the model wrote for it.
+
+    digest: of the prompt up to `end`.
+    """
+
+    start: int
+    end: int
+    digest: bytes
+    tokens: "array[int]"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A prompt, and the answer to it.
+
+    answers: earlier ones, in their order. n_characters, digest: of the prompt's text, maybe without white
+    space at its end, which templates do not always write again. tokens: of that space, and of the answer.
+    """
+
+    answers: tuple[WrittenAnswer, ...]
+    n_characters: int
+    digest: bytes
+    tokens: "array[int]"
+
+    @classmethod
+    def begin(cls, prompt: str, answers: Sequence[WrittenAnswer], space: "array[int]", n_space: int) -> Self:
+        """An answer begins with the last `n_space` characters of the prompt, whose tokens are `space`."""
+        n_characters = len(prompt) - n_space
+        return cls(tuple(answers), n_characters, Digests(prompt).of(n_characters), space)
+
+    @property
+    def n_tokens(self) -> int:
+        """The most that it may hold: other turns may have the same answers. Objects count as tokens."""
+        texts = [self.tokens, *(each.tokens for each in self.answers)]
+        return sum(len(tokens) + _OBJECT_TOKENS for tokens in texts)
+
+    def after(self, last: "Turn | None", n_known: int) -> "Turn":
+        """With the first answers of the turn before: the objects are shared."""
+        return replace(self, answers=(last.answers[:n_known] if last else ()) + self.answers)
+
+
+class Digests:
+    """Of longer and longer beginnings of a text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._n = 0
+        self._digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+
+    def of(self, n: int) -> bytes:
+        """Of the first `n` characters, no fewer than before; empty if the text is shorter."""
+        if not self._n <= n <= len(self._text):
+            return b""
+        self._digest.update(self._text[self._n : n].encode("utf-8", "replace"))
+        self._n = n
+        return self._digest.digest()
+
+
+class AnswerMemory:
+    """The last turns of conversations, by the messages of their prompts.
+
+    Once there are more than `n_tokens` in them, that which was used least recently goes.
+    """
+
+    def __init__(self, n_tokens: int = 1 << 22) -> None:
+        self._n_tokens = n_tokens
+        self._n_kept = 0
+        self._turns = OrderedDict[bytes, Turn]()
+
+    def find(self, owner: str, messages: Sequence[ChatMessage]) -> Turn | None:
+        """The turn before the last one of this conversation."""
+        before = [key for key, each in _keys(owner, messages) if each and each.role == "assistant"]
+        key = next((key for key in reversed(before) if key in self._turns), None)
+        if key is None:
+            return None
+        self._turns.move_to_end(key)
+        return self._turns[key]
+
+    def add(self, owner: str, messages: Sequence[ChatMessage], turn: Turn, tokens: Sequence[int]) -> None:
+        """These messages were answered with `tokens`."""
+        *_, (key, _) = _keys(owner, messages)
+        if earlier := self._turns.pop(key, None):
+            self._n_kept -= earlier.n_tokens
+        self._turns[key] = replace(turn, tokens=turn.tokens + array("i", tokens))
+        self._n_kept += self._turns[key].n_tokens
+        while self._n_kept > self._n_tokens:
+            _, oldest = self._turns.popitem(last=False)
+            self._n_kept -= oldest.n_tokens
+
+
+def _keys(owner: str, messages: Sequence[ChatMessage]) -> Iterator[tuple[bytes, ChatMessage | None]]:
+    """A key for each beginning of a conversation, and the message that follows."""
+    digest = hashlib.blake2b(owner.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES)
+    for message in messages:
+        yield digest.digest(), message
+        digest.update(message.model_dump_json(exclude_unset=True).encode("utf-8", "replace"))
+    yield digest.digest(), None

@@ -1,0 +1,118 @@
+"""What the model wrote itself, in the prompts of later turns.
+
+A client sends an answer back as a message, and the chat template writes it once more: with other white
+space, other JSON, or in other tokens than the model chose. Then a cache does not go on from there. So the
+tokens of answers are kept, and a later prompt has them where the template writes what means the same.
+"""
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lead.chat.answer_memory import Digests, Turn, WrittenAnswer
+from lead.chat.control_texts import RenderedPrompt
+from lead.chat.deltas import AssistantMessage
+from lead.chat.output_format import ParserConfig
+from lead.chat.parser import OutputParser
+from lead.chat.request_parts import ChatMessage, FunctionCallParam, TemplateInput, ToolCallParam
+
+_MOST_PARTS = 2
+_CALL_ID = "call00001"
+"""Mistral's templates require nine letters and digits."""
+
+Range = tuple[int, int]
+"""From a position of a prompt up to another one."""
+MeansSame = Callable[[Sequence[Range]], bool]
+"""Whether these parts of a prompt, together, mean the same as the answer of the turn before."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnMarks:
+    """ends: the texts of tokens that end an answer. calls: with which calls begin."""
+
+    ends: Sequence[str]
+    calls: Sequence[str] = ()
+
+
+def answers_in(
+    prompt: RenderedPrompt, last: Turn | None, marks: TurnMarks, means_same: MeansSame
+) -> tuple[tuple[WrittenAnswer, ...], int]:
+    """The answers in a prompt, and how many of them are from the prompt of the turn before."""
+    if last is None:
+        return (), 0
+    digests = Digests(prompt.text)
+    known = tuple(itertools.takewhile(lambda each: digests.of(each.end) == each.digest, last.answers))
+    if len(known) < len(last.answers) or digests.of(last.n_characters) != last.digest:
+        return known, len(known)
+    start = last.n_characters
+    for parts in _answers_from(start, prompt, marks):
+        if means_same(parts):
+            end = parts[-1][1]
+            return (*known, WrittenAnswer(start, end, digests.of(end), last.tokens)), len(known)
+    return known, len(known)
+
+
+def _answers_from(start: int, prompt: RenderedPrompt, marks: TurnMarks) -> Iterator[list[Range]]:
+    """What may be the answer from `start` on, in its parts: up to an end, or further if another part follows.
+
+    A part of its own are calls, where the template does not write them beside content.
+    """
+    text, parts = prompt.text, list[Range]()
+    before = max((text.rfind(each, 0, start) for each in marks.ends), default=-1)
+    begins = text[before:start] if before >= 0 else ""
+    for _ in range(_MOST_PARTS):
+        end, mark = min(
+            ((at, each) for each in marks.ends if (at := prompt.find(each, start)) >= 0), default=(start, "")
+        )
+        if end == start:
+            return
+        parts.append((start, end))
+        yield parts
+        start = end + len(begins if begins and text.startswith(begins, end) else mark)
+        if not text[start:].lstrip().startswith(tuple(marks.calls)):
+            return
+
+
+class Meaning(NamedTuple):
+    """An answer without what makes no difference. calls: names and arguments."""
+
+    content: str
+    reasoning: str
+    calls: Sequence[tuple[str, str]]
+
+
+def meaning(config: ParserConfig, text: str) -> Meaning:
+    """What a whole answer says."""
+    parser = OutputParser(config)
+    message = AssistantMessage.of([*parser.push(text), *parser.finish()])
+    calls = [(call.name, _canonical(call.arguments)) for call in message.calls]
+    return Meaning(message.content.strip(), message.reasoning.strip(), calls)
+
+
+def _canonical(arguments: str) -> str:
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def next_turns(conversation: TemplateInput, *, reasons: bool) -> Iterator[list[ChatMessage]]:
+    """The messages with an answer, and what may come next: the user again, or the result of a call.
+
+    They show what a chat template then makes of the messages before. reasons: the model does, and not every
+    client sends that back.
+    """
+    messages = list(conversation.messages[:-1] if conversation.continues else conversation.messages)
+    answer = ChatMessage(role="assistant", content="@", reasoning_content="@" if reasons else None)
+    next_message = ChatMessage(role="user", content="@")
+    yield [*messages, answer, next_message]
+    if conversation.tools:
+        name = conversation.tools[0]["function"]["name"]
+        call = ToolCallParam(id=_CALL_ID, function=FunctionCallParam(name=name))
+        answer = answer.model_copy(update={"content": "", "tool_calls": [call]})
+        next_message = ChatMessage(role="tool", content="@", tool_call_id=_CALL_ID)
+        yield [*messages, answer, next_message]
+    if reasons:
+        yield [*messages, answer.model_copy(update={"reasoning_content": None}), next_message]
