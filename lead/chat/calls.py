@@ -52,6 +52,9 @@ class AnyCallReader(Protocol):
     def begins_with_object(self) -> bool:
         """Whether an answer that begins with a JSON object may be a call."""
 
+    def begin_answer(self) -> None:
+        """An answer begins, or goes on after reasoning."""
+
     def begin(self, marker: str, space: str = "") -> None:
         """Read on after `marker`, which follows white space; without one, a JSON object follows."""
 

@@ -42,8 +42,7 @@ class OutputParser:
         self._calls: AnyCallReader | None = None
         if config.tool_format and (support := call_support()):
             self._calls = support.reader(config.tool_format, config, self._window)
-        self._after_reasoning = _Mode.CALLS if self._calls and self._calls.active else _Mode.CONTENT
-        self._mode: _Mode | _MaybeCall = self._after_reasoning
+        self._mode: _Mode | _MaybeCall = self._without_reasoning()
         if config.reasoning and config.in_reasoning:
             self._mode = _Mode.REASONING
         self._skips_space = self._mode is _Mode.REASONING and not config.continues_reasoning
@@ -99,6 +98,12 @@ class OutputParser:
             case _MaybeCall(pieces):
                 return self._read_draft(pieces)
 
+    def _without_reasoning(self) -> _Mode:
+        """How an answer begins that is not reasoning, or goes on after it."""
+        if self._calls:
+            self._calls.begin_answer()
+        return _Mode.CALLS if self._calls and self._calls.active else _Mode.CONTENT
+
     def _read_reasoning(self) -> list[Delta] | None:
         assert self._reasoning
         self._skip_space()
@@ -107,7 +112,7 @@ class OutputParser:
         kept, space = _split_space(self._space + text)
         self._space = "" if marker else space
         if marker == end:
-            self._mode, self._skips_space = self._after_reasoning, True
+            self._mode, self._skips_space = self._without_reasoning(), True
         elif marker:
             self._mode, self._space = _MaybeCall([space + marker]), ""
         elif not kept:
@@ -122,12 +127,12 @@ class OutputParser:
         if not marker:
             return [] if text else None
         kept, self._space = _split_space("".join(pieces))
-        self._mode, self._skips_space, self._space = self._after_reasoning, True, ""
+        self._mode, self._skips_space, self._space = self._without_reasoning(), True, ""
         return [Reasoning(kept)]
 
     def _leave_draft(self, pieces: list[str]) -> list[Delta]:
         """The reasoning never ended: what began like a call is one."""
-        self._mode, self._window.text = self._after_reasoning, "".join([*pieces, self._window.text])
+        self._mode, self._window.text = self._without_reasoning(), "".join([*pieces, self._window.text])
         return self._read()
 
     def _read_content(self) -> list[Delta] | None:

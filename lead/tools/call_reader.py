@@ -89,9 +89,8 @@ class CallReader:
         """The number of tool calls so far."""
         self.rejected = ""
         """What began like a call and is content, once the reader is no longer active."""
-        self._state: _Expected | _JsonCall | _TaggedCall | _Code | ResponseStream = (
-            _Expected.GENERIC if calls.is_generic else _Expected.OUTSIDE
-        )
+        self._state: _Expected | _JsonCall | _TaggedCall | _Code | ResponseStream = _Expected.OUTSIDE
+        self.begin_answer()
 
     @property
     def active(self) -> bool:
@@ -109,6 +108,10 @@ class CallReader:
     def begins_with_object(self) -> bool:
         """Whether an answer that begins with a JSON object may be a call."""
         return self._format.json_only
+
+    def begin_answer(self) -> None:
+        """An answer begins, or goes on after reasoning."""
+        self._state = _Expected.GENERIC if self._format.is_generic else _Expected.OUTSIDE
 
     def begin(self, marker: str, space: str = "") -> None:
         """Read on after `marker`, which follows white space; without one, a JSON object follows."""

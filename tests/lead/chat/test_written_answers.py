@@ -8,7 +8,7 @@ import pytest
 from lead.chat.answer_memory import Turn
 from lead.chat.control_texts import RenderedPrompt
 from lead.chat.deltas import AssistantMessage
-from lead.chat.output_format import ParserConfig, unfinished_marker
+from lead.chat.output_format import ParserConfig
 from lead.chat.parser import OutputParser
 from lead.chat.request import ConversationFields
 from lead.chat.written_answers import TurnMarks, answers_in, meaning, next_turns
@@ -93,10 +93,10 @@ def config(chat, prompt, tools):
         reasoning=chat.reasoning,
         in_reasoning=chat.reasoning is not None and chat.reasoning.is_open(prompt),
         tool_format=chat.tool_format if tools else None,
-        ignored_markers=chat.ignored_markers,
+        ignored_markers=chat.answers.ignored,
         tools=frozenset(each["function"]["name"] for each in tools),
         types={each["function"]["name"]: argument_types(PARAMETERS) for each in tools},
-        unfinished=unfinished_marker(prompt),
+        unfinished=chat.answers.unfinished if prompt.endswith(chat.answers.unfinished) else "",
     )
 
 
