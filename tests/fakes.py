@@ -38,8 +38,10 @@ from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.memory_traits import PLAIN
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.protocol import MAX_DRAFT_TOKENS, Close, Draft, Extend, Open, Tune
+from shared.sampling.call_grammars import CallGrammars
 from shared.sampling.constrained import ConstrainedSampler
 from shared.sampling.filters import NativeFilters
+from shared.sampling.followed_calls import FreeUntilCall
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler, needs_filters
 from shared.saved_text import SavedPart, SavedText
@@ -472,13 +474,32 @@ class SlowGrammar:
         return SlowGrammar(self._grammar.copy(), self._rng)
 
 
+TOY_CALLS = CallGrammars(r"<(?P<name>[369])>", {})
+"""From one of these tokens on the grammar applies."""
+
+
+class ToyVocabulary:
+    """The texts of tokens."""
+
+    n_tokens = N_VOCAB
+
+    @staticmethod
+    def piece(token, *, special):  # noqa: ARG004 - as the real one's
+        return b"<%d>" % token
+
+
 def toy_sampler(
     parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /, *, follow=ToyGrammar
 ) -> Sampler:
     filters = NativeFilters(parameters, N_VOCAB, END_TOKENS, None) if needs_filters(parameters) else None
-    if parameters.grammar is None:
+    if not parameters.is_constrained:
         return Sampler(parameters, filters, history)
-    beginning = like if isinstance(like, ConstrainedSampler) else follow()
+    if isinstance(like, ConstrainedSampler):
+        beginning = like
+    elif parameters.calls is not None:
+        beginning = FreeUntilCall(parameters.calls, ToyVocabulary(), lambda _: follow())
+    else:
+        beginning = follow()
     return ConstrainedSampler(parameters, filters, history, beginning, min(END_TOKENS))
 
 

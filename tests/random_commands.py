@@ -28,6 +28,7 @@ from shared.sampling.parameters import SamplingParameters
 from shared.slot_cache import TextPlace
 from tests.fakes import (
     N_VOCAB,
+    TOY_CALLS,
     Branching,
     Duplicating,
     FailingTarget,
@@ -84,6 +85,7 @@ SAMPLINGS = (
     {"temperature": 1.5, "top_k": 0, "top_p": 1, "min_p": 0},
     {"temperature": 0, "grammar": "toy"},
     {"temperature": 1.0, "grammar": "toy", **PENALTIES},
+    {"temperature": 1.0, "calls": TOY_CALLS},
     {"temperature": 0, "ignore_eos": True, "logit_bias": {3: -4.0, 9: 2.0}},
 )
 

@@ -17,6 +17,7 @@ from lead.chat.request import ConversationFields
 from shared.errors import DuoError
 from shared.llama.model_info import ModelInfo
 from shared.protocol import VocabularyId
+from shared.sampling.call_grammars import CallGrammars
 
 _MEGABYTE = 1 << 20
 _FIXED_HEAP_BYTES = 96 * _MEGABYTE
@@ -48,12 +49,15 @@ NO_TEXTS = FieldTexts()
 class PreparedRequest:
     """All that a request's texts come to.
 
-    prompts, prediction: token ids. biased: the tokens of each text. reads_control_texts: texts of the client
-    may have been read as control tokens. prompt_texts: where they are wanted.
+    prompts, prediction: token ids. unconstrained: why calls of some tools have no grammar. biased: the tokens
+    of each text. reads_control_texts: texts of the client may have been read as control tokens. prompt_texts:
+    where they are wanted.
     """
 
     prompts: list["array[int]"]
     grammar: str | None = None
+    calls: CallGrammars | None = None
+    unconstrained: Sequence[str] = ()
     prediction: "array[int]" = field(default_factory=lambda: array("i"))
     biased: dict[str, list[int]] = field(default_factory=dict)
     parser: ParserConfig | None = None

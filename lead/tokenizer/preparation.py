@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lead.chat.constraint import grammar_for
+from lead.chat.constraint import call_grammars, grammar_for
 from lead.chat.control_texts import ControlTexts, RenderedPrompt, render_prompt
 from lead.chat.output_format import ParserConfig, unfinished_marker
 from lead.chat.request import ConversationFields
@@ -37,6 +37,7 @@ from shared.errors import RequestError
 from shared.llama import library
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import VocabularyId
+from shared.sampling.call_grammars import CallGrammars
 
 _MIN_TOKENS_BEFORE = 64
 """A shorter beginning is decoded as quickly as a checkpoint of it is made."""
@@ -98,16 +99,22 @@ class Preparation(Jobs):
         given = self._conversation(body)
         prompt = self._render_prompt(given)
         parser = self._parser_config(body, given, prompt.text)
+        calls: CallGrammars | None = None
+        problems: list[str] = []
         if body.grammar:
             grammar = self._grammar_of(FieldTexts(grammar=body.grammar))
         else:
             may_think = parser.in_reasoning or given.variables.get("enable_thinking", True)
             grammar = self._constrain(body, parser, may_think=bool(may_think))
+            if grammar is None:
+                calls, problems = self._constrain_calls(body, parser)
         tokens = self._tokenize_prompt(prompt)
         last = "\n".join(given.messages[-1].parts)
         request = PreparedRequest(
             [tokens],
             grammar,
+            calls,
+            problems,
             n_before_last=tokens_before(last, prompt.text, tokens, self._vocabulary),
             parser=parser,
             reads_control_texts=not prompt.known,
@@ -277,6 +284,26 @@ class Preparation(Jobs):
             check_size(grammar, self._limits, field)
             self._check_grammar(grammar, field)
         return grammar
+
+    def _constrain_calls(
+        self, body: ConversationFields, parser: ParserConfig
+    ) -> tuple[CallGrammars | None, list[str]]:
+        """The grammars of calls in an answer that may also have none, and what tools have none."""
+        reasoning, calls = self._template.reasoning, parser.tool_format
+        if calls is None:
+            return None, []
+        grammars, problems = call_grammars(
+            body,
+            calls,
+            reasoning,
+            said=reasoning.start if reasoning and parser.in_reasoning else parser.unfinished,
+            limits=self._limits,
+            special_tokens=self._vocabulary.special_tokens,
+        )
+        for tool in body.usable_tools:
+            if grammars and tool.function.strict:
+                self._check_grammar(grammars.grammars[calls.written_name(tool.function.name)], "tools")
+        return grammars, problems
 
 
 def _body(name: str, text: str) -> bytes:
