@@ -164,7 +164,7 @@ class Open(_Message):
 
 def fits_into_open(sampling: SamplingParameters) -> bool:
     """Whether an `open` with these parameters fits into a frame: a grammar may not."""
-    return len(sampling.model_dump_json().encode()) <= MAX_LEAD_MESSAGE_BYTES - _TOKENS_BYTES
+    return len(sampling.for_backs.model_dump_json().encode()) <= MAX_LEAD_MESSAGE_BYTES - _TOKENS_BYTES
 
 
 class Extend(_Message):

@@ -41,7 +41,15 @@ from tests.fake_backs import (
 )
 from tests.fake_disk import FakeTextFiles, LateExecutor
 from tests.toy_engine import FakeFront, inline_drafter, local_drafters, make_engine, make_limits, no_drafters
-from tests.toy_model import N_VOCAB, FailingTarget, SlowGrammar, ToyGrammar, plain_run, toy_sampler
+from tests.toy_model import (
+    N_VOCAB,
+    TOY_CALLS,
+    FailingTarget,
+    SlowGrammar,
+    ToyGrammar,
+    plain_run,
+    toy_sampler,
+)
 
 _N_MOST_IN_VAIN = 200
 """Steps in which nothing is decoded although somebody runs: waits, grammars that have not answered."""
@@ -73,6 +81,7 @@ SAMPLINGS = (
     {"temperature": 1.5, "top_k": 0, "top_p": 1, "min_p": 0},
     {"temperature": 0, "grammar": "toy"},
     {"temperature": 1.0, "grammar": "toy", **PENALTIES},
+    {"temperature": 1.0, "calls": TOY_CALLS},
     {"temperature": 0, "ignore_eos": True, "logit_bias": {3: -4.0, 9: 2.0}},
 )
 

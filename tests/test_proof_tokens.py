@@ -41,7 +41,7 @@ from tests.toy_engine import (
     run_engine,
     submit,
 )
-from tests.toy_model import END_TOKENS, N_VOCAB, FakeTarget, plain_run
+from tests.toy_model import END_TOKENS, N_VOCAB, TOY_CALLS, FakeTarget, plain_run
 
 CHAINS = {
     "silent": lambda _requests, _truth, _rng: Silent(),
@@ -101,6 +101,7 @@ SAMPLINGS = {
     },
     "greedy under a grammar": {"temperature": 0, "grammar": "toy"},
     "sampled under a grammar": {"grammar": "toy", **DRY, **XTC, **PENALTIES},
+    "sampled under a grammar of calls": {"calls": TOY_CALLS, "ignore_eos": True},
 }
 ROOMY = make_limits(n_slots=8, n_ctx=1000, n_ctx_sequence=100, n_batch=64)
 CRAMPED = make_limits(n_slots=3, n_ctx=61, n_ctx_sequence=60, n_batch=11, n_prompt_chunk=3)

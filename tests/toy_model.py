@@ -18,8 +18,10 @@ from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.exact.batch_invariance import RESERVE, InvariantSizes
 from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.memory_traits import PLAIN
+from shared.sampling.call_grammars import CallGrammars
 from shared.sampling.constrained import ConstrainedSampler
 from shared.sampling.filters import NativeFilters
+from shared.sampling.followed_calls import FreeUntilCall
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler, needs_filters
 
@@ -441,13 +443,32 @@ class SlowGrammar:
         return SlowGrammar(self._grammar.copy(), self._rng)
 
 
+TOY_CALLS = CallGrammars(r"<(?P<name>[369])>", {})
+"""From one of these tokens on the grammar applies."""
+
+
+class ToyVocabulary:
+    """The texts of tokens."""
+
+    n_tokens = N_VOCAB
+
+    @staticmethod
+    def piece(token, *, special):  # noqa: ARG004 - as the real one's
+        return b"<%d>" % token
+
+
 def toy_sampler(
     parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /, *, follow=ToyGrammar
 ) -> Sampler:
     filters = NativeFilters(parameters, N_VOCAB, END_TOKENS, None) if needs_filters(parameters) else None
-    if parameters.grammar is None:
+    if not parameters.is_constrained:
         return Sampler(parameters, filters, history)
-    beginning = like if isinstance(like, ConstrainedSampler) else follow()
+    if isinstance(like, ConstrainedSampler):
+        beginning = like
+    elif parameters.calls is not None:
+        beginning = FreeUntilCall(parameters.calls, ToyVocabulary(), lambda _: follow())
+    else:
+        beginning = follow()
     return ConstrainedSampler(parameters, filters, history, beginning, min(END_TOKENS))
 
 

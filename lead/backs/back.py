@@ -45,7 +45,7 @@ class Following:
         messages: list[LeadMessage] = []
         if not self.n_sent:
             tokens = _message_tokens(sequence, 0)
-            sampling = sequence.request.sampling
+            sampling = sequence.request.sampling.for_backs
             messages.append(Open(sequence=sequence.id, sampling=sampling, tokens=tokens, part=part))
             self.n_sent = len(tokens)
         for start in range(self.n_sent, len(sequence.tokens), MAX_TOKENS_PER_MESSAGE):

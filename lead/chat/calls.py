@@ -1,7 +1,7 @@
 """Calls of tools, as the core asks for them. A ring plugs in what reads and writes them (`call_support`)."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from lead.chat.deltas import Delta
@@ -9,12 +9,14 @@ from lead.chat.fitting import Step
 from lead.chat.markers import Window
 from lead.chat.probes import Render
 from lead.rings.table import RINGS
+from shared.sampling.call_grammars import CallGrammars
 from shared.seams import plugged
 
 if TYPE_CHECKING:
     from lead.chat.constraint import GrammarWriter
-    from lead.chat.output_format import ParserConfig
+    from lead.chat.output_format import ParserConfig, ReasoningMarkers
     from lead.chat.request import ConversationFields
+    from lead.settings.limits import RequestLimits
 
 Tools = Sequence[Mapping[str, Any]]
 """In OpenAI's format."""
@@ -90,6 +92,23 @@ class CallSupport(Protocol):
 
     def rule(self, calls: AnyCallFormat, request: "ConversationFields", writer: "GrammarWriter") -> str:
         """An expression for calls of the tools of a request; raises RequestError."""
+
+    def grammars(
+        self,
+        calls: AnyCallFormat,
+        request: "ConversationFields",
+        reasoning: "ReasoningMarkers | None",
+        *,
+        said: str,
+        limits: "RequestLimits",
+        special_tokens: Mapping[str, int],
+        check_grammar: Callable[[str], None],
+    ) -> tuple[CallGrammars | None, list[str]]:
+        """What applies once a call has begun in an answer that may also have none; None: nothing does.
+
+        Also why tools have no grammar of their arguments; for one that is `strict` that is raised, as what
+        `check_grammar` raises. said: with what the prompt has begun the answer.
+        """
 
 
 @functools.cache

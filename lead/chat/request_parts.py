@@ -153,6 +153,7 @@ class FunctionDefinition(BaseModel, strict=True, extra="allow"):
     name: Annotated[str, Field(min_length=1, max_length=256)]
     description: str | None = None
     parameters: dict[str, Any] | None = None
+    strict: bool | None = None
 
 
 class Tool(NullIsDefault, strict=True, extra="allow"):

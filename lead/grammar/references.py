@@ -1,5 +1,6 @@
 """References inside a JSON schema, and values that several schemas describe."""
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -51,7 +52,38 @@ class SchemaError(ValueError):
     """What is wrong with a schema, and where."""
 
 
-class References:
+class Addresses:
+    """Finds what a `$ref` in a schema refers to; only in this schema."""
+
+    def __init__(self, root: object) -> None:
+        self._root = root
+
+    @functools.cached_property
+    def _known(self) -> tuple[str, Mapping[str, str], str]:
+        return _addresses(self._root)
+
+    def resolve(self, reference: object) -> tuple[str, object]:
+        """The JSON pointer in its usual spelling, and what is there; raises SchemaError."""
+        address, fragment = urldefrag(reference) if isinstance(reference, str) else ("?", "")
+        own, anchors, _ = self._known
+        fragment = anchors.get(fragment, fragment)
+        is_own = not address or urljoin(own, address) == own
+        if not is_own or fragment[:1] not in {"", "/"}:
+            raise SchemaError(f"$ref {reference!r}: only references into this schema are followed")
+        pointer, target = "#", self._root
+        for part in fragment.split("/")[1:]:
+            key = unquote(part).replace("~1", "/").replace("~0", "~")
+            pointer = below(pointer, key)
+            if isinstance(target, dict) and key in target:
+                target = target[key]
+            elif isinstance(target, list) and key.isdecimal() and int(key) < len(target):
+                target = target[int(key)]
+            else:
+                raise SchemaError(f"cannot resolve $ref {reference}")
+        return pointer, target
+
+
+class References(Addresses):
     """Follows the `$ref`s of a schema; only those into itself.
 
     merged: JSON pointers of definitions that describe a value together with another schema. targets: what is
@@ -60,13 +92,13 @@ class References:
 
     def __init__(self, root: object) -> None:
         """Raises SchemaError for references that do not resolve or are nested too deeply."""
-        self._root = root
-        self._address, self._anchors, inner = _addresses(root)
+        super().__init__(root)
         self._n_parts = 0
         self._names: dict[str, str] = {}
         self.targets: dict[str, object] = {}
         self.merged: set[str] = set()
         self._find()
+        *_, inner = self._known
         if self.targets and inner:
             raise SchemaError(
                 f"{inner}/$id: $ref beside schemas with an address of their own is not supported"
@@ -84,25 +116,6 @@ class References:
             is_free = _PLAIN_NAME.fullmatch(last) and last not in self._names.values()
             self._names[pointer] = last if is_free else f"{len(self._names)}:"
         return self._names[pointer]
-
-    def resolve(self, reference: object) -> tuple[str, object]:
-        """The JSON pointer in its usual spelling, and what is there."""
-        address, fragment = urldefrag(reference) if isinstance(reference, str) else ("?", "")
-        fragment = self._anchors.get(fragment, fragment)
-        is_own = not address or urljoin(self._address, address) == self._address
-        if not is_own or fragment[:1] not in {"", "/"}:
-            raise SchemaError(f"$ref {reference!r}: only references into this schema are followed")
-        pointer, target = "#", self._root
-        for part in fragment.split("/")[1:]:
-            key = unquote(part).replace("~1", "/").replace("~0", "~")
-            pointer = below(pointer, key)
-            if isinstance(target, dict) and key in target:
-                target = target[key]
-            elif isinstance(target, list) and key.isdecimal() and int(key) < len(target):
-                target = target[int(key)]
-            else:
-                raise SchemaError(f"cannot resolve $ref {reference}")
-        return pointer, target
 
     def parts(self, schema: Schema, *, with_alternatives: bool = False) -> Iterator[Schema]:
         """`schema` and what else holds for the same value: its `allOf`, what they refer to, and so on."""

@@ -85,6 +85,8 @@ def generation_request(
     is_private = settings.security.private_by_default if fields.private is None else fields.private
     n_keep = settings.keep if fields.n_keep is None else fields.n_keep
     sampling = sampling_parameters(fields, services, prepared)
+    for reason in prepared.unconstrained:
+        _say_that_calls_are_free(reason)
     common = Submit(
         tokens=[],
         sampling=sampling,
@@ -126,7 +128,7 @@ def generation_request(
 def _submission(common: Submit, prompt: list[int], i: int, n_keep: int, services: Services) -> Submit:
     """For the answer `i` to a prompt."""
     changes: dict[str, int] = {"seed": (common.sampling.seed + i) & MAX_SEED}
-    if common.sampling.grammar is not None:
+    if common.sampling.is_constrained:
         changes["grammar_start"] = len(prompt)
     return common.model_copy(
         update={
@@ -207,6 +209,11 @@ def _first_text(prompt: Prompt | MadePrompt) -> str:
         return ""
     first = prompt if isinstance(prompt, str) else next(iter(prompt), "")
     return first if isinstance(first, str) else ""
+
+
+@functools.lru_cache(maxsize=256)  # as above, for each tool
+def _say_that_calls_are_free(reason: str) -> None:
+    log.warning("%s: the arguments of its calls are not checked against its schema", reason)
 
 
 @functools.cache  # as above

@@ -219,7 +219,7 @@ def sampling_parameters(
     given["logit_bias"] = _biases_within(
         fields, vocabulary, prepared.biased, services.settings.limits.max_logit_bias
     )
-    given["grammar"] = prepared.grammar
+    given |= {"grammar": prepared.grammar, "calls": prepared.calls}
     if fields.samplers is not None:
         given["samplers"] = _sampler_names(fields.samplers)
     if fields.dry_sequence_breakers is not None:

@@ -18,6 +18,7 @@ from lead.chat.request import ConversationFields
 from shared.errors import DuoError
 from shared.llama.model_info import ModelInfo
 from shared.protocol import VocabularyId
+from shared.sampling.call_grammars import CallGrammars
 
 _MEGABYTE = 1 << 20
 _FIXED_HEAP_BYTES = 96 * _MEGABYTE
@@ -60,14 +61,17 @@ NOTHING_KNOWN = KnownTurn()
 class PreparedRequest:
     """All that a request's texts come to.
 
-    prompts, prediction: token ids. biased: the tokens of each text. reads_control_texts: texts of the client
-    may have been read as control tokens. prompt_texts: where they are wanted. cuts: lengths of a chat's
+    prompts, prediction: token ids. unconstrained: why calls of some tools have no grammar. biased: the tokens
+    of each text. reads_control_texts: texts of the client may have been read as control tokens. prompt_texts:
+    where they are wanted. cuts: lengths of a chat's
     prompt up to which later ones may be the same. turn: of the chat, without the first `n_known` answers
     in its prompt, which are those of the turn before.
     """
 
     prompts: list["array[int]"]
     grammar: str | None = None
+    calls: CallGrammars | None = None
+    unconstrained: Sequence[str] = ()
     prediction: "array[int]" = field(default_factory=lambda: array("i"))
     biased: dict[str, list[int]] = field(default_factory=dict)
     parser: ParserConfig | None = None

@@ -4,6 +4,7 @@ Synchronous, without I/O; all of it raises RequestError naming the field at faul
 """
 
 import contextlib
+import functools
 import itertools
 import json
 from array import array
@@ -44,6 +45,7 @@ from shared.errors import RequestError
 from shared.llama import library
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import VocabularyId
+from shared.sampling.call_grammars import CallGrammars
 from shared.slot_cache import common_prefix_length
 
 _MIN_TOKENS_BEFORE = 64
@@ -114,16 +116,22 @@ class Preparation(Jobs):
         given = self._conversation(body)
         prompt = self._render_prompt(given)
         parser = self._parser_config(body, given, prompt.text)
+        calls: CallGrammars | None = None
+        problems: list[str] = []
         if body.grammar:
             grammar = self._grammar_of(FieldTexts(grammar=body.grammar))
         else:
             may_think = parser.in_reasoning or given.variables.get("enable_thinking", True)
             grammar = self._constrain(body, parser, may_think=bool(may_think))
+            if grammar is None:
+                calls, problems = self._constrain_calls(body, parser)
         answers, n_known = self._answers(body, given, prompt, known.last)
         tokens = PromptTokens(prompt, answers, self._vocabulary)
         request = PreparedRequest(
             [tokens.all],
             grammar,
+            calls,
+            problems,
             cuts=self._cuts(given, prompt.text, tokens) if known.has_checkpoints else (),
             parser=parser,
             reads_control_texts=not prompt.known,
@@ -339,6 +347,23 @@ class Preparation(Jobs):
             check_size(grammar, self._limits, field)
             self._check_grammar(grammar, field)
         return grammar
+
+    def _constrain_calls(
+        self, body: ConversationFields, parser: ParserConfig
+    ) -> tuple[CallGrammars | None, list[str]]:
+        """The grammars of calls in an answer that may also have none, and what tools have none."""
+        reasoning, calls, support = self._template.reasoning, parser.tool_format, call_support()
+        if calls is None or support is None:
+            return None, []
+        return support.grammars(
+            calls,
+            body,
+            reasoning,
+            said=reasoning.start if reasoning and parser.in_reasoning else parser.unfinished,
+            limits=self._limits,
+            special_tokens=self._vocabulary.special_tokens,
+            check_grammar=functools.partial(self._check_grammar, param="tools"),
+        )
 
 
 def _body(name: str, text: str) -> bytes:

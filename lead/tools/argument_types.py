@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lead.grammar.references import Addresses, SchemaError
 from lead.tools.notation import type_name
 
 Types = frozenset[str]
@@ -11,21 +12,14 @@ Types = frozenset[str]
 ANY_TYPE: Types = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
 STRING: Types = frozenset({"string"})
 _MAX_DEPTH = 8
-_DEFINITIONS = ("$defs", "definitions")
 
 
 def argument_types(parameters: object) -> Mapping[str, Types]:
     """Of a tool's arguments by their names, where its `parameters` say something of them."""
     if not isinstance(parameters, dict) or not isinstance(given := parameters.get("properties"), dict):
         return {}
-    definitions = definitions_of(parameters)
-    return {name: types_of(each, definitions) for name, each in given.items()}
-
-
-def definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schemas that references in `schema` may name, by name."""
-    found = (schema.get(name) for name in _DEFINITIONS)
-    return {name: each for part in found if isinstance(part, dict) for name, each in part.items()}
+    addresses = Addresses(parameters)
+    return {name: types_of(each, addresses) for name, each in given.items()}
 
 
 def kinds_of(value: object) -> Types:
@@ -35,19 +29,25 @@ def kinds_of(value: object) -> Types:
     return frozenset({"integer", "number"}) if is_whole else frozenset({type_name(value)})
 
 
-def types_of(schema: object, definitions: Mapping[str, Any] | None = None, depth: int = 0) -> Types:
-    """The types of the values of `schema`; all where it does not say."""
+def types_of(schema: object, addresses: Addresses | None = None, depth: int = 0) -> Types:
+    """The types of the values of `schema`; all where it does not say. addresses: of the schema around it."""
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return ANY_TYPE
-    known = definitions_of(schema) if definitions is None else definitions
+    known = addresses or Addresses(schema)
 
     def inner(each: object) -> Types:
         return types_of(each, known, depth + 1)
 
-    named = schema.get("$ref")
-    said = [inner(known.get(named.rpartition("/")[2]))] if isinstance(named, str) else []
+    said = [inner(_target(schema["$ref"], known))] if "$ref" in schema else []
     said += _said_by_types(schema) + _said_by_values(schema) + _said_by_parts(schema, inner)
     return ANY_TYPE.intersection(*said) or ANY_TYPE
+
+
+def _target(reference: object, addresses: Addresses) -> object:
+    try:
+        return addresses.resolve(reference)[1]
+    except SchemaError:
+        return None
 
 
 def _said_by_types(schema: Mapping[str, Any]) -> list[Types]:

@@ -110,13 +110,17 @@ class CallFormat:
 
     def frame(self, name: str, number: object = 0, call_id: str = "") -> tuple[str, str]:
         """The text around the arguments of the `number`-th call of an answer, which is of the tool `name`."""
-        written = json.dumps(name, ensure_ascii=False)[1:-1] if self.is_object else name
-        places = {NAME: written, ID: call_id or "0" * max(1, self.id_characters), NUMBER: str(number)}
+        called = call_id or "0" * max(1, self.id_characters)
+        places = {NAME: self.written_name(name), ID: called, NUMBER: str(number)}
 
         def filled(text: str) -> str:
             return re.sub(_PLACE, lambda place: places[place[0]], text)
 
         return filled(self.head), filled(self.tail)
+
+    def written_name(self, name: str) -> str:
+        """A tool's name in the text of a call."""
+        return json.dumps(name, ensure_ascii=False)[1:-1] if self.is_object else name
 
     def write(self, calls: Sequence[tuple[str, Any]]) -> str:
         """Calls of tools, by name, with these arguments, as the model writes them."""

@@ -7,6 +7,7 @@ from lead.chat.calls import Tools
 from lead.chat.probes import Render
 from lead.tools.argument_types import argument_types
 from lead.tools.call_format import CallFormat
+from lead.tools.call_grammar import call_grammars as grammars
 from lead.tools.call_grammar import calls_rule as rule
 from lead.tools.call_probes import derive_call_format
 from lead.tools.call_reader import CallReader
@@ -16,6 +17,7 @@ from lead.tools.known_formats import GENERIC, completed, format_without_calls
 __all__ = (
     "argument_types",
     "derive",
+    "grammars",
     "instructions",
     "reader",
     "rule",

@@ -17,7 +17,11 @@ GENERIC = CallFormat(
     is_described=True,
     ends=(",", "]", "}"),
 )
-"""For templates without tools: these are described in words, and the answer is made JSON."""
+"""For templates without tools: these are described in words, and the answer is made JSON.
+
+And for MiniMax M3, which writes objects and lists in arguments as tags inside tags, named as their members:
+to read these takes the whole schema, and so would a grammar.
+"""
 
 _HERMES = CallFormat(
     f"<tool_call>\n{_JSON_CALL[0]}",

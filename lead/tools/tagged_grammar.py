@@ -5,12 +5,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lead.grammar.lark import literal, spelled, text_up_to
+from lead.grammar.references import Addresses
 from lead.tools.argument_types import ANY_TYPE, Types, kinds_of, types_of
 from lead.tools.call_format import TaggedArguments
 
 _ANY_NAME = r"/[A-Za-z_][A-Za-z0-9_.-]*/"
 _UNESCAPED = r"/[^'\\\n]*/"
 _PYTHON_CHARACTER = r"(?:[^'\\\n]|\\.)"
+_MAX_FOLLOWED = 8
+"""References from one to the next; a schema may refer to itself."""
 _DEFINITIONS = ("$defs", "definitions")
 
 
@@ -29,9 +32,11 @@ class TaggedGrammar:
         self._rules = rules
         self._json_value = json_value
         self._special_tokens = special_tokens
+        self._addresses = Addresses({})  # of the tool's schema
 
     def of(self, parameters: Mapping[str, Any]) -> str:
         """An expression for all arguments of a tool with this schema, in the order of its properties."""
+        self._addresses = Addresses(parameters)
         definitions = {name: parameters[name] for name in _DEFINITIONS if name in parameters}
         properties = parameters.get("properties")
         if not isinstance(properties, dict) or not properties:
@@ -66,8 +71,9 @@ class TaggedGrammar:
 
     def _argument(self, name: str, schema: object, definitions: Mapping[str, Any]) -> str:
         """One argument: a rule for it, as it may stand in two places."""
+        schema = self._followed(schema)
         own = {**definitions, **schema} if isinstance(schema, dict) else {}
-        types = types_of(own)
+        types = types_of(own, self._addresses)
         ways: dict[str, Types] = {}
         for kind in sorted(types):
             middle = self._arguments.middles.get(kind, self._arguments.middles["string"])
@@ -82,8 +88,8 @@ class TaggedGrammar:
         """The value and what closes it."""
         close = self._spelled(self._arguments.close)
         if "string" not in types:
-            return f"{self._json_value(_of_types(schema, types), 'tools')} {close}".strip()
-        schema = _for_strings(schema)
+            return f"{self._json_value(self._of_types(schema, types), 'tools')} {close}".strip()
+        schema = self._for_strings(schema)
         choices = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(choices, list):
             may_be = [each for each in choices if kinds_of(each) & types]
@@ -138,23 +144,30 @@ class TaggedGrammar:
     def _spelled(self, text: str) -> str:
         return spelled(text, self._special_tokens) if text else ""
 
-
-def _for_strings(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the schema says of strings, if it is one of several that says it."""
-    ways = [each for name in ("anyOf", "oneOf") for each in schema.get(name, ())]
-    own = [each for each in ways if isinstance(each, dict) and "string" in types_of(each)]
-    return {**schema, **own[0]} if len(own) == 1 else schema
-
-
-def _of_types(schema: Mapping[str, Any], types: Types) -> Mapping[str, Any]:
-    """The schema, for these of its types."""
-    if types == types_of(schema):
+    def _followed(self, schema: object) -> object:
+        """What a schema refers to, if it says nothing else."""
+        for _ in range(_MAX_FOLLOWED):
+            if not isinstance(schema, dict) or schema.keys() != {"$ref"}:
+                break
+            _, schema = self._addresses.resolve(schema["$ref"])
         return schema
-    if isinstance(given := schema.get("enum"), list):
-        return {**schema, "enum": [each for each in given if not isinstance(each, str)]}
-    if isinstance(given := schema.get("type"), list):
-        return {**schema, "type": [each for each in given if each in types]}
-    return {**schema, "allOf": [*schema.get("allOf", []), {"type": sorted(types)}]}
+
+    def _for_strings(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the schema says of strings, if it is one of several that says it."""
+        ways = [self._followed(each) for name in ("anyOf", "oneOf") for each in schema.get(name, ())]
+        texts = ("string" in types_of(each, self._addresses) for each in ways)
+        own = [each for each, is_text in zip(ways, texts, strict=True) if is_text and isinstance(each, dict)]
+        return {**schema, **own[0]} if len(own) == 1 else schema
+
+    def _of_types(self, schema: Mapping[str, Any], types: Types) -> Mapping[str, Any]:
+        """The schema, for these of its types."""
+        if types == types_of(schema, self._addresses):
+            return schema
+        if isinstance(given := schema.get("enum"), list):
+            return {**schema, "enum": [each for each in given if not isinstance(each, str)]}
+        if isinstance(given := schema.get("type"), list):
+            return {**schema, "type": [each for each in given if each in types]}
+        return {**schema, "allOf": [*schema.get("allOf", []), {"type": sorted(types)}]}
 
 
 def _patterns(schema: Mapping[str, Any]) -> list[str]:

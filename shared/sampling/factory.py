@@ -4,8 +4,10 @@ import functools
 from collections.abc import Callable
 
 from shared.llama.vocabulary import Vocabulary
+from shared.sampling.call_grammars import CallGrammars
 from shared.sampling.constrained import ConstrainedSampler, Constraint
 from shared.sampling.filters import NativeFilters
+from shared.sampling.followed_calls import FollowedCalls, FreeUntilCall
 from shared.sampling.grammar import FollowedGrammar, GrammarMatcher
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.remote_grammar import GrammarServer
@@ -16,8 +18,8 @@ _WINDOW = 1024
 """How far penalties and DRY look back. Each rejected draft and each side branch reads this many
 tokens again, in half a millisecond. Missing an older repetition may cost a draft token."""
 
-Follow = Callable[[str], Constraint]
-"""The beginning of a text under a grammar."""
+Follow = Callable[[str | CallGrammars], Constraint]
+"""The beginning of a text under a grammar, or with calls under grammars."""
 
 
 def make_sampler(
@@ -36,16 +38,27 @@ def make_sampler(
     end_tokens, filters = vocabulary.end_tokens, None
     if needs_filters(parameters):
         filters = NativeFilters(parameters, vocabulary.n_tokens, end_tokens, vocabulary)
-    if parameters.grammar is None:
+    if not parameters.is_constrained:
         return Sampler(parameters, filters, history)
     beginning: Constraint | ConstrainedSampler
     if isinstance(like, ConstrainedSampler):
         beginning = like
-    elif follow is not None:
-        beginning = follow(parameters.grammar)
     else:
-        beginning = FollowedGrammar(GrammarMatcher(parameters.grammar, vocabulary))
+        beginning = _beginning(parameters, vocabulary, follow or functools.partial(_follow_here, vocabulary))
     return ConstrainedSampler(parameters, filters, history, beginning, min(end_tokens, default=0))
+
+
+def _beginning(parameters: SamplingParameters, vocabulary: Vocabulary, follow: Follow) -> Constraint:
+    if parameters.grammar is not None:
+        return follow(parameters.grammar)
+    assert parameters.calls is not None, "one of the two is given"
+    return FreeUntilCall(parameters.calls, vocabulary, follow)
+
+
+def _follow_here(vocabulary: Vocabulary, grammar: str | CallGrammars) -> Constraint:
+    if isinstance(grammar, CallGrammars):
+        return FollowedCalls(grammar, vocabulary)
+    return FollowedGrammar(GrammarMatcher(grammar, vocabulary))
 
 
 def drafting_sampler(
@@ -61,7 +74,7 @@ def drafting_sampler(
     Where no process can follow grammars, drafts break them more often, which the lead notices.
     """
     if not CAN_FORK:
-        parameters = parameters.model_copy(update={"grammar": None})
+        parameters = parameters.model_copy(update={"grammar": None, "calls": None})
     if parameters.n_remembered > _WINDOW:
         windows = {
             "repeat_last_n": min(parameters.repeat_last_n, _WINDOW),

@@ -65,6 +65,11 @@ def is_prepared(vocabulary: Vocabulary) -> bool:
     return vocabulary in _INDEXES
 
 
+def some_tokens(text: str, vocabulary: Vocabulary) -> list[int]:
+    """Tokens with these bytes: all the same to a grammar."""
+    return list(prepare(vocabulary).greedy_tokenize(text))
+
+
 class GrammarMatcher:
     """A grammar at some place in a text."""
 
@@ -95,6 +100,11 @@ class GrammarMatcher:
         bits = np.unpackbits(mask, bitorder="little", count=self._n_tokens)
         bits[list(self._end_tokens)] = self._matcher.is_accepting()
         return bits.nonzero()[0].astype(np.int32)
+
+    @property
+    def may_end(self) -> bool:
+        """Whether the text is one of the grammar."""
+        return bool(self._matcher.is_accepting())
 
     def accept(self, token: int) -> bool:
         """Advance by `token`. Returns False, without a change, if it is not allowed or ends the text."""
@@ -133,11 +143,16 @@ class FollowedGrammar:
         n_beyond: tokens that were accepted from the first one on that the grammar does not allow.
         """
         self._matcher = matcher
-        self._n_beyond = n_beyond
+        self.n_beyond = n_beyond
         self.is_ready = True
 
+    @property
+    def may_end(self) -> bool:
+        """Whether the grammar allows nothing to follow."""
+        return self._matcher is None or self._matcher.may_end
+
     def allows(self, tokens: Sequence[int]) -> list[bool]:
-        if self._matcher is None or self._n_beyond:
+        if self._matcher is None or self.n_beyond:
             return [True] * len(tokens)
         return [self._matcher.allows(token) for token in tokens]
 
@@ -146,17 +161,17 @@ class FollowedGrammar:
         return self._matcher.allowed()
 
     def accept(self, token: int) -> None:
-        if self._matcher is None or self._n_beyond or not self._matcher.accept(token):
-            self._n_beyond += 1
+        if self._matcher is None or self.n_beyond or not self._matcher.accept(token):
+            self.n_beyond += 1
 
     def rollback(self, n: int) -> None:
-        n_beyond = min(n, self._n_beyond)
-        self._n_beyond -= n_beyond
+        n_beyond = min(n, self.n_beyond)
+        self.n_beyond -= n_beyond
         if self._matcher:
             self._matcher.rollback(n - n_beyond)
 
     def copy(self) -> Self:
-        return type(self)(self._matcher and self._matcher.copy(), self._n_beyond)
+        return type(self)(self._matcher and self._matcher.copy(), self.n_beyond)
 
 
 def _plain(message: str) -> str:

@@ -1,20 +1,24 @@
 """How a worker follows grammars, one at a time, for `shared.sampling.remote_grammar`.
 
-A task is one grammar. Its first message is a byte, 1 if the grammar is optional, and the grammar. Every other
-message consists of operations, int32 numbers each: (operation, place, n, n arguments). Only the last one,
-ALLOWS or ALLOWED, is answered: with one byte of `AnswerKind`, then the answer or an error's text.
+A task is one grammar, or those of the calls of an answer. Its first message is pickled: these, and whether a
+grammar that cannot be compiled allows everything. Every other message consists of operations, int32 numbers
+each: (operation, place, n, n arguments). Only the last one, ALLOWS or ALLOWED, is answered: with one byte of
+`AnswerKind`, then the answer or an error's text.
 """
 
 import array
 import contextlib
 import enum
+import pickle
 from multiprocessing.connection import Connection
 
 import numpy as np
 
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
+from shared.sampling.call_grammars import CallGrammars
 from shared.sampling.constrained import Constraint
+from shared.sampling.followed_calls import FollowedCalls
 from shared.sampling.grammar import FollowedGrammar, GrammarMatcher
 from shared.sandbox import WorkerLimits
 
@@ -51,15 +55,19 @@ def compile_usual(vocabulary: Vocabulary) -> None:
 
 def follow(connection: Connection, limits: WorkerLimits, vocabulary: Vocabulary) -> None:
     """Answer questions about one grammar until the other end of `connection` is closed."""
-    message = connection.recv_bytes()
+    grammar, is_optional = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the same program
     with limits.time(_COMPILE_SECONDS):
-        compiled = _compile(message[1:].decode(), vocabulary, is_optional=bool(message[0]))
+        compiled = _compile(grammar, vocabulary, is_optional=is_optional)
     _Follower(compiled, limits).serve(connection)
 
 
-def _compile(text: str, vocabulary: Vocabulary, *, is_optional: bool) -> Constraint | RequestError:
+def _compile(
+    grammar: str | CallGrammars, vocabulary: Vocabulary, *, is_optional: bool
+) -> Constraint | RequestError:
+    if isinstance(grammar, CallGrammars):
+        return FollowedCalls(grammar, vocabulary)
     try:
-        return FollowedGrammar(GrammarMatcher(text, vocabulary))
+        return FollowedGrammar(GrammarMatcher(grammar, vocabulary))
     except ValueError as error:
         return FollowedGrammar(None) if is_optional else RequestError(f"grammar: {error}", "grammar")
 

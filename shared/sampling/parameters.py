@@ -1,9 +1,12 @@
 """How a client asks for tokens to be sampled: names, defaults and limits, each written down here only."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic.json_schema import SkipJsonSchema
+
+from shared.sampling.call_grammars import CallGrammars
 
 MAX_SEED = (1 << 63) - 1
 MAX_TEXT_TOKENS = 1 << 24
@@ -173,6 +176,9 @@ class SamplingParameters(BaseModel):
     grammar: Annotated[str | None, Asked(option=False)] = Field(
         None, description="a grammar in llguidance's Lark"
     )
+    calls: SkipJsonSchema[CallGrammars | None] = Field(
+        None, description="grammars of calls in an answer that is free otherwise; not sent to backs"
+    )
     grammar_start: int = Field(
         0, ge=0, description="the position of the first token that the grammar applies to"
     )
@@ -224,7 +230,17 @@ class SamplingParameters(BaseModel):
     @property
     def remembers(self) -> bool:
         """Whether the choice depends on previous tokens by more than the model's logits."""
-        return self.grammar is not None or self.n_remembered > 0
+        return self.is_constrained or self.n_remembered > 0
+
+    @property
+    def for_backs(self) -> Self:
+        """What backs are told: without the grammars of calls, which rarely change a choice, but are long."""
+        return self if self.calls is None else self.model_copy(update={"calls": None})
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether a grammar may rule out tokens."""
+        return self.grammar is not None or self.calls is not None
 
     @property
     def is_greedy(self) -> bool:

@@ -4,6 +4,7 @@ import array
 import contextlib
 import math
 import os
+import pickle
 import socket
 import threading
 import time
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.errors import PendingAnswerError, RequestError
+from shared.sampling.call_grammars import CallGrammars
 from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.grammar_handler import GrammarProgram
 from shared.sampling.grammar_worker import AnswerKind, Operation
@@ -63,12 +65,12 @@ class GrammarServer(Sandbox):
         super().__init__(GrammarProgram(model), control)
         self._budget = budget
 
-    def follow(self, text: str, *, is_optional: bool = False) -> "RemoteGrammar":
-        """The beginning of a text under the grammar `text`; returns before that is compiled.
+    def follow(self, grammar: str | CallGrammars, *, is_optional: bool = False) -> "RemoteGrammar":
+        """The beginning of a text under `grammar`; returns before that is compiled.
 
-        is_optional: a grammar that this vocabulary cannot express allows everything.
+        is_optional: a grammar that this vocabulary cannot express allows everything. Those of calls are.
         """
-        return RemoteGrammar(_Channel(self, bytes([is_optional]) + text.encode(), self._budget))
+        return RemoteGrammar(_Channel(self, pickle.dumps((grammar, is_optional)), self._budget))
 
 
 @dataclass(slots=True, eq=False)

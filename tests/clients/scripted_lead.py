@@ -42,8 +42,9 @@ class Prompter:
         text = self._texts[span.slot]
         text[span.start :] = span.tokens
         if span.is_prompt and span.n_logits:
-            self._n_prompts[span.slot] = len(text)
-            self._answers[span.slot] = self._answer(self._vocabulary.detokenize(text))
+            n_prompt = len(text) - span.n_logits + 1  # the others are of a draft
+            self._n_prompts[span.slot] = n_prompt
+            self._answers[span.slot] = self._answer(self._vocabulary.detokenize(text[:n_prompt]))
         first = len(text) - span.n_logits
         for n_held, row in enumerate(logits, first + 1):
             row[:] = 0.0

@@ -22,6 +22,7 @@ from shared.protocol import (
     parse_back_message,
     parse_lead_message,
 )
+from shared.sampling.call_grammars import CallGrammars
 from shared.sampling.parameters import SamplingParameters
 
 HELLO = Hello(
@@ -112,6 +113,11 @@ def test_the_largest_open_that_is_told_fits_into_a_frame():
     text = Open(sequence="s" * 64, sampling=sampling, tokens=tokens).model_dump_json()
     assert len(text.encode()) <= MAX_LEAD_MESSAGE_BYTES
     assert not fits_into_open(SamplingParameters(seed=1, grammar="é" * 495_000))
+
+
+def test_grammars_that_backs_are_not_told_need_no_room():
+    calls = CallGrammars("<add>", {"add": "x" * 2 * MAX_LEAD_MESSAGE_BYTES})
+    assert fits_into_open(SamplingParameters(seed=1, calls=calls))
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])

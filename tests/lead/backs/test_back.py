@@ -2,6 +2,7 @@
 
 from lead.engine.events import Finished, Started
 from shared.protocol import MAX_TOKENS_PER_MESSAGE, Close, Draft, Extend, Open, Tune
+from shared.sampling.call_grammars import CallGrammars
 from tests.lead.backs.harness import SAMPLING
 from tests.toy_engine import submit
 
@@ -128,6 +129,14 @@ def test_two_lost_replies_are_both_sent_again(harness):
     assert harness.backs.updates(back) == [
         Open(sequence=sequence.id, sampling=SAMPLING, tokens=[1, 2, 3, 9, 9])
     ]
+
+
+def test_a_back_is_not_told_the_grammars_of_calls(harness):
+    back, sequence = harness.join(), harness.sequence()
+    sampling = SAMPLING.model_copy(update={"calls": CallGrammars("<add>", {})})
+    sequence.request = sequence.request.model_copy(update={"sampling": sampling})
+    (opened,) = [each for each in harness.backs.updates(back) if isinstance(each, Open)]
+    assert opened.sampling == SAMPLING
 
 
 def test_a_back_is_told_what_its_drafts_are_worth_once_that_is_known(harness):

@@ -179,6 +179,11 @@ def test_a_generic_response_may_be_json():
     assert read('{"response": {"a": [1]}}', 1, tool_format=GENERIC).content == '{"a": [1]}'
 
 
+def test_a_generic_call_may_follow_reasoning_that_the_model_began():
+    text = '<think>Hm</think>\n{"tool_calls": [{"name": "add", "arguments": {"a": 1}}]}'
+    assert calls(read(text, reasoning=THINK, tool_format=GENERIC)) == [ADD]
+
+
 def test_reasoning_that_never_ends_is_reasoning():
     message = read("<think>Hm. </thi", 1, reasoning=THINK)
     assert (message.reasoning, message.content) == ("Hm. </thi", "")

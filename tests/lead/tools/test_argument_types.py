@@ -18,6 +18,9 @@ from lead.tools.argument_types import ANY_TYPE, argument_types, types_of
         ({"type": "string", "anyOf": [{"minLength": 1}, {"const": "x"}]}, {"string"}),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "array"}}}, {"array"}),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, ANY_TYPE),
+        ({"$ref": "#text", "$defs": {"a": {"$anchor": "text", "type": "string"}}}, {"string"}),
+        ({"$ref": "#/$defs/a/items/0", "$defs": {"a": {"items": [{"type": "null"}]}}}, {"null"}),
+        ({"$ref": "https://example.com/schema"}, ANY_TYPE),
         ({"type": "odd"}, ANY_TYPE),
     ],
 )

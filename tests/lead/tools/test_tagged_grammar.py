@@ -23,7 +23,10 @@ STRINGS = [
     {"type": "string", "minLength": 2, "maxLength": 5},
     {"type": "string", "pattern": "^[a-z]+$", "maxLength": 4},
     {"type": "string", "pattern": "^(?!-)[a-z-]{2,4}$"},
+    {"$ref": "#/$defs/color"},
+    {"anyOf": [{"$ref": "#/$defs/color"}, {"type": "null"}]},
 ]
+DEFINITIONS = {"color": {"enum": ["red", "blue sky"]}}
 OTHERS = [
     {"type": "integer", "minimum": 0, "maximum": 99},
     {"type": "number"},
@@ -40,7 +43,8 @@ OTHERS = [
 def random_schema(rng):
     properties = {f"p{i}": rng.choice(STRINGS + OTHERS) for i in range(rng.randint(0, 4))}
     required = [name for name in properties if rng.random() < 0.5]
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    form = {"type": "object", "additionalProperties": False, "$defs": DEFINITIONS}
+    return {"properties": properties, "required": required, **form}
 
 
 def grammar(vocabulary, calls, schemas, **fields):

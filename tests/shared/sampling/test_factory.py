@@ -3,6 +3,7 @@ import pytest
 
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft
+from shared.sampling.call_grammars import CallGrammars
 from shared.sampling.factory import drafting_sampler
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
@@ -15,13 +16,16 @@ def grammars():
     server.close()
 
 
-def choice(grammar, grammars):
+def choice(grammar, grammars, said="", **given):
+    """What comes after a text, of which "b" is the likeliest."""
     vocabulary = Vocabulary.load(builtin_draft())
-    parameters = SamplingParameters(seed=1, temperature=0, grammar=grammar)
+    parameters = SamplingParameters(seed=1, temperature=0, grammar=grammar, **given)
     logits = np.zeros(vocabulary.n_tokens, np.float32)
     (likeliest,) = vocabulary.tokenize("b", add_special=False, parse_special=False)
     logits[likeliest] = 1
-    return vocabulary.detokenize([drafting_sampler(vocabulary, grammars, parameters, []).choose(logits, 0)])
+    history = vocabulary.tokenize(said, add_special=False, parse_special=False)
+    sampler = drafting_sampler(vocabulary, grammars, parameters, history)
+    return vocabulary.detokenize([sampler.choose(logits, len(history))])
 
 
 def test_drafts_follow_the_grammar(grammars):
@@ -30,6 +34,13 @@ def test_drafts_follow_the_grammar(grammars):
 
 def test_with_a_grammar_that_cannot_be_compiled_it_drafts_without(grammars):
     assert choice("start: (", grammars) == "b"
+
+
+def test_a_call_that_has_begun_before_goes_on_under_its_grammar(grammars):
+    calls = CallGrammars("<(?P<name>add)>", {"add": 'start: "(" "a" ")"'})
+    assert choice(None, grammars, "I <add", calls=calls) == "b"
+    assert choice(None, grammars, "I <add>(", calls=calls) == "a"
+    assert choice(None, grammars, "I <add>(a) and ", calls=calls) == "b"
 
 
 @pytest.mark.parametrize(

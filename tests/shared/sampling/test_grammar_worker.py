@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import pickle
 import signal
 from multiprocessing import Pipe
 
@@ -26,7 +27,7 @@ def status(vocabulary):
 
         with theirs, ours:
             pid = fork(work, [ours.fileno()])
-            ours.send_bytes(b"\0start: /[a-z]+/\n")
+            ours.send_bytes(pickle.dumps(("start: /[a-z]+/\n", False)))
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
     return status

@@ -16,6 +16,7 @@ ADD = {
     },
 }
 NO_SCHEMA = {"type": "function", "function": {"name": "x", "parameters": {"type": "no"}}}
+NO_GRAMMAR = {"type": "function", "function": {"name": "y", "parameters": {"$ref": "elsewhere"}}}
 GRAMMAR = 'root ::= "x"'
 ASK = {"messages": [{"role": "user", "content": "Hello"}], "tools": [ADD]}
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
@@ -71,6 +72,30 @@ async def test_a_streamed_call_is_name_first_then_arguments(hermes, client):
     assert [
         chunk["choices"][0]["finish_reason"] for chunk in chunks if chunk["choices"][0]["finish_reason"]
     ] == ["tool_calls"]
+
+
+async def test_calls_follow_grammars_once_they_have_begun(hermes, client):
+    hermes.will_say(CALL)
+    await ask(client)
+    (request,) = hermes.engine.submitted
+    assert request.sampling.grammar is None
+    assert request.sampling.calls.grammars.keys() == {"add"}
+    assert request.sampling.grammar_start == len(request.tokens)
+
+
+async def test_calls_without_a_grammar_are_free_and_the_log_says_so_once(hermes, client, caplog):
+    for _ in range(2):
+        hermes.will_say(CALL)
+        (choice,) = (await ask(client, tools=[ADD, NO_GRAMMAR]))["choices"]
+        assert choice["finish_reason"] == "tool_calls"
+    (said,) = [each.message for each in caplog.records if "tools: y: " in each.message]
+    assert "are not checked" in said
+
+
+async def test_strict_calls_without_a_grammar_are_refused(hermes, client):
+    strict = {"type": "function", "function": NO_SCHEMA["function"] | {"strict": True}}
+    assert (await ask(client, tools=[strict]))["error"]["param"] == "tools"
+    assert hermes.engine.submitted == []
 
 
 async def test_the_template_tells_of_the_tools(hermes, client):
