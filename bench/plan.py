@@ -107,8 +107,7 @@ def _compare(target: Path, draft: Path, options: argparse.Namespace) -> list[dic
 
 
 def _result(subcommand: str, *arguments: str) -> dict[str, Any]:
-    command = child_command("lead", subcommand, *arguments, "--json")
-    process = ChildProcess(command, stdout=subprocess.PIPE)
+    process = ChildProcess(child_command("lead", subcommand, *arguments, "--json"), stdout=subprocess.PIPE)
     found, _ = process.communicate()
     if process.returncode:
         raise ConfigError(f"lead {subcommand} failed")

@@ -101,7 +101,7 @@ class Supervisor:
         self._used_at = now
         if self.state is not ChildState.SLEEPING:
             return False
-        self.state, self.start_at = ChildState.WAKING, now
+        self.state = ChildState.WAKING
         return True
 
     def lost(self, now: float) -> bool:

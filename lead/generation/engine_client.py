@@ -85,7 +85,7 @@ class EngineClient:
         self._max_queue, self._timeout = max_queue, timeout
         self._sleep_seconds, self._on_sleep = sleep_seconds, on_sleep
         delays = Backoff(_FIRST_DELAY, _MAX_DELAY, random.Random(), at_once=True)  # noqa: S311 - no secret
-        self._supervisor = Supervisor(delays, timeout, sleep_seconds, _MAX_DEATHS_AT_START, _MAX_DEATHS)
+        self._supervisor = Supervisor(delays, 0.0, sleep_seconds, _MAX_DEATHS_AT_START, _MAX_DEATHS)
         self._keeper = Keeper(self._supervisor, clock, lambda: bool(self._sequences or self._questions))
         self._log_options = [log_level, *(["json"] if log_json else [])]
         self._clock = clock
@@ -235,6 +235,8 @@ class EngineClient:
             await asyncio.wait([process.ended, backs], return_when=asyncio.FIRST_COMPLETED)
             if backs.done():
                 backs.result()
+            self._supervisor.max_silence = self._timeout  # nobody has listened to it before
+            self._keeper.note()
             async with contextlib.aclosing(process.events()) as events:
                 async for event in events:
                     self._supervisor.heard()

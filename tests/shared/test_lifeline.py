@@ -73,11 +73,8 @@ def start(tmp_path):
 
     def start(body, n, *program):
         (tmp_path / "child.py").write_text(CHILD + body)
-        parent = subprocess.Popen(
-            [sys.executable, "-c", PARENT, str(tmp_path), *program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        command = [sys.executable, "-c", PARENT, str(tmp_path), *program]
+        parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         pids.extend(int(parent.stdout.readline()) for _ in range(2 * n))
         return parent, pids[:]
 

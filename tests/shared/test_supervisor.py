@@ -18,15 +18,15 @@ MOVES = {
     "FAILED": "STOPPED",
     "STOPPED": "",
 }
+LAST = ["heard", "ready", "lost", "ended"]
+LEAVING = {"told": LAST, "killed": LAST, "lost": ["died_idle", "ended"]}
 REPORTS = {
-    "none": ["nothing"],
-    "there": ["heard", "ready", "worked", "nothing", "nothing", "lost", "ended"],
-    "told": ["heard", "ready", "lost", "ended"],
-    "killed": ["heard", "ready", "lost", "ended"],
-    "lost": ["nothing", "ended"],
+    ("there", False): ["heard"] * 8 + ["ready", "worked"] * 3 + ["lost", "ended"],
+    ("there", True): ["used"],
+    **{(each, is_deaf): LEAVING[each] for each in LEAVING for is_deaf in (False, True)},
 }
 LEADS_TO = {"lost": "lost", "ended": "none"}
-UNTIMED = {"heard", "worked", "stop", "fail"}
+UNTIMED = {"heard", "worked", "died_idle", "stop", "fail"}
 N_COMMANDS = int(os.environ.get("RANDOM_COMMANDS", "400"))
 
 
@@ -114,11 +114,13 @@ def test_the_first_sign_of_life_may_take_a_minute(life):
 
 
 def test_one_that_nobody_uses_is_ended_and_started_again_when_somebody_does(life):
+    for _ in range(3):
+        life.live()
     life.start()
     assert (life.next(9.9, is_busy=True), life.next(9.9)) == (None, None)
     assert life.next(0.1) is STOP
     life.supervisor.ended(life.now)
-    assert (life.state, life.supervisor.deadline(), life.next(1000.0)) == (ChildState.SLEEPING, None, None)
+    assert (life.state, life.supervisor.deadline(), life.next()) == (ChildState.SLEEPING, None, None)
     assert life.supervisor.used(life.now)
     assert (life.state, life.next()) == (ChildState.WAKING, START)
 
@@ -136,23 +138,23 @@ class Commands:
         )
         self.process = "none"
         self.heard_at = self.used_at = self.life.now
-        self.is_over = False
+        self.is_over = self.is_deaf = False
 
     def give(self):
-        """One report, and what is to be done after it."""
+        """Some reports, and what is to be done after them."""
         self.life.now += self.rng.choice([0.0, 0.01, 0.5, 1.0, 20.0])
-        what = self.rng.choice(REPORTS[self.process])
-        if self.rng.random() < 0.3:
-            what = self.rng.choice(["used"] * 50 + ["died_idle", "stop", "fail"])
-        before = self.life.state
-        if what == "died_idle" and self.process == "lost":
-            self.life.supervisor.died_idle()
-        elif what not in {"died_idle", "nothing"}:
-            self.report(what)
-        self.check_move(before)
+        for _ in range(self.rng.randrange(3)):
+            before = self.life.state
+            self.report(self.choose())
+            self.check_move(before)
         before, is_busy = self.life.state, self.rng.random() < 0.5
         self.check_action(self.life.next(is_busy=is_busy), is_busy=is_busy)
         self.check_move(before)
+
+    def choose(self):
+        if self.rng.random() < 0.3:
+            return self.rng.choice(["used"] * 20 + ["stop", "fail"])
+        return "heard" if self.process == "none" else self.rng.choice(REPORTS[self.process, self.is_deaf])
 
     def report(self, what):
         now, state, process = self.life.now, self.life.state, self.process
@@ -174,12 +176,13 @@ class Commands:
         match action, self.process:
             case ChildAction.START, "none":
                 assert state not in {ChildState.SLEEPING, ChildState.FAILED, ChildState.STOPPED}
-                self.process = "there"
+                assert now >= supervisor.start_at
+                self.process, self.is_deaf = "there", self.rng.random() < 0.3
                 self.heard_at = self.used_at = now
             case ChildAction.STOP, "there":
                 if state is ChildState.SLEEPING:
                     assert not is_busy
-                    assert now - self.used_at >= supervisor.sleep_seconds
+                    assert now - self.used_at >= supervisor.sleep_seconds > 0
                 self.process = "told"
             case ChildAction.KILL, "there":
                 assert now - self.heard_at >= supervisor.max_silence > 0
@@ -192,6 +195,8 @@ class Commands:
             case None, "there":
                 assert state not in {ChildState.SLEEPING, ChildState.FAILED, ChildState.STOPPED}
                 assert not supervisor.max_silence or supervisor.deadline() <= now + 0.5
+                is_idle = state is ChildState.READY and supervisor.sleep_seconds
+                assert not is_idle or supervisor.deadline() <= now + supervisor.sleep_seconds
             case action, _:
                 assert action is None
 

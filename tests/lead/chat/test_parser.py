@@ -181,7 +181,7 @@ def test_a_generic_response_may_be_json():
 
 def test_a_generic_call_may_follow_reasoning_that_the_model_began():
     text = '<think>Hm</think>\n{"tool_calls": [{"name": "add", "arguments": {"a": 1}}]}'
-    assert calls(read(text, reasoning=THINK, tool_format=GENERIC)) == [ADD]
+    assert calls(read(text, reasoning=THINK, tool_format=GENERIC)) == [("add", {"a": 1})]
 
 
 def test_reasoning_that_never_ends_is_reasoning():

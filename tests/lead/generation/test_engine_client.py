@@ -92,10 +92,10 @@ class Front(Sequences):
         self.processes = []
         self.was_busy = True
         self._news = asyncio.Event()
-        backs = asyncio.get_running_loop().create_future()
+        self.backs = asyncio.get_running_loop().create_future()
         if is_open:
-            backs.set_result(self)
-        self.running = asyncio.ensure_future(self.client.run(backs))
+            self.backs.set_result(self)
+        self.running = asyncio.ensure_future(self.client.run(self.backs))
 
     @property
     def pid(self):
@@ -288,6 +288,18 @@ async def test_an_engine_that_hangs_is_killed_and_started_again(start, caplog):
     front = start(body, timeout=0.5)
     await front.until(lambda front: front.events == [UP, UP])
     assert "no sign of life for 0.5 s (--engine-timeout)" in caplog.text
+
+
+async def test_an_engine_that_nobody_listens_to_yet_is_not_taken_for_hung(start, tmp_path, monkeypatch):
+    monkeypatch.setattr("shared.supervisor._START_SECONDS", 0.02)
+    monkeypatch.setattr("shared.supervisor._TICKS", 2)
+    body = """first_time()\nready()\nwhile True:\n    say('{"type": "alive"}\\n')"""
+    front = start(body, timeout=0.02, is_open=False)
+    while not (tmp_path / "notes").exists():  # noqa: ASYNC110 - it has no event for this
+        await asyncio.sleep(0.01)
+    front.backs.set_result(front)
+    await front.until(is_up)
+    assert front.lost == []
 
 
 async def test_an_engine_that_is_started_again_computes_as_the_first_one_did(start):
@@ -568,9 +580,7 @@ async def test_an_engine_with_an_open_question_stays_awake(start):
     asking = asyncio.ensure_future(front.client.ask(ERASE))
     await asyncio.sleep(0)
     front.discard(sequence)
-    looked_at = front.client._supervisor._used_at
-    async with asyncio.timeout(60):
-        while front.client._supervisor._used_at == looked_at and front.client.state is EngineState.READY:  # noqa: ASYNC110 - as above
-            await asyncio.sleep(0.01)
+    for _ in range(5):
+        await front.client._keeper.wait()
     assert front.client.state is EngineState.READY
     asking.cancel()
