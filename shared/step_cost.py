@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from statistics import median
@@ -53,12 +53,8 @@ class StepCostConstants:
     quickly, too."""
     max_ratio_error: float = 0.3
     """The largest error, as a logarithm, that one comparison may show: robust to outliers against quick."""
-    change_share: float = 0.5
-    """The part of the cost of another size, on a GPU, that its first step is charged with: others may follow.
-    In 24 simulated cells of two models on an H200 adaptive over no drafts was 1.21 with 0, 1.30 with .5 (the
-    worst .80 and .89), 1.29 with .75."""
-    change_decay: float = 0.95
-    """The weight of the past at each change, of what the last ones have cost."""
+    settling_gain: float = 0.05
+    """The weight of a new sample in what a step of another size than the one before costs on a GPU."""
 
 
 _DEFAULTS = StepCostConstants()
@@ -77,9 +73,9 @@ class StepCost:
     def __init__(self, constants: StepCostConstants = _DEFAULTS, *, settles: bool = False) -> None:
         """settles: on a GPU, where a step takes longer until some of its size have gone before."""
         self._constants = constants
-        self._settles = settles
-        self._size, self._n_of_size = 0, 0  # of the last steps
-        self._excess, self._n_changes = 0.0, 0.0
+        self.settles = settles
+        self.last_size, self._n_of_size = 0, 0  # of the last steps
+        self._settling = [0.0] * N_UNSTEADY
         self._max_exact = constants.max_exact_size
         self._pace = 0.0  # as the ratios: logarithms
         self._ratios: dict[int, float] = {}
@@ -88,23 +84,41 @@ class StepCost:
         self._compared_at: dict[int, int] = {}
         self._last_seen: dict[int, int] = {}
         self._n_learned = 0
+        self.n_measured = 0
+        """How often it was measured all at once."""
         self._recent: deque[tuple[int, float]] = deque(
             maxlen=max(constants.enclosing_window, constants.pace_window)
         )
 
-    def learn_next(self, n_tokens: int, seconds: float) -> None:
-        """The engine's next step, of `n_tokens`, took `seconds`.
+    def learn_next(self, n_tokens: int, seconds: float) -> float:
+        """The engine's next step, of `n_tokens`, took `seconds`; returns how much of that was settling.
 
         Wide steps read prompts: settling adds little to them, and their T(n) is known from them alone.
         """
+        n_before = self._n_of_size if n_tokens == self.last_size else 0
+        self.last_size, self._n_of_size = n_tokens, n_before + 1
         is_wide = n_tokens > self._max_exact
-        if is_wide:
-            self._size, self._n_of_size = n_tokens, 0
-        if not self._settles or is_wide or self._is_steady(n_tokens) or not self._known:
+        if not self.settles or is_wide or n_before >= N_UNSTEADY or not self._known:
             self.learn(n_tokens, seconds)
-        else:
-            steady = self.seconds(n_tokens)
-            self._excess += min(max(0.0, seconds - steady), _MOST_EXCESS * steady)
+            return 0.0
+        steady = self.seconds(n_tokens)
+        excess = min(seconds - steady, _MOST_EXCESS * steady)
+        self._settling[n_before] += self._constants.settling_gain * (excess - self._settling[n_before])
+        return max(0.0, excess)
+
+    @property
+    def settling(self) -> list[float]:
+        """How many seconds longer the first step of a size takes, and the second; zeros but for some GPUs."""
+        return [max(0.0, each) for each in self._settling]
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether the last step was the first one of its size."""
+        return self._n_of_size == 1
+
+    def learn_settling(self, seconds: Sequence[float]) -> None:
+        """`settling`, as carefully measured."""
+        self._settling[: len(seconds)] = seconds
 
     def learn(self, n_tokens: int, seconds: float) -> None:
         """A step of `n_tokens` took `seconds`, after others of that size."""
@@ -148,6 +162,7 @@ class StepCost:
             self._last_seen[n] = self._n_learned
             self._begin(n, each - self._pace, self._constants.max_known)
         self._recent.clear()
+        self.n_measured += 1
 
     def seconds(self, n_tokens: int) -> float:
         """T(n_tokens) > 0, linear between measured points. A guess before the first step."""
@@ -157,29 +172,12 @@ class StepCost:
             return math.exp(self._pace + known)
         return self._interpolated(n_tokens)
 
-    def next_seconds(self, sizes: Iterable[int]) -> list[float]:
-        """T(n) of the next step for each of these sizes, and what it costs that it is not the last one's."""
-        seconds = list(map(self.seconds, sizes))
-        if not self._settles or not self._n_changes:
-            return seconds
-        change = self._constants.change_share * self._excess / self._n_changes
-        return [each if n == self._size else each + change for n, each in zip(sizes, seconds, strict=True)]
-
-    def _is_steady(self, n_tokens: int) -> bool:
-        """Whether enough steps of this size have gone before this one, which is recorded."""
-        if n_tokens != self._size:
-            self._size, self._n_of_size = n_tokens, 0
-            decay = self._constants.change_decay
-            self._excess, self._n_changes = decay * self._excess, decay * self._n_changes + 1
-        self._n_of_size += 1
-        return self._n_of_size > N_UNSTEADY
-
     def age(self, n_tokens: int) -> int:
         """How many steps ago T(n_tokens) was measured; a large number if never.
 
         0 where steps settle: a single one would measure something else.
         """
-        if self._settles:
+        if self.settles:
             return 0
         seen = self._last_seen.get(self._bucket_of(n_tokens))
         return self._n_learned - seen if seen is not None else 1 << 30

@@ -432,6 +432,8 @@ class RandomRun:
         self._engine = make_engine(
             limits, self._depth, self.policy, drafters if self._has_drafters else no_drafters, inline
         )
+        if limits.traits.can_trim and not limits.splits_lengths and not limits.batch_sizes:
+            self._engine.speculation.width = lambda n, _: n + rng.choice([0, 0, 1, 3])
         if self._answers_late:
             self._engine._make_sampler = lambda request: toy_sampler(
                 request.sampling, request.tokens, follow=lambda: SlowGrammar(ToyGrammar(), rng)

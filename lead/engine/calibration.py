@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
+from statistics import median
 from typing import Self
 
 from pydantic import BaseModel
@@ -18,7 +19,8 @@ from shared.errors import KvCacheFullError
 from shared.llama.span import Span
 from shared.step_cost import N_UNSTEADY, StepCost
 
-BATCH_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
+BATCH_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16)
+"""Some kernels end at eight tokens: nine may take half as long again, or less than eight."""
 _REPEATS = 5
 _MAX_SECONDS = 10.0
 """Time limit; for a slower model the rest is learned from requests."""
@@ -57,6 +59,7 @@ class StepTimer:
         self._n_vocab = n_vocab
         self._clock = clock
         self._is_offloaded = is_offloaded
+        self._unsteady: list[tuple[float, ...]] = []
 
     @classmethod
     def of_target(
@@ -87,9 +90,15 @@ class StepTimer:
                 self._step(size)
 
     def seconds(self, size: int) -> float:
-        for _ in range(N_UNSTEADY if self._is_offloaded else 0):
-            self._step(size)
-        return self._step(size)
+        before = [self._step(size) for _ in range(N_UNSTEADY if self._is_offloaded else 0)]
+        steady = self._step(size)
+        self._unsteady.append(tuple(each - steady for each in before))
+        return steady
+
+    @property
+    def settling(self) -> list[float]:
+        """How many seconds longer the first steps of a size took, of those that were timed."""
+        return [median(each) for each in zip(*self._unsteady, strict=True)]
 
     def _step(self, size: int) -> float:
         # The tokens differ as those of a text do: a mixture would send equal ones to the same experts.
@@ -124,6 +133,7 @@ class StepTimer:
         """Have `cost` learn T(n) of these sizes; ends early when interrupted, or after `max_seconds`."""
         end = self._clock() + max_seconds
         cost.learn_turns(self.turns(batch_sizes, n_repeats, lambda: interrupted() or self._clock() > end))
+        cost.learn_settling(self.settling)
 
 
 def recalibrate(
@@ -151,7 +161,9 @@ def recalibrate(
             break
         timed.append((size, seconds))
     complete = timed[: len(timed) - len(timed) % len(BATCH_SIZES)]
-    cost.learn_turns(complete)
+    if complete:
+        cost.learn_turns(complete)
+        cost.learn_settling(timer.settling)
     return bool(complete)
 
 
@@ -199,10 +211,18 @@ class Recalibration:
 
 
 class StepTimes(BaseModel, frozen=True):
-    """T(n) for a later process, which need not time all sizes again: seconds by size, with `n_threads`."""
+    """T(n) for a later process, which need not time all sizes again: seconds by size, with `n_threads`.
+
+    settling: as `StepCost.settling`; empty: it was not measured.
+    """
 
     n_threads: int
     seconds: dict[int, float]
+    settling: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, cost: StepCost, n_threads: int) -> Self:
+        return cls(n_threads=n_threads, seconds=cost.table(), settling=tuple(cost.settling))
 
     def teach(self, cost: StepCost, timer: StepTimer) -> bool:
         """Have `cost` learn it, with the pace of the moment, if a step of one token takes about as long now.
@@ -215,4 +235,5 @@ class StepTimes(BaseModel, frozen=True):
         if not self.seconds[1] / _SAME < single < self.seconds[1] * _SAME:
             return False
         cost.learn_table({size: each * single / self.seconds[1] for size, each in self.seconds.items()})
+        cost.learn_settling(self.settling)
         return True

@@ -140,7 +140,7 @@ class Engine:
                 if slot.sequence and (verification := slot.sequence.verification):
                     is_usual = False
                     verification.rows = verification.rows.copy()  # the model reuses their memory
-        self._last_step = partial(plan.report, seconds, n_committed, is_usual=is_usual)
+        self._last_step = partial(plan.report, now, seconds, n_committed, is_usual=is_usual)
 
     def edited(self, edits: Sequence[CacheEdit], seconds: float) -> None:
         """What `pop_edits` gave was applied, which took `seconds`."""

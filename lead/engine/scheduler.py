@@ -4,7 +4,7 @@ Continuous batching: every step is one decode over all running sequences, prompt
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from lead.engine.engine_limits import EngineLimits
@@ -64,12 +64,16 @@ class StepPlan:
         """In its batch, padding included."""
         return self.layout.n_tokens
 
-    def report(self, seconds: float, n_committed: int, *, is_usual: bool) -> StepReport:
-        """It took `seconds` and committed `n_committed` tokens; is_usual: no choice waits for a grammar."""
+    def report(self, now: float, seconds: float, n_committed: int, *, is_usual: bool) -> StepReport:
+        """It ended `now`, took `seconds` and committed `n_committed` tokens.
+
+        is_usual: no choice waits for a grammar.
+        """
         depths = [len(entry.draft) for entry in self.entries if entry.n_logits]
         has_expected = is_usual and not self.n_prompt
         n_expected = sum(1 + sum(survival(entry.draft)) for entry in self.entries) if has_expected else None
-        return StepReport(self.n_tokens, seconds, depths, n_committed, n_expected, self.layout.n_ubatches)
+        n_passes = self.layout.n_ubatches
+        return StepReport(self.n_tokens, seconds, depths, n_committed, n_expected, n_passes, now)
 
 
 Action = StepPlan | DraftOrder | Wait
@@ -132,8 +136,25 @@ class Scheduler:
         if not isinstance(choice, Verify):
             return choice
         entries, planned = self._lay_out(self._entries(generating, choice.drafts, prompts, n_prompt))
+        planned = planned if n_prompt else self._widened(entries, planned)
         self._slots.store_idle()
         return StepPlan(entries, planned, sum([entry.n_fed for entry in entries[len(generating) :]]))
+
+    def _widened(self, entries: Sequence[PlanEntry], planned: Layout) -> Layout:
+        """Padded to the width that speculation has counted on, if there is room.
+
+        Padding has outputs, too: for another number of them, llama.cpp builds another graph.
+        """
+        n_draft = sum(len(entry.draft) for entry in entries)
+        n_padding = self._speculation.width(planned.n_tokens, n_draft) - planned.n_tokens
+        if n_padding <= 0:
+            return planned
+        *parts, last = planned.passes[-1]
+        n_outputs = last.size + n_padding
+        is_full = last.span.start + n_outputs > self._limits.n_ctx_sequence
+        if is_full or self._slots.n_free < planned.n_tokens + n_padding:
+            return planned
+        return replace(planned, passes=[[*parts, last._replace(n_padding=n_padding, n_outputs=n_outputs)]])
 
     def learn(self, plan: StepPlan, seconds: float) -> None:
         self.is_minimal = False

@@ -245,7 +245,7 @@ def _measuring(
         timer = StepTimer.of_target(model, model.n_vocab, place=place)
         threads.measure(lambda: timer.seconds(1), lambda: pipe.readable)
         if threads.used == n_before or (has_learned := time_steps(place)):
-            stored.keep(StepTimes(n_threads=threads.used, seconds=cost.table()))
+            stored.keep(StepTimes.of(cost, threads.used))
         return has_learned
 
     return measure

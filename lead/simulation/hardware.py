@@ -51,7 +51,7 @@ def _hardware(
     return Hardware(name, weights, steps, source, assumed, one, eight, host)
 
 
-def _times(first_ms: float, ratios: Ratios, settling_ms: tuple[float, ...] = ()) -> StepTable:
+def _times(first_ms: float, ratios: Ratios, settling_ms: tuple[float, float] = (0.0, 0.0)) -> StepTable:
     points = tuple((n, first_ms * ratio / 1000) for n, ratio in sorted(ratios.items()))
     return StepTable("", points, tuple(ms / 1000 for ms in settling_ms))
 

@@ -91,13 +91,16 @@ class SimulatedLead:
             depth,
             _NO_TOKEN_ENDS,
             make_drafters,
-            batching=LikeliestFirst(cost or StepCost(constants, settles=bool(steps.settling))),
+            batching=LikeliestFirst(
+                cost or StepCost(constants, settles=bool(steps.settling)), pads=True, constants=constants
+            ),
             constants=constants,
             inline=simulated_draft_model(inline, texts, n_slots) if inline else None,
         )
         if inline and self._speculation.inline:
             self._speculation.inline.cost.learn_table({n: inline.seconds(n) for n in range(1, 9)})
         self._speculation.cost.learn_turns((n, steps.seconds(n)) for n in _CALIBRATION_ROUNDS * BATCH_SIZES)
+        self._speculation.cost.learn_settling(steps.settling)
         limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._engine = Engine(
             limits,
@@ -170,7 +173,7 @@ class SimulatedLead:
     def _decode(self, plan: StepPlan) -> None:
         self._busy = True
         seconds = self._step_seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
-        host = self._host.of_step(plan.n_tokens - len(plan.entries), plans=self._plans)
+        host = self._host.of_step(sum(len(entry.draft) for entry in plan.entries), plans=self._plans)
         began = self._clock.now
 
         def end() -> None:
@@ -186,7 +189,8 @@ class SimulatedLead:
     @property
     def _plans(self) -> bool:
         """Whether there are drafts to plan with."""
-        return self._n_backs > 0 or self._inline is not None
+        has_drafters = self._n_backs > 0 or self._inline is not None
+        return has_drafters and not self._speculation.guard.is_pausing
 
     def _step_seconds(self, n: int) -> float:
         self._n_of_size = self._n_of_size + 1 if n == self._size else 0

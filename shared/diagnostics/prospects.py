@@ -20,12 +20,12 @@ class Prospect(enum.Enum):
     """What is to be expected; the values are sentences, which need no more context."""
 
     SHORT = (
-        "Steps are shorter than 10 ms, too short for drafts from another machine, which give 1.0 to 1.35 "
+        "Steps are shorter than 10 ms, too short for drafts from another machine, which give 1.0 to 1.4 "
         "times here: draft in the engine (--draft-model, --mtp), or not at all."
     )
     MEDIUM = (
         "Steps take 10 to 100 ms: a fast back, whose token takes less than a fifth of a step, gives 1.4 to 2 "
-        "times from 25 ms on and up to 1.5 below; a slow one 1.1, or nothing."
+        "times from 25 ms on and up to 1.5 below; a slow one 1.1 to 1.3, or nothing."
     )
     LONG = (
         "Steps take 100 ms or more, as with layers in RAM or on a CPU: here backs pay most, 1.4 to 2.8 "
@@ -46,7 +46,7 @@ SLOW_BACK = 0.3
 """Time of a draft token, in steps of one token, above which a faster draft model is likely to give more."""
 SLOWER_BACK = (
     "A faster draft model may give more even if it is right less often: on steps of 118 ms, a back that "
-    "takes 30 ms for a token and is right in 70 % gives 1.57 times, one of 80 ms that is right in 80 % 1.18 "
+    "takes 30 ms for a token and is right in 70 % gives 1.56 times, one of 80 ms that is right in 80 % 1.18 "
     "(simulated)."
 )
 SECOND_BACK = (

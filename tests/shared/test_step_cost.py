@@ -124,34 +124,44 @@ def settled(*sizes):
     return cost
 
 
-def change(cost, n):
-    """What the next step is charged with if it has that size."""
-    return cost.next_seconds([n])[0] - cost.seconds(n)
-
-
 def test_steps_that_have_not_settled_say_nothing_about_steady_ones():
     cost = settled(1, 2, 2, 3, 1, 1, 4, 2, 1)
     assert [cost.seconds(n) for n in range(1, 5)] == pytest.approx([T1 * n for n in range(1, 5)])
 
 
-def test_another_size_is_charged_with_a_part_of_what_changes_have_cost():
-    assert change(settled(1, 2, 1, 2, 1, 2), 1) == pytest.approx(0.5 * 0.3 * T1)
-    assert change(settled(1, 1, 1, 2, 2, 2, 1, 1, 1), 2) == pytest.approx(0.5 * 1.3 * T1)
-    assert change(settled(1, 2, 1, 2), 2) == 0
+def test_what_the_first_steps_of_a_size_cost_is_learned():
+    often, rarely = settled(*[1, 2] * 100), settled(*[1, 1, 1, 2, 2, 2] * 60)
+    assert often.settling == pytest.approx([0.3 * T1, 0.0], rel=0.05)
+    assert rarely.settling == pytest.approx([0.3 * T1, 1.0 * T1], rel=0.05)
+
+
+def test_what_was_measured_of_them_counts_at_once_and_never_shortens_a_step():
+    cost = settled(1, 1, 1)
+    cost.learn_settling([0.4 * T1, -0.1 * T1])
+    assert cost.settling == [0.4 * T1, 0.0]
+
+
+def test_a_step_tells_how_much_of_it_was_settling():
+    cost = settled(1, 1, 1, 1)
+    assert cost.learn_next(2, 2.3 * T1) == pytest.approx(0.3 * T1)
+    assert cost.is_settling
+    assert cost.learn_next(2, 3.0 * T1) == pytest.approx(1.0 * T1)
+    assert cost.learn_next(2, 5.0 * T1) == 0
+    assert not cost.is_settling
 
 
 def test_what_a_prompt_takes_is_no_cost_of_a_change():
-    cost = settled(1, 2, 1, 2)
+    cost = settled(*[1, 2] * 40)
     cost.learn_next(512, 300 * T1)
     cost.learn_next(1, 1.3 * T1)
-    assert change(cost, 2) == pytest.approx(0.5 * 0.3 * T1)
+    assert cost.settling[0] == pytest.approx(0.3 * T1, rel=0.2)
     assert cost.seconds(512) == pytest.approx(300 * T1, rel=0.5)
 
 
 def test_an_interrupted_step_does_not_forbid_changes():
     cost = settled(*[1, 2] * 20)
     cost.learn_next(1, 1000 * T1)
-    assert change(cost, 2) < 0.3 * T1
+    assert cost.settling[0] < 0.5 * T1
 
 
 def test_steady_steps_are_learned():
@@ -167,7 +177,7 @@ def test_on_a_cpu_every_step_counts():
     for n in (1, 2, 1, 2):
         cost.learn_next(n, T1 * n)
     assert cost.seconds(2) == pytest.approx(2 * T1)
-    assert change(cost, 1) == 0
+    assert cost.settling == [0.0, 0.0]
 
 
 def test_the_age_of_an_entry_is_counted_in_steps():

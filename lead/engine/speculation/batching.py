@@ -9,17 +9,26 @@ from collections.abc import Sequence
 from itertools import accumulate, chain, pairwise, repeat, zip_longest
 
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.speculation.constants import MAX_DEPTH
+from lead.engine.speculation.constants import DEFAULTS, MAX_DEPTH, SpeculationConstants
 from lead.engine.speculation.drafts import Probabilities
 from lead.engine.speculation.forecast import Candidate
+from lead.engine.speculation.widths import Widths
 from shared.step_cost import StepCost
 
 
 class Batching(ABC):
     """The batches that a step may have, from the one without drafts on: of these `sizes`, in tokens."""
 
-    def __init__(self, cost: StepCost | None = None) -> None:
+    def __init__(
+        self,
+        cost: StepCost | None = None,
+        *,
+        pads: bool = False,
+        constants: SpeculationConstants = DEFAULTS,
+    ) -> None:
+        """pads: see `Widths`."""
         self.cost = cost or StepCost()
+        self.widths = Widths(self.cost, constants, pads=pads)
 
     @abstractmethod
     def sizes(self, n_base: int, lengths: Sequence[int]) -> range:
@@ -29,10 +38,10 @@ class Batching(ABC):
         self,
         sizes: range,
         candidates: Sequence[Candidate],  # noqa: ARG002 - for `Replaying`
-        n_prompt: int,  # noqa: ARG002 - for `Replaying`
+        n_prompt: int,
     ) -> list[float]:
         """How long a step takes with each of the sizes, which count `n_prompt` tokens of prompts."""
-        return self.cost.next_seconds(sizes)
+        return list(map(self.cost.seconds, sizes)) if n_prompt else self.widths.seconds(sizes)
 
     @abstractmethod
     def expected(self, drafts: Sequence[Probabilities], n: int) -> list[float]:
@@ -133,7 +142,10 @@ def batching_for(limits: EngineLimits, cost: StepCost | None = None) -> Batching
     """What suits the memory of the model."""
     if limits.traits.replays:
         return Replaying(cost)
-    return EqualDepths(cost) if limits.pads else LikeliestFirst(cost)
+    if limits.pads:
+        return EqualDepths(cost)
+    may_pad = limits.traits.can_trim and not limits.splits_lengths and limits.batch_sizes is None
+    return LikeliestFirst(cost, pads=may_pad)
 
 
 def _extended(draft: Probabilities, n: int) -> list[float]:

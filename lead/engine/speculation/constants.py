@@ -64,6 +64,24 @@ class SpeculationConstants(StepCostConstants):
     max_awaited: int = 10
     """No policy waits for more tokens than this: computing time against rare gains."""
 
+    # Whether to speculate at all: `guard`
+
+    guard_loss: float = 1.5
+    """A pause begins when speculation has lost so many steps without drafts: patience against lost time."""
+    first_pause: int = 64
+    """Steps of the first pause; each further one has twice as many …"""
+    longest_pause: int = 1024
+    """… up to so many: lost time against noticing late that drafts would pay now."""
+    longest_pause_s: float = 30.0
+    """The same in seconds, where steps take long: then a trial costs little in comparison."""
+    look_every: int = 8
+    """In a pause lookups are asked each so many steps. One that was right for as long ends it."""
+
+    # How wide steps are on a GPU: `widths`
+
+    width_decay: float = 0.95
+    """The weight of the past at each step, of what each width would have yielded: about the last 20 count."""
+
     # What backs are asked to draft: `tuning`
 
     tune_every: int = 16

@@ -244,6 +244,12 @@ class Drafts:
             if len(self.branch(source)) < enough:
                 self.post_own(source, *drafter.draft(self.tokens, max_tokens))
 
+    @property
+    def n_looked_up(self) -> int:
+        """How many committed tokens a lookup's living draft has had right, at most."""
+        lasting = [self.trees[source].base for source in self.lookups if source in self.trees]
+        return len(self.tokens) - min(lasting, default=len(self.tokens))
+
     # What is committed
 
     def extend(self, start: int, tokens: Sequence[int], now: float) -> None:

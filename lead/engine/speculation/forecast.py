@@ -34,8 +34,8 @@ class Candidate(NamedTuple):
 
     At most `n_useful` draft tokens can be committed; `chain` has no more. `n_fed` committed tokens are
     decoded before the draft: more than one where accepted tokens of a rejected draft are replayed. `awaited`:
-    what backs are about to add. `inline`: what the engine may draft itself. `is_drafting`: some source is
-    drafting for it and has not been silent for long.
+    what backs are about to add. `inline`: what the engine may draft itself; `n_inline` tokens of the chain
+    are. `is_drafting`: some source is drafting for it and has not been silent for long.
     """
 
     drafts: Drafts
@@ -44,6 +44,7 @@ class Candidate(NamedTuple):
     chain: DraftChain = ()
     awaited: tuple[FutureDraft, ...] = ()
     inline: FutureDraft | None = None
+    n_inline: int = 0
     is_drafting: bool = False
 
     @property

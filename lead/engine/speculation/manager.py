@@ -19,6 +19,7 @@ from lead.engine.speculation.batching import Batching, LikeliestFirst
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.drafts import DraftChain, Drafts, DraftTree
 from lead.engine.speculation.forecast import Candidate, Forecast
+from lead.engine.speculation.guard import Guard
 from lead.engine.speculation.inline_drafting import InlineDrafting
 from lead.engine.speculation.policy import (
     SYNC_PATIENCE_S,
@@ -70,6 +71,7 @@ class SpeculationManager:
         """
         batching = batching or LikeliestFirst(StepCost(constants))
         self.cost = batching.cost
+        self._batching = batching
         self.forecast = Forecast(constants)
         self.stats = SpeculationStats()
         self.tuning = BackTuning(constants)
@@ -82,7 +84,10 @@ class SpeculationManager:
         self._n_stale: Counter[str] = Counter()
         draft_cost = self.inline.cost if self.inline else None
         self._adaptive = Adaptive(batching, draft_cost, constants)  # outlives another policy
+        self.guard = Guard(constants)
         self._waited = 0.0
+        self._ended_at: float | None = None  # the last step, if the engine has been busy since then
+        self._n_measured = self.cost.n_measured
         self.set_policy(policy, depth)
 
     # Commands of the front
@@ -93,12 +98,15 @@ class SpeculationManager:
         self._depth = depth
         self._policy = self._make_policy(policy, depth)
         self.tuning.reset(policy, depth)
+        self.guard.reset()
 
     def connect(self, backs: Sequence[str], sequences: Iterable[EngineSequence]) -> None:
         """These backs are connected now. Drafts of others stay; what was learned about them is forgotten.
 
         sequences: all that are open.
         """
+        if {*backs} - {*self.forecast.arrivals.known}:
+            self.guard.reset()
         self.forecast.connect(backs, self._own_sources, [each.drafts for each in sequences])
 
     def post_draft(self, target: EngineSequence | None, draft: Draft) -> None:
@@ -137,6 +145,7 @@ class SpeculationManager:
         lookups = self._make_drafters(sequence.request)
         sequence.drafts = Drafts(sequence.id, sequence.tokens, lookups, now)
         self._own_sources.update(lookups)
+        self._ended_at = None
         if self.inline:
             self.inline.open(sequence.drafts, sequence.request.sampling)
 
@@ -150,7 +159,7 @@ class SpeculationManager:
 
         The batch has `n_prompt` tokens of prompts as well.
         """
-        if self._policy_name == "off":
+        if self._policy_name == "off" or self._is_pausing(generating):
             return Verify([()] * len(generating))
         candidates = [self._candidate(slot, slot.sequence, now) for slot in generating if slot.sequence]
         match choice := self._choose(candidates, n_prompt):
@@ -159,6 +168,12 @@ class SpeculationManager:
                 return Verify([self._fill(each, draft, sizes) for each, draft in filled])
             case _:
                 return choice
+
+    def width(self, n_tokens: int, n_draft: int) -> int:
+        """In how many tokens a step of `n_tokens` is decoded, `n_draft` of which are drafts."""
+        if self.guard.is_pausing or self._policy_name != "adaptive":
+            return n_tokens
+        return self._batching.widths.width(n_tokens, n_draft)
 
     def on_commit(self, committed: Verification, now: float) -> None:
         """One sequence's part of a step; the backs receive it at this moment. `count` has to follow."""
@@ -181,14 +196,20 @@ class SpeculationManager:
         """Called after each step, after `count` for each of its sequences."""
         n_sequences, waited = len(step.depths), self._waited
         self.stats.add_step(step, self.cost.seconds(step.n_tokens), waited)
-        if step.n_passes == 1:
-            self.cost.learn_next(step.n_tokens, step.seconds)
+        settled = self.cost.learn_next(step.n_tokens, step.seconds) if step.n_passes == 1 else 0.0
         is_adaptive = self._policy is self._adaptive
         if is_adaptive and step.n_expected is not None:
             self._adaptive.learn(n_sequences, step.n_committed, step.seconds + waited)
+            began = step.ended_at - step.seconds - waited if self._ended_at is None else self._ended_at
+            plain = self.cost.seconds(n_sequences)
+            self.guard.learn(n_sequences, step.n_expected, step.ended_at - began - settled, plain)
+        self._ended_at = step.ended_at
         if self.inline:
             self.inline.on_step(step.seconds + waited)
         self._waited = 0.0
+        if self.guard.is_pausing:
+            self.tuning.pause()
+            return
         self.tuning.note_step(step.depths, step.n_committed, step.seconds + waited)
         if is_adaptive and self.stats.n_steps % self._constants.tune_every == 0:
             self.tuning.update(n_sequences, self.forecast.arrivals.slowest_first, self.cost)
@@ -232,6 +253,19 @@ class SpeculationManager:
 
     # What may be chosen
 
+    def _is_pausing(self, generating: Sequence[Slot]) -> bool:
+        """Whether not even candidates are made; the pause ends if T(n) is new, or lookups are right now."""
+        if self._n_measured != self.cost.n_measured:
+            self._n_measured = self.cost.n_measured
+            self.guard.reset()
+        every = self._constants.look_every
+        if self.guard.is_pausing and self.guard.n_left % every == 0:
+            for drafts in [slot.sequence.drafts for slot in generating if slot.sequence]:
+                if drafts.n_looked_up >= every:
+                    self.guard.resume()
+                drafts.ask_lookups(self._constants.enough_local_tokens, self._constants.max_local_tokens)
+        return self.guard.is_pausing
+
     def _make_policy(self, policy: PolicyName, depth: int) -> Policy:
         match policy:
             case "adaptive":
@@ -260,6 +294,7 @@ class SpeculationManager:
             chain[:n_useful],
             awaited=tuple(self._awaited(drafts, n_useful, now)) if policy == "adaptive" else (),
             inline=self._inline_offer(slot, target, n_useful) if self.inline else None,
+            n_inline=self._n_inline(chain),
             is_drafting=policy == "sync" and self._is_drafting(drafts, chain, now),
         )
 
@@ -295,6 +330,12 @@ class SpeculationManager:
         n_most = min(n_useful, self.inline.drafter.n_most)
         future = self.forecast.future(drafts, source, mean, n_useful, n_most)
         return self.inline.offer(drafts, future, target.n_left)
+
+    def _n_inline(self, chain: DraftChain) -> int:
+        if self.inline is None:
+            return 0
+        source = self.inline.drafter.source
+        return [each.source for each in chain].count(source)
 
     # What was chosen
 

@@ -6,7 +6,7 @@ together. `Fixed` and `Sync` are what it is compared with.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from operator import itemgetter, sub, truediv
 from typing import NamedTuple, Protocol
 
@@ -131,7 +131,11 @@ class Adaptive:
         if self._draft_cost:
             choices.append(step.draft(self._draft_cost))
         _, choice = max(choices, key=itemgetter(0)) if len(choices) > 1 else choices[0]  # first of equals
-        return self._explored(choice, step) if isinstance(choice, Verify) else choice
+        if not isinstance(choice, Verify):
+            return choice
+        if not n_prompt:
+            self._batching.widths.learn(step.sizes.start, step.yields(self._draft_cost), step.rate)
+        return self._explored(choice, step)
 
     def _next_step(self, candidates: Sequence[Candidate], n_prompt: int) -> "_NextStep":
         batching, n = self._batching, len(candidates)
@@ -193,6 +197,23 @@ class _NextStep(NamedTuple):
         """The best step without waiting; of equal ones the smallest."""
         best = max(self.worths)
         return best, self.with_size(self.worths.index(best))
+
+    def yields(self, cost: StepCost | None) -> list[float]:
+        """Expected tokens by further tokens, also of those that the engine could draft, less their price.
+
+        cost: of its drafter. What it has drafted for this step is priced, too.
+        """
+        drafts = [
+            max(each.probabilities, each.inline.probabilities if each.inline else (), key=len)
+            for each in self.candidates
+        ]
+        expected = self.batching.expected(drafts, MAX_DEPTH)
+        if cost is None:
+            return expected
+        n = len(self.candidates)
+        n_free = sum(len(each.chain) - each.n_inline for each in self.candidates)
+        price = self.rate * cost.seconds(n) / n
+        return list(accumulate((each - price * max(0, i - n_free) for i, each in enumerate(expected)), max))
 
     def wait(self) -> _Weighed:
         """The best wait for tokens on their way."""

@@ -12,7 +12,7 @@ class StepReport(NamedTuple):
     """A step with `n_tokens` in its batch took `seconds` and verified drafts of `depths` tokens.
 
     It committed `n_committed` tokens where `n_expected` were expected; None with prompts in the batch.
-    It took `n_passes` over the weights.
+    It took `n_passes` over the weights, and ended at `ended_at`.
     """
 
     n_tokens: int
@@ -21,6 +21,7 @@ class StepReport(NamedTuple):
     n_committed: int
     n_expected: float | None
     n_passes: int = 1
+    ended_at: float = 0.0
 
 
 @dataclass(slots=True)

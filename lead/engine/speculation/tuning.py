@@ -25,6 +25,7 @@ class BackTuning:
         self._n_tokens = self._seconds = 0.0
         self.n_ahead = constants.max_ahead
         self.min_confidence = 0.0
+        self._is_pausing = False
 
     def reset(self, policy: PolicyName, depth: int) -> None:
         """What `policy` asks of backs before anything has been measured."""
@@ -38,12 +39,17 @@ class BackTuning:
             case "off":
                 self.n_ahead = 0
 
+    def pause(self) -> None:
+        """Nothing is to be drafted until `note_step` is called again."""
+        self._is_pausing = True
+
     def note_step(self, depths: Sequence[int], n_committed: int, seconds: float) -> None:
         """A step verified drafts of these lengths and committed `n_committed` tokens.
 
         It took `seconds`, waits included.
         """
         decay = self._constants.ahead_decay
+        self._is_pausing = False
         self._recent_depth = max([self._recent_depth * decay, *depths])
         self._n_tokens = self._n_tokens * decay + n_committed
         self._seconds = self._seconds * decay + seconds
@@ -70,8 +76,8 @@ class BackTuning:
 
     def pop_change(self) -> Tune | None:
         """The limits to send to backs, if they have changed since the last call."""
-        limits = self.n_ahead, self.min_confidence
+        limits = 0 if self._is_pausing else self.n_ahead, self.min_confidence
         if limits == self._sent:
             return None
         self._sent = limits
-        return Tune(n_ahead=self.n_ahead, min_confidence=self.min_confidence)
+        return Tune(n_ahead=limits[0], min_confidence=limits[1])

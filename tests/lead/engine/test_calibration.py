@@ -281,5 +281,15 @@ def test_another_pace_says_that_they_are_not_as_before(pace):
     assert cost.table() == {}
 
 
+def test_what_another_size_costs_is_kept_with_them():
+    cost = StepCost(settles=True)
+    cost.learn_table({1: 0.02, 2: 0.025})
+    cost.learn_settling([0.001, 0.004])
+    kept = StepTimes.of(cost, 3)
+    again = StepCost(settles=True)
+    assert kept.teach(again, timer_of(0.02))
+    assert again.settling == [0.001, 0.004]
+
+
 def test_a_table_without_single_steps_says_nothing():
     assert not StepTimes(n_threads=3, seconds={2: 0.1}).teach(StepCost(), timer_of(0.02))

@@ -223,11 +223,36 @@ def test_a_model_that_cannot_trim_waits_for_no_drafts():
 
 def test_steps_are_predicted_unless_they_have_prompts():
     harness = drafting()
-    assert harness.next().report(0.1, 1, is_usual=True).n_expected == 1
+    assert harness.next().report(0.0, 0.1, 1, is_usual=True).n_expected == 1
     post(harness, TEXT[3:5])
-    assert harness.next().report(0.1, 1, is_usual=True).n_expected == 1 + 0.5 + 0.5**2
+    assert harness.next().report(0.0, 0.1, 1, is_usual=True).n_expected == 1 + 0.5 + 0.5**2
     harness.submit("t", OTHER)
-    assert harness.next().report(0.1, 1, is_usual=True).n_expected is None
+    assert harness.next().report(0.0, 0.1, 1, is_usual=True).n_expected is None
+
+
+def test_padding_changes_neither_text_nor_what_is_reported():
+    plain, padded = drafting(), drafting()
+    padded.speculation.width = lambda n, _: n + 3
+    for harness in (plain, padded):
+        post(harness, [*TEXT[3:5], (TEXT[5] + 1) % N_VOCAB])
+    assert padded.next().n_tokens == plain.next().n_tokens + 3
+    for harness in (plain, padded):
+        harness.step()
+        harness.step()
+    assert padded.engine.slots.sequences["s"].tokens == plain.engine.slots.sequences["s"].tokens
+    reports = [harness.speculation.describe() for harness in (plain, padded)]
+    for report in reports:  # what a step takes is another matter
+        del report["step_ms"], report["predicted_tokens_per_second"]
+    assert reports[0] == reports[1]
+
+
+def test_no_step_is_padded_beyond_its_context_or_beside_a_prompt():
+    harness = drafting()
+    harness.speculation.width = lambda n, _: n + 10_000
+    assert harness.next().n_tokens == 1
+    harness.speculation.width = lambda n, _: n + 1
+    harness.submit("t", OTHER)
+    assert harness.next().n_tokens == 1 + len(OTHER)
 
 
 def test_what_was_done_is_reported():

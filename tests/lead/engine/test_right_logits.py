@@ -114,6 +114,12 @@ def test_when_the_cells_run_out(tiny_model, architecture, kv_unified):
     assert n_wrong(Traffic(tiny_model(architecture), kv_unified=kv_unified).cramped()) == 0
 
 
+@pytest.mark.parametrize(("architecture", "swa_full"), [("llama", False), ("gemma3", True)])
+def test_in_steps_that_are_padded(tiny_model, architecture, swa_full):
+    assert n_wrong(Traffic(tiny_model(architecture), swa_full=swa_full, padded=True)) == 0
+    assert n_wrong(Traffic(tiny_model(architecture), swa_full=swa_full, padded=True).cramped()) == 0
+
+
 @pytest.mark.parametrize("architecture", ["llama", more("gpt-oss")])
 def test_in_exact_mode_not_a_bit_differs(tiny_model, architecture):
     traffic = Traffic(tiny_model(architecture), exact=True, cache_type="f16")

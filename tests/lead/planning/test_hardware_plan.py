@@ -51,9 +51,9 @@ def plan(hardware=M2_ULTRA, machines=Machines(), acceptance=None):  # noqa: B008
     ("hardware", "alone", "with_back"), [(H200_8B, 313, 296), (H200_20GB, 108.5, 103)], ids=["4 GB", "20 GB"]
 )
 def test_an_h200_is_simulated_as_it_was_measured(hardware, alone, with_back):
-    """The back was on the machine's CPU, its draft model right in about half."""
+    """The back was on the machine's CPU; how often it was right is not known."""
     cell = Cell(hardware.steps, n_tokens=512, host=hardware.host)
-    back = replace(CPU_HALF_B.cell(hardware, 0.5, 512), host=hardware.host)
+    back = replace(CPU_HALF_B.cell(hardware, 0.3, 512), host=hardware.host)
     assert rate_of(cell) == pytest.approx(alone, rel=0.1)
     assert rate_of(back) == pytest.approx(with_back, rel=0.1)
 

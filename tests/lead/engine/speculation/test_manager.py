@@ -48,6 +48,7 @@ class Table:
         )
         for n in range(1, 12):
             self.speculation.cost.learn(n, 0.05 * (table or {}).get(n, 1.0))
+        self.now = 0.0  # when the last step ended
         self.sequence = engine_sequence("s", PROMPT)
         self.tokens = self.sequence.tokens
         self.speculation.open(self.sequence, 0.0)
@@ -596,3 +597,76 @@ def test_without_ngrams_nothing_is_guessed():
     table = Table(batch_sizes=InvariantSizes((3,), (3,)))
     table.tokens += [10]
     assert table.tokens_at() == ()
+
+
+# Pauses
+
+
+def plain_step(table, own=0.0):
+    """One without drafts. `own`: what the engine took itself before it."""
+    table.now += own + 0.05
+    table.speculation.on_step(StepReport(1, 0.05, [0], 1, 1.0, ended_at=table.now))
+
+
+def losing(table):
+    """The engine took longer for its plans than they were worth."""
+    while not table.speculation.guard.is_pausing:
+        plain_step(table, own=0.01)
+    return table
+
+
+def test_what_gains_nothing_is_not_planned_any_more_and_backs_are_told():
+    table = losing(Table())
+    table.post([1, 2], confidences=[0.9] * 2)
+    assert table.tokens_at() == ()
+    assert table.speculation.pop_events()[-1].n_ahead == 0
+    table.speculation.guard.resume()
+    assert table.tokens_at() == (1, 2)
+    plain_step(table)
+    assert table.speculation.pop_events()[-1].n_ahead > 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda table: table.connect("a", "b", "c"), id="a back joins"),
+        pytest.param(lambda table: table.speculation.set_policy("adaptive", 4), id="a policy is chosen"),
+        pytest.param(lambda table: table.speculation.cost.learn_table({1: 0.05, 2: 0.05}), id="T(n) is new"),
+    ],
+)
+def test_a_pause_ends_at_once_when_something_changes(change):
+    table = losing(Table())
+    table.post([1, 2], confidences=[0.9] * 2)
+    assert table.tokens_at() == ()
+    change(table)
+    assert table.tokens_at() == (1, 2)
+
+
+def test_a_back_that_leaves_ends_no_pause():
+    table = losing(Table())
+    table.connect("b")
+    table.post([1, 2], confidences=[0.9] * 2, source="b")
+    assert table.tokens_at() == ()
+
+
+@pytest.mark.parametrize(("is_right", "planned"), [(True, True), (False, False)])
+def test_a_pause_ends_when_lookups_begin_to_be_right(is_right, planned):
+    own = Scripted(range(100, 130))
+    table = losing(Table(local={"ngram": own}))
+    n_left = table.speculation.guard.n_left
+    for token in range(100, 118):
+        table.decide()
+        own.tokens = range(token + 1, 130)
+        table.commit(token if is_right else 7)
+        plain_step(table)
+    assert len(own.asked) > 0
+    assert (table.speculation.guard.n_left < n_left - 18) == planned
+    assert planned or len(own.asked) == 3, "in a pause they are asked now and then"
+
+
+def test_other_policies_never_pause():
+    table = Table("fixed")
+    for _ in range(100):
+        plain_step(table, own=0.05)
+    table.post([1, 2])
+    assert table.tokens_at() == (1, 2)

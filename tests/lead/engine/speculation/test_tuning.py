@@ -105,3 +105,12 @@ def test_only_the_adaptive_policy_tunes_backs_while_running(policy):
     manager = managed(policy)
     manager.pop_events()
     assert run(manager, 64) == []
+
+
+def test_in_a_pause_backs_draft_nothing_and_then_as_before():
+    tuning = managed().tuning
+    tuning.pause()
+    assert tuning.pop_change() == Tune(n_ahead=0, min_confidence=0.0)
+    assert tuning.pop_change() is None
+    tuning.note_step([0], 1, 0.1)
+    assert tuning.pop_change() == Tune(n_ahead=16, min_confidence=0.0)
