@@ -49,7 +49,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "shared/llama/builtin_templates.py",
     ),
     "tests/lead/chat/test_answer_probes.py": ("lead/chat/probes.py",),
-    "tests/lead/chat/test_constraint.py": ("lead/tools/call_grammar.py",),
     "tests/real/test_without_rings.py": ("lead/chat/calls.py", "lead/engine/engine_parts.py"),
     "tests/lead/engine/drafters/test_model_drafter.py": ("lead/engine/drafters/draft_source.py",),
     "tests/lead/engine/speculation/test_manager.py": ("lead/engine/speculation/speculation_stats.py",),

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ("lead", "back", "chat", "fleet", "shared")
 SAY = {"sys.exit", "SystemExit", "sys.stderr.write", "sys.stdout.write", "print"}
-HARMLESS = {"sanitize", "one_line", "_size"}
+HARMLESS = {"sanitize", "one_line", "size_text"}
 OWN = {"program", "prog", "PROGRAM", "strerror"}
 """The names of programs, and what the system says of an error."""
 FOR_PROGRAMS = {"lead/router/memory_need.py"}
