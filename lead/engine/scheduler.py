@@ -136,7 +136,7 @@ class Scheduler:
         if not isinstance(choice, Verify):
             return choice
         entries, planned = self._lay_out(self._entries(generating, choice.drafts, prompts, n_prompt))
-        planned = planned if n_prompt else self._widened(entries, planned)
+        planned = planned if n_prompt or self.is_minimal else self._widened(entries, planned)
         self._slots.store_idle()
         return StepPlan(entries, planned, sum([entry.n_fed for entry in entries[len(generating) :]]))
 
@@ -151,8 +151,9 @@ class Scheduler:
             return planned
         *parts, last = planned.passes[-1]
         n_outputs = last.size + n_padding
-        is_full = last.span.start + n_outputs > self._limits.n_ctx_sequence
-        if is_full or self._slots.n_free < planned.n_tokens + n_padding:
+        n_tokens = planned.n_tokens + n_padding
+        has_room = n_tokens <= min(self._limits.n_batch, self._slots.n_free)
+        if not has_room or last.span.start + n_outputs > self._limits.n_ctx_sequence:
             return planned
         return replace(planned, passes=[[*parts, last._replace(n_padding=n_padding, n_outputs=n_outputs)]])
 
