@@ -101,7 +101,7 @@ def test_a_given_acceptance_counts_and_not_the_measured_one():
 def test_a_bigger_and_better_draft_model_may_win_elsewhere_although_it_loses_in_the_engine():
     """Its tokens take long, which costs steps in the engine, but none of another machine's."""
     small = PairTimes(engine(cost=0.05, n_right=70), draft_model="small")
-    big = PairTimes(engine(cost=0.2, n_right=85), draft_model="big")
+    big = PairTimes(engine(cost=0.25, n_right=85), draft_model="big")
     found = [
         forecast(each, pair.engine)
         for pair in (small, big)
