@@ -51,6 +51,18 @@ def tool(name):
     }
 
 
+def parser_config(chat, prompt, names, *, calls=True):
+    """The parser as the lead configures it for tools with these names."""
+    return ParserConfig(
+        reasoning=chat.reasoning,
+        in_reasoning=chat.reasoning is not None and chat.reasoning.is_open(prompt),
+        tool_format=chat.tool_format if calls else None,
+        ignored_markers=chat.answers.ignored,
+        tools=frozenset(names),
+        unfinished=chat.answers.unfinished if prompt.endswith(chat.answers.unfinished) else "",
+    )
+
+
 @dataclass(frozen=True)
 class Case:
     """One entry of outputs.toml."""
@@ -76,16 +88,7 @@ class Case:
         return chat.render(TemplateInput([ChatMessage(**HELLO)], tools, variables=self.variables))
 
     def config(self):
-        """The parser as lead/http configures it."""
-        chat, prompt = template(self.template), self.prompt()
-        return ParserConfig(
-            reasoning=chat.reasoning,
-            in_reasoning=chat.reasoning is not None and chat.reasoning.is_open(prompt),
-            tool_format=chat.tool_format if self.tools else None,
-            ignored_markers=chat.answers.ignored,
-            tools=frozenset(self._names()),
-            unfinished=chat.answers.unfinished if prompt.endswith(chat.answers.unfinished) else "",
-        )
+        return parser_config(template(self.template), self.prompt(), self._names(), calls=self.tools)
 
     def text(self):
         if "<<open>>" not in self.output:

@@ -2,12 +2,14 @@ import itertools
 
 import pytest
 
+from lead.chat.deltas import AssistantMessage
 from lead.chat.fitting import Lost, applied, fitting_steps
+from lead.chat.parser import OutputParser
 from lead.chat.request_parts import ChatMessage, TemplateInput
 from lead.tools.call_steps import steps
 from lead.tools.known_formats import GENERIC
 from shared.errors import RequestError
-from tests.lead.chat.cases import load, template
+from tests.lead.chat.cases import load, parser_config, template
 
 STEPS = steps(GENERIC)
 TEMPLATES = [*load("templates.toml")]
@@ -94,6 +96,46 @@ def test_no_text_of_a_conversation_is_lost_with_any_template(given):
             listed = [] if chat.tool_format.is_described else tools
             prompt = chat.render(TemplateInput(messages, listed))
             assert [each for message in messages for each in message.parts if each not in prompt] == [], name
+
+
+TWICE = [call("abcdefgh1", arguments='{"path": "a b.py", "n": [1, {"x": null}]}'), call("abcdefgh2")]
+
+
+def own_answer(chat, prompt):
+    """A thought, content and two calls, as the template writes them."""
+    tools = [] if chat.tool_format.is_described else TOOLS
+    messages = [
+        ChatMessage(**say("user", "asked")),
+        ChatMessage(**say("assistant", "I look.", tool_calls=TWICE)),
+    ]
+    text = chat.render(TemplateInput(messages, tools, open_answer=False)).rpartition("asked")[2]
+    starts = [at for start in ("I look.", *chat.tool_format.starts, "{") if (at := text.find(start)) >= 0]
+    text, reasoning = text[min(starts) :], chat.reasoning
+    if reasoning is None:
+        return text
+    opening = "" if reasoning.is_open(prompt) else reasoning.opening
+    return f"{opening}Hm.{reasoning.closing}{reasoning.turn}{reasoning.content}{text}"
+
+
+def sent_back(answer):
+    """What a client makes of an answer."""
+    calls = [call(each.id, each.name, each.arguments) for each in answer.calls]
+    thought = {"reasoning_content": answer.reasoning} if answer.reasoning else {}
+    message = say("assistant", answer.content, tool_calls=calls or None, **thought)
+    return [message, *(result("found", each["id"]) for each in calls), say("user", "Go on.")]
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_an_answer_of_the_lead_can_be_sent_back_wherever_it_was_cut(name):
+    chat = template(name)
+    prompt = chat.render(TemplateInput([ChatMessage(**say("user", "asked"))], TOOLS))
+    text, config = own_answer(chat, prompt), parser_config(chat, prompt, {"read_file", "other"})
+    for end in range(0, len(text) + 1, 9):
+        parser = OutputParser(config)
+        answer = AssistantMessage.of([*parser.push(text[:end]), *parser.finish(is_cut=end < len(text))])
+        messages = [ChatMessage(**each) for each in (say("user", "asked"), *sent_back(answer))]
+        listed = [] if chat.tool_format.is_described else TOOLS
+        assert answer.content.strip() in chat.render(TemplateInput(messages, listed)), text[:end]
 
 
 def writes(*roles):

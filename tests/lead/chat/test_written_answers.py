@@ -8,13 +8,12 @@ import pytest
 from lead.chat.answer_memory import Turn
 from lead.chat.control_texts import RenderedPrompt
 from lead.chat.deltas import AssistantMessage
-from lead.chat.output_format import ParserConfig
 from lead.chat.parser import OutputParser
 from lead.chat.request import ConversationFields
 from lead.chat.written_answers import TurnMarks, answers_in, meaning, next_turns
 from lead.settings.conversation import ConversationOptions
 from lead.tools.argument_types import argument_types
-from tests.lead.chat.cases import HELLO, load, template
+from tests.lead.chat.cases import HELLO, load, parser_config, template
 
 PARAMETERS = {
     "type": "object",
@@ -89,15 +88,9 @@ def as_written(chat, prompt, thought, content, calls):
 
 
 def config(chat, prompt, tools):
-    return ParserConfig(
-        reasoning=chat.reasoning,
-        in_reasoning=chat.reasoning is not None and chat.reasoning.is_open(prompt),
-        tool_format=chat.tool_format if tools else None,
-        ignored_markers=chat.answers.ignored,
-        tools=frozenset(each["function"]["name"] for each in tools),
-        types={each["function"]["name"]: argument_types(PARAMETERS) for each in tools},
-        unfinished=chat.answers.unfinished if prompt.endswith(chat.answers.unfinished) else "",
-    )
+    names = [each["function"]["name"] for each in tools]
+    types = {name: argument_types(PARAMETERS) for name in names}
+    return dataclasses.replace(parser_config(chat, prompt, names, calls=bool(tools)), types=types)
 
 
 def sent_back(chat, prompt, text, tools):

@@ -163,6 +163,14 @@ def test_a_guess_at_t_that_was_far_too_high_does_not_prevent_waiting():
     assert depths_of(policy.choose(candidates, 0)) == (3,)
 
 
+def test_no_step_counts_as_faster_than_one_without_drafts():
+    cost = cost_of(FLAT)
+    policy, late = taught(1, cost), [candidate(awaited=(growing(first_in=0.03, per_token=1.0),))]
+    for _ in range(50):
+        policy.learn(1, 1, cost.seconds(1) / 10)
+    assert waited(policy.choose(late, 0)) == pytest.approx(0.03)
+
+
 def test_a_step_in_which_the_machine_slept_makes_a_second_hardly_cheaper():
     cost = cost_of(FLAT)
     policy, late = taught(4, cost), [candidate(awaited=(growing(first_in=0.03, per_token=1.0),))]
