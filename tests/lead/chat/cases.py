@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from lead.chat.output_format import ParserConfig
+from lead.chat.request import ConversationFields
 from lead.chat.request_parts import ChatMessage, TemplateInput
 from lead.chat.template import ChatTemplate
 
 _FOLDER = Path(__file__).parent / "corpus"
 HELLO = {"role": "user", "content": "Hello"}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
 
 @functools.cache
@@ -49,6 +51,20 @@ def tool(name):
         "type": "function",
         "function": {"name": name, "description": "", "parameters": {"type": "object"}},
     }
+
+
+def asked(**fields):
+    return ConversationFields.model_validate({"messages": [HELLO]} | fields)
+
+
+def typed_tool(name, schema=SCHEMA):
+    return {"type": "function", "function": {"name": name, "parameters": schema}}
+
+
+def with_tools(**fields):
+    """A request with tools whose names begin alike, and one whose name has to be escaped."""
+    names = ("add", "addition", 'odd "\\ name')
+    return asked(tools=[typed_tool(name) for name in names], **fields)
 
 
 def parser_config(chat, prompt, names, *, calls=True):

@@ -5,31 +5,17 @@ import pytest
 
 from lead.chat.constraint import grammar_for
 from lead.chat.output_format import ReasoningMarkers
-from lead.chat.request import ConversationFields
 from lead.grammar.json_schema import check_schema
 from lead.grammar.lark import check_grammar
 from lead.settings.limits import RequestLimits
 from lead.tools.known_formats import GENERIC
 from shared.errors import RequestError
-from tests.lead.chat.cases import formats, template
+from tests.lead.chat.cases import SCHEMA, asked, formats, template, typed_tool, with_tools
 
 THINK = ReasoningMarkers("<think>", "</think>")
 TURN = ReasoningMarkers("<|im_start|>", "<|im_start|>")
-SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 FORMATS = formats()
 HERMES = template("Qwen-Qwen2.5-7B-Instruct").tool_format
-
-
-def asked(**fields):
-    return ConversationFields.model_validate({"messages": [{"role": "user", "content": "Hi"}]} | fields)
-
-
-def tool(name, schema=SCHEMA):
-    return {"type": "function", "function": {"name": name, "parameters": schema}}
-
-
-def tools(**fields):
-    return asked(tools=[tool("add"), tool("addition"), tool('odd "\\ name')], **fields)
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +45,14 @@ def calls(tool_format, *names):
 
 def test_free_text_has_no_grammar(grammar):
     assert grammar(asked()) is None
-    assert grammar(tools(), HERMES) is None
+    assert grammar(with_tools(), HERMES) is None
 
 
 def test_every_constraint_makes_a_grammar_that_may_run(vocabulary, grammar):
     for tool_format, reasoning, schema, choice in itertools.product(
         FORMATS.values(), (None, THINK, TURN), (None, SCHEMA), ("required", None)
     ):
-        text = grammar(tools(json_schema=schema, tool_choice=choice), tool_format, reasoning)
+        text = grammar(with_tools(json_schema=schema, tool_choice=choice), tool_format, reasoning)
         if text is not None:
             check_grammar(text, vocabulary, "tools")
 
@@ -74,12 +60,12 @@ def test_every_constraint_makes_a_grammar_that_may_run(vocabulary, grammar):
 def test_a_call_that_has_an_id_may_have_any(accepts):
     mistral = template("Mistral-Small-3.2-24B-Instruct-2506").tool_format
     written = "".join((*mistral.frame("add", call_id="a1B2c3D4e"), '{"a": 1}'))
-    assert accepts(written, tools(tool_choice="required"), mistral)
+    assert accepts(written, with_tools(tool_choice="required"), mistral)
 
 
 @pytest.mark.parametrize("tool_format", FORMATS.values(), ids=FORMATS.keys())
 def test_calls_are_written_as_the_models_of_the_format_do(accepts, tool_format):
-    request = tools(tool_choice="required")
+    request = with_tools(tool_choice="required")
     several = [["add", "addition"]] if tool_format.between is not None else []
     for names in (["add"], ["addition"], ['odd "\\ name'], *several):
         assert accepts(calls(tool_format, *names), request, tool_format)
@@ -90,25 +76,25 @@ def test_calls_are_written_as_the_models_of_the_format_do(accepts, tool_format):
 
 @pytest.mark.parametrize("tool_format", FORMATS.values(), ids=FORMATS.keys())
 def test_one_call_is_one_call(accepts, tool_format):
-    request = tools(tool_choice="required", parallel_tool_calls=False)
+    request = with_tools(tool_choice="required", parallel_tool_calls=False)
     assert accepts(calls(tool_format, "add"), request, tool_format)
     assert not accepts(calls(tool_format, "add", "add"), request, tool_format)
 
 
 def test_an_answer_in_the_generic_format_is_json_in_any_case(accepts):
-    assert accepts('{"response": "Hello"}', tools(), GENERIC)
-    assert accepts(calls(GENERIC, "add"), tools(), GENERIC)
-    assert not accepts("Hello", tools(), GENERIC)
+    assert accepts('{"response": "Hello"}', with_tools(), GENERIC)
+    assert accepts(calls(GENERIC, "add"), with_tools(), GENERIC)
+    assert not accepts("Hello", with_tools(), GENERIC)
 
 
 def test_an_answer_that_must_call_has_no_content(accepts):
-    assert not accepts('{"response": "Hello"}', tools(tool_choice="required"), GENERIC)
+    assert not accepts('{"response": "Hello"}', with_tools(tool_choice="required"), GENERIC)
 
 
 def test_an_answer_has_the_content_of_the_schema_or_calls(accepts):
-    assert accepts(json.dumps({"a": 1}), tools(json_schema=SCHEMA), HERMES)
-    assert accepts(calls(HERMES, "add"), tools(json_schema=SCHEMA), HERMES)
-    assert not accepts("{}", tools(json_schema=SCHEMA), HERMES)
+    assert accepts(json.dumps({"a": 1}), with_tools(json_schema=SCHEMA), HERMES)
+    assert accepts(calls(HERMES, "add"), with_tools(json_schema=SCHEMA), HERMES)
+    assert not accepts("{}", with_tools(json_schema=SCHEMA), HERMES)
 
 
 @pytest.mark.parametrize("markers", [THINK, TURN])
@@ -128,7 +114,7 @@ def test_reasoning_that_the_prompt_began_goes_on(accepts, markers):
 
 def test_a_tool_whose_schema_is_refused_is_named(grammar):
     schema = {"properties": {"a": {"pattern": r"\bword"}}}
-    request = asked(tools=[tool("add"), tool("find", schema)], tool_choice="required")
+    request = asked(tools=[typed_tool("add"), typed_tool("find", schema)], tool_choice="required")
     with pytest.raises(RequestError, match=r"^tools: find: #/properties/a/pattern: ") as caught:
         grammar(request, HERMES)
     assert caught.value.param == "tools"

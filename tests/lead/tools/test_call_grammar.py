@@ -1,29 +1,15 @@
 import pytest
 
 from lead.chat.output_format import ReasoningMarkers
-from lead.chat.request import ConversationFields
 from lead.grammar.lark import check_grammar
 from lead.settings.limits import RequestLimits
 from lead.tools.call_grammar import call_grammars
 from shared.errors import RequestError
 from shared.sampling.followed_calls import FollowedCalls
-from tests.lead.chat.cases import formats, template
+from tests.lead.chat.cases import asked, formats, template, typed_tool, with_tools
 
 THINK = ReasoningMarkers("<think>", "</think>")
-SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 HERMES = template("Qwen-Qwen2.5-7B-Instruct").tool_format
-
-
-def asked(**fields):
-    return ConversationFields.model_validate({"messages": [{"role": "user", "content": "Hi"}]} | fields)
-
-
-def tool(name, schema=SCHEMA):
-    return {"type": "function", "function": {"name": name, "parameters": schema}}
-
-
-def tools(**fields):
-    return asked(tools=[tool("add"), tool("addition"), tool('odd "\\ name')], **fields)
 
 
 def calls(tool_format, *names):
@@ -74,29 +60,31 @@ def test_a_call_that_has_begun_has_arguments_of_its_schema(writes, tool_format):
     before = "" if tool_format.json_only else "I will add. "
     for names in (["add"], ["add", *several], ['odd "\\ name']):
         good = before + tool_format.write([(name, {"a": 1}) for name in names])
-        assert writes(good, tools(), tool_format)
-        assert writes(f"{good}\nSo be it.", tools(), tool_format)
+        assert writes(good, with_tools(), tool_format)
+        assert writes(f"{good}\nSo be it.", with_tools(), tool_format)
         wrong = [(name, {"a": 1}) for name in names[:-1]] + [(names[-1], {"a": "b"})]
-        assert not writes(before + tool_format.write(wrong), tools(), tool_format)
+        assert not writes(before + tool_format.write(wrong), with_tools(), tool_format)
 
 
 @pytest.mark.parametrize("tool_format", OWN_FORMATS.values(), ids=OWN_FORMATS.keys())
 def test_text_in_which_no_call_begins_is_free(writes, tool_format):
     for text in ("Hello", "{", *tool_format.starts, tool_format.write([("subtract", {"a": "b"})])):
-        assert writes(f"{text} ", tools(), tool_format)
-    assert writes(f'A call is {tool_format.starts[:1]}: add {{"a": "b"}}', tools(), tool_format)
+        assert writes(f"{text} ", with_tools(), tool_format)
+    assert writes(f'A call is {tool_format.starts[:1]}: add {{"a": "b"}}', with_tools(), tool_format)
 
 
 @pytest.mark.parametrize("tool_format", OWN_FORMATS.values(), ids=OWN_FORMATS.keys())
 def test_reasoning_may_have_any_calls(writes, tool_format):
     wrong = tool_format.write([("add", {"a": "b"})])
-    assert writes(f"{wrong}</think>", tools(), tool_format, THINK, said="<think>")
-    assert writes(f"<think>{wrong}</think>\n{calls(tool_format, 'add')}", tools(), tool_format, THINK)
-    assert not writes(f"<think>Well.</think>\n{wrong}", tools(), tool_format, THINK)
+    assert writes(f"{wrong}</think>", with_tools(), tool_format, THINK, said="<think>")
+    assert writes(f"<think>{wrong}</think>\n{calls(tool_format, 'add')}", with_tools(), tool_format, THINK)
+    assert not writes(f"<think>Well.</think>\n{wrong}", with_tools(), tool_format, THINK)
 
 
 def test_calls_of_a_tool_whose_schema_is_refused_are_free(known):
-    request = asked(tools=[tool("add"), tool("find", {"properties": {"a": {"pattern": r"\bword"}}})])
+    request = asked(
+        tools=[typed_tool("add"), typed_tool("find", {"properties": {"a": {"pattern": r"\bword"}}})]
+    )
     grammars, problems = known(request, HERMES)
     assert grammars.grammars.keys() == {"add"}
     assert [problem.split(": #")[0] for problem in problems] == ["tools: find"]
