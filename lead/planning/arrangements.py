@@ -101,7 +101,7 @@ def arrangements(pair: PairTimes, elsewhere: Iterable[Machines]) -> list[Arrange
 def forecast(arrangement: Arrangement, engine: EngineTimes, acceptance: float | None = None) -> SpeedForecast:
     """`acceptance` of the drafter: None for what was measured."""
     if arrangement.kind == "none":
-        rate = tokens_per_second(Cell(_steps(engine.steps, engine.choose_s), n_tokens=_N_TOKENS), "off")
+        rate = tokens_per_second(Cell(_steps(engine.steps, engine), n_tokens=_N_TOKENS), "off")
         return SpeedForecast(arrangement, rate, rate, rate)
     drafter = engine.drafters[MTP if arrangement.kind == "mtp" else DRAFT_MODEL]
     values = _acceptances(drafter.acceptance, acceptance)
@@ -210,10 +210,10 @@ def _cell(arrangement: Arrangement, engine: EngineTimes, drafter: DrafterTimes, 
     skill = DraftSkill(acceptance)
     if isinstance(split := arrangement.split, SplitTimes):
         back = BackSpec(split.token_s + drafter.outside_s, _LOCAL_TRIP_S, skill, drafter.slope)
-        steps = _steps(split.steps, engine.choose_s)
+        steps = _steps(split.steps, engine)
         contention = Contention(split.lead_factor, split.back_factor)
         return Cell(steps, (back,), n_tokens=_N_TOKENS, contention=contention)
-    steps = _steps(engine.steps, engine.choose_s)
+    steps = _steps(engine.steps, engine)
     if machines := arrangement.elsewhere:
         token_s = drafter.token_s / machines.speed
         back = BackSpec(token_s, machines.round_trip_s, skill, drafter.slope)
@@ -222,8 +222,9 @@ def _cell(arrangement: Arrangement, engine: EngineTimes, drafter: DrafterTimes, 
     return Cell(steps, inline=BackSpec(drafter.token_s, 0.0, skill, drafter.slope), n_tokens=_N_TOKENS)
 
 
-def _steps(measured: Mapping[int, float], choose_s: float) -> StepTable:
-    return StepTable("measured", tuple((n, s + n * choose_s) for n, s in sorted(measured.items())))
+def _steps(measured: Mapping[int, float], engine: EngineTimes) -> StepTable:
+    points = tuple((n, seconds + n * engine.choose_s) for n, seconds in sorted(measured.items()))
+    return StepTable("measured", points, engine.settling)
 
 
 def tokens_per_second(cell: Cell, policy: PolicyName) -> float:

@@ -43,13 +43,17 @@ class DrafterTimes:
 
 @dataclass(frozen=True, slots=True)
 class EngineTimes:
-    """The target on all cores: T(n) in seconds, choosing included; drafters by their source."""
+    """The target on all cores: T(n) in seconds, choosing included; drafters by their source.
+
+    settling: as `StepCost.settling` of a GPU; empty on a CPU, where a change of width costs nothing.
+    """
 
     steps: Mapping[int, float]
     choose_s: float = 0.0
     drafters: Mapping[str, DrafterTimes] = field(default_factory=dict)
     speculates: bool = True
     is_offloaded: bool = False
+    settling: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,10 @@ def _with_trial(  # noqa: PLR0917 - what was loaded, and what to do with it
         token_s = max(tried.token_s, decode)
         slope = max(0.0, costs[source].seconds(2) / decode - 1)
         found[source] = DrafterTimes(token_s, token_s - decode, slope, rate)
-    return EngineTimes(cost.table(), trial.choose_s, found, is_offloaded=model.is_offloaded)
+    settling = tuple(cost.settling) if model.is_offloaded else ()
+    return EngineTimes(
+        cost.table(), trial.choose_s, found, is_offloaded=model.is_offloaded, settling=settling
+    )
 
 
 # Lead and back on cores of their own

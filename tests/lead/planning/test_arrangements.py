@@ -1,5 +1,7 @@
 """Speeds are predicted from times and acceptance."""
 
+from dataclasses import replace
+
 import pytest
 
 from lead.engine.commands import DRAFT_MODEL, MTP
@@ -48,6 +50,12 @@ def rate(kind, times, *, acceptance=0.8, **where):
 
 def test_without_drafts_a_token_takes_a_step():
     assert rate("none", engine()) == pytest.approx(1 / 0.0501, rel=0.02)
+
+
+def test_what_a_change_of_width_costs_on_a_gpu_is_charged():
+    far, free = {"elsewhere": Machines()}, engine(cost=0.1)
+    costly = replace(free, settling=(0.02, 0.04))
+    assert rate("remote", costly, **far) < 0.98 * rate("remote", free, **far)
 
 
 def test_what_cannot_draft_is_not_among_them():
