@@ -11,7 +11,8 @@ from lead.tools.call_format import TaggedArguments
 
 _ANY_NAME = r"/[A-Za-z_][A-Za-z0-9_.-]*/"
 _UNESCAPED = r"/[^'\\\n]*/"
-_PYTHON_CHARACTER = r"(?:[^'\\\n]|\\.)"
+_PYTHON_STRINGS = (r"'(?:[^'\\]|\\.)%s'", r'"(?:[^"\\]|\\.)%s"')
+"""Also with line breaks, which templates write as they are."""
 _MAX_FOLLOWED = 8
 """References from one to the next; a schema may refer to itself."""
 _DEFINITIONS = ("$defs", "definitions")
@@ -114,7 +115,8 @@ class TaggedGrammar:
         if opening in {"'", '"'}:
             if patterns := _patterns(schema):  # of texts that need no escapes
                 return f'"\'" {self._all_of([*patterns, *_lengths(schema), _UNESCAPED])} "\'"'
-            return f"/'{_PYTHON_CHARACTER}{_length(schema) or '*'}'/"
+            length = _length(schema) or "*"
+            return f"/{'|'.join(each % length for each in _PYTHON_STRINGS)}/"
         if limited := self._limited(schema):
             return f"{self._spelled(opening)} {limited} {self._spelled(closing)}"
         return f"{self._spelled(opening)} {self._text_up_to(closing)}"

@@ -67,6 +67,13 @@ def test_a_call_that_has_begun_has_arguments_of_its_schema(writes, tool_format):
 
 
 @pytest.mark.parametrize("tool_format", OWN_FORMATS.values(), ids=OWN_FORMATS.keys())
+def test_a_string_is_written_as_the_model_would_without_a_grammar(writes, tool_format):
+    request = asked(tools=[typed_tool("run", {"properties": {"cmd": {"type": "string"}}})])
+    for text in ("it's", 'a "b"', "cat <<'EOF'\n\"x\"\nEOF\n", "back\\slash", "{[(", "é 中 👋", "</b>", ""):
+        assert writes(tool_format.write([("run", {"cmd": text})]), request, tool_format), text
+
+
+@pytest.mark.parametrize("tool_format", OWN_FORMATS.values(), ids=OWN_FORMATS.keys())
 def test_text_in_which_no_call_begins_is_free(writes, tool_format):
     for text in ("Hello", "{", *tool_format.starts, tool_format.write([("subtract", {"a": "b"})])):
         assert writes(f"{text} ", with_tools(), tool_format)
