@@ -2,7 +2,7 @@
 
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 
-_MOST_LOST = 0.5
+_MAX_LOSS = 0.5
 """A step counts as so many steps without drafts too long, at most: any may have been interrupted."""
 _PLAIN_GAIN = 0.1
 """The weight of a new sample in what a step takes during a pause: smooth against quick."""
@@ -22,7 +22,7 @@ class Guard:
         self._constants = constants
         self._plain = 1.0  # what a step takes in a pause, over T(n) without drafts
         self._balance = 0.0
-        self._n_pauses = 0  # since a trial has shown a gain
+        self._last_pause = 0  # its steps; 0: none since a trial has shown a gain
         self.n_left = 0
         """Steps of the pause."""
         self._seconds_left = 0.0
@@ -35,11 +35,11 @@ class Guard:
     @property
     def has_lost(self) -> bool:
         """Whether the last trial that has ended has shown a loss."""
-        return self._n_pauses > 0
+        return self._last_pause > 0
 
     def reset(self) -> None:
         """Something has changed that decides whether drafts pay."""
-        self._n_pauses = 0
+        self._last_pause = 0
         self.resume()
 
     def resume(self) -> None:
@@ -53,22 +53,22 @@ class Guard:
         """
         ratio = seconds / plain_seconds
         if self.is_pausing:
-            self._plain += _PLAIN_GAIN * (min(ratio, 1 + _MOST_LOST) - self._plain)
+            self._plain += _PLAIN_GAIN * (min(ratio, 1 + _MAX_LOSS) - self._plain)
             self._pass(n_sequences, seconds)
             return
         most = self._constants.guard_loss
         gain = n_expected / n_sequences - ratio / self._plain
-        self._balance = min(most, self._balance + max(-_MOST_LOST, gain))
+        self._balance = min(most, self._balance + max(-_MAX_LOSS, gain))
         if self._balance == most:
-            self._n_pauses = 0
+            self._last_pause = 0
         elif self._balance < -most:
             self._pause(n_sequences)
 
     def _pause(self, n_sequences: int) -> None:
         constants = self._constants
-        self.n_left = min(constants.first_pause << self._n_pauses, constants.longest_pause)
+        steps = max(constants.first_pause, 2 * self._last_pause)
+        self.n_left = self._last_pause = min(steps, constants.longest_pause)
         self._seconds_left = constants.longest_pause_s
-        self._n_pauses += 1
         self._n_sequences = n_sequences
 
     def _pass(self, n_sequences: int, seconds: float) -> None:

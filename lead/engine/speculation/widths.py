@@ -11,7 +11,7 @@ from shared.step_cost import StepCost
 
 _N_WIDTHS = 17
 """Widths that may be usual: so many from the one without drafts on."""
-_REACH, _LEAST_SAVED = 2, 0.9
+_MAX_PADDING, _MAX_SHARE = 2, 0.9
 """A step with drafts is padded by up to so many tokens if it then takes so much of its time, or less."""
 
 
@@ -70,13 +70,13 @@ class Widths:
         """The price of a step with each of these sizes, and its width."""
         if not self._pads:
             return [self._priced(n) for n in sizes]
-        priced = list(map(self._priced, range(sizes.start, sizes.stop + _REACH)))
+        priced = list(map(self._priced, range(sizes.start, sizes.stop + _MAX_PADDING)))
         anchors = [self._priced(n) for n in {self._cost.last_size, self._usual} if n <= self._max_width]
         cheapest = []
         for i, n in enumerate(sizes):
             best = priced[i]
-            for other in priced[i + 1 : i + 1 + _REACH] if i else ():
-                if other[0] < _LEAST_SAVED * best[0]:
+            for other in priced[i + 1 : i + 1 + _MAX_PADDING] if i else ():
+                if other[0] < _MAX_SHARE * best[0]:
                     best = other
             cheapest.append(min([best, *(each for each in anchors if each[1] > n)]))
         return cheapest
