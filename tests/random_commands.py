@@ -46,7 +46,6 @@ from tests.toy_model import (
     TOY_CALLS,
     FailingTarget,
     SlowGrammar,
-    ToyGrammar,
     plain_run,
     toy_sampler,
 )
@@ -436,7 +435,7 @@ class RandomRun:
             self._engine.speculation.width = lambda n, _: n + rng.choice([0, 0, 1, 3])
         if self._answers_late:
             self._engine._make_sampler = lambda request: toy_sampler(
-                request.sampling, request.tokens, follow=lambda: SlowGrammar(ToyGrammar(), rng)
+                request.sampling, request.tokens, follow=lambda grammar: SlowGrammar(grammar, rng)
             )
         self.target = RestlessTarget(
             limits.n_slots,

@@ -447,6 +447,14 @@ TOY_CALLS = CallGrammars(r"<(?P<name>[369])>", {})
 """From one of these tokens on the grammar applies."""
 
 
+class ToyCalls(ToyGrammar):
+    """The grammar from the first of those tokens on. As `FollowedCalls`, it is free up to there."""
+
+    def _allows(self, token):
+        n_free = next((n for n, taken in enumerate(self._taken) if taken in (3, 6, 9)), None)
+        return n_free is None or ToyGrammar(self._taken[n_free:])._allows(token)
+
+
 class ToyVocabulary:
     """The texts of tokens."""
 
@@ -458,17 +466,19 @@ class ToyVocabulary:
 
 
 def toy_sampler(
-    parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /, *, follow=ToyGrammar
+    parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /, *, follow=None
 ) -> Sampler:
+    """follow: gives what is asked instead of a grammar."""
+    follow = follow or (lambda grammar: grammar)
     filters = NativeFilters(parameters, N_VOCAB, END_TOKENS, None) if needs_filters(parameters) else None
     if not parameters.is_constrained:
         return Sampler(parameters, filters, history)
     if isinstance(like, ConstrainedSampler):
         beginning = like
     elif parameters.calls is not None:
-        beginning = FreeUntilCall(parameters.calls, ToyVocabulary(), lambda _: follow())
+        beginning = FreeUntilCall(parameters.calls, ToyVocabulary(), lambda _: follow(ToyCalls()))
     else:
-        beginning = follow()
+        beginning = follow(ToyGrammar())
     return ConstrainedSampler(parameters, filters, history, beginning, min(END_TOKENS))
 
 

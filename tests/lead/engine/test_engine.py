@@ -806,7 +806,7 @@ class Unanswered(ToyGrammar):
 
 def follow(harness, make_grammar):
     harness.engine._make_sampler = lambda request: toy_sampler(
-        request.sampling, request.tokens, follow=make_grammar
+        request.sampling, request.tokens, follow=lambda _: make_grammar()
     )
 
 

@@ -273,15 +273,15 @@ def test_a_sequence_whose_sampler_fails_is_dropped(method):
 CONSTRAINED = SamplingParameters(seed=3, temperature=0.9, grammar="any")
 
 
-def following(make_grammar, **options):
-    """A drafter whose grammars are those of `make_grammar`."""
-    return DrafterHarness(make_sampler=functools.partial(toy_sampler, follow=make_grammar), **options)
+def following(follow, **options):
+    """A drafter that asks `follow(grammar)` instead of each grammar."""
+    return DrafterHarness(make_sampler=functools.partial(toy_sampler, follow=follow), **options)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_grammars_that_answer_late_do_not_change_the_draft(seed):
     rng = random.Random(seed)
-    harness = following(lambda: SlowGrammar(ToyGrammar(), rng), n_branches=2, n_ahead=6)
+    harness = following(lambda grammar: SlowGrammar(grammar, rng), n_branches=2, n_ahead=6)
     text, _ = plain_run(submit(tokens=[4, 2], sampling=CONSTRAINED), 40)
     harness.open(tokens=text[:2], sampling=CONSTRAINED)
     for base in range(2, len(text) - 7, 2):
@@ -301,7 +301,7 @@ class Unanswered(ToyGrammar):
 
 
 def test_a_grammar_that_does_not_answer_holds_up_only_its_own_sequence():
-    harness = following(Unanswered)
+    harness = following(lambda _: Unanswered())
     harness.open("slow", sampling=CONSTRAINED)
     harness.open("t")
     drafts = [draft for _ in range(6) for draft in harness.step()]
@@ -311,7 +311,7 @@ def test_a_grammar_that_does_not_answer_holds_up_only_its_own_sequence():
 
 
 def test_a_committed_token_ends_the_wait_for_an_answer():
-    harness = following(Unanswered)
+    harness = following(lambda _: Unanswered())
     harness.open("slow", sampling=CONSTRAINED)
     harness.step()
     harness.extend(2, [4, 5], "slow")
