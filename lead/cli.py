@@ -65,16 +65,19 @@ class Serving(Protocol):
         """Run until a signal ends it."""
 
 
-def _program(settings: LeadSettings) -> Serving:
-    """A lead with one model, or what a ring makes of these settings; raises ConfigError."""
+def serving(settings: LeadSettings, routed: object = None) -> Serving:
+    """A lead with one model, or what a ring makes of these settings; raises ConfigError.
+
+    routed: see `lead.server.server.Lead`.
+    """
     for module in plugged(RINGS, "kind"):
-        if program := module.kind(settings):
+        if program := module.kind(settings, routed):
             return cast(Serving, program)
     server = import_program("lead.server.server")  # as above
-    return cast(Serving, server.Lead(settings.located()))
+    return cast(Serving, server.Lead(settings.located(), routed))
 
 
-def run(settings: LeadSettings, program: Callable[[LeadSettings], Serving] = _program) -> None:
+def run(settings: LeadSettings, program: Callable[[LeadSettings], Serving] = serving) -> None:
     """Serve until a signal. Exits with 1 if the settings must be changed, with 3 on other failures.
 
     program: what serves; it raises ConfigError.

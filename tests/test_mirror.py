@@ -66,6 +66,12 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/disk_cache/test_kept_texts.py": ("lead/disk_cache/in_engine.py",),
     "tests/real/test_rpc.py": ("shared/rpc/rpc_backend.py",),
     "tests/real/test_seen_texts.py": ("lead/suffix/in_engine.py",),
+    "tests/lead/embeddings/test_model_routes.py": ("lead/embeddings/embedding_requests.py",),
+    "tests/lead/embeddings/test_encoder_client.py": (
+        "lead/embeddings/encoder_process.py",
+        "lead/embeddings/encoder_program.py",
+    ),
+    "tests/real/test_embeddings.py": ("lead/embeddings/companions.py",),
     "tests/lead/engine/test_side_jobs.py": ("lead/engine/question.py",),
     "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),
     "tests/lead/grammar/test_json_schema.py": ("lead/grammar/references.py",),

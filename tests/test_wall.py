@@ -25,6 +25,7 @@ RINGS = {
     "generate": ("lead.generate",),
     "suffix": ("lead.suffix",),
     "tools": ("lead.tools",),
+    "embeddings": ("lead.embeddings",),
     "infill": ("lead.infill",),
     "lora": ("shared.lora",),
     "metrics": ("lead.metrics",),

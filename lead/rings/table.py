@@ -17,6 +17,7 @@ RINGS = (
     "lead.attention",
     "lead.suffix",
     "lead.tools",
+    "lead.embeddings",
 )
 """Packages. `shared.seams` says how they are plugged in, and tests/test_wall.py keeps the core free of them.
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from lead.router.router import Router
 
 
-def kind(settings: LeadSettings) -> "Router | None":
+def kind(settings: LeadSettings, _routed: object) -> "Router | None":
     """Raises ConfigError."""
     if settings.served.models_dir is None:
         return None

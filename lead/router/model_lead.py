@@ -7,7 +7,7 @@ import json
 import socket
 import sys
 
-from lead.cli import run
+from lead.cli import run, serving
 from lead.router.routed import RoutedBy
 from lead.settings.lead_settings import LeadSettings
 from shared.logs import configure_logging
@@ -18,7 +18,7 @@ def main() -> None:
     # What takes long to import, while there may be no model to serve yet.
     import uvloop  # noqa: F401, PLC0415
 
-    from lead.server.server import Lead  # noqa: PLC0415
+    import lead.server.server  # noqa: F401, PLC0415
 
     line = sys.stdin.buffer.readline()
     if not line:  # the router has ended
@@ -27,7 +27,7 @@ def main() -> None:
     settings = LeadSettings.from_options(**order["options"])
     configure_logging(settings.log_level, as_json=settings.log_json)
     routed = RoutedBy(socket.socket(fileno=order["listener"]), order["secret"])
-    run(settings, lambda settings: Lead(settings.located(), routed))
+    run(settings, lambda settings: serving(settings, routed))
 
 
 if __name__ == "__main__":

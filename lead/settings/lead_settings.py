@@ -17,6 +17,7 @@ from lead.settings.limits import RequestLimits
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.settings.security import EXPOSED, SecurityOptions
 from lead.settings.served_models import ServedModels
+from lead.settings.vector_models import VectorModelOptions
 from shared import cpus
 from shared.errors import ConfigError
 from shared.logs import LogLevel
@@ -86,6 +87,8 @@ class LeadSettings(FileSettings):
         lead --model 70B.gguf --back 1B.gguf           with a back on this machine
         lead --model 70B.gguf --host 0.0.0.0 --keys-file keys
                                                        for backs and clients on other machines
+        lead --model 70B.gguf --embedding-model embed.gguf
+                                                       embeddings at the same address
         lead --models-dir FOLDER                       every model of a folder, each started on demand
         lead models                                    list, download, examine and delete models
         lead generate --model 70B.gguf --back 1B.gguf -i "Once upon a time"
@@ -117,6 +120,7 @@ class LeadSettings(FileSettings):
         "rpc": "other machines that compute",
         "context_shift": "long texts",
         "draft_model": "speculation",
+        "embedding_model": "embeddings and reranking",
         "chat_template": "conversations",
         "print": "running",
         "n_predict": "sampling defaults, for requests that do not set them",
@@ -179,6 +183,7 @@ class LeadSettings(FileSettings):
     )
     drafting: DraftModelOptions = DraftModelOptions()
     own_back: OwnBackOptions = OwnBackOptions()
+    vectors: VectorModelOptions = VectorModelOptions()
     engine: EngineOptions = EngineOptions()
     conversation: ConversationOptions = ConversationOptions()
     print: Print | None = Field(
@@ -238,6 +243,11 @@ class LeadSettings(FileSettings):
             raise OptionError("models_dir", "cannot be combined with --model or --hf-repo")
         if self.served.models_dir is not None and self.takeover:
             raise OptionError("takeover", "cannot be combined with --models-dir")
+        if self.served.models_dir is not None and self.vectors.is_wanted:
+            name = "embedding_model" if self.vectors.embedding_model else "rerank_model"
+            raise OptionError(
+                name, "with --models-dir, put the file into that folder: it is a model as others"
+            )
         if self.served.models_file is not None and self.served.models_dir is None:
             raise OptionError("models_file", "needs --models-dir")
         return self
@@ -300,6 +310,7 @@ class LeadSettings(FileSettings):
                 "source": self.source.located(),
                 "drafting": self.drafting.located(self.source),
                 "own_back": self.own_back.located(self.source),
+                "vectors": self.vectors.located(),
             }
         )
 

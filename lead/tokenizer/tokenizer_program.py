@@ -14,7 +14,10 @@ from shared.sandbox import FOLLOW, JOBS, TaskHandler
 
 @dataclass(frozen=True, slots=True)
 class TokenizerProgram:
-    """A `shared.sandbox.Program`. chat_template: None: the model's own."""
+    """A `shared.sandbox.Program`. chat_template: None: the model's own.
+
+    writes_text: as in `Vocabulary.load`.
+    """
 
     model: Path
     chat_template: str | None
@@ -22,6 +25,7 @@ class TokenizerProgram:
     limits: RequestLimits
     log_level: LogLevel = "info"
     log_json: bool = False
+    writes_text: bool = True
 
     def load(self) -> Mapping[bytes, TaskHandler]:
         """Read the vocabulary, and fill the caches that all workers share.
@@ -41,7 +45,7 @@ class TokenizerProgram:
         from shared.llama.vocabulary import Vocabulary  # noqa: PLC0415
         from shared.sampling.grammar_handler import GrammarHandler  # noqa: PLC0415
 
-        vocabulary = Vocabulary.load(self.model)
+        vocabulary = Vocabulary.load(self.model, writes_text=self.writes_text)
         template, problem = model_template(vocabulary, self.chat_template)
         vocabulary.tokenize("", add_special=True, parse_special=True)
         preparation = Preparation(

@@ -20,13 +20,17 @@ from shared.llama.gguf_metadata import tensor_names
 from shared.llama.model_info import ModelInfo
 from shared.llama.native import llama_cpp
 from shared.llama.special_tokens import SpecialToken, SpecialTokens
-from shared.models.file_kind import check_kind, check_metadata, parts_of, refuse_drafter, refuse_encoder
+from shared.models.file_kind import (
+    POOLING_TYPES,
+    check_kind,
+    check_metadata,
+    parts_of,
+    refuse_drafter,
+    refuse_encoder,
+)
 from shared.protocol import VocabularyId
 
 log = logging.getLogger("llama")
-
-_POOLING_TYPES = frozenset("1234")
-"""llama.cpp's numbers for mean, CLS, last and rank. 0 is none; files that it has saved itself say -1."""
 
 _NONE: "array[int]" = array("i")
 
@@ -108,12 +112,15 @@ class Vocabulary:
         return {text: token for text, token in special if text}
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read the vocabulary of a GGUF file without its weights; raises ModelLoadError."""
+    def load(cls, path: Path, *, writes_text: bool = True) -> Self:
+        """Read the vocabulary of a GGUF file without its weights; raises ModelLoadError.
+
+        writes_text: only of a model that continues texts.
+        """
         library.start()
         parameters = llama_cpp.llama_model_default_params()
         parameters.vocab_only = True
-        return cls(load_native(path, parameters), path)
+        return cls(load_native(path, parameters, writes_text=writes_text), path)
 
     @functools.cached_property
     def special(self) -> SpecialTokens:
@@ -131,6 +138,10 @@ class Vocabulary:
             strips_left=bool(attributes & llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP),
             strips_right=bool(attributes & llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP),
         )
+
+    def template(self, name: str) -> str | None:
+        """One of the model's own texts with gaps, such as `rerank`; None: it has none of this name."""
+        return _template(self._model, name.encode())
 
     def tokenize(
         self, text: str, *, add_special: bool, parse_special: bool, breaks: Sequence[int] = ()
@@ -282,10 +293,11 @@ class Vocabulary:
         return digest.hexdigest()[:32]
 
 
-def load_native(path: Path, parameters: Any) -> Any:
-    """A llama_model pointer for a GGUF file; raises ModelLoadError."""
+def load_native(path: Path, parameters: Any, *, writes_text: bool = True) -> Any:
+    """A llama_model pointer for a GGUF file; raises ModelLoadError. writes_text: as in `Vocabulary.load`."""
     n_parts = len(parts_of(path))
-    check_kind(path)
+    if writes_text:
+        check_kind(path)
     model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
     if not model:
         raise ModelLoadError(
@@ -293,7 +305,9 @@ def load_native(path: Path, parameters: Any) -> Any:
             "(with a GPU: try a smaller --n-gpu-layers); --log-level debug shows llama.cpp's own messages"
         )
     try:
-        _check_usable(model, path, n_parts)
+        if writes_text:
+            _check_usable(model, path, n_parts)
+        _check_vocabulary(model, path)
     except ModelLoadError:
         llama_cpp.llama_model_free(model)
         raise
@@ -318,9 +332,7 @@ def _check_usable(model: Any, path: Path, n_parts: int) -> None:
         raise unusable(
             path, f"{architecture} is a diffusion model, which does not write its text from left to right"
         )
-    if llama_cpp.llama_vocab_type(llama_cpp.llama_model_get_vocab(model)) == llama_cpp.LLAMA_VOCAB_TYPE_NONE:
-        raise unusable(path, "it has no vocabulary")
-    is_pooled = metadata(model, f"{architecture}.pooling_type") in _POOLING_TYPES
+    is_pooled = metadata(model, f"{architecture}.pooling_type") in {str(each) for each in POOLING_TYPES}
     if is_pooled or metadata(model, f"{architecture}.attention.causal") == "false":
         refuse_encoder(path)
     n_nextn, n_layers = (
@@ -328,6 +340,11 @@ def _check_usable(model: Any, path: Path, n_parts: int) -> None:
     )
     if n_nextn and (n_nextn >= n_layers or (n_parts == 1 and _lacks_first_layer(path))):
         refuse_drafter(path)
+
+
+def _check_vocabulary(model: Any, path: Path) -> None:
+    if llama_cpp.llama_vocab_type(llama_cpp.llama_model_get_vocab(model)) == llama_cpp.LLAMA_VOCAB_TYPE_NONE:
+        raise unusable(path, "it has no vocabulary")
 
 
 def _lacks_first_layer(path: Path) -> bool:

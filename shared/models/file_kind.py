@@ -8,7 +8,7 @@ import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, Final, NoReturn
 
 from shared.errors import ModelLoadError
 
@@ -19,9 +19,15 @@ _KIND = struct.Struct("<I")
 _N_READ = 1 << 16
 """Bytes; `general.*` comes first, the vocabulary much later."""
 _VOCABULARY = "tokenizer."
+RANK: Final = 4
+"""llama.cpp's number for a head that says how well two texts go together."""
+POOLING_TYPES: Final = frozenset({1, 2, 3, RANK})
+"""Its numbers for mean, CLS, last and rank. 0 is none; files that it has saved itself say -1."""
 _STRING, _ARRAY = 8, 9
-_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""The size of each type that has one; the others are strings and arrays."""
+_NUMBERS = {
+    kind: struct.Struct(f"<{form}") for kind, form in zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True)
+}
+"""How each type that has a size is read; the others are strings and arrays."""
 
 EAGLE = "eagle3"
 """The architecture of EAGLE-3 drafters."""
@@ -33,7 +39,10 @@ _DRAFTER = (
     "(--draft-model) and others cannot: for a back, use a small text model of the same family"
 )
 _SPEECH = f"a part of a speech synthesizer: {_TEXT_MODEL}"
-_ENCODER = f"an encoder, which turns text into vectors: {_TEXT_MODEL}"
+_ENCODER = (
+    f"an encoder, which turns text into vectors: {_TEXT_MODEL}. A lead serves it as its --model, or beside "
+    "one with --embedding-model or --rerank-model"
+)
 _TRANSLATOR = f"an encoder-decoder model: {_TEXT_MODEL}"
 _DIFFUSION = f"a diffusion model, which does not write its text from left to right: {_TEXT_MODEL}"
 _STATISTICS = "no model but was measured on one: name that model"
@@ -63,13 +72,17 @@ def check_kind(path: Path) -> None:
 
 def check_metadata(path: Path, architecture: str, kind: str) -> None:
     """Like `check_kind`, for a file with these values of general.architecture and general.type."""
-    reason = (
+    if reason := _reason(architecture, kind):
+        raise _unusable(path, reason)
+
+
+def _reason(architecture: str, kind: str) -> str | None:
+    """Why such a file is no text model."""
+    return (
         _BY_TYPE.get(kind)
         or _BY_ARCHITECTURE.get(architecture)
         or next((reason for ending, reason in _BY_ENDING.items() if architecture.endswith(ending)), None)
     )
-    if reason:
-        raise _unusable(path, reason)
 
 
 def is_eagle_file(path: Path) -> bool:
@@ -91,8 +104,27 @@ def _unusable(path: Path, reason: str) -> ModelLoadError:
     return ModelLoadError(f"{path} cannot be used: it is {reason}")
 
 
+def pooling_of(path: Path) -> int | None:
+    """How a GGUF's model makes one vector of a text, as llama.cpp numbers it; None: it makes none.
+
+    0: the file does not say it. Models that continue texts are not meant, whose files may say 0 or -1.
+    """
+    values = _first_values(path)
+    architecture = str(values.get("general.architecture", ""))
+    pooling = values.get(f"{architecture}.pooling_type")
+    if pooling in POOLING_TYPES:
+        return int(pooling)
+    makes_vectors = _reason(architecture, str(values.get("general.type", ""))) == _ENCODER
+    return 0 if makes_vectors or values.get(f"{architecture}.attention.causal") is False else None
+
+
 def read_beginning(path: Path) -> dict[str, str]:
     """The strings among the first metadata of a GGUF; empty for other files, whatever they contain."""
+    return {name: value for name, value in _first_values(path).items() if isinstance(value, str)}
+
+
+def _first_values(path: Path) -> dict[str, str | int | float]:
+    """With numbers; lists are left out."""
     try:
         with path.open("rb") as file:
             data = file.read(_N_READ)
@@ -108,22 +140,18 @@ class _Cursor:
     data: bytes
     at: int
 
-    def number(self, form: struct.Struct) -> int:
+    def number(self, form: struct.Struct) -> Any:
         (value,) = form.unpack_from(self.data, self.at)
         self.at += form.size
-        return int(value)
+        return value
 
-    def skip(self, kind: int) -> None:
-        """A value that is not a string."""
-        if kind != _ARRAY:
-            self.take(_SIZES[kind])
-            return
+    def skip_list(self) -> None:
         kind, n = self.number(_KIND), self.number(_LENGTH)
         if kind == _STRING:
             for _ in range(n):
                 self.text()
         else:
-            self.take(n * _SIZES[kind])
+            self.take(n * _NUMBERS[kind].size)
 
     def text(self) -> str:
         return self.take(self.number(_LENGTH)).decode("utf-8", "replace")
@@ -138,10 +166,10 @@ class _Cursor:
         return found
 
 
-def _parse(data: bytes) -> dict[str, str]:
-    """The strings among the metadata, as far as `data` goes, or the vocabulary comes."""
+def _parse(data: bytes) -> dict[str, str | int | float]:
+    """The metadata without lists, as far as `data` goes, or the vocabulary comes."""
     magic, _, _, n_values = _HEADER.unpack_from(data)
-    values: dict[str, str] = {}
+    values: dict[str, str | int | float] = {}
     cursor = _Cursor(data, _HEADER.size)
     if magic != GGUF_MAGIC:
         return values
@@ -152,8 +180,10 @@ def _parse(data: bytes) -> dict[str, str]:
                 break
             if kind == _STRING:
                 values[key] = cursor.text()
+            elif kind == _ARRAY:
+                cursor.skip_list()
             else:
-                cursor.skip(kind)
+                values[key] = cursor.number(_NUMBERS[kind])
     except (struct.error, KeyError):
         pass  # the end of what was read, or a type that does not exist
     return values

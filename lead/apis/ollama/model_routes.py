@@ -107,13 +107,6 @@ async def show(
     }
 
 
-@router.post("/embed", include_in_schema=False)
-@router.post("/embeddings", include_in_schema=False)
-async def embed() -> None:
-    """Always raises UnsupportedError."""
-    raise UnsupportedError("this model does not support embeddings")
-
-
 @router.post("/pull", include_in_schema=False)
 @router.post("/push", include_in_schema=False)
 @router.post("/create", include_in_schema=False)

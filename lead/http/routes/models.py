@@ -131,17 +131,8 @@ def _ollama_record(name: str) -> dict[str, Any]:
     }
 
 
-_EMBEDDINGS = "This server does not support embeddings: it generates text"
-_RERANKING = "This server does not support reranking: it generates text"
 _AUDIO = "The current model does not support audio input."
 REASONS: Mapping[str, str] = {
-    "/embedding": _EMBEDDINGS,
-    "/embeddings": _EMBEDDINGS,
-    "/v1/embeddings": _EMBEDDINGS,
-    "/rerank": _RERANKING,
-    "/reranking": _RERANKING,
-    "/v1/rerank": _RERANKING,
-    "/v1/reranking": _RERANKING,
     "/v1/audio/transcriptions": _AUDIO,
     "/lora-adapters": "This server does not support changing adapters: those of --lora serve all requests",
     "/props": "This server does not support changing global properties",

@@ -1,0 +1,12 @@
+"""Models of --embedding-model and --rerank-model beside the one that continues texts."""
+
+from lead.embeddings.vector_model import VectorModels
+from lead.server.site import Companion, Site
+
+
+def companions(site: Site) -> list[Companion]:
+    if not site.settings.vectors.is_wanted:
+        return []
+    models = VectorModels.beside(site.settings)
+    site.app.state.vector_models = models
+    return [models]

@@ -1,0 +1,108 @@
+"""Bodies of requests for vectors and for ranks, in the shapes of several APIs."""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, Field
+
+from lead.chat.fields import MAX_PROMPT_ELEMENTS, AtMost, NullIsDefault
+from lead.embeddings.encoder_messages import L2
+from lead.tokenizer.jobs import MadePrompt, Prompt
+from shared.errors import RequestError
+
+MAX_TEXTS = 4096
+"""Of one request."""
+_TextTokens = Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
+_Input = str | Annotated[list[str | _TextTokens], AtMost(MAX_TEXTS)] | _TextTokens
+
+
+def _texts(given: _Input, name: str) -> list[Prompt]:
+    """A text, a list of texts, the tokens of one, or a list of those. Raises RequestError."""
+    if not given:
+        if isinstance(given, str):
+            return [given]
+        raise RequestError(f"{name}: an empty list has no texts", name)
+    if isinstance(given, str) or isinstance(given[0], int):
+        return [given]
+    return list(given)
+
+
+class EmbeddingRequest(NullIsDefault, strict=True):
+    """OpenAI's, with llama-server's fields."""
+
+    input: _Input | None = None
+    content: _Input | None = None
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int = Field(0, ge=0)
+    embd_normalize: int = Field(L2, ge=-1, le=100)
+
+    @property
+    def field(self) -> str:
+        return "content" if self.input is None and self.content is not None else "input"
+
+    def texts(self) -> list[Prompt]:
+        given = self.input if self.input is not None else self.content
+        if given is None:
+            raise RequestError("input: the texts are missing", "input")
+        return _texts(given, self.field)
+
+
+class OllamaEmbedRequest(NullIsDefault, strict=True):
+    """Ollama's. Its `options` and `keep_alive` say nothing about vectors."""
+
+    model: str = ""
+    input: str | Annotated[list[str], AtMost(MAX_TEXTS)] = ""
+    truncate: bool = True
+    dimensions: int = Field(0, ge=0)
+
+    def texts(self) -> list[Prompt]:
+        return [self.input] if isinstance(self.input, str) else list(self.input)
+
+
+class OllamaEmbeddingsRequest(NullIsDefault, strict=True):
+    """Ollama's older one."""
+
+    model: str = ""
+    prompt: str = ""
+
+
+class RankedText(BaseModel, strict=True):
+    text: str
+
+
+class RerankRequest(NullIsDefault, strict=True):
+    """Jina's and Cohere's; with `texts` that of Hugging Face's Text Embeddings Inference."""
+
+    query: str
+    documents: Annotated[list[str | RankedText], AtMost(MAX_TEXTS)] | None = None
+    texts: Annotated[list[str], AtMost(MAX_TEXTS)] | None = None
+    model: str | None = None
+    top_n: int | None = Field(None, ge=0)
+    return_documents: bool = False
+    return_text: bool = False
+    truncate: bool = False
+
+    field_of_documents: ClassVar = "documents"
+
+    def candidates(self) -> list[str]:
+        """Raises RequestError."""
+        given: Sequence[Any] = self.texts or self.documents or ()
+        if not given:
+            raise RequestError("documents: a list of texts is needed", "documents")
+        return [each if isinstance(each, str) else each.text for each in given]
+
+
+@dataclass(frozen=True, slots=True)
+class RankedPair(MadePrompt):
+    """A question and what may answer it, as a reranker reads them."""
+
+    query: str
+    document: str
+
+    def tokens(self, vocabulary: Any) -> "array[int]":
+        from lead.embeddings.pair_tokens import pair_tokens  # noqa: PLC0415 - the front has no llama.cpp
+
+        return pair_tokens(vocabulary, self.query, self.document)

@@ -1,0 +1,136 @@
+"""A loaded model that makes a vector of each text. Not thread-safe."""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lead.embeddings.encoder_messages import (
+    L2,
+    MAX_SEQUENCES,
+    EncodedText,
+    EncoderReady,
+    LoadEncoder,
+    TextBatch,
+)
+from shared.errors import DecodeFatalError, ModelLoadError
+from shared.llama import library
+from shared.llama.batch import NativeBatch
+from shared.llama.native import llama_cpp
+from shared.llama.vocabulary import Vocabulary, load_native
+from shared.models.file_kind import RANK, pooling_of
+
+_USUAL_CTX = 2048
+"""Attention takes memory with the square of a text's length."""
+_LEAST_BATCH = 512
+
+Vector = NDArray[np.float32]
+
+
+class VectorEncoder:
+    def __init__(self, load: LoadEncoder) -> None:
+        """Raises ModelLoadError."""
+        pooling = pooling_of(load.model)
+        if pooling is None:
+            raise ModelLoadError(f"{load.model} continues texts, and makes no vectors of them: --model")
+        library.start()
+        parameters = llama_cpp.llama_model_default_params()
+        parameters.n_gpu_layers = load.n_gpu_layers
+        self._model = load_native(load.model, parameters, writes_text=False)
+        self._vocabulary = Vocabulary(self._model, load.model)
+        info = self._vocabulary.info
+        n_ctx = min(load.n_ctx or _USUAL_CTX, info.n_ctx_train or _USUAL_CTX)
+        self._n_batch = max(n_ctx, _LEAST_BATCH)
+        self._context = self._open(load, pooling or llama_cpp.LLAMA_POOLING_TYPE_MEAN)
+        self._memory = llama_cpp.llama_get_memory(self._context)
+        self._batch = _EncoderBatch(self._n_batch)
+        n_out = llama_cpp.llama_model_n_cls_out if pooling == RANK else llama_cpp.llama_model_n_embd_out
+        self.about = EncoderReady(info.name, pooling == RANK, n_out(self._model), n_ctx, self._n_batch)
+
+    def _open(self, load: LoadEncoder, pooling: int) -> Any:
+        parameters = llama_cpp.llama_context_default_params()
+        parameters.embeddings = True
+        parameters.pooling_type = pooling
+        # Texts are neither cut into ubatches nor spread over streams of a cache: each is pooled at once.
+        parameters.n_ctx = parameters.n_batch = parameters.n_ubatch = self._n_batch
+        parameters.kv_unified = True
+        parameters.n_seq_max = MAX_SEQUENCES
+        parameters.n_threads = parameters.n_threads_batch = load.n_threads
+        parameters.op_offload = load.n_gpu_layers != 0
+        parameters.no_perf = True
+        context = llama_cpp.llama_init_from_model(self._model, parameters)
+        if not context:
+            llama_cpp.llama_model_free(self._model)
+            raise ModelLoadError(
+                f"{load.model}: not enough memory for texts of {self._n_batch} tokens: try a smaller "
+                "--embedding-ctx-size, or fewer --embedding-gpu-layers"
+            )
+        return context
+
+    def encode(self, batch: TextBatch) -> list[bytes]:
+        """The vectors of at most MAX_SEQUENCES texts with at most `n_batch` tokens together.
+
+        Raises ValueError for other batches, DecodeFatalError.
+        """
+        self._batch.fill([text.tokens for text in batch], self._vocabulary.n_tokens, self.about.n_ctx)
+        if self._memory:
+            llama_cpp.llama_memory_clear(self._memory, False)
+        if status := llama_cpp.llama_decode(self._context, self._batch.native):
+            raise DecodeFatalError(f"the vectors cannot be computed: llama_decode returned {status}")
+        return [self._finish(self._read(number), text) for number, text in enumerate(batch)]
+
+    def close(self) -> None:
+        llama_cpp.llama_free(self._context)
+        llama_cpp.llama_model_free(self._model)
+
+    def _read(self, number: int) -> Vector:
+        address = llama_cpp.llama_get_embeddings_seq(self._context, number)
+        values = ctypes.cast(address, ctypes.POINTER(ctypes.c_float * self.about.n_out)).contents
+        return np.array(values, np.float32)
+
+    def _finish(self, vector: Vector, text: EncodedText) -> bytes:
+        if self.about.ranks:
+            return vector.tobytes()
+        return normalized(vector[: text.n_dimensions or None], text.norm).tobytes()
+
+
+def normalized(vector: Vector, norm: int) -> Vector:
+    """Divided by its length: for 2 the usual one, for others the root of the sum of these powers.
+
+    As in llama-server, 0 makes the largest number 32,760, and -1 changes nothing.
+    """
+    if norm < 0:
+        return vector
+    sizes = np.abs(vector.astype(np.float64))
+    if norm == 0:
+        length = sizes.max() / 32760
+    elif norm == L2:
+        length = np.sqrt((sizes**2).sum())
+    else:
+        length = (sizes**norm).sum() ** (1 / norm)
+    return np.asarray(vector / length if length > 0 else vector, np.float32)
+
+
+class _EncoderBatch(NativeBatch):
+    def __init__(self, n_batch: int) -> None:
+        super().__init__(n_batch, with_tokens=True)
+        self._wanted[:] = 1
+
+    def fill(self, texts: Sequence[Sequence[int]], n_vocab: int, n_ctx: int) -> None:
+        """Each text is a sequence of its own. Raises ValueError for what is out of range."""
+        if not 0 < len(texts) <= MAX_SEQUENCES or not all(0 < len(text) <= n_ctx for text in texts):
+            raise ValueError(f"not a batch of at most {MAX_SEQUENCES} texts of 1 to {n_ctx} tokens")
+        at = 0
+        for number, text in enumerate(texts):
+            end = at + len(text)
+            if end > len(self._token):
+                raise ValueError(f"a batch has at most {len(self._token)} tokens")
+            self._token[at:end] = text
+            self._position[at:end] = np.arange(len(text))
+            self._slot[at:end] = number
+            at = end
+        if int(self._token[:at].min()) < 0 or int(self._token[:at].max()) >= n_vocab:
+            raise ValueError(f"a batch needs tokens in 0 ≤ id < {n_vocab}")
+        self.native.n_tokens = at

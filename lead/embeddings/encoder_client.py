@@ -1,0 +1,190 @@
+"""The front's side of an encoder: starts the process, has it compute texts, starts it again when it dies."""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lead.embeddings.encoder_messages import EncodedText, EncoderReady, LoadEncoder, Vectors
+from lead.embeddings.encoder_process import EncoderProcess
+from lead.embeddings.encoder_queue import EncoderQueue, WaitingText
+from lead.engine.events import LoadFailed
+from lead.generation.engine_state import EngineState
+from lead.tokenizer.fair_queue import Client
+from shared.errors import ModelLoadError, QueueFullError, UnavailableError
+from shared.keeper import Keeper
+from shared.pace import Backoff
+from shared.supervisor import Supervisor
+
+log = logging.getLogger("embeddings")
+
+_BEATS = 10
+"""How often it gives a sign of life within --engine-timeout."""
+_FIRST_DELAY, _MAX_DELAY = 0.2, 30.0
+_MAX_DEATHS_AT_START, _MAX_DEATHS = 5, 10
+
+_Waiter = asyncio.Future[bytes]
+
+
+class EncoderClient:
+    """`run` supervises until `stop`; `encode` may be called at any time from the same event loop."""
+
+    def __init__(
+        self,
+        load: LoadEncoder,
+        log_options: Sequence[str],
+        *,
+        timeout: float = 0.0,
+        sleep_seconds: float = 0.0,
+        on_sleep: Callable[[], Awaitable[None]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """timeout, sleep_seconds, on_sleep: as in `EngineClient`."""
+        self._load = replace(load, heartbeat_seconds=timeout / _BEATS)
+        self._log_options = log_options
+        self._timeout, self._on_sleep = timeout, on_sleep
+        delays = Backoff(_FIRST_DELAY, _MAX_DELAY, random.Random(), at_once=True)  # noqa: S311 - no secret
+        self._supervisor = Supervisor(delays, 0.0, sleep_seconds, _MAX_DEATHS_AT_START, _MAX_DEATHS)
+        self._queue: EncoderQueue[_Waiter] = EncoderQueue()
+        self._keeper = Keeper(self._supervisor, clock, lambda: bool(self._queue))
+        self._clock = clock
+        self._process: EncoderProcess | None = None
+        self.ready: EncoderReady | None = None
+        """What it has said when it was ready last."""
+        self.has_been_ready = asyncio.Event()
+
+    @property
+    def state(self) -> EngineState:
+        return EngineState[self._supervisor.state.name]
+
+    async def run(self) -> None:
+        """Keep one running. Raises ModelLoadError if there is never one that is ready.
+
+        Returns when no further one will be: `state` says why.
+        """
+        try:
+            await self._keeper.run(self._run_next)
+        finally:
+            self._fail_all(UnavailableError(self.state.value))
+        if self.state is EngineState.FAILED:
+            if self.ready is None:
+                raise ModelLoadError(
+                    f"{self._load.model} cannot be used for vectors: its process has died "
+                    f"{_MAX_DEATHS_AT_START} times before it was ready; the log says how"
+                )
+            log.error("the process for vectors has died too often: there are none any more")
+
+    def stop(self) -> None:
+        self._supervisor.stop()
+        self._keeper.note()
+
+    async def encode(self, client: Client, texts: Sequence[EncodedText]) -> list[bytes]:
+        """The vector of each, as 32-bit floats. Cancelling it gives up those that are not being computed.
+
+        Raises NotServingError, QueueFullError, UnavailableError.
+        """
+        if self._supervisor.used(self._clock()):
+            log.info("somebody asks: %s is loaded again", self._load.model.name)
+            self._keeper.note()
+        if not self.state.takes_requests:
+            raise self.state.refusal()
+        new = asyncio.get_running_loop().create_future
+        waiting = [WaitingText(client, text, new()) for text in texts]
+        for each in waiting:
+            for removed in self._queue.push(each):
+                _fail(
+                    removed.waiter, QueueFullError("too many texts wait for their vectors: try again later")
+                )
+        self._feed()
+        try:
+            found: list[bytes] = await asyncio.gather(*(each.waiter for each in waiting))
+            return found
+        finally:
+            for each in waiting:
+                self._queue.drop(each)
+                each.waiter.cancel()
+
+    async def _run_next(self) -> None:
+        try:
+            process = await EncoderProcess.start(self._log_options, needs_gpu=self._load.n_gpu_layers != 0)
+        except OSError as error:
+            log.error("the process for vectors cannot be started: %s", error)  # noqa: TRY400 - not its fault
+            self._supervisor.ended(self._clock())
+            return
+        try:
+            async with self._keeper.watching(process):
+                await self._talk(process)
+        finally:
+            if self.state in {EngineState.SLEEPING, EngineState.WAKING}:
+                log.info("%s is freed until somebody asks", self._load.model.name)
+            elif self.state is not EngineState.STOPPED and process.returncode:
+                log.error("the process for vectors (pid %d) ended: %s", process.pid, process.returncode)
+        if self.state is EngineState.SLEEPING and self._on_sleep:
+            await self._on_sleep()
+
+    async def _talk(self, process: EncoderProcess) -> None:
+        self._process = process
+        process.send(self._load)
+        self._supervisor.max_silence = self._timeout
+        self._keeper.note()
+        try:
+            async with contextlib.aclosing(process.messages()) as messages:
+                async for message in messages:
+                    self._supervisor.heard()
+                    self._take(message)
+        finally:
+            self._process = None
+            was_busy = bool(self._queue)
+            for text in self._queue.lost():
+                _fail(text.waiter, UnavailableError("the process for vectors dies of this text"))
+            if self._supervisor.lost(self._clock()) and not was_busy:
+                self._supervisor.died_idle()
+            self._keeper.note()
+
+    def _take(self, message: Any) -> None:
+        match message:
+            case EncoderReady():
+                self._become_ready(message)
+            case LoadFailed() if self.ready is None:
+                self._supervisor.fail()
+                raise ModelLoadError(message.reason)
+            case LoadFailed():
+                log.error("%s", message.reason)
+            case list():
+                self._supervisor.worked()
+                self._answer(message)
+        self._feed()
+
+    def _become_ready(self, ready: EncoderReady) -> None:
+        self.ready = ready
+        log.info(
+            "ready: %s makes %s of texts up to %d tokens",
+            ready.name,
+            "scores" if ready.ranks else f"vectors of {ready.n_out} numbers",
+            ready.n_ctx,
+        )
+        self._supervisor.ready(self._clock())
+        self._keeper.note()
+        self.has_been_ready.set()
+
+    def _answer(self, vectors: Vectors) -> None:
+        for text, vector in zip(self._queue.answer(), vectors, strict=True):
+            if not text.waiter.done():
+                text.waiter.set_result(vector)
+
+    def _feed(self) -> None:
+        while self._process and self.state is EngineState.READY and (batch := self._queue.take_batch()):
+            self._process.send([each.text for each in batch])
+
+    def _fail_all(self, error: Exception) -> None:
+        for text in self._queue.clear():
+            _fail(text.waiter, error)
+
+
+def _fail(waiter: _Waiter, error: Exception) -> None:
+    if not waiter.done():
+        waiter.set_exception(error)

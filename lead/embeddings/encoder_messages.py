@@ -1,0 +1,59 @@
+"""What passes between the front and an encoder process. Pickled, as to a tokenizer process.
+
+`LoadEncoder` goes first; `EncoderReady` or `LoadFailed` answers it. Then each `TextBatch` is answered by its
+vectors, in order; `Alive` may come in between.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_SEQUENCES = 64
+"""Texts that are computed together."""
+L2 = 2
+"""The length of vectors that are 1 long, as usual; -1 leaves them as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadEncoder:
+    """n_ctx: tokens of a text at most; 0: as many as the model was trained with, up to a usual limit.
+
+    nice: how much goes before it on the same cores, as in nice(2). heartbeat_seconds: between signs of life;
+    0: none.
+    """
+
+    model: Path
+    n_threads: int
+    n_gpu_layers: int = 0
+    n_ctx: int = 0
+    nice: int = 0
+    heartbeat_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderReady:
+    """ranks: its one number says how well two texts go together. n_out: numbers of a vector.
+
+    n_ctx: tokens of a text, n_batch: of all texts of a batch, at most.
+    """
+
+    name: str
+    ranks: bool
+    n_out: int
+    n_ctx: int
+    n_batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedText:
+    """A text to compute. n_dimensions: of its vector, the first ones; 0: all. norm: see `L2`."""
+
+    tokens: "array[int]"
+    n_dimensions: int = 0
+    norm: int = L2
+
+
+TextBatch = Sequence[EncodedText]
+Vectors = list[bytes]
+"""Of the texts of a batch: 32-bit floats in this machine's order."""

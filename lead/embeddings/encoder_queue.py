@@ -1,0 +1,108 @@
+"""Which texts are computed together, and what becomes of them. Knows neither processes nor a clock."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from lead.embeddings.encoder_messages import MAX_SEQUENCES, EncodedText
+from lead.tokenizer.fair_queue import Client, FairQueue
+
+T = TypeVar("T")
+
+MAX_WAITING = 1 << 16
+"""Texts."""
+_MAX_WAITING_BYTES = 64 << 20
+_BATCH_TOKENS = 512
+"""More in a batch are not computed faster: every text is compared with all of it."""
+_MOST_TRIES = 3
+
+
+@dataclass(eq=False, slots=True)
+class WaitingText(Generic[T]):
+    """waiter: who gets its vector. n_tries: of batches with it in which the process has died."""
+
+    client: Client
+    text: EncodedText
+    waiter: T
+    n_tries: int = 0
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.text.tokens)
+
+
+@dataclass(slots=True)
+class EncoderQueue(Generic[T]):
+    """Texts wait, by turns of clients, until they are in a batch; batches are answered in order."""
+
+    _waiting: FairQueue[WaitingText[T]] = field(
+        default_factory=lambda: FairQueue(MAX_WAITING, _MAX_WAITING_BYTES)
+    )
+    _next: deque[WaitingText[T]] = field(default_factory=deque)
+    """Whose turn it is: one that the last batch had no room for, or that are tried again."""
+    _running: deque[list[WaitingText[T]]] = field(default_factory=deque)
+
+    def __len__(self) -> int:
+        """How many texts have no vector yet."""
+        return len(self._waiting) + len(self._next) + sum(map(len, self._running))
+
+    def push(self, text: WaitingText[T]) -> list[WaitingText[T]]:
+        """Returns those that have to go for it (see `FairQueue.push`)."""
+        return self._waiting.push(text.client, text, 4 * text.n_tokens)
+
+    def drop(self, text: WaitingText[T]) -> None:
+        """Nobody waits for it any more."""
+        self._waiting.remove(text.client, text)
+        if text in self._next:
+            self._next.remove(text)
+
+    def take_batch(self) -> list[WaitingText[T]]:
+        """The texts to compute next; empty if there is nothing to do, or enough is being done already.
+
+        There is a second batch, before the first one is computed, only if there are texts for a whole one.
+        One with which the process has died before is alone.
+        """
+        batch: list[WaitingText[T]] = []
+        n_tokens = 0
+        while len(self._running) < 2 and len(batch) < MAX_SEQUENCES and (text := self._pop()):  # noqa: PLR2004 - see above
+            if batch and (n_tokens + text.n_tokens > _BATCH_TOKENS or text.n_tries or batch[0].n_tries):
+                self._next.appendleft(text)
+                break
+            batch.append(text)
+            n_tokens += text.n_tokens
+        else:
+            if self._running and len(batch) < MAX_SEQUENCES:  # not whole
+                self._next.extendleft(reversed(batch))
+                return []
+        if batch:
+            self._running.append(batch)
+        return batch
+
+    def answer(self) -> list[WaitingText[T]]:
+        """The texts of the oldest batch, whose vectors are there."""
+        return self._running.popleft()
+
+    def lost(self) -> list[WaitingText[T]]:
+        """The process has died. Returns the texts that are not tried again."""
+        tried = [text for batch in self._running for text in batch]
+        first = len(self._running[0]) if self._running else 0
+        self._running.clear()
+        for text in tried[:first]:
+            text.n_tries += 1
+        self._next.extendleft(text for text in reversed(tried) if text.n_tries < _MOST_TRIES)
+        return [text for text in tried if text.n_tries >= _MOST_TRIES]
+
+    def clear(self) -> Sequence[WaitingText[T]]:
+        """Nobody will compute them: all texts."""
+        found = [*(text for batch in self._running for text in batch), *self._next]
+        while self._waiting:
+            found.append(self._waiting.pop())
+        self._running.clear()
+        self._next.clear()
+        return found
+
+    def _pop(self) -> WaitingText[T] | None:
+        if self._next:
+            return self._next.popleft()
+        return self._waiting.pop() if self._waiting else None

@@ -1,0 +1,201 @@
+"""A model that makes vectors of texts, or says how well two go together, as the front sees it."""
+
+import asyncio
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from fastapi import FastAPI
+
+from lead.embeddings.encoder_client import EncoderClient
+from lead.embeddings.encoder_messages import L2, EncodedText, EncoderReady, LoadEncoder
+from lead.settings.lead_settings import LeadSettings
+from lead.tokenizer.fair_queue import Client
+from lead.tokenizer.jobs import Jobs, MadePrompt, ModelDescription, Prompt
+from lead.tokenizer.pool import TokenizerPool
+from lead.tokenizer.tokenizer_program import TokenizerProgram
+from shared import cpus
+from shared.errors import ContextExceededError, RequestError
+from shared.llama.model_info import ModelInfo
+from shared.settings.options import AUTO_LAYERS
+
+_NICE = 19
+"""The least that there is: beside an engine, what nobody else needs is enough."""
+_MOST_LAYERS = 999
+
+
+class VectorsAsked(NamedTuple):
+    """How texts are wanted. field: of the request, which errors name. truncates: texts that are too long."""
+
+    field: str
+    n_dimensions: int = 0
+    norm: int = L2
+    truncates: bool = False
+
+
+class Found(NamedTuple):
+    """32-bit floats of each text. n_tokens: that were read, of all texts."""
+
+    vectors: list[bytes]
+    n_tokens: int
+
+
+class VectorModel:
+    def __init__(self, load: LoadEncoder, settings: LeadSettings, name: str | None = None) -> None:
+        """name: None: as its file calls it."""
+        self._name = name
+        program = TokenizerProgram(
+            model=load.model,
+            chat_template=None,
+            chat=settings.conversation,
+            limits=settings.limits,
+            log_level=settings.log_level,
+            log_json=settings.log_json,
+            writes_text=False,
+        )
+        self._tokenizer = TokenizerPool(program)
+        self.encoder = EncoderClient(
+            load,
+            [settings.log_level, *(["json"] if settings.log_json else [])],
+            timeout=settings.engine_timeout,
+            sleep_seconds=settings.sleep_idle_seconds,
+            on_sleep=self._tokenizer.rest,
+        )
+        self.path = load.model
+        self.n_texts = self.n_tokens = 0
+        """Computed so far."""
+        self._description: ModelDescription | None = None
+        self._end: array[int] = array("i")
+
+    @property
+    def name(self) -> str:
+        return self._name or (self._description.info.name if self._description else self.path.stem)
+
+    @property
+    def info(self) -> ModelInfo:
+        """Once it has been ready."""
+        assert self._description
+        return self._description.info
+
+    @property
+    def ready(self) -> EncoderReady:
+        """Raises NotServingError while it is loaded for the first time."""
+        if self.encoder.ready is None or self._description is None:
+            raise self.encoder.state.refusal()
+        return self.encoder.ready
+
+    async def run(self) -> None:
+        """Until `encoder.stop`; raises ModelLoadError if it can never be used."""
+        processes = asyncio.ensure_future(self._tokenizer.run_processes())
+        try:
+            await self.encoder.run()
+        finally:
+            processes.cancel()
+            await asyncio.gather(processes, return_exceptions=True)
+
+    async def wait_until_ready(self) -> None:
+        await self.encoder.has_been_ready.wait()
+        own = Client("lead")
+        description = await self._tokenizer.run(own, Jobs.describe)
+        (around,) = (await self._tokenizer.run(own, Jobs.prepare_prompts, [""])).prompts
+        self._end = around[1:] if description.adds_bos else around
+        self._description = description
+
+    async def compute(
+        self, client: Client, prompts: Sequence[Prompt | MadePrompt], asked: VectorsAsked
+    ) -> Found:
+        """Raises RequestError naming the text at fault, UnavailableError."""
+        ready = self.ready
+        if asked.n_dimensions > ready.n_out:
+            raise RequestError(f"dimensions: {self.name} makes {ready.n_out} numbers at most", "dimensions")
+        try:
+            prepared = await self._tokenizer.run(client, Jobs.prepare_prompts, prompts)
+        except RequestError as error:
+            raise RequestError(str(error).replace("prompt", asked.field, 1), asked.field) from error
+        texts = [self._fitting(number, text, asked, ready) for number, text in enumerate(prepared.prompts)]
+        encoded = [EncodedText(text, asked.n_dimensions, asked.norm) for text in texts]
+        vectors = await self.encoder.encode(client, encoded)
+        n_tokens = sum(map(len, texts))
+        self.n_texts += len(texts)
+        self.n_tokens += n_tokens
+        return Found(vectors, n_tokens)
+
+    def _fitting(
+        self, number: int, text: "array[int]", asked: VectorsAsked, ready: EncoderReady
+    ) -> "array[int]":
+        if not text:
+            raise RequestError(f"{asked.field}.{number}: there is no token in this text", asked.field)
+        if len(text) <= ready.n_ctx:
+            return text
+        if asked.truncates:
+            return text[: ready.n_ctx - len(self._end)] + self._end
+        raise RequestError(
+            f"{asked.field}.{number}: this text has {len(text)} tokens, and {self.name} reads at most "
+            f"{ready.n_ctx}",
+            asked.field,
+            ContextExceededError.CODE,
+        )
+
+
+@dataclass(slots=True)
+class VectorModels:
+    """Those of a lead: `app.state.vector_models`."""
+
+    embedder: VectorModel | None = None
+    ranker: VectorModel | None = None
+    _running: list[asyncio.Future[None]] = field(default_factory=list)
+
+    @classmethod
+    def beside(cls, settings: LeadSettings) -> Self:
+        """A model that continues texts."""
+        options = settings.vectors
+
+        def model(path: Path | None) -> VectorModel | None:
+            if path is None:
+                return None
+            n_threads = options.embedding_threads or max(1, cpus.n_physical() - settings.n_threads)
+            load = LoadEncoder(
+                path,
+                n_threads,
+                n_layers(options.embedding_gpu_layers),
+                options.embedding_ctx_size,
+                nice=_NICE,
+            )
+            return VectorModel(load, settings)
+
+        return cls(model(options.embedding_model), model(options.rerank_model))
+
+    def __iter__(self) -> Iterator[VectorModel]:
+        return iter([model for model in (self.embedder, self.ranker) if model])
+
+    async def start(self) -> None:
+        """Returns when all are ready; raises ModelLoadError."""
+        self._running = [asyncio.ensure_future(model.run()) for model in self]
+        waiting: asyncio.Future[Any] = asyncio.gather(*(model.wait_until_ready() for model in self))
+        try:
+            await asyncio.wait([waiting, *self._running], return_when=asyncio.FIRST_COMPLETED)
+            for each in self._running:
+                if each.done():
+                    each.result()
+            if waiting.done():
+                waiting.result()
+        finally:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    async def end(self) -> None:
+        for model in self:
+            model.encoder.stop()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+
+def n_layers(asked: int) -> int:
+    return asked if asked > AUTO_LAYERS else _MOST_LAYERS
+
+
+def models_of(app: FastAPI) -> VectorModels:
+    """None are there unless somebody has set them."""
+    found: VectorModels | None = getattr(app.state, "vector_models", None)
+    return found or VectorModels()

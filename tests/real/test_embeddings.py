@@ -1,0 +1,29 @@
+"""A lead that continues texts and makes vectors of them."""
+
+import httpx
+import pytest
+
+from bench.minilm import tiny_bert
+from bench.processes import start_lead
+from tests.real.client import ask
+from tests.real.processes import LEAD, run_to_end
+
+pytestmark = pytest.mark.real
+
+
+def test_vectors_are_made_beside_answers(tmp_path, target):
+    model = tiny_bert(tmp_path / "bert.gguf", ["hello", "fox"])
+    lead, url = start_lead("--model", str(target), "--embedding-model", str(model), *LEAD)
+    with lead, httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+        lead.wait_for("embeddings INFO: ready")
+        reply = client.post("/v1/embeddings", json={"input": ["hello", "fox"] * 500})
+        assert len(reply.json()["data"]) == 1000
+        assert ask(url, max_tokens=4).done
+        assert client.post("/v1/rerank", json={"query": "a", "documents": ["b"]}).status_code == 501
+
+
+def test_a_wrong_file_ends_the_lead_in_a_sentence(target):
+    done = run_to_end(
+        "lead", "--model", str(target), "--embedding-model", str(target), "--port", "0", status=1
+    )
+    assert "is no embedding model: it continues texts" in done.stderr
