@@ -71,6 +71,10 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/embeddings/encoder_process.py",
         "lead/embeddings/encoder_program.py",
     ),
+    "tests/lead/embeddings/test_vector_lead.py": (
+        "lead/embeddings/kind.py",
+        "lead/embeddings/vector_routes.py",
+    ),
     "tests/real/test_embeddings.py": ("lead/embeddings/companions.py",),
     "tests/lead/engine/test_side_jobs.py": ("lead/engine/question.py",),
     "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),

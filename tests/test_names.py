@@ -12,7 +12,7 @@ A_SEAM = "where rings are plugged in (lead/rings/table.py)"
 MODULES_THAT_MAY_SHARE_A_NAME = {
     "errors": "the exceptions of one program, next to those of all",
     "rings": "the rings of one program, next to those of all",
-    **dict.fromkeys(("before_load", "companions", "in_engine", "model_routes", "opened"), A_SEAM),
+    **dict.fromkeys(("before_load", "companions", "in_engine", "kind", "model_routes", "opened"), A_SEAM),
 }
 """Each with the reason."""
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from pathlib import Path
 
 from lead.engine.inline_sources import planned_source
 from lead.engine.target_loading import options_of_target, plan_target
@@ -25,6 +26,7 @@ from shared.diagnostics.preflight import (
 from shared.diagnostics.prospects import Prospect, prospect_of_weights
 from shared.errors import ConfigError
 from shared.exits import print_text
+from shared.free_memory import free_memory
 from shared.heads.eagle_heads import why_no_target
 from shared.heads.mtp_heads import is_heads_file
 from shared.llama.devices import METAL
@@ -34,8 +36,9 @@ from shared.llama.placement import Placement
 from shared.llama.vocabulary import Vocabulary
 from shared.memory.texts_kept import describe_checkpoints, describe_prompt_cache
 from shared.models.builtin import grown_path
-from shared.models.file_kind import is_eagle_file
+from shared.models.file_kind import RANK, is_eagle_file, pooling_of
 from shared.rpc.rpc_probe import ForeignWorkerError, WorkerAwayError, probe
+from shared.terminal import size_text
 from shared.translation.other_vocabulary import describe_translation
 from shared.translation.stored_pair import stored_pair
 
@@ -56,6 +59,11 @@ def check(settings: LeadSettings) -> PreflightReport:
     report = PreflightReport()
     if settings.served.models_dir is not None:
         _check_models(report, settings)
+        _check_address(report, settings)
+        return report
+    _check_vector_models(report, settings)
+    if (path := settings.source.model) and pooling_of(path) is not None:
+        _add_vector_model(report, "model", path)
         _check_address(report, settings)
         return report
     with read_model(report, settings.source) as vocabulary:
@@ -81,6 +89,33 @@ def _check_models(report: PreflightReport, settings: LeadSettings) -> None:
     report.add("models", ", ".join(models) or "none yet")
     if pinned := [model.name for model in models.values() if model.pinned]:
         report.add("pinned", ", ".join(pinned))
+
+
+def _check_vector_models(report: PreflightReport, settings: LeadSettings) -> None:
+    try:
+        found = settings.vectors.located()
+    except ConfigError as error:
+        report.problems.append(str(error))
+        return
+    for topic, path in (("embedding model", found.embedding_model), ("rerank model", found.rerank_model)):
+        if path:
+            _add_vector_model(report, topic, path)
+
+
+def _add_vector_model(report: PreflightReport, topic: str, path: Path) -> None:
+    try:
+        info = Vocabulary.load(path, writes_text=False).info
+    except ConfigError as error:
+        report.problems.append(str(error))
+        return
+    report.add(topic, str(path))
+    makes = "ranks texts" if pooling_of(path) == RANK else "makes vectors of texts"
+    report.add("", f"{describe(info)}; {makes} of up to {info.n_ctx_train} tokens")
+    n_free = free_memory()
+    if info.size > n_free:
+        report.problems.append(
+            f"{path} needs {size_text(info.size)} of memory, but only {size_text(n_free)} are free"
+        )
 
 
 def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: LeadSettings) -> None:

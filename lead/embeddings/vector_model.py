@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 from lead.embeddings.encoder_client import EncoderClient
 from lead.embeddings.encoder_messages import L2, EncodedText, EncoderReady, LoadEncoder
+from lead.generation.engine_state import EngineState
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import Jobs, MadePrompt, ModelDescription, Prompt
@@ -75,14 +76,16 @@ class VectorModel:
 
     @property
     def info(self) -> ModelInfo:
-        """Once it has been ready."""
+        """Of one that has been ready."""
         assert self._description
         return self._description.info
 
     @property
     def ready(self) -> EncoderReady:
         """Raises NotServingError while it is loaded for the first time."""
-        if self.encoder.ready is None or self._description is None:
+        if self._description is None:
+            raise EngineState.STARTING.refusal()
+        if self.encoder.ready is None or not self.encoder.state.takes_requests:
             raise self.encoder.state.refusal()
         return self.encoder.ready
 
@@ -96,11 +99,11 @@ class VectorModel:
             await asyncio.gather(processes, return_exceptions=True)
 
     async def wait_until_ready(self) -> None:
-        await self.encoder.has_been_ready.wait()
         own = Client("lead")
         description = await self._tokenizer.run(own, Jobs.describe)
         (around,) = (await self._tokenizer.run(own, Jobs.prepare_prompts, [""])).prompts
         self._end = around[1:] if description.adds_bos else around
+        await self.encoder.has_been_ready.wait()
         self._description = description
 
     async def compute(
@@ -169,6 +172,9 @@ class VectorModels:
 
     def __iter__(self) -> Iterator[VectorModel]:
         return iter([model for model in (self.embedder, self.ranker) if model])
+
+    def __bool__(self) -> bool:
+        return bool(self.embedder or self.ranker)
 
     async def start(self) -> None:
         """Returns when all are ready; raises ModelLoadError."""

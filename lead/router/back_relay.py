@@ -156,9 +156,14 @@ class BackRelay:
     def _best(self, vocabulary: str, links: "set[_FollowedModel] | None" = None) -> str | None:
         """The model for a back: of its vocabulary if possible, then with few backs, then the last used."""
         n_backs = Counter(link.model for link in (self._links if links is None else links))
-        awake = [model.name for model in self._host.residency.awake()]
+        awake = [model.name for model in self._host.residency.awake() if self._may_follow(model.name)]
         ranked = sorted(awake, key=lambda name: (not self._speaks(name, vocabulary), n_backs[name]))
         return next(iter(ranked), None)
+
+    def _may_follow(self, name: str) -> bool:
+        """Not what makes vectors: nothing is drafted for it."""
+        process = self._host.process(name)
+        return process is None or bool(process.about.vocabulary)
 
     def _speaks(self, name: str, vocabulary: str) -> bool:
         process = self._host.process(name)

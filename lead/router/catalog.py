@@ -8,7 +8,7 @@ from pathlib import Path
 from lead.router.hub_cache import cached_models
 from shared.errors import ConfigError, ModelLoadError
 from shared.models.builtin import packaged_models
-from shared.models.file_kind import check_kind, read_name, size_of
+from shared.models.file_kind import check_kind, pooling_of, read_name, size_of
 from shared.models.hub import Hub, is_model
 
 log = logging.getLogger("models")
@@ -30,13 +30,14 @@ class KnownModel:
 def find_models(folder: Path | None, hub: Hub | None = None) -> dict[str, KnownModel]:
     """By name; a model of the folder goes over one of the same name elsewhere. Raises ConfigError.
 
-    Files that are no text models, such as adapters and projectors, are left out.
+    Files that are no models, such as adapters and projectors, are left out.
     """
     found: dict[str, KnownModel] = {}
     for name, path, origin in _places(folder, hub or Hub()):
         if name not in found:
             try:
-                check_kind(path)
+                if pooling_of(path) is None:
+                    check_kind(path)
                 n_bytes = size_of(path)
             except (ModelLoadError, OSError) as error:
                 log.debug("%s is not served: %s", path, error)

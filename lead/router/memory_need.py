@@ -16,11 +16,13 @@ from pydantic import BaseModel
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError
 from shared.keeper import in_thread
-from shared.models.file_kind import size_of
+from shared.models.file_kind import pooling_of, size_of
 from shared.python_child import ChildProcess, child_command
 
 PROCESS_BYTES = 300 << 20
 """What the processes of one lead take besides the model, with a vocabulary of 50,000 tokens."""
+_VECTOR_BYTES = 256 << 20
+"""What a model that makes vectors computes with, besides its weights."""
 _SECONDS = 120.0
 
 
@@ -66,6 +68,8 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
     from lead.settings.placed_load import placed_load  # noqa: PLC0415 - loads llama.cpp
     from shared.llama.placement import CPU  # noqa: PLC0415
 
+    if (path := settings.source.model) and pooling_of(path) is not None:
+        return MemoryNeed(sizes={CPU: size_of(path) + _VECTOR_BYTES + PROCESS_BYTES})
     settings = settings.model_copy(update={"source": settings.source.located()})
     assert settings.source.model
     load = placed_load(settings, settings.source.model)

@@ -136,7 +136,8 @@ class ModelProcess(Child):
             # It accepts connections once it is ready: until then this one waits in its queue.
             models = await client.get("/v1/models")
             speculation = await client.get("/v1/speculation")
-        vocabulary = speculation.json()["lead"]["vocabulary"]["fingerprint"]
+        # A model that makes vectors has no backs.
+        vocabulary = speculation.json()["lead"]["vocabulary"]["fingerprint"] if speculation.is_success else ""
         return AboutModel(models.json()["data"][0], vocabulary)
 
     async def _relay_log(self, model: ServedModel) -> None:

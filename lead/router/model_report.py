@@ -10,7 +10,7 @@ from shared.errors import ConfigError, ModelLoadError
 from shared.free_memory import free_memory
 from shared.llama.placement import CPU
 from shared.llama.vocabulary import Vocabulary
-from shared.models.file_kind import parts_of, size_of
+from shared.models.file_kind import RANK, parts_of, pooling_of, size_of
 from shared.terminal import one_line, size_text
 from shared.translation.stored_pair import stored_pair
 
@@ -27,17 +27,27 @@ def model_report(model: ServedModel, others: Iterable[KnownModel]) -> str:
         )
     parts = parts_of(path)
     n_bytes = size_of(path)
-    vocabulary = Vocabulary.load(path)
+    pooling = pooling_of(path)
+    vocabulary = Vocabulary.load(path, writes_text=pooling is None)
     need = memory_need(model.settings, {})
     more = f" and {len(parts) - 1} more" if len(parts) > 1 else ""
     lines = [
         ("file", f"{path}{more}, {size_text(n_bytes)}"),
         ("model", describe(vocabulary.info)),
-        ("context", f"{need.n_ctx} tokens for one request; trained with {vocabulary.info.n_ctx_train}"),
+        *_about_texts(vocabulary, need, pooling),
         *(("memory", line) for line in _fits(need)),
-        *(("draft", line) for line in _drafts(vocabulary, n_bytes, others)),
+        *(("draft", line) for line in _drafts(vocabulary, n_bytes, others) if pooling is None),
     ]
     return "\n".join([one_line(model.name), *(f"  {topic:<8} {one_line(text)}" for topic, text in lines)])
+
+
+def _about_texts(vocabulary: Vocabulary, need: MemoryNeed, pooling: int | None) -> Iterator[tuple[str, str]]:
+    n_trained = vocabulary.info.n_ctx_train
+    if pooling is None:
+        yield "context", f"{need.n_ctx} tokens for one request; trained with {n_trained}"
+        return
+    yield "makes", "ranks of texts: /v1/rerank" if pooling == RANK else "vectors of texts: /v1/embeddings"
+    yield "context", f"texts of up to {n_trained} tokens"
 
 
 def _fits(need: MemoryNeed) -> Iterator[str]:

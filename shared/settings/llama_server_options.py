@@ -151,7 +151,7 @@ _REFUSED: Final = {
     ),
     "options of models are in TOML: --models-file": "--models-preset",
     "a request's model is always started": "--no-models-autoload",
-    "only text generation is supported, no embeddings or reranking": (
+    "vectors and ranks are made as their files say: --embedding-model, --rerank-model": (
         "--embedding --embeddings --rerank --reranking --pooling --embd-normalize"
     ),
     "the model runs as its file specifies": (

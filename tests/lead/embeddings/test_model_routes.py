@@ -57,9 +57,10 @@ def model(*, ranks=False):
 
 
 @pytest.fixture
-def models(lead):
-    lead.app.state.vector_models = VectorModels(model(), model(ranks=True))
-    return lead.app.state.vector_models
+def models(lead, monkeypatch):
+    made = VectorModels(model(), model(ranks=True))
+    monkeypatch.setattr(lead.app.state, "vector_models", made, raising=False)
+    return made
 
 
 pytestmark = pytest.mark.usefixtures("models")

@@ -1,0 +1,19 @@
+"""A lead whose --model makes vectors of texts, or ranks them, and continues none."""
+
+from typing import TYPE_CHECKING
+
+from lead.settings.lead_settings import LeadSettings
+from shared.models.file_kind import pooling_of
+
+if TYPE_CHECKING:
+    from lead.embeddings.vector_lead import RoutedVectors, VectorLead
+
+
+def kind(settings: LeadSettings, routed: "RoutedVectors | None") -> "VectorLead | None":
+    """Raises ConfigError."""
+    path = settings.source.model
+    if path is None or not path.is_file() or pooling_of(path) is None:
+        return None
+    from lead.embeddings.vector_lead import VectorLead  # noqa: PLC0415 - other leads start faster
+
+    return VectorLead(settings, path.absolute(), routed)

@@ -1,0 +1,112 @@
+"""The running lead of a model that makes vectors: HTTP server and process, from start to an orderly end."""
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from lead.embeddings import model_routes, vector_routes
+from lead.embeddings.encoder_messages import LoadEncoder
+from lead.embeddings.vector_model import VectorModel, VectorModels, n_layers
+from lead.http.application import application, http_options
+from lead.server.draining import DrainingServer
+from lead.server.listening import Address, open_address
+from lead.settings.keys import Key, Keyring, Principal, Role
+from lead.settings.lead_settings import LeadSettings
+from shared.errors import ConfigError
+from shared.models.file_kind import RANK, parts_of, pooling_of
+
+log = logging.getLogger("lead")
+
+
+class RoutedVectors(Protocol):
+    """As `lead.server.server.Routed`."""
+
+    @property
+    def listener(self) -> socket.socket: ...
+
+    def keyring(self, own: Iterable[Key]) -> Keyring: ...
+
+
+class _NoAnswers:
+    """Nothing is streamed: all requests end by themselves."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def fail_all(self, reason: str) -> None: ...
+
+
+class VectorLead:
+    def __init__(self, settings: LeadSettings, path: Path, routed: RoutedVectors | None = None) -> None:
+        """Raises ConfigError for options that ask for what it does not do."""
+        _check(settings, path)
+        parts_of(path)
+        self._settings, self._routed = settings, routed
+        load = LoadEncoder(
+            path,
+            settings.n_threads,
+            n_layers(settings.compute.n_gpu_layers),
+            settings.vectors.embedding_ctx_size,
+        )
+        ranks = pooling_of(path) == RANK
+        name = settings.aliases("")[0] or None
+        model = VectorModel(load, settings, name)
+        others = VectorModels.beside(settings.model_copy(update={"vectors": settings.vectors.located()}))
+        self._models = VectorModels(others.embedder if ranks else model, model if ranks else others.ranker)
+        own = [Key(Principal(Role.BACK, "local"), secrets.token_urlsafe(32))]  # whom nobody knows
+        keys = routed.keyring(own) if routed else settings.security.keyring()
+        options = http_options(settings, keys)
+        options["with_page"] = False
+        self.app = application((model_routes.router, vector_routes.router), **options)
+        if routed:
+            from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: PLC0415
+
+            self.app.add_middleware(ProxyHeadersMiddleware, trusted_hosts="*")
+        self.app.state.vector_models = self._models
+        self.app.state.vector_lead = vector_routes.AboutLead(settings, model)
+        self._server = DrainingServer(
+            self.app, settings, _NoAnswers(), on_drain=lambda: None, on_drained=self._models.end
+        )
+
+    async def serve(self) -> None:
+        """Run until a signal ends it; raises ConfigError if it cannot start."""
+        if self._routed:
+            address = Address(self._routed.listener, is_inherited=True)
+        else:
+            address = open_address(self._settings)
+            log.info("listening on %s://%s, loading the model", self._settings.security.scheme, address)
+        starting = asyncio.ensure_future(self._start())
+        try:
+            if self._routed:  # it accepts connections once it is ready
+                await starting
+            await self._server.serve(sockets=[address.listener])
+        finally:
+            await self._models.end()
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        if not starting.cancelled():
+            starting.result()
+
+    async def _start(self) -> None:
+        try:
+            await self._models.start()
+        except BaseException:
+            self._server.should_exit = True
+            raise
+
+
+def _check(settings: LeadSettings, path: Path) -> None:
+    """Raises ConfigError."""
+    ranks = pooling_of(path) == RANK
+    option = "--rerank-model" if ranks else "--embedding-model"
+    kind = "ranks texts" if ranks else "makes vectors of texts"
+    if settings.vectors.rerank_model if ranks else settings.vectors.embedding_model:
+        raise ConfigError(f"{option}: --model {path} {kind}, too: name one of them")
+    if settings.drafting.is_wanted or settings.own_back.is_wanted:
+        raise ConfigError(f"--model {path} {kind} and continues none: nothing can be drafted for it")
+    if settings.takeover:
+        raise ConfigError(f"--takeover: a lead whose --model {kind} cannot do that")
