@@ -69,7 +69,7 @@ async def test_it_makes_vectors_and_ranks_and_says_why_it_does_nothing_else(bert
 
 def test_a_back_is_refused_in_a_sentence(bert):
     lead = kind(settings(bert), None)
-    with TestClient(lead.app, "http://127.0.0.1").websocket_connect("/v1/speculation") as socket:
+    with TestClient(lead.app).websocket_connect("/v1/speculation", headers={"host": "127.0.0.1"}) as socket:
         socket.send_text("hello")
         assert "continues none" in Refused.model_validate_json(socket.receive_text()).reason
 

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from bench.minilm import tiny_bert
 from lead.router.catalog import FOLDER, HUB, find_models
 from lead.router.hub_cache import CachedModel
 from shared.errors import ConfigError
@@ -75,3 +76,8 @@ def test_the_hubs_cache_is_listed_and_the_folder_goes_first(folder, cached):
 def test_a_folder_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match=r"--models-dir: .*cannot be read"):
         find_models(tmp_path / "none")
+
+
+def test_models_that_make_vectors_are_models_too(tmp_path):
+    tiny_bert(tmp_path / "bert.gguf", ["a"])
+    assert "bert" in find_models(tmp_path)

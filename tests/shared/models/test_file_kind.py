@@ -18,7 +18,7 @@ from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_target
-from shared.models.file_kind import check_kind, parts_of, read_beginning, read_name, size_of
+from shared.models.file_kind import check_kind, parts_of, pooling_of, read_beginning, read_name, size_of
 from shared.settings.model_options import ModelOptions
 
 
@@ -184,3 +184,27 @@ def test_a_model_in_parts_computes_what_it_does_in_one(split_model):
         rows.append(model.decode([Span(0, 0, [30, 40, 50], 1)])[0].copy())
         model.close()
     assert np.array_equal(*rows)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "expected"),
+    [
+        ("bert", 1, 1),
+        ("bert", None, 0),
+        ("qwen3", 3, 3),
+        ("qwen3", 4, 4),
+        ("qwen3", None, None),
+        ("qwen3", 0, None),
+    ],
+)
+def test_a_file_says_how_it_makes_vectors(tmp_path, architecture, pooling, expected):
+    path = tmp_path / "model.gguf"
+    writer = GGUFWriter(path, architecture)
+    if pooling is not None:
+        writer.add_uint32(f"{architecture}.pooling_type", pooling)
+    write_and_close(writer)
+    assert pooling_of(path) == expected
+
+
+def test_no_file_makes_no_vectors(tmp_path):
+    assert pooling_of(tmp_path / "none.gguf") is None
