@@ -56,9 +56,7 @@ class StoredText:
 
     def reachable(self, n_keep: int, *, can_trim: bool) -> int:
         """The most tokens up to `n_keep` that a slot can get; can_trim: it can be cut back to any length."""
-        if can_trim:
-            return min(n_keep, len(self.tokens))
-        return max((n for n in (len(self.tokens), *self.checkpoints) if n <= n_keep), default=0)
+        return cut_length(self.tokens, n_keep, None if can_trim else (len(self.tokens), *self.checkpoints))
 
     def n_cells(self, n_keep: int) -> int:
         """Cells that are taken while a slot gets the first `n_keep` tokens: parts are cut once loaded."""
@@ -123,11 +121,16 @@ class SlotCache:
         """Invalidate all but the first `n_keep` tokens, or more: see `reachable`."""
         del self.tokens[self.reachable(n_keep) :]
 
-    def reachable(self, n_keep: int) -> int:
-        """The most tokens up to `n_keep` that the cache can be cut back to."""
-        if n_keep >= self.n_physical or self._can_trim_to(n_keep):
-            return min(n_keep, self.n_physical)
-        return max((n for n in (*self.saved, *self.checkpoints) if n <= n_keep), default=0)
+    def reachable(self, n_keep: int, held: Sequence[int] | None = None) -> int:
+        """The most tokens up to `n_keep` that the cache can be cut back to.
+
+        held: what the native cache has, where that is more than what is valid.
+        """
+        tokens = self.tokens if held is None else held
+        n = cut_length(tokens, min(n_keep, self.n_physical))
+        if n == self.n_physical or self._can_trim_to(n):
+            return n
+        return cut_length(tokens, n, (*self.saved, *self.checkpoints))
 
     def can_fork(self, n_keep: int) -> bool:
         """Whether another slot can get the first `n_keep` valid tokens now."""
@@ -233,6 +236,15 @@ class SlotCache:
         if self._can_trim_to(n_keep):
             return Trim(self.index, n_keep)
         return Restore(self.index, self.saved.get(n_keep) or self.checkpoints[n_keep], n_keep)
+
+
+def cut_length(tokens: Sequence[int], n_most: int, stops: Iterable[int] | None = None) -> int:
+    """The most of the first `n_most` of `tokens` that can be kept or shared: here all cuts are rounded down.
+
+    stops: the lengths to which a memory can be cut back; None: to any.
+    """
+    n = min(n_most, len(tokens))
+    return n if stops is None else max((stop for stop in stops if stop <= n), default=0)
 
 
 def least_useful(lengths: Collection[int], cuts: Iterable[int]) -> int:

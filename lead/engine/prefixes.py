@@ -7,7 +7,7 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from shared.prompt_cache import MIN_TOKENS, UNLIMITED, PromptCache
-from shared.slot_cache import SlotCache, StoredText, TextPlace, common_prefix_length
+from shared.slot_cache import SlotCache, StoredText, TextPlace, common_prefix_length, cut_length
 
 MIN_TOKENS_SAVED = 32
 """A sequence waits in the queue while another's prompt is decoded if that saves it this many tokens."""
@@ -79,11 +79,12 @@ class Prefixes:
         n = self.common(prompt, sequence)
         if self._traits.can_trim:
             return n
-        return max((at for at in prompt.checkpoints if len(source.cache) < at <= n), default=0)
+        return cut_length(sequence.context, n, (at for at in prompt.checkpoints if at > len(source.cache)))
 
     def common(self, decoding: EngineSequence, waiting: EngineSequence) -> int:
         """Length of the common prefix, without the last token of `waiting`: see `useful`."""
-        return min(common_prefix_length(decoding.context, waiting.context), len(waiting.context) - 1)
+        n = common_prefix_length(decoding.context, waiting.context)
+        return cut_length(waiting.context, min(n, len(waiting.context) - 1))
 
     def may_share(self, sequence: EngineSequence) -> bool:
         """Whether slots may copy from each other for `sequence`."""
@@ -94,9 +95,7 @@ class Prefixes:
         if not self.may_share(sequence):
             return 0
         n = self.useful(source.cache, sequence)
-        if self._traits.can_trim:
-            return n
-        return max((length for length in source.cache.checkpoints if length <= n), default=0)
+        return n if self._traits.can_trim else cut_length(sequence.context, n, source.cache.checkpoints)
 
     def loadable(self, sequence: EngineSequence, n_cells: int = UNLIMITED) -> tuple[int, StoredText | None]:
         """How much of which stored text a slot can have for `sequence`, in at most `n_cells` cells."""
@@ -125,8 +124,8 @@ class Prefixes:
         """Length of the common prefix with `sequence`, whose last token is always decoded, for the logits."""
         n = min(common_prefix_length(text.tokens, sequence.context), len(sequence.context) - 1)
         if self._separates_prompts and text.n_prefill != sequence.n_prefill:
-            return min(n, text.n_prefill, sequence.n_prefill)
-        return n
+            n = min(n, text.n_prefill, sequence.n_prefill)
+        return cut_length(sequence.context, n)
 
 
 def may_reuse(sequence: EngineSequence) -> bool:
