@@ -6,8 +6,8 @@ from typing import NamedTuple
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
-from shared.prompt_cache import MIN_TOKENS, UNLIMITED, PromptCache
-from shared.slot_cache import SlotCache, StoredText, TextPlace, common_prefix_length, cut_length
+from shared.slot_cache import SlotCache, StoredText, common_prefix_length, cut_length
+from shared.text_store import MIN_TOKENS, UNLIMITED, TextStore
 
 MIN_TOKENS_SAVED = 32
 """A sequence waits in the queue while another's prompt is decoded if that saves it this many tokens."""
@@ -35,7 +35,7 @@ class Prefix(NamedTuple):
 class Prefixes:
     """The texts of all slots and of the prompt cache, as beginnings of others."""
 
-    def __init__(self, slots: Sequence[Slot], stored: PromptCache, limits: EngineLimits) -> None:
+    def __init__(self, slots: Sequence[Slot], stored: TextStore, limits: EngineLimits) -> None:
         self._slots = slots
         self._stored = stored
         self._traits = limits.traits
@@ -51,7 +51,7 @@ class Prefixes:
         own = Prefix(self.reusable(slot, sequence), 0, slot.cache)
         others = (Prefix(self.copyable(each, sequence), self._copy_price, each.cache) for each in self._slots)
         n_loaded, text = self.loadable(sequence, n_cells)
-        price = MIN_TOKENS if text and text.place is TextPlace.MEMORY else self._n_least_saved
+        price = MIN_TOKENS if text and text.place == "memory" else self._n_least_saved
         stored = [Prefix(n_loaded, price, text)] if text else []
         return max((own, *others, *stored), key=lambda prefix: prefix.gain)
 
@@ -104,7 +104,7 @@ class Prefixes:
 
         def serves(text: StoredText) -> int:
             n = text.reachable(self.useful(text, sequence), can_trim=self._traits.can_trim)
-            if text.place is not TextPlace.MEMORY and not self._may_fetch(text, n, sequence):
+            if text.place != "memory" and not self._may_fetch(text, n, sequence):
                 return 0
             return n if text.n_cells(n) <= n_cells else 0
 
@@ -114,7 +114,7 @@ class Prefixes:
         """Whether `sequence` may wait for `n` tokens of a text on disk: it knows who else has had it."""
         if not text.may_serve(sequence.request.keep_for) or n < self._n_least_saved:
             return False
-        return text.place is TextPlace.COMING or self._stored.may_fetch(text)
+        return text.place == "coming" or self._stored.may_fetch(text)
 
     def reusable(self, slot: Slot, sequence: EngineSequence) -> int:
         """How much of its own cache a slot can keep for `sequence`."""
