@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Self
 
 from shared.cache_edits import CacheEdit, Forget, Restore, Snapshot, Store, Trim
+from shared.image_span import image_start
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.saved_text import SavedText
 
@@ -236,9 +237,9 @@ class SlotCache:
 def cut_length(tokens: Sequence[int], n_most: int, stops: Iterable[int] | None = None) -> int:
     """The most of the first `n_most` of `tokens` that can be kept or shared: here all cuts are rounded down.
 
-    stops: the lengths to which a memory can be cut back; None: to any.
+    stops: the lengths to which a memory can be cut back; None: to any. No cut divides an image.
     """
-    n = min(n_most, len(tokens))
+    n = image_start(tokens, min(n_most, len(tokens)))
     return n if stops is None else max((stop for stop in stops if stop <= n), default=0)
 
 
