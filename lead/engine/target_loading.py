@@ -30,7 +30,7 @@ def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model
     """Raises ModelLoadError, also where --exact is required and cannot be had."""
 
     def open_target(options: ModelOptions, n_reserve: int = 0) -> Model:
-        model = Model(plan_target(load, planned, options, n_reserve))
+        model = Model(plan_target(load, planned, options, n_reserve), load.images)
         if planned:
             planned.attach(model)
         return model
@@ -88,6 +88,7 @@ def limits_of(
         n_checkpoints=n_checkpoints,
         prompt_cache=prompt_cache,
         step_bytes=model.plan.step_bytes,
+        n_ubatch=model.n_ubatch,
         own_cells=not model.plan.context.kv_unified,
         batch_sizes=model.batch_sizes,
         tiles_attention=model.tiles_attention,

@@ -369,7 +369,7 @@ class Model:
             expected = self._positions.position_of(slot, snapshot.start)
             # After an image the next position may be far ahead of the last.
             is_right = n_held == expected or self._positions.has_jumps(slot)
-            assert is_right, f"slot {slot} ends at {n_held}, not {expected}"
+            assert is_right, f"slot {slot} holds {n_held} tokens, not {expected}"
             self._stored.restore(slot, snapshot, n_keep)
             for part in self._parts:
                 part.loaded(slot, snapshot.key, n_keep)
