@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from bench.random_images import RandomImages, cut, ends_with_a_token, random_kinds
 from lead.disk_cache.text_keeper import TextKeeper
 from lead.engine.calibration import Recalibration
 from lead.engine.commands import Cancel, SetBacks, SetPolicy, Submit
@@ -40,7 +41,6 @@ from tests.fake_backs import (
     Thicket,
 )
 from tests.fake_disk import FakeTextFiles, LateExecutor
-from tests.random_images import RandomImages, cut, ends_with_a_token
 from tests.toy_engine import FakeFront, inline_drafter, local_drafters, make_engine, make_limits, no_drafters
 from tests.toy_model import (
     N_VOCAB,
@@ -113,6 +113,15 @@ def draw_prompt_cache(traits: MemoryTraits, rng: random.Random, *, has_parts: bo
     n_bytes = rng.choice([0, 300, 2000, 2000])
     n_part = rng.choice([0, 5, 33]) if has_parts else 0
     return PromptCacheSize(n_bytes, 1, state_bytes, n_part, n_least_saved=5) if n_bytes else NO_PROMPT_CACHE
+
+
+def draw_images(rng: random.Random, limits: EngineLimits) -> RandomImages:
+    """None in half of the runs, and in exact mode."""
+    if limits.batch_sizes or rng.random() < 0.5:
+        return RandomImages(rng)
+    is_whole = rng.random() < 0.5
+    most_rows = min(12, limits.n_batch) if is_whole else 12
+    return RandomImages(rng, random_kinds(rng, most_rows, whole=is_whole))
 
 
 class RestlessTarget(FailingTarget):
@@ -200,7 +209,7 @@ class RestlessFront(FakeFront):
     def __init__(
         self, limits: EngineLimits, rng: random.Random, n_requests: int, images: RandomImages | None = None
     ):
-        self.images = images or RandomImages(random.Random(0), limits)
+        self.images = images or RandomImages(rng)
         self.truth: dict[str, list[int]] = {}
         super().__init__({}, Sometimes(self._draw_drafter(rng), rng), 1 << 30)
         self.requests: dict[str, Submit] = {}
@@ -399,7 +408,7 @@ class RandomRun:
         step_bytes = self._prices.choice([0, 1, 1000])
         self.limits = limits = replace(draw_limits(room, rng), step_bytes=step_bytes)
         self.policy, self._depth = rng.choice(POLICIES), rng.choice([1, 4, 9])
-        images = RandomImages(random.Random(f"images {seed}"), limits)
+        images = draw_images(random.Random(f"images {seed}"), limits)
         self.front = RestlessFront(limits, rng, n_requests=rng.choice([10, 30]), images=images)
         self._rates = {"rate": rng.choice([0, 0, 0.1]), "device_rate": rng.choice([0, 0.5, 1])}
         self.front.n_late = 2 if self._rates["device_rate"] else 0

@@ -207,7 +207,7 @@ class FakeTarget(Target):
         assert self.n_cells_used <= self.n_ctx, "more tokens than the cache has cells"
         del self._cells[slot][n_keep:]
         self._positions.unpack(slot, self._packed[snapshot.key])
-        self._positions.trimmed(slot, n_keep)
+        self._positions.loaded(slot, snapshot.key, n_keep)
         self.slots[slot] += tokens[: n_keep - start]
         self._hashes[slot] += hashes[1 : n_keep - start + 1]
         self._written[slot][start:] = self._hashes[slot][start + 1 :]

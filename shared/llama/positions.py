@@ -61,6 +61,9 @@ class Positions(SlotPart):
     def copied(self, source: int, slot: int, n_keep: int) -> None:
         self._jumps[slot] = [jump for jump in self._jumps[source] if jump.start < n_keep]
 
+    def loaded(self, slot: int, key: int, n_keep: int) -> None:  # noqa: ARG002 - `unpack` had all that was stored
+        self.trimmed(slot, n_keep)
+
     def packed(self, slot: int, start: int, end: int) -> bytes:
         """What is stored of the images that begin in the rows `start` to `end`. Mostly nothing."""
         jumps = [jump for jump in self._jumps[slot] if start <= jump.start < end]

@@ -124,6 +124,17 @@ def test_a_text_that_was_stored_goes_on_after_its_image(load, kind):
     assert not differs(read(model, 1, text.end, OTHER, 3), expected)
 
 
+def test_of_a_text_that_was_stored_only_what_is_before_its_image_is_taken(load):
+    model = load("qwen2vl")
+    expected = read_all(model, "qwen2vl", 0)
+    text = Snapshot("text", 7, END + len(AFTER))
+    model.store(0, text)
+    model.restore(1, text, len(BEFORE))
+    model.forget(7)
+    look(model, 1, image("qwen2vl"))
+    assert not differs(read(model, 1, END, AFTER, 4), expected)
+
+
 def test_parts_of_a_text_that_divide_an_image_go_together(load):
     model = load("qwen2vl")
     expected = read_all(model, "qwen2vl", 0)
