@@ -180,9 +180,7 @@ class SamplingParameters(BaseModel):
         None, description="grammars of calls in an answer that is free otherwise; not sent to backs"
     )
     grammar_start: int = Field(
-        0,
-        ge=0,
-        description="the position of the first token that the grammar applies to, images left out",
+        0, ge=0, description="the position of the first token that the grammar applies to"
     )
 
     @field_validator("dry_sequence_breakers")
