@@ -92,7 +92,7 @@ def _open(path: Path, n_threads: int) -> tuple[Model, InlineMtp]:
     options = ModelOptions(threads=n_threads, ctx_size=2048, parallel=1, n_gpu_layers=0)
     try:
         model = Model(plan_memory(path, options, with_heads=True))
-        return model, InlineMtp(model, open_heads(model), NextnStates(model), n_most=0, n_slots=1)
+        return model, InlineMtp(model, open_heads(model), NextnStates(model), n_max=0, n_slots=1)
     except ModelLoadError as error:
         raise ConfigError(str(error)) from error
 

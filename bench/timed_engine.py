@@ -184,7 +184,7 @@ class TimedEngine:
     # The drafters
 
     def _drafter(self, heads: InlineMtp, n_most: int) -> MtpDrafter:
-        return MtpDrafter(heads.heads, heads.states, self._guessing, _NO_TOKEN_ENDS, n_most=n_most)
+        return MtpDrafter(heads.heads, heads.states, self._guessing, _NO_TOKEN_ENDS, n_max=n_most)
 
     def _guessing(
         self, sampling: SamplingParameters, history: list[int], _like: Sampler | None = None, /

@@ -228,7 +228,7 @@ class TrafficRun:
         def sampler_for(parameters: SamplingParameters, _history: list[int], _like: object = None) -> Sampler:
             return _MostlyRight(self._clients.scripts[parameters.seed], self._random)
 
-        return MtpDrafter(self._heads, self._states, sampler_for, frozenset(), n_most=DEPTH)
+        return MtpDrafter(self._heads, self._states, sampler_for, frozenset(), n_max=DEPTH)
 
 
 class _KeeperOfTraffic(TextKeeper):

@@ -50,7 +50,7 @@ from tests.toy_model import (
     toy_sampler,
 )
 
-_N_MOST_IN_VAIN = 200
+_MAX_IN_VAIN = 200
 """Steps in which nothing is decoded although somebody runs: waits, grammars that have not answered."""
 POLICIES = ("off", "fixed", "sync", "sync", "adaptive")
 BACKS = ["perfect", "random", "growing", "branching", "hostile-0", "thicket-1", "silent"]
@@ -309,15 +309,15 @@ class RestlessFront(FakeFront):
         prompt = self._prompt()[: n_ctx - 1]
         sampling = rng.choice(SAMPLINGS)
         n_keep = rng.randint(0, min(len(prompt), n_ctx - 2)) if rng.random() < self._habits.shift else None
-        n_most = rng.choice(self._habits.lengths)
-        if n_most is None and n_keep is not None:
-            n_most = 3 * n_ctx
+        n_max = rng.choice(self._habits.lengths)
+        if n_max is None and n_keep is not None:
+            n_max = 3 * n_ctx
         name = f"s{len(self.truth)}"
         request = Submit(
             sequence=name,
             tokens=prompt,
             sampling=SamplingParameters(seed=rng.randrange(99), grammar_start=len(prompt), **sampling),
-            max_tokens=n_most,
+            max_tokens=n_max,
             n_keep=n_keep,
             keep_for=self._owners.choice([None, "one", "one", "another"]),
             **self._options(len(prompt)),
@@ -406,7 +406,7 @@ class RandomRun:
             self._loop.step()
             is_vain = self.front.running and len(self.target.steps) == n_decoded
             self._n_in_vain = self._n_in_vain + 1 if is_vain else 0
-            assert self._n_in_vain < _N_MOST_IN_VAIN, f"no end: {self.front.running}"
+            assert self._n_in_vain < _MAX_IN_VAIN, f"no end: {self.front.running}"
             self.check()
         assert self._engine.idle
         self.front.check_texts()

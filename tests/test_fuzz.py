@@ -92,7 +92,7 @@ def test_a_folder_of_strange_files_is_listed(strange, tmp_path):
 @pytest.mark.real
 async def test_programs_say_in_a_sentence_what_is_wrong_and_others_are_served(strange, tmp_path):
     tally = Tally(0, print)
-    fuzzer = FileFuzzer(random.Random(1), tally, most_seconds=120.0)
+    fuzzer = FileFuzzer(random.Random(1), tally, max_seconds=120.0)
     paths = [tmp_path / f"{number}.gguf" for number in range(2)]
     paths[0].write_bytes(strange.with_length(2**64 - 1))
     paths[1].write_bytes(strange.with_template(TEMPLATES[0]))

@@ -31,7 +31,7 @@ from shared.pairing.invitation import Invitation, MemberRole, fingerprint
 log = logging.getLogger("lead")
 
 _FILE = "members.json"
-_MOST_ADDRESSES = 4
+_MAX_ADDRESSES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Door:
 
     def addresses(self, others: Iterable[str] = ()) -> tuple[str, ...]:
         """host:port of `others`, or else of this machine, the likeliest first."""
-        hosts = list(others) or list(self._own_addresses())[:_MOST_ADDRESSES] or ["127.0.0.1"]
+        hosts = list(others) or list(self._own_addresses())[:_MAX_ADDRESSES] or ["127.0.0.1"]
         return tuple(f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}" for host in hosts)
 
     def invite(self, role: MemberRole, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:

@@ -28,7 +28,7 @@ _READY = b"r"
 _BACKLOG = 4
 _TAKE_SECONDS = 10.0
 """How long the old lead may take to hand over its socket, or to stop accepting."""
-_MOST_PATH_BYTES = 100
+_MAX_PATH_BYTES = 100
 """The longest path of a Unix socket that all systems allow."""
 _FIRST_DESCRIPTOR = 3
 _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
@@ -188,7 +188,7 @@ def _remove(path: Path) -> None:
 
 def _listen(path: Path) -> socket.socket | None:
     """None where there can be no such socket."""
-    if not hasattr(socket, "send_fds") or len(os.fsencode(path)) > _MOST_PATH_BYTES:
+    if not hasattr(socket, "send_fds") or len(os.fsencode(path)) > _MAX_PATH_BYTES:
         return None
     meeting = socket.socket(socket.AF_UNIX)
     try:

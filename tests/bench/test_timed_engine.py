@@ -24,7 +24,7 @@ def opened(tiny_with_heads):
         )
     )
     heads = open_heads(model)
-    yield model, InlineMtp(model, heads, NextnStates(model), n_most=0, n_slots=1)
+    yield model, InlineMtp(model, heads, NextnStates(model), n_max=0, n_slots=1)
     heads.close()
     model.close()
 

@@ -28,7 +28,7 @@ def taken(monkeypatch):
         blocks.append(take(memory, size))
         return blocks[-1]
 
-    monkeypatch.setattr(host_memory, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(host_memory, "_MIN_BYTES", 1)
     monkeypatch.setattr(host_memory.HostMemory, "take", note)
     return blocks
 
