@@ -16,7 +16,10 @@ def text_hash(content: bytes | memoryview = b"") -> "hashlib.blake2b":
 
 
 class SavedPart(BaseModel, frozen=True):
-    """A file of `size` bytes that holds a `Snapshot`. digest: of its content, in hexadecimal."""
+    """`size` bytes in `file` that hold a `Snapshot`. digest: of them, in hexadecimal.
+
+    file: empty if they follow the manifest.
+    """
 
     kind: Literal["state", "text"]
     start: NonNegativeInt
