@@ -176,9 +176,8 @@ class TextKeeper:
                 self._take_in(done.result())
 
     def _take_in(self, news: FolderNews) -> None:
-        for saved in news.texts:
-            self._engine.slots.texts.adopt(saved)
-            self._names.add(saved.name)
+        self._engine.slots.texts.adopt(*news.texts)
+        self._names.update(saved.name for saved in news.texts)
         gone = news.gone
         if self._saving and self._saving.text.saved:  # the job says what became of that one
             gone = gone - {self._saving.text.saved.name}
