@@ -34,7 +34,7 @@ _CHUNK = 1 << 20
 _TICK_SECONDS = 0.02
 """What happens to a folder so soon after something else may leave it the same date: Linux counts in ticks."""
 
-Pieces = list[tuple[Snapshot, memoryview | SavedPart]]
+TextPieces = list[tuple[Snapshot, memoryview | SavedPart]]
 """All snapshots of a text, with their bytes, or with where they are on disk already."""
 
 
@@ -75,7 +75,7 @@ def read_manifest(path: Path, key: str) -> SavedText:
         return _read_head(file, key)
 
 
-def write_named(path: Path, key: str, text: SavedText, pieces: Pieces) -> int:
+def write_named(path: Path, key: str, text: SavedText, pieces: TextPieces) -> int:
     """Write `text`, whose parts are `pieces`, as one file, whole or not at all; its size.
 
     All of them have their bytes. Raises OSError.
@@ -93,7 +93,7 @@ def write_named(path: Path, key: str, text: SavedText, pieces: Pieces) -> int:
         return part.stat().st_size
 
 
-def read_named(path: Path, key: str, into: Pieces) -> int:
+def read_named(path: Path, key: str, into: TextPieces) -> int:
     """Fill `into`, one for each part of the manifest; the file's size. Raises OSError, DamagedTextError."""
     with path.open("rb") as file:
         for part, view in _each(_read_head(file, key), into):
@@ -178,7 +178,7 @@ class TextFiles:
                         found[ours[1]] = entry.stat().st_mtime
         return found
 
-    def write(self, text: SavedText, pieces: Pieces, pace: Callable[[int], None]) -> SavedText:
+    def write(self, text: SavedText, pieces: TextPieces, pace: Callable[[int], None]) -> SavedText:
         """Write `text`, whose parts are `pieces`; pace: is told how many bytes are to be written.
 
         Raises OSError, after which nothing has changed: FileNotFoundError if earlier parts are gone.
@@ -189,7 +189,7 @@ class TextFiles:
         finally:
             self._writing = ""
 
-    def _write(self, text: SavedText, pieces: Pieces, pace: Callable[[int], None]) -> SavedText:
+    def _write(self, text: SavedText, pieces: TextPieces, pace: Callable[[int], None]) -> SavedText:
         self.touch(text.name)
         self.shrink(sum(len(piece) for _, piece in pieces if isinstance(piece, memoryview)))
         parts: list[SavedPart] = []
@@ -214,7 +214,7 @@ class TextFiles:
         self._delete_parts(text.name, {part.file for part in parts})
         return text
 
-    def read(self, text: SavedText, into: Pieces) -> None:
+    def read(self, text: SavedText, into: TextPieces) -> None:
         """Raises OSError, DamagedTextError."""
         for part, view in _each(text, into):
             with (self.folder / part.file).open("rb", buffering=0) as file:
@@ -285,7 +285,7 @@ def _read_part(file: BinaryIO, part: SavedPart, into: memoryview) -> None:
         raise _damaged()
 
 
-def _each(text: SavedText, into: Pieces) -> list[tuple[SavedPart, memoryview]]:
+def _each(text: SavedText, into: TextPieces) -> list[tuple[SavedPart, memoryview]]:
     return [
         (part, view) for part, (_, view) in zip(text.parts, into, strict=True) if isinstance(view, memoryview)
     ]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
-from lead.disk_cache.text_files import FolderNews, Pieces, TextFiles, new_name
+from lead.disk_cache.text_files import FolderNews, TextPieces, TextFiles, new_name
 from lead.engine.engine import Engine
 from shared.cache_edits import SlotMemory, apply_edits
 from shared.saved_text import SavedPart, SavedText
@@ -54,9 +54,9 @@ class TextMemory(SlotMemory, Protocol):
         """A new snapshot of `size` bytes, to be written."""
 
 
-def lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> Pieces | None:
+def lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> TextPieces | None:
     """All of a text, of which `known` parts are on disk; None: the engine has not stored all of it yet."""
-    pieces: Pieces = []
+    pieces: TextPieces = []
     for snapshot in text.snapshots:
         on_disk = next((part for part in known if part.holds(snapshot)), None)
         piece = on_disk or memory.lend(snapshot.key)
@@ -67,13 +67,13 @@ def lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> Pi
     return pieces
 
 
-def reserve(text: StoredText, parts: Sequence[SavedPart], memory: TextMemory) -> Pieces:
+def reserve(text: StoredText, parts: Sequence[SavedPart], memory: TextMemory) -> TextPieces:
     """Room for all of a text, which is to be read from `parts`."""
     snapshots = zip(text.snapshots, parts, strict=True)
     return [(snapshot, memory.reserve(snapshot.key, part.size)) for snapshot, part in snapshots]
 
 
-def take_back(pieces: Pieces, memory: TextMemory) -> None:
+def take_back(pieces: TextPieces, memory: TextMemory) -> None:
     """What was lent or reserved."""
     for snapshot, piece in pieces:
         if isinstance(piece, memoryview):
@@ -84,7 +84,7 @@ class _Job(NamedTuple, Generic[T]):
     """What another thread does with the `pieces` of `text`."""
 
     text: StoredText
-    pieces: Pieces
+    pieces: TextPieces
     done: Future[T]
 
 
