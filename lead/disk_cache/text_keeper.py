@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
-from lead.disk_cache.text_files import FolderNews, TextPieces, TextFiles, new_name
+from lead.disk_cache.text_files import FolderNews, TextFiles, TextPieces, new_name
 from lead.engine.engine import Engine
 from shared.cache_edits import SlotMemory, apply_edits
 from shared.saved_text import SavedPart, SavedText
