@@ -1,18 +1,10 @@
 """A text on disk: what its manifest says (`--cache-disk`, `--slot-save-path`)."""
 
-import hashlib
 from typing import Literal, Self
 
 from pydantic import BaseModel, NonNegativeInt
 
 from shared.cache_edits import Snapshot
-
-_DIGEST_BYTES = 16
-
-
-def text_hash(content: bytes | memoryview = b"") -> "hashlib.blake2b":
-    """What `digest` is computed with."""
-    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES)
 
 
 class SavedPart(BaseModel, frozen=True):

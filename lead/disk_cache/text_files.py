@@ -11,6 +11,7 @@ the folder, leaves whole texts.
 """
 
 import contextlib
+import hashlib
 import logging
 import os
 import re
@@ -22,7 +23,7 @@ from typing import BinaryIO, NamedTuple
 
 from shared.cache_edits import Snapshot
 from shared.cached_files import ABANDONED_SECONDS, write_private, written_whole
-from shared.saved_text import SavedPart, SavedText, text_hash
+from shared.saved_text import SavedPart, SavedText
 
 log = logging.getLogger("engine")
 
@@ -31,6 +32,7 @@ _MOST_LINE_BYTES = 1 << 30
 _MANIFEST, _EARLIER_MANIFEST = ".text", ".json"
 _OURS = re.compile(r"([0-9a-f]{24})(\.text|\.json|-[0-9a-f]{12}\.kv|\.(?:text|json)\.[0-9a-f]{8}\.part)")
 _CHUNK = 1 << 20
+_DIGEST_BYTES = 16
 _TICK_SECONDS = 0.02
 """What happens to a folder so soon after something else may leave it the same date: Linux counts in ticks."""
 
@@ -293,6 +295,11 @@ def _each(text: SavedText, into: TextPieces) -> list[tuple[SavedPart, memoryview
 
 def _damaged() -> DamagedTextError:
     return DamagedTextError("is damaged or cut off")
+
+
+def text_hash(content: bytes | memoryview = b"") -> "hashlib.blake2b":
+    """What digests are computed with."""
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES)
 
 
 def _digest(content: bytes | memoryview) -> str:

@@ -102,17 +102,20 @@ class TextKeeper:
         """`engine` knows all texts that are on disk from now on; raises OSError. `clock`: as the loop's."""
         self._engine, self._files, self._memory, self._clock = engine, files, memory, clock
         self._reader = executor(1, "reads texts")
-        self._writer = executor(1, "writes texts")
+        self._writer = executor(1, "writes texts")  # deletes and looks, too
         self._saving: _Job[SavedText] | None = None
         self._reading: list[_Job[None]] = []
         self._looking: Future[FolderNews] | None = None
         self._names: set[str] = set()  # of the texts on disk that the engine has known
         self._left_out: set[StoredText] = set()  # no room for them on disk, until they are used again
-        self._idle_since: float | None = None
-        self._is_settled, self._has_more, self._was_idle = True, False, True
-        self._look_at = self._retry_at = 0.0
-        self._has_failed = False
-        self._hurry, self._stop = threading.Event(), threading.Event()
+        self._idle_since: float | None = 0.0  # None: somebody is served
+        self._is_settled = True  # what slots hold has been stored since
+        self._has_more = False  # to be written at the next look
+        self._look_at = 0.0
+        self._retry_at = 0.0  # not written before
+        self._has_failed = False  # which is said once
+        self._hurry = threading.Event()  # the engine ends: at no pace
+        self._stop = threading.Event()  # not at all any more
         self._take_in(files.look())
         log.info("cache on disk: %d found in %s", len(self._names), files.folder)
 
@@ -134,13 +137,12 @@ class TextKeeper:
         self._finish_saving(now)
         self._finish_looking()
         if not idle:
-            if self._was_idle and not self._looking:  # nobody has looked meanwhile; and nothing else runs
+            if self._idle_since is not None and not self._looking:  # nobody has looked meanwhile
                 with contextlib.suppress(OSError):
                     self._take_in(self._files.look())
             self._idle_since, self._is_settled = None, False
         elif self._idle_since is None:
             self._idle_since = now
-        self._was_idle = idle
         if now >= self._look_at and not self._saving:
             self._look_at = now + _LOOK_SECONDS
             self._mark_used()

@@ -15,10 +15,11 @@ from lead.disk_cache.text_files import (
     new_name,
     read_manifest,
     read_named,
+    text_hash,
     write_named,
 )
 from shared.cache_edits import Snapshot
-from shared.saved_text import SavedText, text_hash
+from shared.saved_text import SavedText
 
 KEY = "0123456789abcdef01234567"
 OTHER_KEY = KEY[::-1]
