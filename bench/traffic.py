@@ -37,7 +37,6 @@ from shared.memory.plan_memory import plan_memory
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import RankedToken, Sampler
 from shared.settings.model_options import CacheType, ModelOptions
-from shared.slot_cache import TextPlace
 
 _LONG = 3
 """How many contexts long an endless text is, where contexts are shifted."""
@@ -235,11 +234,11 @@ class _KeeperOfTraffic(TextKeeper):
     """It tells a `CheckedModel` what it has read."""
 
     def turn(self, now: float, *, idle: bool) -> float:
-        coming = [text for text in self._engine.slots.texts.texts if text.place is TextPlace.COMING]
+        coming = [text for text in self._engine.slots.texts.texts if text.place == "coming"]
         wait = super().turn(now, idle=idle)
         assert isinstance(self._memory, CheckedModel)
         for text in coming:
-            if text.place is TextPlace.MEMORY:
+            if text.place == "memory":
                 self._memory.has_read(text)
         return wait
 

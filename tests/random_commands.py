@@ -23,9 +23,8 @@ from shared.errors import KvCacheFullError, WindowLostError
 from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Span
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
-from shared.slot_cache import TextPlace
+from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 from tests.fake_backs import (
     Branching,
     Duplicating,
@@ -413,7 +412,7 @@ class RandomRun:
 
     def check(self) -> None:
         self._engine.check_integrity()
-        if not self._engine.slots.table._edits:  # as after a full cache, until the next plan
+        if not self._engine.slots.texts._edits:  # as after a full cache, until the next plan
             self._check_slots()
             self._check_stored()
 
@@ -487,9 +486,9 @@ class RandomRun:
 
     def _check_stored(self):
         """What is stored is what the records say, and nothing else is."""
-        slots, texts = self._engine.slots._slots, self._engine.slots.table.texts.texts
+        slots, texts = self._engine.slots._slots, self._engine.slots.texts.texts
         held = [
-            *((text.tokens, text.snapshots) for text in texts if text.place is TextPlace.MEMORY),
+            *((text.tokens, text.snapshots) for text in texts if text.place == "memory"),
             *((self.target.slots[slot.index], slot.cache.checkpoints.values()) for slot in slots),
         ]
         expected = {each.key: tokens[each.start : each.end] for tokens, kept in held for each in kept}

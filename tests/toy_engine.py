@@ -15,9 +15,9 @@ from lead.engine.speculation.drafts import Drafts as SequenceDrafts
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
-from shared.prompt_cache import PromptCacheSize
 from shared.protocol import Tune
 from shared.sampling.sampler import Sampler
+from shared.text_store import PromptCacheSize
 from tests.fake_backs import Silent, Texts, cells_for
 from tests.toy_model import END_TOKENS, GREEDY, FakeTarget, toy_sampler
 

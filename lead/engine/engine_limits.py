@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from shared.llama.batch_layout import LayoutRules
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
+from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

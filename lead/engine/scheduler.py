@@ -131,7 +131,7 @@ class Scheduler:
         prompts = [slot for slot in running if slot not in generating]
         n_prompt = self._n_prompt(generating, prompts)
         choice = self._choose(generating, n_prompt, now)
-        if isinstance(choice, Wait) and self._slots.table.has_moved:
+        if isinstance(choice, Wait) and self._slots.texts.has_moved:
             return Wait(0.0)  # the next part of a text moves then
         if not isinstance(choice, Verify):
             return choice

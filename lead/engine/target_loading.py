@@ -14,9 +14,9 @@ from shared.errors import ModelLoadError
 from shared.llama.memory_plan import MemoryPlan
 from shared.llama.model import Model
 from shared.memory.plan_memory import plan_memory
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.seams import plugged
 from shared.settings.model_options import ModelOptions
+from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 
 class OpenTarget(Protocol):

@@ -32,9 +32,9 @@ from shared.llama.span import Pass, Rows, Span
 from shared.llama.start_key import LoadedFacts, changed_meanwhile, state_of_files
 from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
-from shared.prompt_cache import PromptCacheSize
 from shared.rings import adapters
 from shared.settings.model_options import UNQUANTIZED, ModelOptions
+from shared.text_store import PromptCacheSize
 
 
 class NativeModel(NamedTuple):

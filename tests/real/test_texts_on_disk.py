@@ -33,7 +33,7 @@ def lead(own_lead, tmp_path):
 def manifests(folder, n):
     """Those of the folder, once there are `n`."""
     until = time.monotonic() + MAX_SECONDS
-    while len(found := list(folder.rglob("*.json"))) < n:
+    while len(found := list(folder.rglob("*.text"))) < n:
         assert time.monotonic() < until, f"{len(found)} texts on disk"
         time.sleep(0.01)
     return found
