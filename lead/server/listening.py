@@ -28,6 +28,8 @@ _READY = b"r"
 _BACKLOG = 4
 _TAKE_SECONDS = 10.0
 """How long the old lead may take to hand over its socket, or to stop accepting."""
+_PAUSE_SECONDS = 0.1
+"""After which a successor that could not be let in is, if there is a descriptor now."""
 _MAX_PATH_BYTES = 100
 """The longest path of a Unix socket that all systems allow."""
 _FIRST_DESCRIPTOR = 3
@@ -164,7 +166,11 @@ async def hand_over(path: Path, listener: socket.socket, stop_accepting: Callabl
     loop = asyncio.get_running_loop()
     try:
         while True:
-            successor, _ = await loop.sock_accept(meeting)
+            try:
+                successor, _ = await loop.sock_accept(meeting)
+            except OSError:  # no descriptors: there may be some later
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
             with successor, contextlib.suppress(OSError):
                 successor.setblocking(False)
                 socket.send_fds(successor, [_READY], [listener.fileno()])
