@@ -1,6 +1,5 @@
 """What the figures of concurrent clients mean, and how llama-server is told to draft."""
 
-from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import pytest
@@ -56,13 +55,3 @@ def test_the_lead_is_compared_with_llama_server_under_the_same_load():
 def test_each_version_is_told_in_its_own_words_to_use_the_draft_model(help_text, options):
     arguments = peer.draft_arguments(help_text, Path("d.gguf"), 5)
     assert arguments == ["-md", "d.gguf", *options.split()]
-
-
-def test_each_server_accepts_a_token_as_often_as_all_up_to_it_are_right(monkeypatch):
-    started = []
-    monkeypatch.setattr(peer, "help_text", lambda _binary: "--draft-max N")
-    monkeypatch.setattr(peer, "Peer", lambda *_, extra: started.append(extra) or nullcontext())
-    with ExitStack() as stack:
-        paths = (Path("llama-server"), Path("t.gguf"), Path("d.gguf"))
-        peer.start_peers(stack, *paths, "0", depths=[1, 3], rate=0.8)
-    assert [extra[-1] if extra else None for extra in started] == [None, "0.8000", "0.8000,0.6400,0.5120"]
