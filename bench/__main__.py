@@ -10,18 +10,13 @@ from shared.logs import configure_logging
 from shared.search_paths import leave_working_directory
 
 PARTS = {
-    "speed": "tokens/s by policy, depth, draft cost and round trip; llama-server for comparison",
-    "acceptance": "how often drafted tokens are right, by temperature and drafting rule",
+    "speed": "tokens/s by policy, depth, draft cost, round trip and clients; llama-server for comparison",
     "overhead": "microseconds per step outside the model",
-    "serve": "throughput and latency for concurrent clients",
-    "attacks": "hostile requests, made from the API's description: errors, memory, /health",
     "faults": "whether answers are lost or changed while processes die, networks fail and leads are replaced",
     "soak": "an hour of changing use and load: answers changed, deaths, memory, and how T(n) ends",
-    "fuzz": "messages of every kind against the protocol code of lead and back",
     "equal_hardware": "a draft model in the lead against llama-server's, on the same cores",
     "simulate": "a model of lead, backs and network, beyond this machine",
     "demo": "what `make demo` shows",
-    "fleet": "what `make fleet` shows",
 }
 
 

@@ -36,6 +36,7 @@ def start_peers(
     cores: str,
     *,
     depths: Sequence[int],
+    n_slots: int = 1,
 ) -> "dict[int, Peer]":
     """llama-servers on the same cores, by how many tokens they draft: none, and each of `depths`.
 
@@ -46,7 +47,7 @@ def start_peers(
 
     def start(depth: int) -> Peer:
         extra = draft_arguments(spelled, draft, depth) if depth else []
-        return stack.enter_context(Peer(binary, target, cores, extra=extra))
+        return stack.enter_context(Peer(binary, target, cores, n_slots=n_slots, extra=extra))
 
     return {depth: start(depth) for depth in (0, *depths)}
 

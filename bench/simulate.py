@@ -53,7 +53,6 @@ from bench.simulation.scenarios import (
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.simulation.cell import Cell
 from lead.simulation.hardware import PRINCIPAL, Hardware
-from lead.simulation.machine import Contention
 from lead.simulation.places import LARGE, LARGE_PLACES, SMALL_PLACES, DraftPlace
 from lead.simulation.text import DraftSkill
 from shared.errors import ConfigError
@@ -64,9 +63,6 @@ _N_LEARNED = 1536
 """In shorter runs it counts how long it takes to see what a back is worth."""
 _QUICK_DEPTHS = (0, 1, 2, 4, 6, 8)
 _USELESS = DraftSkill(0.02)
-_LOCAL_RTT_MS = 0.2
-_CONTENTION = Contention(lead=1.2, back=2.0)
-"""An assumption; `lead plan` measures it."""
 Rows = list[dict[str, Any]]
 
 
@@ -109,8 +105,6 @@ def _parts(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]
     else:
         yield "gains", _gains(PAIRS, rtts, BACKS[:2] if quick else BACKS, run)
         yield "policies", _policies(quick, run)
-        yield "clients", _clients(quick, run)
-        yield "contention", _contention(quick, run)
         yield "inline", _inline(quick, run)
         long = replace(run, n_tokens=max(run.n_tokens, _N_LEARNED))
         yield "useless_backs", _useless(long)
@@ -210,23 +204,6 @@ def _policies(quick: bool, run: _Run) -> Rows:
             Grid((*PUBLISHED, H200), (0.75,), (0.1, 0.5), (0.2, 20.0), n_tokens=run.n_tokens),
         ]
     return _compared([cell for grid in grids for cell in grid.cells()], quick, run)
-
-
-def _clients(quick: bool, run: _Run) -> Rows:
-    """The same with several sequences at the same time."""
-    grid = Grid((F16,), (0.75,), (0.1,), (2.0,), (1, 4), run.n_tokens)
-    if not quick:
-        grid = Grid((F16, FLAT), (0.75,), (0.02, 0.2), (2.0,), (2, 8), run.n_tokens)
-    return _compared(list(grid.cells()), quick, run)
-
-
-def _contention(quick: bool, run: _Run) -> Rows:
-    """A back on the lead's machine: each takes longer while the other computes."""
-    grid = Grid((F16,), (0.75,), (0.3,), (_LOCAL_RTT_MS,), n_tokens=run.n_tokens)
-    if not quick:
-        costs = (0.02, 0.13, 0.3)
-        grid = Grid((F16, FLAT), (0.6, 0.85), costs, (_LOCAL_RTT_MS,), n_tokens=run.n_tokens)
-    return _compared([replace(cell, contention=_CONTENTION) for cell in grid.cells()], quick, run)
 
 
 def _inline(quick: bool, run: _Run) -> Rows:
@@ -374,8 +351,6 @@ _TITLES = {
     "two_models": "Backs with two draft models that are as often right: speed over that of the better one",
     "gains": "What would I gain? Speed-up by round trip time (each back has a draft model of its own)",
     "policies": "Speed-up over no drafting: policies at their best depth, one back",
-    "clients": "The same with several clients at once",
-    "contention": "The same with a back on the lead's machine: while both compute, 1.2 and 2 times as long",
     "inline": "A draft model in the engine: speed-up at the best depth, adaptively, and if it is useless",
     "useless_backs": "Backs that do not help: speed over that of the lead alone",
     "unequal_backs": "Two unequal backs: speed over that of the better one alone",

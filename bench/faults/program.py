@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
     command = (
         f"python -m bench faults --seed {settings.seed} --weights {settings.weights} --exact {settings.exact}"
     )
-    print(*summary.failure_lines(last.tally, last.happened, command), sep="\n")
+    print(*summary.failure_lines(last.tally, last.happened, command), *last.failures[:20], sep="\n")
     rows = [summary.outcome_row(name, result) for name, result in runs.items()]
     report.finish("faults", rows, settings)
     if not summary.holds(last):

@@ -49,12 +49,6 @@ def test_a_draft_model_in_the_engine_is_compared_with_the_best_depth():
     assert all(row["to_best"] > 0.7 and row["useless"] > 0.7 for row in rows)
 
 
-def test_a_back_on_the_lead_s_machine_is_compared_with_the_best_depth():
-    (row,) = simulate._contention(quick=True, run=simulate._Run(48, 1, DEFAULTS))
-    assert (row["cost"], row["rtt_ms"]) == (0.3, 0.2)
-    assert row["to_best"] > 0.7
-
-
 @pytest.mark.parametrize("wrap", [lambda table: table, lambda table: {"step_ms": table, "policy": "off"}])
 def test_a_file_may_be_the_table_or_what_the_lead_reports(tmp_path, wrap):
     path = tmp_path / "mine.json"
