@@ -19,15 +19,15 @@ import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
 
-from bench.real_models import GEMMA3, SMOLLM2, real_model
-from bench.tiny_models import TinyModel, with_heads, write_tiny_model
 from shared.convert.grow import Shape, grow
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import UnblockedHandler
 from shared.models.builtin import builtin_target
 from shared.sandbox import NO_GPU
+from tests.real_models import GEMMA3, SMOLLM2, real_model
 from tests.selection import is_proof, selection, shortened
+from tests.tiny_models import TinyModel, with_heads, write_tiny_model
 
 # What a GPU computes differs in bits and is timed otherwise. `make gpu-test` is for GPUs.
 if "GPU_TESTS" not in os.environ:

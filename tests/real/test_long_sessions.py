@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from bench.processes import start_lead
-from bench.tiny_models import TinyModel, write_tiny_model
 from tests.clients import scripted_lead
 from tests.lead.chat.cases import source
+from tests.tiny_models import TinyModel, write_tiny_model
 
 pytestmark = pytest.mark.real
 

@@ -350,7 +350,7 @@ def test_what_another_lead_has_written_meanwhile_serves_the_next_request():
 
 
 def test_with_real_files_and_threads(tmp_path):
-    """The seams fit: `bench.traffic` and tests/real have llama.cpp on the other side."""
+    """The seams fit: `tests.traffic` and tests/real have llama.cpp on the other side."""
     machine = Machine(TextFiles(tmp_path, "key", 1 << 20))
     machine.ask()
     machine.settle()

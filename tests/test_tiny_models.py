@@ -1,12 +1,12 @@
 import numpy as np
 
-from bench.tiny_models import TinyModel, write_tiny_model
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
 from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
+from tests.tiny_models import TinyModel, write_tiny_model
 
 
 def logits(path):

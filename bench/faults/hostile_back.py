@@ -1,7 +1,7 @@
 """A hostile back: valid drafts, absurd ones and what is no message at all, and a program that sends them.
 
-    python -m bench.hostile --lead http://127.0.0.1:5555 --seed 1
-    python -m bench.hostile --lead http://127.0.0.1:5555 --attacks stale --rate 1500
+    python -m bench.faults.hostile_back --lead http://127.0.0.1:5555 --seed 1
+    python -m bench.faults.hostile_back --lead http://127.0.0.1:5555 --attacks stale --rate 1500
 
 Each connection of the program has one of the `ATTACKS`, until the lead closes it or its time is over; then
 comes the next. Most come from a new address and have a new name, so that the lead cannot lock them out; the
@@ -11,21 +11,19 @@ others find out that it does.
 import argparse
 import asyncio
 import contextlib
-import json
 import logging
 import random
 import re
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-from bench.attack.values import written
-from bench.fuzzing.mutations import Message, Mutator
+from bench.faults.hostile_json import Message, Mutator, written
 from shared.errors import ProtocolError
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
@@ -44,7 +42,6 @@ from shared.protocol import (
     parse_lead_message,
 )
 
-_NAMES = ("desk", "ngram", "lap.top", "a" * 64)
 _SAME_AGAIN = 0.2
 """The share of connections that come from the address, and under the name, of the one before."""
 _SECONDS_PER_ATTACK = 1.0
@@ -54,7 +51,7 @@ _LARGE = "x" * (MAX_BACK_MESSAGE_BYTES - 2500)
 
 _SENT = re.compile(r"(\w+): (\d+) frames$", re.MULTILINE)
 
-log = logging.getLogger("bench.hostile")
+log = logging.getLogger("bench.faults.hostile_back")
 
 Frame = str | bytes
 
@@ -74,30 +71,21 @@ class KnownSequences(dict[str, int]):
 
 
 class HostileMessages:
-    """Most of what it says would be true of a text that goes as `truth`: without one, nothing is."""
+    """What a back may say, from drafts of the right shape to what is no message."""
 
-    def __init__(self, rng: random.Random, vocabulary: VocabularyId, truth: Sequence[int] = ()) -> None:
-        """truth: the token of each position."""
+    def __init__(self, rng: random.Random, vocabulary: VocabularyId) -> None:
         self._rng = rng
         self._mutator = Mutator(rng)
         self._vocabulary = vocabulary
-        self._truth = truth
         self._last: Frame = "{}"
 
-    def first_frame(self) -> Frame:
-        """The first frame of a WebSocket, mostly a good hello."""
-        hello = self.hello(self._rng.choice(_NAMES))
-        return json.dumps(hello) if self._happens(0.95) else self._mutator.broken(hello)
-
-    def hello(self, name: str) -> Message:
-        """A good one."""
-        return Hello(
-            protocol=PROTOCOL_VERSION,
-            name=name,
-            vocabulary=self._vocabulary,
-            n_ctx=0,
-            n_sequences=self._rng.choice((1, 3, 1024)),
+    def first_frame(self, name: str) -> Frame:
+        """The first frame of a connection, mostly a good hello."""
+        n = self._rng.choice((1, 3, 1024))
+        hello = Hello(
+            protocol=PROTOCOL_VERSION, name=name, vocabulary=self._vocabulary, n_ctx=0, n_sequences=n
         ).model_dump()
+        return written(hello) if self._happens(0.95) else self._mutator.broken(hello)
 
     def frame(self, known: Mapping[str, int], attack: str = "mixed") -> Frame:
         """Any further one, of an attack; known: sequences, and how many tokens of each."""
@@ -172,16 +160,14 @@ class HostileMessages:
         return self._mutator.broken(self.draft(known)) if self._happens(0.3) else self._rng.choice(garbage)
 
     def _draft(self, sequence: str, base: int, n: int) -> Message:
-        tokens = [self._token(base + i) for i in range(n)]
+        tokens = [self._token() for _ in range(n)]
         return {"type": "draft", "sequence": sequence, "base": base, "tokens": tokens}
 
     def _sequence(self, known: Mapping[str, int]) -> tuple[str, int]:
         """One that the lead has opened and how many tokens it has, or one that it never did."""
         return self._rng.choice(list(known.items())) if known else ("f" * 32, 10)
 
-    def _token(self, position: int) -> int:
-        if self._truth and self._happens(0.8):  # as a good back
-            return self._truth[position % len(self._truth)]
+    def _token(self) -> int:
         n_vocab = self._vocabulary.n_tokens
         return self._rng.choice((0, n_vocab - 1, self._rng.randrange(n_vocab)))
 
@@ -248,7 +234,7 @@ async def _attack(
                 ) as connection,
                 asyncio.timeout(_SECONDS_PER_ATTACK),
             ):
-                await connection.send(json.dumps(messages.hello(identity.name)))
+                await connection.send(messages.first_frame(identity.name))
                 await _stay(connection, messages, rng.choice(options.attacks.split(",")), options.rate)
         await asyncio.sleep(0.05)
 
@@ -275,7 +261,7 @@ async def _stay(connection: ClientConnection, messages: HostileMessages, attack:
 
 def main() -> None:
     """Attack until killed."""
-    parser = argparse.ArgumentParser(prog="bench.hostile", description=__doc__)
+    parser = argparse.ArgumentParser(prog="bench.faults.hostile_back", description=__doc__)
     parser.add_argument("--lead", required=True)
     parser.add_argument("--model", type=Path, help="for its vocabulary; without it the built-in draft model")
     parser.add_argument("--seed", type=int, default=0)

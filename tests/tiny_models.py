@@ -231,7 +231,7 @@ def _metadata(model: TinyModel, n_vocab: int) -> dict[str, Value]:
 
 
 def _recurrent_state(name: str, width: int) -> dict[str, Value]:
-    size = 128 if width >= 1024 else 32  # noqa: PLR2004 - a state of 32 is enough for the tiny ones
+    size = 128 if width >= 1024 else 32
     values: dict[str, Value] = {
         "ssm.inner_size": 2 * width,
         "ssm.conv_kernel": 4,
@@ -311,7 +311,7 @@ class _Functions:
     """The functions of `_SIGNATURES` as attributes."""
 
     def __init__(self) -> None:
-        library = llama_cpp.llama_cpp._lib  # noqa: SLF001 - there is no public way to these symbols
+        library = llama_cpp.llama_cpp._lib
         for name, (arguments, result) in _SIGNATURES.items():
             function = library[name]  # a new object: llama_cpp's own is not changed
             function.argtypes, function.restype = arguments, result

@@ -2,12 +2,12 @@ import random
 
 import pytest
 
-from bench.checked_model import CheckedModel, Comparison
 from shared.cache_edits import Snapshot
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
+from tests.checked_model import CheckedModel, Comparison
 
 
 @pytest.fixture

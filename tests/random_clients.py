@@ -129,7 +129,7 @@ class RandomClients:
             return []
         self._n_wanted = self._random.randint(wait is None, self._habits.n_at_once)
         self._leaving, self._asking = self._random.choice(_LEAVING), self._random.choice(_ASKING)
-        self._is_silent = self._random.random() < 0.3  # noqa: PLR2004
+        self._is_silent = self._random.random() < 0.3
         policy: PolicyName = self._random.choice(get_args(PolicyName))
         return [
             SetBacks(names=list(_SOURCES[: self._random.randint(1, 2)])),
@@ -140,11 +140,11 @@ class RandomClients:
         """The true next tokens; in three of five drafts one of them is wrong."""
         drafts: list[Command] = []
         for sequence, text in self._running.items():
-            if self._is_silent or self._random.random() < 0.3:  # noqa: PLR2004
+            if self._is_silent or self._random.random() < 0.3:
                 continue
             base = len(text)
             tokens = self._script(sequence)[base : base + self._random.randint(1, DEPTH)]
-            if tokens and self._random.random() < 0.6:  # noqa: PLR2004
+            if tokens and self._random.random() < 0.6:
                 tokens[self._random.randrange(len(tokens))] = self.tokens(1)[0]
             if tokens:
                 draft = Draft(sequence=sequence, source=_SOURCES[0], base=base, tokens=tokens)
@@ -178,7 +178,7 @@ class RandomClients:
             sampling=SamplingParameters(temperature=0.0, seed=number),
             max_tokens=1 if is_short else max_tokens,
             n_keep=habits.n_keep,
-            cache_prompt=self._random.random() > 0.05,  # noqa: PLR2004
+            cache_prompt=self._random.random() > 0.05,
             keep_for="all",
         )
 

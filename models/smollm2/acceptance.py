@@ -1,4 +1,6 @@
-"""`python -m bench acceptance`: how often a draft model's choice is the target's, by temperature and rule.
+"""How often a draft model's choice is the target's, by temperature and rule.
+
+    python -m models.smollm2.acceptance --seeds 3
 
 Along texts that the target samples, at every position: the coupled choice (what backs draft), the draft
 model's likeliest token (what others draft), and 1 - TV, the largest chance that any drafting rule can have of
@@ -96,7 +98,7 @@ class Position:
 
 def main(arguments: Sequence[str]) -> None:
     """Print a table, then one JSON line."""
-    parser = argparse.ArgumentParser(prog="bench acceptance", description=__doc__)
+    parser = argparse.ArgumentParser(prog="models.smollm2.acceptance", description=__doc__)
     parser.add_argument("--seeds", type=int, default=8, help="texts per prompt")
     parser.add_argument("--tokens", type=int, default=120, help="tokens per text")
     report.add_options(parser)

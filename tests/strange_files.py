@@ -174,7 +174,7 @@ class StrangeFiles:
         return self._changed(self._rng.choice((_COUNTS_AT, _COUNTS_AT + 8)), _U64)
 
     def _with_more_values(self) -> bytes:
-        if self._rng.random() < 0.5:  # noqa: PLR2004 - half of them
+        if self._rng.random() < 0.5:
             return self.nested(self._rng.choice((1, 10, 1000, 100_000)))
         return self._with_first(_array(self._rng.randrange(14), self._rng.choice(_NUMBERS)))
 

@@ -1,6 +1,6 @@
 """Random traffic through the real Loop and Model, whose logits are compared with a fresh evaluation.
 
-Whatever makes the engine reuse, copy, cut back, store and load caches (`bench.random_clients`). A sample of
+Whatever makes the engine reuse, copy, cut back, store and load caches (`tests.random_clients`). A sample of
 the logits is compared with those of a second context that reads the same tokens into an empty cache. A key or
 value that is not what the engine believes it to be shows as a difference.
 """
@@ -14,8 +14,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.checked_model import CheckedModel, Comparison
-from bench.random_clients import DEPTH, Habits, RandomClients
 from lead.disk_cache.text_files import TextFiles
 from lead.disk_cache.text_keeper import TextKeeper
 from lead.engine.commands import NGRAM, Submit
@@ -37,6 +35,8 @@ from shared.memory.plan_memory import plan_memory
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import RankedToken, Sampler
 from shared.settings.model_options import CacheType, ModelOptions
+from tests.checked_model import CheckedModel, Comparison
+from tests.random_clients import DEPTH, Habits, RandomClients
 
 _LONG = 3
 """How many contexts long an endless text is, where contexts are shifted."""
@@ -97,7 +97,7 @@ class TrafficRun:
 
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic
-        self._random = random.Random(traffic.seed)  # noqa: S311 - seeded on purpose
+        self._random = random.Random(traffic.seed)
         with_heads = has_heads(traffic.model)
         self._model = _load(traffic, traffic.n_slots, traffic.n_ctx, load_mtp=with_heads)
         self._states = NextnStates(self._model) if with_heads else None

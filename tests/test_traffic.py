@@ -1,5 +1,5 @@
-from bench.traffic import Traffic, TrafficRun, compare
 from shared.llama.slot_parts import WindowGuard
+from tests.traffic import Traffic, TrafficRun, compare
 
 
 def test_a_cell_that_was_overwritten_is_noticed(tiny_model, monkeypatch):

@@ -3,9 +3,9 @@ import zipfile
 
 import pytest
 
-from bench import real_models
-from bench.real_models import RealModel, real_model
 from shared.errors import ConfigError
+from tests import real_models
+from tests.real_models import RealModel, real_model
 
 PACKAGES = ("toy-part2==1", "toy-part1==1")
 WHOLE = b"one, two"
