@@ -234,6 +234,8 @@ class Engine:
             )
         if inline and inline.drafter.source == MTP:
             return "images need a lead with --mtp off: heads that draft cannot read the rows of an image"
+        if request.images[-1].end == (request.n_prompt or len(request.tokens)):
+            return "nothing follows the last image: a prompt has to end with text"
         n_rows = max((image.n_rows for image in request.images if image.whole), default=0)
         if n_rows > n_ubatch:
             return f"an image takes {n_rows} rows at once: images need a lead with --ubatch-size {n_rows}"
