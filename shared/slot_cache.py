@@ -205,9 +205,12 @@ class SlotCache:
             edits.append(self._cut(n_keep))
             edits += [Forget(kept.key) for kept in self.hand_over(n_keep).values()]
             self.saved = {n: kept for n, kept in self.saved.items() if n <= n_keep}
-            self.n_physical = n_keep
-        self._n_last = 0
+            self.n_physical, self._n_last = n_keep, 0
         return edits
+
+    def end_rollback(self) -> None:
+        """Another decode follows, after which nothing of the last one can be rolled back."""
+        self._n_last = 0
 
     def lose(self) -> None:
         """Record that the native cache was emptied."""

@@ -108,9 +108,15 @@ class TextStore:
         if self._filled:
             self._order_edits()
 
-    def pop_edits(self) -> list[CacheEdit]:
-        """What makes every native cache hold what is valid in it; to be applied before anything else."""
+    def pop_edits(self, *, decodes: bool = True) -> list[CacheEdit]:
+        """What makes every native cache hold what is valid in it; to be applied before anything else.
+
+        decodes: a decode follows.
+        """
         self._order_edits()
+        if decodes:
+            for cache in self.caches:
+                cache.end_rollback()
         edits, self._ordered = self._ordered, []
         return edits
 
@@ -167,6 +173,7 @@ class TextStore:
         if not self._has_place(len(cache), len(cache.checkpoints), held):
             return None
         self._edits += cache.take_edits()
+        cache.end_rollback()
         if stored := self._stored(cache.tokens, cache.owner):
             self.touch(stored)
             return 0

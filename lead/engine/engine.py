@@ -112,7 +112,7 @@ class Engine:
         self._admit()
         self.slots.make_room_for_one_token_each()
         action = None if self.idle else self._scheduler.plan(now)
-        self._edits += self.slots.pop_edits()
+        self._edits += self.slots.pop_edits(decodes=isinstance(action, StepPlan))
         if isinstance(action, StepPlan):
             drafting = (entry.slot_state for entry in action.entries if entry.draft)
             self._edits += self.slots.save_before_drafts(drafting)

@@ -103,6 +103,12 @@ class Verification:
         """Whether the target disagreed with the draft."""
         return self.n_accepted < len(self.draft)
 
+    def end_draft(self) -> int:
+        """The draft ends with what has been accepted of it; returns its length."""
+        n = len(self.tokens)
+        self.draft, self.rows = self.draft[:n], self.rows[: n + 1]
+        return n
+
     def event(self, n_right: Mapping[str, tuple[int, int]]) -> Committed:
         """n_right: see `Committed`."""
         return Committed(

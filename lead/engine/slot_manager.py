@@ -204,9 +204,18 @@ class SlotManager:
                 return TrialPlace(slot.index, n_cached, self.pop_edits())
         return None
 
-    def pop_edits(self) -> list[CacheEdit]:
-        """What makes every native cache hold what is valid in it; to be applied before anything else."""
-        return self.texts.pop_edits()
+    def pop_edits(self, *, decodes: bool = True) -> list[CacheEdit]:
+        """What makes every native cache hold what is valid in it; decodes: see `TextStore.pop_edits`."""
+        if decodes:
+            for slot in self._running:
+                self._end_draft(slot)
+        return self.texts.pop_edits(decodes=decodes)
+
+    def _end_draft(self, slot: Slot) -> None:
+        """While the rest of a draft can be taken back, take back what has not been verified yet."""
+        sequence, n_rollback = slot.sequence, self._traits.n_rollback
+        if n_rollback and sequence and sequence.verification:
+            slot.cache.keep(len(sequence.context) + sequence.verification.end_draft())
 
     def save_before_drafts(self, slots: Iterable[Slot]) -> list[CacheEdit]:
         """Edits with which rejected drafts of `slots` can be taken back; after those of `pop_edits`."""

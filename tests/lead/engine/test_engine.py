@@ -882,6 +882,43 @@ def test_where_others_run_what_waits_is_only_looked_at():
     assert seconds[0] == seconds[1] > seconds[2] == 0.0
 
 
+class Late(ToyGrammar):
+    """It allows all, and answers as often as `n_answers` says."""
+
+    n_answers = 0
+
+    @property
+    def is_ready(self):
+        return Late.n_answers > 0
+
+    def allows(self, tokens):
+        if not Late.n_answers:
+            raise PendingAnswerError("wait")
+        Late.n_answers -= 1
+        return [True] * len(tokens)
+
+
+@pytest.mark.parametrize("others", [[], ["t"]], ids=["alone", "beside another"])
+@pytest.mark.parametrize("memory", ["windows", "recurrent with rollback"])
+def test_where_a_grammar_answers_late_a_wrong_draft_costs_nothing_that_was_read(memory, others, monkeypatch):
+    monkeypatch.setattr(Late, "n_answers", 2)
+    harness = EngineHarness(traits=MEMORIES[memory])
+    follow(harness, Late)
+    harness.submit(tokens=LONG, sampling=SamplingParameters(seed=0, temperature=0, grammar="any"))
+    for each in others:
+        harness.submit(each, tokens=OTHER)
+    harness.step()
+    post(harness, [TEXT[3], (TEXT[4] + 1) % N_VOCAB, 8, 8])
+    harness.step()
+    for _ in range(2):
+        harness.carry_out(harness.next())
+    Late.n_answers = 1
+    harness.next()
+    (slot, *_) = harness.engine.slots.running()
+    assert slot.sequence.tokens == TEXT[:5]
+    assert slot.cache.tokens == TEXT[:4]
+
+
 def test_logits_of_what_waits_outlive_their_step():
     harness = EngineHarness()
     follow(harness, Mute)
