@@ -52,7 +52,7 @@ class Identifies(Protocol):
 class AuthMiddleware:
     """Answers 401 to a request without a valid key and 403 to one whose role is not allowed here.
 
-    Who comes by the door for invited machines has to be a member, whatever else the lead allows.
+    Who comes by the pairing port has to be a member, whatever else the lead allows.
     It decides by `scope["path"]`, which routing uses too, and not by the route: a new route is protected
     from the start, and requests without a key cannot find out which paths exist. Handlers find the
     principal in `request.state.principal`.

@@ -25,7 +25,7 @@ from lead.server.listening import listen
 from lead.settings.keys import Principal, Role
 from shared.cached_files import write_private
 from shared.errors import ConfigError
-from shared.pairing.discovery import announced_door, own_addresses
+from shared.pairing.discovery import announce_pairing, own_addresses
 from shared.pairing.invitation import Invitation, MemberRole, fingerprint
 
 log = logging.getLogger("lead")
@@ -43,7 +43,7 @@ class _Kept:
 _kept: TypeAdapter[_Kept] = TypeAdapter(_Kept)
 
 
-class Door:
+class PairingServer:
     def __init__(
         self,
         folder: Path,
@@ -52,7 +52,7 @@ class Door:
         *,
         listen: Callable[[str, int], socket.socket] = listen,
         own_addresses: Callable[[], Sequence[str]] = own_addresses,
-        announce: Callable[[int, str], AbstractContextManager[None]] = announced_door,
+        announce: Callable[[int, str], AbstractContextManager[None]] = announce_pairing,
     ) -> None:
         """folder: keeps certificate, key and members. server: serves whoever comes in.
 
@@ -125,7 +125,7 @@ class Door:
         return asyncio.get_running_loop().run_in_executor(None, announcing.close)
 
     async def end(self) -> None:
-        """Take leave of the network, as the lead ends; at its next start the door is what it is now."""
+        """Take leave of the network, as the lead ends; at its next start it is open if it is now."""
         if leaving := self._hide():
             await asyncio.gather(leaving, return_exceptions=True)  # whatever ails it, the rest is to end, too
 
