@@ -156,7 +156,7 @@ class BackRelay:
     def _best(self, vocabulary: str, links: "set[_FollowedModel] | None" = None) -> str | None:
         """The model for a back: of its vocabulary if possible, then with few backs, then the last used."""
         n_backs = Counter(link.model for link in (self._links if links is None else links))
-        awake = [model.name for model in self._host.residency.awake()]
+        awake = [model.name for model in self._host.pool.awake()]
         ranked = sorted(awake, key=lambda name: (not self._speaks(name, vocabulary), n_backs[name]))
         return next(iter(ranked), None)
 

@@ -29,8 +29,8 @@ from lead.http.middleware.auth import has_principal, without_key
 from lead.router.back_relay import BackRelay
 from lead.router.forwarding import Forwarder
 from lead.router.model_host import ModelHost
+from lead.router.model_pool import ModelState, PooledModel
 from lead.router.models_file import ServedModel
-from lead.router.residency import ModelState, Resident
 from lead.settings.cache_shares import size_if_known
 from shared.errors import ConfigError, NotServingError, RequestError, UnavailableError
 from shared.models.file_kind import read_beginning
@@ -67,7 +67,7 @@ class RouterServices:
 
     def default(self) -> str | None:
         """The model of requests that name none: the last one in use, or the only one that there is."""
-        for model in self.host.residency.awake():
+        for model in self.host.pool.awake():
             return model.name
         starting = [model.name for model in self.host.models.values() if model.on_startup or model.pinned]
         return next(iter(starting), None) or (
@@ -168,7 +168,7 @@ async def tags(services: Routing) -> dict[str, Any]:
 async def running(services: Routing) -> dict[str, Any]:
     """The models in memory, for clients of Ollama."""
     records = await _ollama_records(services.host.models.values())
-    awake = [resident for resident in services.host.residency.awake() if resident.name in records]
+    awake = [pooled for pooled in services.host.pool.awake() if pooled.name in records]
     return {"models": [_running_record(each, services, records[each.name]) for each in awake]}
 
 
@@ -244,7 +244,7 @@ async def _ollama_records(models: Iterable[ServedModel]) -> dict[str, dict[str, 
 
 def _record(model: ServedModel, services: RouterServices, sizes: Mapping[str, int]) -> dict[str, Any]:
     """As llama-server's router describes it; of a loaded model, with what that says of itself."""
-    resident, process = services.host.state(model.name), services.host.process(model.name)
+    pooled, process = services.host.state(model.name), services.host.process(model.name)
     need = services.host.needs.get(model.name)
     return {
         "id": model.name,
@@ -254,18 +254,18 @@ def _record(model: ServedModel, services: RouterServices, sizes: Mapping[str, in
         "created": services.started_at,
         "owned_by": "llama-duo",
         "path": str(model.path or ""),
-        "status": _status(resident),
+        "status": _status(pooled),
         "pinned": model.pinned,
         "needs": need.sizes if need else None,
         "meta": process.about.record.get("meta") if process else {"size": sizes.get(model.name, 0)},
     }
 
 
-def _status(resident: Resident) -> dict[str, Any]:
+def _status(pooled: PooledModel) -> dict[str, Any]:
     """One that is being unloaded is loaded to clients: a request for it is served later."""
-    if resident.state is ModelState.UNLOADED and resident.failure:
-        return {"value": "unloaded", "failed": True, "exit_code": 1, "message": resident.failure}
-    return {"value": "loaded" if resident.state is ModelState.UNLOADING else resident.state.value}
+    if pooled.state is ModelState.UNLOADED and pooled.failure:
+        return {"value": "unloaded", "failed": True, "exit_code": 1, "message": pooled.failure}
+    return {"value": "loaded" if pooled.state is ModelState.UNLOADING else pooled.state.value}
 
 
 def _ollama_record(model: ServedModel) -> dict[str, Any]:
@@ -281,11 +281,11 @@ def _ollama_details(model: ServedModel) -> dict[str, Any]:
     )
 
 
-def _running_record(resident: Resident, services: RouterServices, record: dict[str, Any]) -> dict[str, Any]:
-    process = services.host.process(resident.name)
+def _running_record(pooled: PooledModel, services: RouterServices, record: dict[str, Any]) -> dict[str, Any]:
+    process = services.host.process(pooled.name)
     until = FOREVER
-    if math.isfinite(resident.idle_seconds) and not resident.pinned:
-        until = time_text(time.time() + resident.idle_seconds)
+    if math.isfinite(pooled.idle_seconds) and not pooled.pinned:
+        until = time_text(time.time() + pooled.idle_seconds)
     meta = process.about.record.get("meta", {}) if process else {}
     return running_record(record, until, meta.get("n_ctx"))
 

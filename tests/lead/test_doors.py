@@ -246,7 +246,7 @@ async def routers(tmp_path):
         router.app.state.pairing = pairing_server_of(tmp_path)
 
         def watch():
-            known = repr(host.residency), len(host._tasks), list(host.models)
+            known = repr(host.pool), len(host._tasks), list(host.models)
             return known, len(n_started), len(n_scans), len(router._forwarder), watch_pairing(router.app)
 
         state = {OWN_KEYS: router.app.state.pairing} if kind == "door" else {}
