@@ -11,7 +11,7 @@ from back.link import LeadLink, LostError
 from back.settings import BackSettings
 from back.worker import DraftWorker
 from shared.errors import ConfigError, NoLeadError, SeveralLeadsError
-from shared.pace import Backoff
+from shared.rate_limit import Backoff
 
 log = logging.getLogger("back")
 

@@ -15,8 +15,8 @@ from back.dial import STABLE_SECONDS, ConnectionLog, as_final, brief, dial, gree
 from back.worker import DraftWorker
 from shared.drafting.drafter import DrafterMessage
 from shared.errors import DuoError, ProtocolError
-from shared.pace import Backoff, Bucket
 from shared.protocol import Draft, Hello, LeadMessage, Refused, VocabularyId, Welcome, parse_lead_message
+from shared.rate_limit import Backoff, Bucket
 from shared.terminal import one_line
 
 _RATE_MARGIN = 0.9

@@ -7,7 +7,7 @@ import enum
 import math
 from dataclasses import dataclass
 
-from shared.pace import Backoff
+from shared.rate_limit import Backoff
 
 _STABLE_SECONDS = 60.0
 """A process that has lived for so long did not die of its start."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lead.backs.back import TRIAL_UPDATES, Back
-from shared.pace import Bucket
 from shared.protocol import BranchPart
+from shared.rate_limit import Bucket
 
 MAX_ASKED = 4
 """Backs for one sequence, not counting one on trial. More would agree with the best, or be worse."""

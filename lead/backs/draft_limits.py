@@ -5,8 +5,8 @@ from typing import Protocol
 
 from lead.generation.sequences import LiveSequence
 from shared.errors import ProtocolError
-from shared.pace import Bucket
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_DRAFT_TOKENS, Draft
+from shared.rate_limit import Bucket
 
 MAX_INVALID_DRAFTS = 100
 """A back that sends more invalid drafts is broken or hostile, and is disconnected."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from shared.errors import UnavailableError
-from shared.pace import Bucket
+from shared.rate_limit import Bucket
 
 FIRST_LOCKOUT_SECONDS, MAX_LOCKOUT_SECONDS = 10.0, 600.0
 """Doubled with each further offence, until the last one is as long ago as the longest."""

@@ -30,8 +30,8 @@ from shared.descriptors import SpareDescriptors
 from shared.errors import EngineError, ModelLoadError, QueueFullError, RequestError, UnavailableError
 from shared.keeper import Keeper
 from shared.logs import LogLevel
-from shared.pace import Backoff
 from shared.protocol import Draft, Tune
+from shared.rate_limit import Backoff
 from shared.supervisor import Supervisor
 
 log = logging.getLogger("lead")

@@ -18,7 +18,7 @@ from lead.tokenizer.jobs import GrammarsNeededError, JobLimits, Jobs, encode_job
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import Worker, WorkerDiedError, Workers
 from shared.errors import DuoError, ModelLoadError, QueueFullError, RequestError, UnavailableError
-from shared.pace import Backoff
+from shared.rate_limit import Backoff
 from shared.sandbox import FOLLOW, JOBS
 
 log = logging.getLogger("lead")

@@ -9,8 +9,8 @@ import pytest
 from back import link as link_module
 from back.dial import OtherVocabularyError, RefusedError
 from back.link import LeadLink, LostError, Outbox
-from shared.pace import Backoff
 from shared.protocol import Close, Draft, Extend, Refused, Welcome, parse_back_message
+from shared.rate_limit import Backoff
 from tests.back.linking import (
     HELLO,
     OPEN,

@@ -1,4 +1,4 @@
-"""How often something may happen: a token bucket for rate limits, and delays between retries."""
+"""Rate limits by token bucket, and growing delays between attempts."""
 
 import random
 from collections.abc import Iterator
