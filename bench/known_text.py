@@ -27,7 +27,7 @@ from lead.engine.calibration import StepTimer
 from lead.engine.commands import PolicyName, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
-from lead.engine.loop import carry_out
+from lead.engine.loop import execute
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.target_loading import limits_of
@@ -118,7 +118,7 @@ class KnownTexts:
         self._engine.apply(request, time.perf_counter())
 
     def _step(self) -> list[Committed]:
-        carry_out(self._engine.next(time.perf_counter()), self._engine, self._model, time.perf_counter)
+        execute(self._engine.next(time.perf_counter()), self._engine, self._model, time.perf_counter)
         events = self._engine.pop_events()
         assert not any(isinstance(event, Finished) and event.reason != "length" for event in events)
         return [event for event in events if isinstance(event, Committed)]

@@ -77,7 +77,7 @@ class Chore(Protocol):
         """Seconds until there is something to do while the engine is idle; None: never."""
 
 
-def carry_out(
+def execute(
     action: Action | None,
     engine: Engine,
     target: Target,
@@ -192,7 +192,7 @@ class Loop:
         overlaps = can_send_later and self._target.overlaps
         if not overlaps:
             self._send(at_once=not can_send_later)
-        if carry_out(action, self._engine, self._target, self._clock, self._use_time_of_step):
+        if execute(action, self._engine, self._target, self._clock, self._use_time_of_step):
             self._progress.made()
         if not overlaps or self._engine.idle:
             self._send(at_once=self._engine.idle)

@@ -16,7 +16,7 @@ class ClientGoneError(Exception):
     """The client has closed its connection."""
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which is cancelled if the client leaves first (ClientGoneError)."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_disconnect(request))

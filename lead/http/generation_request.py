@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
 from lead.engine.commands import Submit
-from lead.http.client_gone import unless_gone
+from lead.http.client_gone import cancel_on_disconnect
 from lead.http.error_responses import first_invalid
 from lead.http.json_route import client_of
 from lead.http.schema import GenerationFields, sampling_parameters
@@ -306,6 +306,6 @@ async def prepare(
 
     Raises RequestError, UnavailableError, and ClientGoneError if the client leaves, which stops the job.
     """
-    return await unless_gone(
+    return await cancel_on_disconnect(
         http_request, services.tokenizer.run(client_of(http_request), method, *arguments, **options)
     )

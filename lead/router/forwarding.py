@@ -11,7 +11,7 @@ from fastapi import Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from lead.http.client_gone import ClientGoneError, unless_gone
+from lead.http.client_gone import ClientGoneError, cancel_on_disconnect
 from lead.http.error_responses import body_at
 from lead.router.model_host import ModelHost
 from lead.router.model_process import ModelProcess
@@ -60,7 +60,9 @@ class Forwarder:
         """
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(self._counted())
-            answer = await unless_gone(request, self._begin(request, name, body, keep_seconds, stack))
+            answer = await cancel_on_disconnect(
+                request, self._begin(request, name, body, keep_seconds, stack)
+            )
             answer.held = stack.pop_all()
             return answer
 
@@ -121,7 +123,7 @@ class ForwardedAnswer(Response):
         """Stops when the client has left: then the model stops, too."""
         async with self.held:
             with contextlib.suppress(ClientGoneError):
-                await unless_gone(Request(scope, receive), self._send(scope, send))
+                await cancel_on_disconnect(Request(scope, receive), self._send(scope, send))
 
     async def _send(self, scope: Scope, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

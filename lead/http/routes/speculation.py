@@ -15,7 +15,7 @@ from lead.backs.registry import Backs
 from lead.chat.fields import NullIsDefault
 from lead.engine.commands import PolicyName
 from lead.engine.speculation.constants import MAX_DEPTH
-from lead.http.client_gone import close_socket, unless_gone
+from lead.http.client_gone import cancel_on_disconnect, close_socket
 from lead.http.json_route import JsonRoute
 from lead.http.services import Services, get_ready_services, get_services
 from lead.settings.host_names import is_loopback
@@ -103,7 +103,7 @@ async def exchange(
     back, answers = _take_post(body, services.backs, ours, _sender_of(request), n_bytes)
     if back is None:
         return Reply(messages=answers)
-    updates = await unless_gone(request, _updates_within(back, services, 0.0 if answers else wait))
+    updates = await cancel_on_disconnect(request, _updates_within(back, services, 0.0 if answers else wait))
     return Reply(messages=[*answers, *updates], number=back.number_reply())
 
 
