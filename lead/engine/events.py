@@ -24,7 +24,7 @@ class Exactness(BaseModel, frozen=True):
 
     is_on: bool = False
     cost: float | None = None
-    promise: str = EXACT_SAMPLE
+    guarantee: str = EXACT_SAMPLE
     found: dict[str, Any] = {}
 
 

@@ -27,7 +27,7 @@ class ExactMode(BaseModel, frozen=True):
         return self.batch_sizes is not None
 
     @property
-    def promise(self) -> str:
+    def guarantee(self) -> str:
         """For the log, `GET /props`, the page and `doctor`."""
         if not self.is_on:
             return f"{EXACT_SAMPLE}; --exact would also give {EXACT}: {self._offer}"
@@ -49,7 +49,7 @@ class ExactMode(BaseModel, frozen=True):
     def exactness(self) -> Exactness:
         """What the front is told, and tells the next engine process."""
         found = self.model_dump(mode="json")
-        return Exactness(is_on=self.is_on, cost=self.cost, promise=self.promise, found=found)
+        return Exactness(is_on=self.is_on, cost=self.cost, guarantee=self.guarantee, found=found)
 
     @classmethod
     def of(cls, exactness: Exactness | None) -> "ExactMode | None":

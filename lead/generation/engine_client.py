@@ -298,7 +298,7 @@ class EngineClient:
             ready.n_ctx_sequence,
             ready.n_threads,
         )
-        log.info("texts: %s", ready.exactness.promise)
+        log.info("texts: %s", ready.exactness.guarantee)
         if not self._stopped:
             self._supervisor.ready(self._clock())
             self._keeper.note()

@@ -107,7 +107,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "speculates": ready.speculates,
         "exact": ready.exactness.is_on,
         "exact_cost": ready.exactness.cost,
-        "promise": ready.exactness.promise,
+        "promise": ready.exactness.guarantee,
         "draft_model": ready.draft_model,
         "mtp": ready.mtp,
         "devices": ready.devices,

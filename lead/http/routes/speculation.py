@@ -67,7 +67,7 @@ async def _about(services: Services) -> dict[str, Any]:
         "vocabulary": (await services.vocabulary.identify()).model_dump(),
         "speculates": ready.speculates if ready else None,
         "exact": ready.exactness.is_on if ready else None,
-        "promise": ready.exactness.promise if ready else "",
+        "promise": ready.exactness.guarantee if ready else "",
         "devices": ready.devices if ready else "",
         "cores": sorted(cpus.usable()),
         "n_threads": services.settings.n_threads,
