@@ -47,7 +47,7 @@ class DraftWorker:
         """Draft with another drafter from now on; `make` is called in the worker's thread."""
         self._inbox.put((0, make, self._clock()))
 
-    def hear(self, lead: int, message: DrafterMessage | None) -> None:
+    def on_message(self, lead: int, message: DrafterMessage | None) -> None:
         """A lead has sent a message; None: its connection has ended. May be called in any thread."""
         if message is not None:
             self._drafter.interrupt(message, lead)

@@ -113,9 +113,9 @@ class _CountingWorker(DraftWorker):
 
     n_heard = 0
 
-    def hear(self, lead: int, message: DrafterMessage | None) -> None:
+    def on_message(self, lead: int, message: DrafterMessage | None) -> None:
         self.n_heard += message is not None
-        super().hear(lead, message)
+        super().on_message(lead, message)
 
 
 class _NoDelays(random.Random):
