@@ -132,7 +132,7 @@ class EngineClient:
 
         Raises NotServingError, QueueFullError. The rest as in `Sequences.create`.
         """
-        self.expect()
+        self.wake()
         if not self.state.takes_requests:
             raise self.state.refusal()
         self._check_queue()
@@ -140,8 +140,8 @@ class EngineClient:
         self._feed()
         return sequence
 
-    def expect(self) -> None:
-        """A sequence is about to come: if it sleeps, it is woken."""
+    def wake(self) -> None:
+        """Load the model again if the engine sleeps: a sequence is about to come."""
         if self._supervisor.used(self._clock()):
             log.info("somebody asks: the model is loaded again")
             self._keeper.note()
@@ -199,12 +199,12 @@ class EngineClient:
 
     async def _wait_until_ready(self) -> None:
         """Raises NotServingError if it will not be."""
-        self.expect()
+        self.wake()
         while self.state is not EngineState.READY:
             if not self.state.takes_requests:
                 raise self.state.refusal()
             await self._keeper.wait()
-            self.expect()
+            self.wake()
 
     async def _run_next(self, backs: "asyncio.Future[DraftReports]") -> None:
         """Start a process and run it to its end; one that cannot be started is logged."""
@@ -305,7 +305,7 @@ class EngineClient:
             self.has_been_ready.set()
             if self._connected.names:
                 self._send(self._connected)
-            self.expect()
+            self.wake()
             self._feed()
 
     def _check_queue(self) -> None:

@@ -174,7 +174,7 @@ async def _read(
     *arguments: P.args,
     **options: P.kwargs,
 ) -> tuple[GenerationRequest, PreparedRequest]:
-    services.engine.expect()
+    services.engine.wake()
     prepared = await prepare(http_request, services, method, *arguments, **options)
     if prepared.reads_control_texts:
         _say_that_control_texts_are_read()

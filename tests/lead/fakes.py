@@ -73,7 +73,7 @@ class ScriptedEngine:
         self.submission = asyncio.Event()
         self.cancellation = asyncio.Event()
 
-    def expect(self):
+    def wake(self):
         """A sequence is about to come."""
 
     def hold(self):

@@ -127,7 +127,7 @@ async def manage() -> None:
 def _loaded(renderer: OllamaRenderer, services: Services, *, unloads: bool) -> Response:
     """A lead unloads its model by itself, with --sleep-idle-seconds: it is not loaded for being unloaded."""
     if not unloads:
-        services.engine.expect()
+        services.engine.wake()
     return Response(to_json(renderer.loaded(unloads=unloads)), media_type="application/json")
 
 
