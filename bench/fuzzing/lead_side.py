@@ -26,7 +26,7 @@ from lead.http.services import Services
 from lead.server.app import create_app
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.preparation import Preparation
+from lead.tokenizer.request_preparer import RequestPreparer
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.protocol import Tune, VocabularyId, Welcome, parse_lead_message
@@ -95,12 +95,12 @@ class BackConnection:
 def _known(vocabulary: Vocabulary) -> FrontVocabulary:
     """As the front knows it. No answer is read, so no pieces are needed."""
     template = ChatTemplate(vocabulary.info.chat_template, "", "")
-    preparation = Preparation(vocabulary, template, ConversationOptions(), RequestLimits())
+    preparer = RequestPreparer(vocabulary, template, ConversationOptions(), RequestLimits())
 
     async def identify() -> VocabularyId:
-        return preparation.identify()
+        return preparer.identify()
 
-    return FrontVocabulary(preparation.describe(), KnownPieces(), identify)
+    return FrontVocabulary(preparer.describe(), KnownPieces(), identify)
 
 
 class LeadFuzzer:

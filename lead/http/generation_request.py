@@ -21,11 +21,11 @@ from lead.settings.keys import ANYONE, Principal
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import (
     FieldTexts,
-    Jobs,
     KnownTurn,
     MadePrompt,
     PreparedRequest,
     Prompt,
+    TokenizerJobs,
     write_conversation,
 )
 from shared.errors import ContextExceededError, RequestError
@@ -162,7 +162,7 @@ async def read_text_request(
         and any(_first_text(each).startswith(model.bos_text) for each in prompts)
     ):
         _say_that_bos_is_read_once(model.bos_text)
-    request, _ = await _read(fields, http_request, services, Jobs.prepare_prompts, prompts, texts)
+    request, _ = await _read(fields, http_request, services, TokenizerJobs.prepare_prompts, prompts, texts)
     return request
 
 
@@ -170,7 +170,7 @@ async def _read(
     fields: GenerationFields,
     http_request: Request,
     services: Services,
-    method: Callable[Concatenate[Jobs, P], PreparedRequest],
+    method: Callable[Concatenate[TokenizerJobs, P], PreparedRequest],
     *arguments: P.args,
     **options: P.kwargs,
 ) -> tuple[GenerationRequest, PreparedRequest]:
@@ -264,7 +264,7 @@ async def read_chat_request(
     last = services.answers.find(owner, body.messages) if is_kept else None
     known = KnownTurn(last, has_checkpoints=ready is not None and ready.has_checkpoints)
     request, prepared = await _read(
-        body, http_request, services, Jobs.prepare_chat, write_conversation(body), texts, known
+        body, http_request, services, TokenizerJobs.prepare_chat, write_conversation(body), texts, known
     )
     if not is_kept or prepared.turn is None:
         return request
@@ -292,17 +292,17 @@ def check_tools(body: ConversationFields, services: Services) -> None:
 
 async def count_prompt(body: ConversationFields, http_request: Request, services: Services) -> int:
     """How many tokens the model reads before it answers; raises RequestError."""
-    return await prepare(http_request, services, Jobs.count_prompt, write_conversation(body))
+    return await prepare(http_request, services, TokenizerJobs.count_prompt, write_conversation(body))
 
 
 async def prepare(
     http_request: Request,
     services: Services,
-    method: Callable[Concatenate[Jobs, P], R],
+    method: Callable[Concatenate[TokenizerJobs, P], R],
     *arguments: P.args,
     **options: P.kwargs,
 ) -> R:
-    """What `method` of `Jobs` returns, called in a tokenizer process.
+    """What `method` of `TokenizerJobs` returns, called in a tokenizer process.
 
     Raises RequestError, UnavailableError, and ClientGoneError if the client leaves, which stops the job.
     """

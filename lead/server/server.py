@@ -32,7 +32,7 @@ from lead.settings.cache_shares import cache_shares
 from lead.settings.keys import Key, Keyring, Principal, Role
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.fair_queue import Client
-from lead.tokenizer.jobs import Jobs
+from lead.tokenizer.jobs import TokenizerJobs
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from shared.free_memory import free_memory
@@ -246,10 +246,10 @@ class Lead:
 
     async def _open_services(self, engine: EngineClient, tokenizer: TokenizerPool) -> DraftReports:
         own = Client("lead")
-        model = await tokenizer.run(own, Jobs.describe)
+        model = await tokenizer.run(own, TokenizerJobs.describe)
         if model.problem:
             log.warning("%s; using ChatML instead of the model's own", model.problem)
-        vocabulary = FrontVocabulary(model, engine.pieces, lambda: tokenizer.run(own, Jobs.identify))
+        vocabulary = FrontVocabulary(model, engine.pieces, lambda: tokenizer.run(own, TokenizerJobs.identify))
         services = self._services(vocabulary, engine, tokenizer)
         open_services(self._app, services)
         return services.backs

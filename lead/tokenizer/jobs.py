@@ -1,6 +1,6 @@
 """What passes between the front and a tokenizer process, and what a job may cost.
 
-A job is a call of a method of `Jobs`. Messages are pickled, because both ends are one program with the same
+A job is a call of a method of `TokenizerJobs`. Messages are pickled, because both ends are one program with the same
 rights, as in `multiprocessing`. Nothing here needs llama.cpp or Jinja: the front has neither.
 """
 
@@ -110,7 +110,7 @@ class ModelDescription:
     cpu_kernel: str | None
 
 
-class Jobs(Protocol):
+class TokenizerJobs(Protocol):
     """What the front may ask of a tokenizer process; they raise RequestError naming the field at fault.
 
     A `conversation` is from `write_conversation`.
@@ -160,7 +160,7 @@ HEADER = struct.Struct("!i")
 
 
 def encode_job(method: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> bytes:
-    """A call of a method of `Jobs`."""
+    """A call of a method of `TokenizerJobs`."""
     return encode((method.__name__, arguments, options))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lead.tokenizer.fair_queue import Client, FairQueue
-from lead.tokenizer.jobs import GrammarsNeededError, JobLimits, Jobs, encode_job
+from lead.tokenizer.jobs import GrammarsNeededError, JobLimits, TokenizerJobs, encode_job
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import Worker, WorkerDiedError, Workers
 from shared.errors import DuoError, ModelLoadError, QueueFullError, RequestError, UnavailableError
@@ -130,11 +130,11 @@ class TokenizerPool:
     async def run(
         self,
         client: Client,
-        method: Callable[Concatenate[Jobs, P], R],
+        method: Callable[Concatenate[TokenizerJobs, P], R],
         *arguments: P.args,
         **options: P.kwargs,
     ) -> R:
-        """What `method` of `Jobs` returns, called in a tokenizer process.
+        """What `method` of `TokenizerJobs` returns, called in a tokenizer process.
 
         Raises RequestError, UnavailableError, QueueFullError; ModelLoadError or ConfigError if no job can be
         done with this model and template. If some could before, as with a file that is being replaced, the

@@ -33,12 +33,12 @@ from lead.tokenizer.jobs import (
     NOTHING_KNOWN,
     FieldTexts,
     GrammarsNeededError,
-    Jobs,
     KnownTurn,
     MadePrompt,
     ModelDescription,
     PreparedRequest,
     Prompt,
+    TokenizerJobs,
     read_conversation,
 )
 from shared.errors import RequestError
@@ -54,7 +54,7 @@ _MIN_TOKENS_BETWEEN = 32
 """Of cuts that are closer together the first one will do."""
 
 
-class Preparation(Jobs):
+class RequestPreparer(TokenizerJobs):
     """Does the jobs, in a tokenizer process."""
 
     def __init__(
