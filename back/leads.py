@@ -1,4 +1,4 @@
-"""Which leads a back follows: the one it is given or finds on the local network, or several at once."""
+"""The leads that a back follows: the one it is given or finds on the local network, or several at once."""
 
 import asyncio
 import logging

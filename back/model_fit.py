@@ -1,4 +1,4 @@
-"""How the draft model is loaded: with as many side branches as it has memory for."""
+"""Memory plan of a back's draft model: as many side branches as there is memory for."""
 
 from pathlib import Path
 
@@ -19,5 +19,5 @@ def fitted(settings: BackSettings, model: Path) -> BackSettings:
 
 
 def plan_draft(settings: BackSettings, model: Path) -> MemoryPlan:
-    """Of `fitted` settings; raises ModelLoadError."""
+    """The memory plan for settings that `fitted` returned; raises ModelLoadError."""
     return plan_memory(model, settings.model_options, settings.n_slots, settings.n_step_checkpoints)

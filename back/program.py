@@ -1,4 +1,4 @@
-"""What a back does: finds its leads, makes a drafter for them, connects its parts."""
+"""The program of a back: finds its leads, makes a drafter for them, connects its parts."""
 
 import asyncio
 import contextlib

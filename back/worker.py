@@ -55,7 +55,7 @@ class DraftWorker:
 
     @property
     def n_unread(self) -> int:
-        """How many messages, of all leads, are yet to be handled."""
+        """Messages of all leads that are yet to be handled."""
         return self._inbox.qsize()
 
     def step(self) -> None:

@@ -155,7 +155,7 @@ class SessionStats:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One question asked twice, with and without speculation: was it faster, and is the text the same?"""
+    """Answers to one question with and without speculation: which was faster, and whether texts are equal."""
 
     with_drafts: ChatAnswer
     without: ChatAnswer

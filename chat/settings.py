@@ -109,7 +109,7 @@ class ChatSettings(ProgramSettings):
         return read_key(self.api_key, self.api_key_file)
 
     def tls(self) -> ssl.SSLContext | None:
-        """How to verify a server at https://…; None for http. Raises ConfigError."""
+        """The TLS context that verifies a server at https://…; None for http. Raises ConfigError."""
         if not self.lead.startswith("https:"):
             return None
         return (

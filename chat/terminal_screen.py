@@ -179,7 +179,7 @@ class TerminalScreen(Screen):
 
     @property
     def columns(self) -> int:
-        """One less than the terminal's: some terminals draw a few characters wider than Unicode defines."""
+        """The width to write in: one less than the terminal, as some draw wide characters wider still."""
         return max(self._size()[0] - 1, 1)
 
     def _line(self, text: str, style: str) -> None:

@@ -100,7 +100,7 @@ class LeadReplica:
             log.warning("the pool of backs does not answer: %r", error)
 
     async def record_routing_stats(self) -> dict[str, Any]:
-        """How busy the lead is, for the router; nothing if it does not say."""
+        """The lead's load, for the router; nothing if it does not say."""
         try:
             response = await self._asking.get("/loads")
             load = response.raise_for_status().json()["loads"][0]

@@ -63,7 +63,7 @@ class Window:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing comes after `text`."""
+        """With `complete` nothing comes after `text`."""
         return self.finished and not self._later
 
     def push(self, text: str) -> None:

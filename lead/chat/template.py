@@ -73,7 +73,7 @@ class ChatTemplate:
 
     @property
     def known(self) -> _Known:
-        """What the template supports without tools, and with them; how calls and answers are written."""
+        """The template's features without tools and with them, and the format of calls and answers."""
         return self.capabilities, self._tool_capabilities, self.tool_format, self.answers
 
     def _detect(self) -> _Known:

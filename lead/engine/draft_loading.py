@@ -90,7 +90,7 @@ class InlineModel:
 
 
 def load_inline_sources(load: Load, target: Model, planned: PlannedSource | None) -> list[InlineSource]:
-    """What may draft in the engine: the draft model, then what is `planned`; raises ModelLoadError."""
+    """The sources that draft in the engine: the draft model, then `planned`; raises ModelLoadError."""
     sources: list[InlineSource] = []
     if load.draft and not (planned and planned.is_draft_model):
         sources.append(load_draft_model(load.draft, target))
@@ -100,7 +100,7 @@ def load_inline_sources(load: Load, target: Model, planned: PlannedSource | None
 
 
 def has_draft_model(load: Load) -> bool:
-    """Whether `load.draft` names one, which could be a back's, too, and nothing that only a ring opens."""
+    """True if `load.draft` names a model that a back could load, too, not a file that only a ring opens."""
     planned = planned_source(load) if load.draft else None
     return load.draft is not None and not (planned and planned.is_draft_model)
 

@@ -46,14 +46,14 @@ class ProgressWatch:
         self._seconds = 0.0
 
     def has_stalled(self, now: float) -> bool:
-        """Whether there was none for too long; to be asked before each step."""
+        """True if there was no progress for too long; to be asked before each step."""
         self._seconds += min(now - self._now, _MAX_SECONDS_COUNTED)
         self._now = now
         return self._seconds >= STALL_SECONDS
 
 
 class Pipe(Protocol):
-    """How commands and events pass. `open` turns False when the front is gone."""
+    """The channel of commands and events. `open` turns False when the front is gone."""
 
     open: bool
 
@@ -178,7 +178,7 @@ class Loop:
             self.step()
 
     def step(self) -> None:
-        """One step, or a wait for commands when there is nothing to do."""
+        """Do one step, or wait for commands when there is nothing to do."""
         self._take_commands()
         now = self._clock()
         if self._progress.has_stalled(now):  # also one that spins, although it gives signs of life

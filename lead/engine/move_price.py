@@ -1,4 +1,4 @@
-"""What moving texts to host memory and back costs, against leaving them in a slot or reading them again."""
+"""The cost of moving texts to host memory and back, against leaving them in a slot or reading them again."""
 
 from collections.abc import Iterable
 
@@ -43,7 +43,7 @@ class MovePrice:
         """The time in which a token of a prompt is read; None: unknown. Set by the scheduler."""
 
     def pays(self, n_tokens: int) -> bool:
-        """Whether storing and loading a text of `n_tokens` is quicker than reading it again."""
+        """True if storing and loading a text of `n_tokens` is quicker than reading it again."""
         if self.token_seconds is None or not self._bytes:
             return True
         return 2 * self._size.of(n_tokens) * self._seconds / self._bytes < n_tokens * self.token_seconds

@@ -1,7 +1,7 @@
 """What passes between the front and a tokenizer process, and what a job may cost.
 
-A job is a call of a method of `TokenizerJobs`. Messages are pickled, because both ends are one program with the same
-rights, as in `multiprocessing`. Nothing here needs llama.cpp or Jinja: the front has neither.
+A job is a call of a method of `TokenizerJobs`. Messages are pickled, because both ends are one program with
+the same rights, as in `multiprocessing`. Nothing here needs llama.cpp or Jinja: the front has neither.
 """
 
 import pickle

@@ -87,7 +87,7 @@ async def running(services: Annotated[Services, Depends(get_services)]) -> dict[
 async def show(
     body: OllamaModelRequest, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, Any]:
-    """What is known of the model, by any name: there is one."""
+    """The model's metadata, by any name: there is one model."""
     del body
     model = services.vocabulary.model
     info, thinks = model.info, ["thinking"] if model.reasons else []

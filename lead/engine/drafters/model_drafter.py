@@ -30,7 +30,7 @@ _MARGIN = 0.95
 
 
 class ModelDraft(InlineDraft):
-    """What the `drafter` knows of a sequence (its `name`), all committed tokens of which are `tokens`."""
+    """The state of the `drafter` for a sequence (its `name`), all committed tokens of which are `tokens`."""
 
     def __init__(
         self, name: str, sampling: SamplingParameters, tokens: Sequence[int], drafter: Drafter
@@ -61,7 +61,7 @@ class ModelDraft(InlineDraft):
 
     @property
     def is_known(self) -> bool:
-        """Whether the drafter has heard of the sequence."""
+        """True if the drafter was told of the sequence."""
         return self._n_known > 0
 
     @property
