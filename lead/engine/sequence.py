@@ -100,7 +100,7 @@ class Verification:
 
     @property
     def has_rejected(self) -> bool:
-        """Whether the target disagreed with the draft."""
+        """True if the target disagreed with the draft."""
         return self.n_accepted < len(self.draft)
 
     def event(self, n_right: Mapping[str, tuple[int, int]]) -> Committed:
@@ -160,12 +160,12 @@ class EngineSequence:
 
     @property
     def n_prefill(self) -> int:
-        """How many tokens of the context are decoded as a prompt: that, or what the last shift left."""
+        """The number of tokens that are decoded as a prompt: the prompt, or what the last shift left."""
         return self.n_prompt if self.shift is None or self.context is self.tokens else self.shift.n_left
 
     @property
     def is_context_full(self) -> bool:
-        """Whether it can go on only with a shift."""
+        """True if the sequence can go on only with a context shift."""
         return self.shift is not None and len(self.context) >= self.n_ctx
 
     def shift_context(self) -> int:
@@ -224,7 +224,7 @@ class EngineSequence:
         return token
 
     def drop_verification(self) -> None:
-        """What was being verified will be decoded and chosen again."""
+        """Give up the verification under way: its tokens will be decoded and chosen again."""
         if self.verification is not None:
             self.verification = None
             self.sampler.rewind(self.tokens)
@@ -235,7 +235,7 @@ class EngineSequence:
 
     @property
     def n_left(self) -> int:
-        """How many more tokens it may get before it ends, or its context has to be shifted."""
+        """The number of tokens until the sequence ends, or its context has to be shifted."""
         return min(self.n_ctx - len(self.context), self._n_max - len(self.tokens))
 
     @property
@@ -250,7 +250,7 @@ class EngineSequence:
         return n if n_draft is None else min(n, n_draft)
 
     def describe(self) -> dict[str, Any]:
-        """For the log of a failed check: no text."""
+        """A description for the log of a failed check, without text."""
         return {
             "sequence": self.id,
             "n_tokens": len(self.tokens),

@@ -77,7 +77,7 @@ def _refuse_exact(options: ModelOptions) -> None:
 def limits_of(
     model: Model, n_checkpoints: int = 0, prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
 ) -> EngineLimits:
-    """What a scheduler may use of a target; n_checkpoints: stored states of each slot."""
+    """The limits of a target for the scheduler; n_checkpoints: stored states of each slot."""
     n_reserve = model.batch_sizes.n_reserve if model.batch_sizes else 0
     return EngineLimits(
         n_slots=model.n_slots,

@@ -73,7 +73,7 @@ _LONGEST_FORMATS = {"date-time": 35, "time": 24, "duration": 40}
 
 
 def check_schema(schema: object, limits: RequestLimits, param: str = "response_format") -> Schema:
-    """What llguidance is given for `schema`; raises RequestError naming `param`."""
+    """The schema that llguidance gets for `schema`; raises RequestError naming `param`."""
     # A schema inside a schema is two levels of JSON: properties → name.
     if depth(schema, 2 * limits.max_schema_depth) > 2 * limits.max_schema_depth:
         raise RequestError(

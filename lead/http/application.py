@@ -33,7 +33,7 @@ class HttpOptions(TypedDict, total=False):
 
 
 def http_options(settings: LeadSettings, keys: Keyring) -> HttpOptions:
-    """Those of the command line."""
+    """The options of the HTTP server on the command line."""
     return {
         "keys": keys,
         "limits": settings.limits,

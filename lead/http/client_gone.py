@@ -37,7 +37,7 @@ async def cancel(*tasks: asyncio.Future[Any]) -> None:
 
 
 async def close_socket(socket: WebSocket, code: int, reason: str = "") -> None:
-    """As far as that is still possible: the client may have been faster."""
+    """Close a WebSocket, if that is still possible: the client may have been faster."""
     cut = reason.encode("utf-8", "replace")[:_MAX_REASON_BYTES].decode("utf-8", "ignore")
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
         await socket.close(code, cut)

@@ -1,4 +1,4 @@
-"""What one HTTP request asks the engine for, whatever API it came by."""
+"""A request for generation, of any API, as submissions to the engine."""
 
 import functools
 import logging
@@ -45,7 +45,7 @@ T = TypeVar("T", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """What to generate: a submission for each of the `n` answers to each prompt, and how to show it.
+    """Submissions for each of the `n` answers to each prompt, and how answers are shown.
 
     The answers to a prompt differ in their seeds only: seed, seed + 1, … `gbnf` and `n_keep` are as the
     client sent them. private: not shown to backs. `parser` is None if all text is content. `prompt_texts`:
@@ -71,14 +71,14 @@ class GenerationRequest:
         return self.submissions[0]
 
     def prompt_text(self, index: int) -> str:
-        """Of a submission."""
+        """The text of a submission's prompt."""
         return self.prompt_texts[index // self.n]
 
 
 def generation_request(
     fields: GenerationFields, prepared: PreparedRequest, services: Services, sender: Principal = ANYONE
 ) -> GenerationRequest:
-    """What `fields` ask for; `prepared` is what their texts come to. Raises RequestError naming the field."""
+    """The request of `fields`, whose texts have become `prepared`. Raises RequestError naming the field."""
     settings, limits = services.settings, services.settings.limits
     n, stops, max_seconds = fields.n_answers(limits.max_n), fields.stops(limits), fields.time_limit()
     _check_lengths(prepared, services)
@@ -246,7 +246,7 @@ def _check_lengths(prepared: PreparedRequest, services: Services) -> None:
 
 
 class ChatRequest(GenerationFields, ConversationFields):
-    """What a client posts to the chat."""
+    """The body of a chat completion request."""
 
     def shows_prompt(self, log_level: LogLevel) -> bool:
         return log_level == "debug" if self.verbose is None else self.verbose
@@ -291,7 +291,7 @@ def check_tools(body: ConversationFields, services: Services) -> None:
 
 
 async def count_prompt(body: ConversationFields, http_request: Request, services: Services) -> int:
-    """How many tokens the model reads before it answers; raises RequestError."""
+    """Count the tokens that the model reads before it answers; raises RequestError."""
     return await prepare(http_request, services, TokenizerJobs.count_prompt, write_conversation(body))
 
 

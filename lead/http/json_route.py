@@ -61,7 +61,7 @@ class _ArrivingBody:
         self.is_refused = False
 
     def refuse(self) -> None:
-        """It has to go for others."""
+        """Refuse the body, to make room for others."""
         self.is_refused = True
         self.until_refused.reschedule(0)
 
@@ -223,7 +223,7 @@ def _is_of_page(request: Request) -> bool:
 
 
 def has_body(request: Request) -> bool:
-    """Whether a request has a body of at least one byte, according to its headers."""
+    """True if a request has a body of at least one byte, according to its headers."""
     return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
 
 

@@ -32,7 +32,7 @@ SseEvent = JsonObject | str
 
 
 class Renderer(ABC):
-    """How an API shows answers, in a stream or whole.
+    """An API's form of answers, in a stream or whole.
 
     Events are server-sent ones unless a renderer says otherwise; `ping`: what is sent meanwhile.
     """
@@ -41,7 +41,7 @@ class Renderer(ABC):
     ping: ClassVar = b": ping\n\n"
 
     def line(self, event: SseEvent) -> bytes:
-        """As it is sent.
+        """The event as it is sent.
 
         An event with a type is also named by it, as in the streams of Anthropic's API and of Responses.
         """

@@ -154,7 +154,7 @@ _COUNTERS = {
 
 
 class BackMetrics(Collector):
-    """One series per connected back; the series of a disconnected back are removed."""
+    """A series for each connected back; the series of a disconnected back are removed."""
 
     def __init__(self, backs: Backs) -> None:
         self._backs = backs

@@ -1,4 +1,4 @@
-"""Where invited machines come in: HTTPS on all addresses of this machine, for members only.
+"""The server for invited machines: HTTPS on all addresses of this machine, for members only.
 
 It is apart from the address that the lead is given: that one may stay open to this machine's own programs,
 without keys, while everybody else needs a key.
@@ -71,13 +71,13 @@ class PairingServer:
         self._certificate = ""
 
     def read(self) -> None:
-        """Who is a member, as the lead that ran last has written it; raises ConfigError."""
+        """Read the members that the lead that ran last has written down; raises ConfigError."""
         kept = _read(self._folder / _FILE)
         self.was_open = kept.is_open
         self.members = Members(kept.members, clock=time.monotonic, wall_clock=time.time)
 
     def identify(self, secret: str | None) -> Principal | None:
-        """Which member has this key."""
+        """The member with this key."""
         return self.members.identify(secret)
 
     @property
@@ -145,7 +145,7 @@ class PairingServer:
         return tuple(f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}" for host in hosts)
 
     def invite(self, role: MemberRole, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:
-        """For a machine that reaches this one at one of `addresses` (hosts); none: those that it knows of.
+        """An invitation for a machine that reaches this one at `addresses` (hosts); none: its own.
 
         nearby: for one that finds it, see `announce`.
         """
@@ -154,7 +154,7 @@ class PairingServer:
         return Invitation(role, secret, fingerprint(self._certificate), reached)
 
     def join(self, secret: bytes, name: str, peer: str) -> tuple[JoinedMachine, str]:
-        """See `Members.join`; raises ConfigError, too, if it cannot be written down."""
+        """A new member and its key (`Members.join`); also raises ConfigError if it cannot be saved."""
         member, key = self.members.join(secret, name, peer)
         try:
             self._save()
@@ -165,7 +165,7 @@ class PairingServer:
         return member, key
 
     def revoke(self, name: str) -> bool:
-        """Whether there was such a member; it is disconnected, and has to be invited again."""
+        """Remove a member, which is disconnected and has to be invited again; False if there was none."""
         member = self.members.remove(name)
         if member:
             self._save()

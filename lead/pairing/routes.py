@@ -21,7 +21,7 @@ _Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,253}$")]
 
 
 def get_pairing_server(request: Request) -> PairingServer:
-    """Raises RequestError where nobody can be invited."""
+    """The lead's pairing server; raises RequestError where nobody can be invited."""
     pairing: PairingServer | None = getattr(request.app.state, "pairing", None)
     if pairing is None:
         raise RequestError("this lead cannot invite machines")
@@ -83,7 +83,7 @@ async def close(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) 
 
 @router.get("/v1/members")
 async def members(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) -> dict[str, Any]:
-    """Who has joined; codes that can still be used, and attempts with wrong ones."""
+    """The members; codes that can still be used, and attempts with wrong ones."""
     return {
         "open": pairing.is_open,
         "addresses": pairing.addresses() if pairing.is_open else (),

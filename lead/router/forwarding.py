@@ -44,7 +44,7 @@ class Forwarder:
         return self._n_running
 
     def fail_all(self, reason: str) -> None:
-        """No request waits for a model any more; those that are answered end with their models."""
+        """Refuse requests that wait for a model; those that are answered end with their models."""
         self._host.refuse_all(reason)
 
     async def close(self) -> None:
@@ -54,7 +54,7 @@ class Forwarder:
     async def answer(
         self, request: Request, name: str, body: bytes, keep_seconds: float | None = None
     ) -> Response:
-        """What the model `name` answers; for `keep_seconds` see `ModelHost.use`.
+        """The answer of the model `name`; for `keep_seconds` see `ModelHost.use`.
 
         Raises UnavailableError, ClientGoneError.
         """

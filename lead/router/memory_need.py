@@ -1,4 +1,4 @@
-"""How much memory a model with its options will take, measured in a process of its own: `measure`.
+"""The memory that a model with its options will take, measured in a process of its own: `measure`.
 
 llama.cpp says it without reading weights (`shared.memory.plan_memory`). It stays in memory once it is loaded,
 and a lead that only passes requests on should remain small.
@@ -36,7 +36,7 @@ class MemoryNeed(BaseModel):
 
 
 async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> MemoryNeed:
-    """Of a model with these options (see `ServedModel`), as if it were alone.
+    """Measure a model with these options (`ServedModel`), as if it were alone.
 
     in_use: what models that might go take on each device. Raises ConfigError with the reason.
     """

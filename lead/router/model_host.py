@@ -101,7 +101,7 @@ class ModelHost:
         return self.pool.models[name]
 
     def process(self, name: str) -> ModelProcess | None:
-        """None unless it is loaded."""
+        """The process of a model; None unless it is loaded."""
         return self._processes.get(name) if self.state(name).state is ModelState.LOADED else None
 
     def start(self) -> None:
@@ -157,7 +157,7 @@ class ModelHost:
         self.decide()
 
     def refuse_all(self, reason: str) -> None:
-        """Who waits for a model gets an error, and nobody waits from now on: `stop` is next."""
+        """Refuse all who wait for a model, and whoever comes from now on: `stop` is next."""
         self._is_stopping = True
         for admission in self._admissions.values():
             if not admission.done():

@@ -1,4 +1,4 @@
-"""Which models are in memory: who is started, who has to go for it, who waits.
+"""A pool of models in memory: which are started, which are unloaded for them, which requests wait.
 
 Knows neither processes nor HTTP nor a clock: `next` says what has to be done, and who does it reports back.
 Requests are served in the order in which they came, except that a model in memory need not wait for one that
@@ -35,7 +35,7 @@ class ModelState(enum.Enum):
 
 @dataclass(slots=True)
 class PooledModel:
-    """What is known of one model; changed by `ModelPool` only.
+    """The state of one model; changed by `ModelPool` only.
 
     pinned: never unloaded for another. idle_seconds: after which it is unloaded. need: what it takes, None
     if that was not measured yet. n_running: requests that it answers. used_at: when one began or ended last.
@@ -102,7 +102,7 @@ ModelAction = MeasureModel | StartModel | StopModel | Admitted | NotServed
 
 @dataclass(slots=True)
 class ModelPool:
-    """At most `maximum` models are in memory at the same time; 0: any number."""
+    """Decides which models are in memory: at most `maximum` at the same time; 0: any number."""
 
     maximum: int = 0
     models: dict[str, PooledModel] = field(default_factory=dict)
@@ -161,7 +161,7 @@ class ModelPool:
         model.need, model.is_measured = None, False
 
     def cannot_measure(self, name: str, reason: str) -> Iterator[NotServed]:
-        """It cannot be loaded, either."""
+        """Note that a model could not be measured: it cannot be loaded, either."""
         self.models[name].is_measured = False
         self.models[name].failure = reason
         yield from self._refuse(name, reason)
@@ -172,7 +172,7 @@ class ModelPool:
         model.state, model.used_at, model.failure, model.n_deaths = ModelState.LOADED, now, "", 0
 
     def ended(self, name: str, failure: str = "", *, is_final: bool = False) -> Iterator[NotServed]:
-        """Its process has ended.
+        """Note that the process of a model has ended.
 
         failure: why, if that was not wanted. is_final: starting it again would not help.
         """
@@ -188,7 +188,7 @@ class ModelPool:
             yield from self._refuse(name, failure)
 
     def next(self, now: float, measure_room: RoomGauge) -> list[ModelAction]:
-        """What to do now.
+        """The actions to do now.
 
         measure_room: says what all models together may take, by place; of a place that is not in it, any
         amount. It is asked only if something is to be started.
@@ -197,7 +197,7 @@ class ModelPool:
         return [*self._expire(now), *self._serve(now, room), *self._stop_leaving()]
 
     def deadline(self) -> float | None:
-        """When the next idle model is to be unloaded, if no request comes until then."""
+        """The time when the next idle model is to be unloaded, if no request comes until then."""
         return min((model.used_at + model.idle_seconds for model in self._idle()), default=None)
 
     def awake(self) -> list[PooledModel]:

@@ -44,7 +44,7 @@ class ModelEndedError(DuoError):
 
 @dataclass(slots=True)
 class AboutModel:
-    """What a model says of itself once it is loaded: its record in /v1/models, and its vocabulary."""
+    """Facts of a loaded model: its record in /v1/models, and its vocabulary."""
 
     record: dict[str, Any] = field(default_factory=dict)
     vocabulary: str = ""
@@ -77,7 +77,7 @@ class ModelProcess(Child):
         return cls()
 
     def headers_for(self, connection: HTTPConnection) -> list[tuple[str, str]]:
-        """Which say who has sent a request that is passed on: key, address, and its id in the log."""
+        """Headers that name the sender of a request that is passed on: key, address, id in the log."""
         client = connection.client
         return [
             ("authorization", f"Bearer {vouch(self._secret, connection.state.principal)}"),

@@ -46,7 +46,7 @@ _ROLES: Mapping[tuple[str, str], frozenset[Role]] = {
 
 class Identifies(Protocol):
     def identify(self, secret: str | None) -> Principal | None:
-        """See `lead.settings.keys.Keyring`."""
+        """The principal with this key (`lead.settings.keys.Keyring`)."""
 
 
 class AuthMiddleware:
@@ -84,7 +84,7 @@ class AuthMiddleware:
 
 
 def own_keys(scope: Scope) -> Identifies | None:
-    """Who may ask where this request came in; None: it came in at the lead's own address."""
+    """The keys of the address where this request came in; None: the lead's own address."""
     found: Identifies | None = scope.get("state", {}).get(OWN_KEYS)
     return found
 
@@ -103,7 +103,7 @@ def route_of(scope: Scope) -> Route:
 
 
 def has_principal(connection: HTTPConnection) -> bool:
-    """Whether it is known who sends a request: by a key, or because nobody needs one."""
+    """True if the sender of a request is known: by a key, or because nobody needs one."""
     return getattr(connection.state, "principal", None) is not None
 
 

@@ -75,7 +75,7 @@ async def _about(services: Services) -> dict[str, Any]:
 
 
 class PolicyRequest(NullIsDefault):
-    """How to choose depths; `depth` is for `fixed` and `sync`."""
+    """The policy that chooses depths; `depth` is for `fixed` and `sync`."""
 
     policy: PolicyName
     depth: Annotated[int, Field(ge=0, le=MAX_DEPTH)] = 4
