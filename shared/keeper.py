@@ -20,7 +20,7 @@ _MIN_WAIT_SECONDS = 0.01
 
 
 def in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
-    """What `call` returns or raises, from a thread of its own: this process can end without it."""
+    """Run `call` in a thread of its own: this process can end without it."""
     found: concurrent.futures.Future[R] = concurrent.futures.Future()
     found.set_running_or_notify_cancel()
 
@@ -60,7 +60,7 @@ class Child(ChildProcess):
         return self.returncode
 
     def kill_silent(self) -> None:
-        """It gives no sign of life."""
+        """Kill a child that gives no sign of life."""
         self.kill()
 
 

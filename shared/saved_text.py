@@ -11,7 +11,7 @@ _DIGEST_BYTES = 16
 
 
 def text_hash(content: bytes | memoryview = b"") -> "hashlib.blake2b":
-    """What `digest` is computed with."""
+    """The hash that computes `digest`."""
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""How long a step takes: T(n), learned from the steps themselves."""
+"""T(n), the time of a step, learned from the steps themselves."""
 
 import math
 from bisect import bisect_left, insort
@@ -108,12 +108,12 @@ class StepCost:
 
     @property
     def settling(self) -> list[float]:
-        """How many seconds longer the first step of a size takes, and the second; zeros but for some GPUs."""
+        """Seconds by which the first step of a size takes longer, and the second; zeros but for some GPUs."""
         return [max(0.0, each) for each in self._settling]
 
     @property
     def is_settling(self) -> bool:
-        """Whether the last step was the first one of its size."""
+        """True if the last step was the first one of its size."""
         return self._n_of_size == 1
 
     def learn_settling(self, seconds: Sequence[float]) -> None:
@@ -173,7 +173,7 @@ class StepCost:
         return self._interpolated(n_tokens)
 
     def age(self, n_tokens: int) -> int:
-        """How many steps ago T(n_tokens) was measured; a large number if never.
+        """The number of steps since T(n_tokens) was measured; a large one if never.
 
         0 where steps settle: a single one would measure something else.
         """

@@ -19,7 +19,7 @@ def trusting(authorities: Path | None) -> ssl.SSLContext:
 
 
 def trusting_nobody() -> ssl.SSLContext:
-    """For clients of plain HTTP: reading the system's certificates takes 20 ms."""
+    """A TLS context for clients of plain HTTP: reading the system's certificates takes 20 ms."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
@@ -47,7 +47,7 @@ def trusting_only(certificate: str) -> ssl.SSLContext:
 
 
 def check_certificate(certificate: Path, key: Path) -> None:
-    """Raises ConfigError if a server cannot use `certificate`."""
+    """Raise ConfigError if a server cannot use `certificate`."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)
     except (OSError, ssl.SSLError) as error:

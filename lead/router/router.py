@@ -96,5 +96,5 @@ class Router:
 
 
 def host_room(n_bytes: int) -> Callable[[int], int]:
-    """What all models together may take of host memory, given what the running ones hold; 0: what is free."""
+    """The host memory for all models together, given what the running ones hold; 0: what is free."""
     return lambda held: n_bytes or free_memory() + held

@@ -1,4 +1,4 @@
-"""What the router answers itself: which models there are, and loading them; all else goes to a model."""
+"""The router's own routes: listing models and loading them; all else goes to a model."""
 
 import asyncio
 import math
@@ -46,7 +46,7 @@ Name = Annotated[str, Field(max_length=1000)]
 
 @dataclass(frozen=True, slots=True)
 class RouterServices:
-    """What the routes work with. started_at: Unix time. reload: finds out which models there are now."""
+    """The objects that routes work with. started_at: Unix time. reload: looks for models anew."""
 
     host: ModelHost
     forwarder: Forwarder
@@ -84,7 +84,7 @@ Routing = Annotated[RouterServices, Depends(get_router_services)]
 
 
 class RoutedFields(BaseModel):
-    """What the router reads of any body."""
+    """The fields that the router reads of any body."""
 
     model: Name | None = None
     name: Name | None = None  # what older clients of Ollama send
@@ -145,7 +145,7 @@ async def unload(body: ModelByName, services: Routing) -> Response:
 @router.get("/v1/models/{name:path}")
 @router.get("/models/{name:path}", include_in_schema=False)
 async def show_model(name: str, services: Routing) -> Response:
-    """One model, by any of its names."""
+    """The record of a model, by any of its names."""
     sizes = await _sizes(services.host.models.values())
     if (found := services.find(name)) is None:
         return _unknown(name, services)
@@ -188,7 +188,7 @@ everything_else = APIRouter(include_in_schema=False)
 
 @everything_else.api_route("/{path:path}", methods=_METHODS)
 async def forward(request: Request, services: Routing) -> Response:
-    """What the model answers that the body or `?model=` names; without either the one in use."""
+    """Forward a request to the model that the body or `?model=` names; without either to the one in use."""
     if not has_principal(request):
         return without_key()
     bodies: BodyReader = request.app.state.bodies

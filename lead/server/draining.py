@@ -158,7 +158,7 @@ class DrainingServer(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def on_signal(self) -> None:
-        """One step nearer to the end; see the class."""
+        """Go one step nearer to the end, as the class says."""
         self._on_stopping()
         if self._is_hurried:
             self.force_exit = True

@@ -45,7 +45,7 @@ _END_SECONDS = 30.0
 
 
 class Routed(Protocol):
-    """How a router asks a lead."""
+    """The connection from a router to a lead."""
 
     @property
     def listener(self) -> socket.socket: ...
@@ -110,12 +110,12 @@ class Lead:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether a signal, `stop` or a failure is ending it."""
+        """True if a signal, `stop` or a failure is ending it."""
         return self._server.should_exit
 
     @property
     def has_given_up_back(self) -> bool:
-        """Whether its own back cannot draft, and is not started again."""
+        """True if its own back cannot draft, and is not started again."""
         return self._local_back is not None and self._local_back.ended.is_set()
 
     def _create_app(self) -> FastAPI:

@@ -1,4 +1,4 @@
-"""What runs in the tokenizer processes."""
+"""The handler of jobs in tokenizer processes."""
 
 import logging
 from multiprocessing.connection import Connection
@@ -22,7 +22,7 @@ class JobHandler:
         """All is loaded."""
 
     def warm_up(self) -> None:
-        """Nothing is slower the first time."""
+        """Do each kind of job once: none is slower the first time."""
 
     def do(self, connection: Connection, limits: WorkerLimits) -> None:
         """Do jobs until the other end of `connection` is closed, or one has taken much memory."""

@@ -1,4 +1,4 @@
-"""Where jobs wait for a tokenizer process, and what happens if one takes too long or dies.
+"""A pool of tokenizer processes: jobs wait for one, and are stopped if they take too long.
 
 Two lanes, each with one worker. Short jobs get a slice of time in the quick lane; what needs longer is
 stopped and begins again in the other one, which long jobs enter at once. So no job delays short ones by more
@@ -77,7 +77,7 @@ class _Lane:
         self.has_some.set()
 
     async def pop(self) -> _Ticket | None:
-        """None: it rests."""
+        """The next job; None: nothing waits."""
         while not (self.queue or self.rests):
             self.has_some.clear()
             await self.has_some.wait()
@@ -134,7 +134,7 @@ class TokenizerPool:
         *arguments: P.args,
         **options: P.kwargs,
     ) -> R:
-        """What `method` of `TokenizerJobs` returns, called in a tokenizer process.
+        """Call `method` of `TokenizerJobs` in a tokenizer process; returns what it returns.
 
         Raises RequestError, UnavailableError, QueueFullError; ModelLoadError or ConfigError if no job can be
         done with this model and template. If some could before, as with a file that is being replaced, the

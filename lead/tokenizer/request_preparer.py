@@ -1,4 +1,4 @@
-"""What a tokenizer process does: from a request's texts to tokens, a grammar and a parser.
+"""The work of a tokenizer process: from a request's texts to tokens, a grammar and a parser.
 
 Synchronous, without I/O; all of it raises RequestError naming the field at fault.
 """
@@ -55,7 +55,7 @@ _MIN_TOKENS_BETWEEN = 32
 
 
 class RequestPreparer(TokenizerJobs):
-    """Does the jobs, in a tokenizer process."""
+    """Turns requests into tokens, grammars and parsers, in a tokenizer process."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a fork server is started for: tokenizer processes, and those that follow the engine's grammars."""
+"""The program of a fork server: tokenizer processes, and those that follow the engine's grammars."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

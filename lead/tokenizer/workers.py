@@ -50,7 +50,7 @@ class Worker:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it does no more jobs: it has grown, or died."""
+        """True if it does no more jobs: it has grown, or died."""
         return self._answer.at_eof() or self._answer.exception() is not None
 
     async def has_begun(self) -> None:

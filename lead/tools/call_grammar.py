@@ -46,7 +46,7 @@ def call_grammars(
     special_tokens: Mapping[str, int],
     check_grammar: Callable[[str], None],
 ) -> tuple[CallGrammars | None, list[str]]:
-    """What applies once a call has begun in an answer that may also have none; None: nothing does.
+    """The grammars that apply once an optional call has begun; None: nothing constrains calls.
 
     Also why tools have no grammar of their arguments; for one that is `strict` that is raised, as what
     `check_grammar` raises.

@@ -42,7 +42,7 @@ class SpecialTokens:
 
     @property
     def control(self) -> list[SpecialToken]:
-        """Those that are only found where the caller trusts the text."""
+        """The special tokens that are only found where the caller trusts the text."""
         return [token for token in self._order if token.control]
 
     def split(self, text: str, *, control: bool, breaks: Sequence[int] = ()) -> list[Fragment]:

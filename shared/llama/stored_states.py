@@ -73,7 +73,7 @@ class StoredStates(SlotPart):
         return block.bytes()
 
     def take_back(self, key: int) -> None:
-        """What was lent is not read or written any more."""
+        """Take back lent memory, which is not read or written any more."""
         block = self._lent.pop(key)
         if key not in self._states:
             self._host.give_back(block)

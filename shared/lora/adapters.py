@@ -28,7 +28,7 @@ def check_adapters(adapters: Sequence[LoraAdapter], model: Path) -> None:
 
 
 def load_adapters(model: Any, adapters: Sequence[LoraAdapter]) -> list[Any]:
-    """Of a llama_model, which owns them, before it has contexts; raises ModelLoadError."""
+    """Load adapters of a llama_model, which owns them, before it has contexts; raises ModelLoadError."""
     loaded = []
     for each in adapters:
         with library.captured_log() as lines:

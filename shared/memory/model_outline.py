@@ -1,4 +1,4 @@
-"""How large the memory of a model is, measured without its weights.
+"""The size of a model's memory, measured without its weights.
 
 llama.cpp can make a model and contexts with all their buffers but without their memory (`no_alloc` in
 llama.h), in a few milliseconds. How large the buffers are, it says in its log only, and not of all

@@ -71,7 +71,7 @@ class HubModel:
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """Where to look; None: as huggingface_hub's own variables (HF_TOKEN, HF_ENDPOINT, HF_HOME) say."""
+    """The hub to look in; None: as huggingface_hub's own variables (HF_TOKEN, HF_ENDPOINT, HF_HOME) say."""
 
     token: str | None = None
     offline: bool = False
@@ -170,7 +170,7 @@ def _huggingface_hub() -> ModuleType:
 
 
 def is_model(name: str) -> bool:
-    """Whether a file of this name is a model, or the first part of one."""
+    """True if a file of this name is a model, or the first part of one."""
     path = PurePosixPath(name)
     part = read_name(name)
     first = part is None or part.number == 1

@@ -253,7 +253,7 @@ def _lead(info: "ServiceInfo", reaches: Callable[[str, int], bool]) -> FoundLead
 
 
 def answers(address: str, port: int) -> bool:
-    """Whether a server accepts connections there, within a second."""
+    """True if a server accepts connections there, within a second."""
     try:
         socket.create_connection((address, port), _KNOCK_SECONDS).close()
     except OSError:

@@ -1,4 +1,4 @@
-"""Which device gets which weights and which part of the KV cache: decided from sizes alone.
+"""Distribution of weights and KV cache over devices: decided from sizes alone.
 
 What a graph needs for intermediate results llama.cpp says only once it has planned a placement (`settle`).
 """
@@ -32,7 +32,7 @@ _MARGIN_SHARE = 8
 
 @dataclass(frozen=True, slots=True)
 class ModelSizes:
-    """What there is to place, in bytes.
+    """The sizes of what is placed, in bytes.
 
     tensors: by name. n_layers: without the output. caches: what each layer keeps of texts.
     """
@@ -72,7 +72,7 @@ def settle(
 def place(
     sizes: ModelSizes, devices: Sequence[Device], options: ModelOptions, computing: Mapping[str, int]
 ) -> Placement:
-    """Where a model goes with these options on these devices, which need `computing` bytes each besides.
+    """Place a model with these options on these devices, which need `computing` bytes each besides.
 
     With --n-gpu-layers auto: all layers if they fit; else of a mixture the experts of as few layers as
     possible go to the CPU, and after those whole layers. Else as asked for, and `problem` says if that
