@@ -32,8 +32,8 @@ class Repl:
         self._screen = screen
         self._store = store
         self._interactive = interactive
-        self._file: Path | None = None
-        self._draft: str | None = None
+        self._file: Path | None = None  # that was loaded or saved last
+        self._draft: str | None = None  # the next line, to be edited
         self._commands: dict[str, Callable[[str], None]] = {
             "retry": lambda _: session.retry(),
             "edit": self._edit,

@@ -128,9 +128,9 @@ class TerminalScreen(Screen):
         self._clock = clock
         self._live = LiveRegion(out, size)
         self._answer: ChatAnswer | None = None
-        self._block = AttributedText()
+        self._block = AttributedText()  # the last block, which may still change
         self._reasoning = ""
-        self._gap: list[TerminalLine] = []
+        self._gap: list[TerminalLine] = []  # the empty line above the answer
         self._next_drawing = 0.0
         self._is_below_answer = False
 

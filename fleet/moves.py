@@ -70,6 +70,7 @@ def plan_moves(needs: Sequence[LeadNeed], placed: Mapping[str, str | None], n_ea
         return min(backs, key=lambda lead: (-more(lead), len(backs[lead]), lead))
 
     moves = []
+    # first backs without a lead, then those that gain clearly more elsewhere
     while backs and free:
         moves.append(Move(free.pop(0), taker()))
         backs[moves[-1].lead].append(moves[-1].back)

@@ -237,6 +237,7 @@ def _stand_in(shape: AttentionShape, n_ctx: int) -> Iterator[Any]:
     function("gguf_set_val_f32")(metadata, b"llama.attention.layer_norm_rms_epsilon", 1e-5)
     for key, value in keys.items():
         function("gguf_set_val_u32")(metadata, f"llama.{key}".encode(), value)
+    # llama.cpp makes the tensors, and asks for their content
     n_bytes, write = function("ggml_nbytes"), function("ggml_backend_tensor_memset")
 
     def clear(tensor: int, _: int) -> None:

@@ -90,10 +90,10 @@ class EngineClient:
         self._log_options = [log_level, *(["json"] if log_json else [])]
         self._clock = clock
         self._process: EngineProcess | None = None
-        self._holds_drafts = False
-        self._connected = SetBacks(names=[])
+        self._holds_drafts = False  # a sequence has some, until the engine reads again
+        self._connected = SetBacks(names=[])  # the backs, for the next engine process
         self._questions = OpenQuestions(self._send)
-        self._spare = SpareDescriptors(_N_SPARE)
+        self._spare = SpareDescriptors(_N_SPARE)  # let a process start although connections have taken all
         self.pieces = KnownPieces()
         self.ready: Ready | None = None
         """The engine's last `Ready`."""

@@ -85,8 +85,8 @@ def generation_request(
     is_private = settings.security.private_by_default if fields.private is None else fields.private
     n_keep = settings.keep if fields.n_keep is None else fields.n_keep
     sampling = sampling_parameters(fields, services, prepared)
-    for reason in prepared.unconstrained:
-        _say_that_calls_are_free(reason)
+    _log_request(prepared, with_texts=settings.log_prompts and not is_private)
+    # what the submissions have in common: all but the prompt, its seed and place
     common = Submit(
         tokens=[],
         sampling=sampling,
@@ -103,9 +103,6 @@ def generation_request(
         keep_for=None if is_private else sender.id,
         unread=not (fields.stream or stops or max_seconds is not None),  # these look at the text as it comes
     )
-    if settings.log_prompts and not is_private:
-        for text in prepared.prompt_texts:
-            log.info("prompt: %r", text)
     return GenerationRequest(
         submissions=[
             _submission(common, tokens, i, n_keep, services)
@@ -123,6 +120,13 @@ def generation_request(
         parser=prepared.parser,
         prompt_texts=prepared.prompt_texts,
     )
+
+
+def _log_request(prepared: PreparedRequest, *, with_texts: bool) -> None:
+    for reason in prepared.unconstrained:
+        _say_that_calls_are_free(reason)
+    for text in prepared.prompt_texts if with_texts else ():
+        log.info("prompt: %r", text)
 
 
 def _submission(common: Submit, prompt: list[int], i: int, n_keep: int, services: Services) -> Submit:

@@ -67,7 +67,7 @@ class MetricsExporter(Collector):
             "Length of the longest sequence, including its prompt",
             value=self._of_sequences.n_tokens_max,
         )
-        waiting = sum(sequence.is_waiting for sequence in self._sequences)
+        waiting = sum(sequence.is_waiting for sequence in self._sequences)  # now, not at the last event
         yield GaugeMetricFamily(
             "llamacpp:requests_processing",
             "Number of requests processing",

@@ -62,10 +62,10 @@ class ModelHost:
         self._prepares = prepares
         self._measure_need = measure_need
         self._clock = clock
-        self._devices: dict[str, int] = {}
+        self._devices: dict[str, int] = {}  # free bytes by name
         self._processes: dict[str, ModelProcess] = {}
-        self._prepared: ModelProcess | None = None
-        self._admissions: dict[WaitingFor, asyncio.Future[ModelProcess]] = {}
+        self._prepared: ModelProcess | None = None  # started, without a model yet
+        self._admissions: dict[WaitingFor, asyncio.Future[ModelProcess]] = {}  # requests that wait
         self._tasks: set[asyncio.Future[Any]] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._is_stopping = False

@@ -236,6 +236,7 @@ class Lead:
                     sleep_seconds=settings.sleep_idle_seconds,
                     on_sleep=tokenizer.rest,
                 )
+                # requests are taken as soon as the vocabulary is read, while the engine still loads
                 if not self._stopping.is_set():
                     opening = asyncio.ensure_future(self._open_services(engine, tokenizer))
                     async with _in_background(self._note_ready(engine, opening)), _in_background(opening):

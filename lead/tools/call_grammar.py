@@ -57,6 +57,7 @@ def call_grammars(
     def check(schema: object, field: str) -> Mapping[str, Any]:
         return check_schema(schema, limits, field)
 
+    # a tool without a grammar of its arguments can still be called: only `strict` ones must have it
     for tool in request.usable_tools:
         writer = GrammarWriter(check, special_tokens)
         try:
@@ -72,6 +73,7 @@ def call_grammars(
                 check_grammar(grammar)
     if not grammars or not (found := call_beginnings(calls, grammars)):
         return None, problems
+    # grammars apply to answers, not to calls that the model only thinks about
     marks = (reasoning.start, reasoning.end) if reasoning else ("", "")
     known = CallGrammars(grammars=grammars, reasoning=marks, said=said.encode(), **found._asdict())
     return known, problems

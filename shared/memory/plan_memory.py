@@ -87,6 +87,7 @@ def plan_memory(
     with StoredOutline.open(path, options.on_cpu(), with_heads=with_heads) as outline:
         probe = outline.measured.probe
         used = options if n_step_checkpoints else without_a_wrong_pool(options, probe)
+        # what weights leave decides how the context is used, and that what it takes
         weights = _weights(path, used, outline.measured, with_heads=with_heads)
         n_left = room.left_by(sum(weights.values()))
         traits = choose_traits(probe, used, n_slots, n_left, n_step_checkpoints)

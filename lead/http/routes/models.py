@@ -103,6 +103,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "is_sleeping": services.engine.state is EngineState.SLEEPING,
         "build_info": model.build,
         "cpu_kernel": model.cpu_kernel,
+        # what llama-server does not have
         "context_shift": services.settings.context_shift,
         "speculates": ready.speculates,
         "exact": ready.exactness.is_on,
