@@ -75,15 +75,15 @@ class StepCost:
         self._constants = constants
         self.settles = settles
         self.last_size, self._n_of_size = 0, 0  # of the last steps
-        self._settling = [0.0] * N_UNSTEADY
+        self._settling = [0.0] * N_UNSTEADY  # see `settling`
         self._max_exact = constants.max_exact_size
         self._pace = 0.0  # as the ratios: logarithms
         self._ratios: dict[int, float] = {}
-        self._known: list[int] = []
-        self._n_compared: dict[int, float] = {}
-        self._compared_at: dict[int, int] = {}
+        self._known: list[int] = []  # sizes with a ratio, in ascending order
+        self._n_compared: dict[int, float] = {}  # weight of the comparisons behind a ratio
+        self._compared_at: dict[int, int] = {}  # `_n_learned` at that time; so has `_last_seen`
         self._last_seen: dict[int, int] = {}
-        self._n_learned = 0
+        self._n_learned = 0  # steps so far: the clock of what is forgotten
         self.n_measured = 0
         """How often it was measured all at once."""
         self._recent: deque[tuple[int, float]] = deque(

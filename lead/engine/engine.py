@@ -72,10 +72,10 @@ class Engine:
         self._scheduler = Scheduler(limits, self.slots, speculation)
         self._events: list[Event] = []
         self._uncounted: list[Verification] = []  # what was committed after these, and is no event yet
-        self._edits: list[CacheEdit] = []
+        self._edits: list[CacheEdit] = []  # to be applied before the next step
         self._last_step: Callable[[], StepReport] | None = None  # if nothing was learned from it yet
-        self._waiting_since: float | None = None
-        self._n_windows_lost = 0
+        self._waiting_since: float | None = None  # for drafts, or None
+        self._n_windows_lost = 0  # slots that were read again (WindowLostError)
 
     @property
     def idle(self) -> bool:

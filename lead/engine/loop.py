@@ -163,10 +163,10 @@ class Loop:
         self._chores = chores
         self._on_backs = on_backs
         self._on_ask = on_ask
-        self._wait = 0.0
+        self._wait = 0.0  # seconds that the next look for commands may take
         self._early: list[Command] = []  # that arrived during the last step
-        self._unchecked = False
-        self._checked_at = -math.inf
+        self._unchecked = False  # a step was made since the last `check_integrity`
+        self._checked_at = -math.inf  # when that was
         self._progress = ProgressWatch(clock())
 
     def run(self) -> None:

@@ -143,7 +143,7 @@ class EngineSequence:
         self.id = request.sequence
         self.request = request
         self.tokens = list(request.tokens)
-        self.context = self.tokens
+        self.context = self.tokens  # what the next token is computed from; shorter after a shift
         self.n_prompt = request.n_prompt or len(request.tokens)
         self.n_ctx = n_ctx
         self.shift = None if request.n_keep is None else ContextShift(n_ctx, request.n_keep)
@@ -152,7 +152,7 @@ class EngineSequence:
         self._n_max = n if max_tokens is None else min(n, self.n_prompt + max_tokens)
         self.number: int | None = None  # sequences are numbered as they first get a slot of this engine
         self.n_cached = request.n_cached  # tokens that its very first slot held already; None: it had none
-        self.verification: Verification | None = None
+        self.verification: Verification | None = None  # while what was decoded is verified
         self._make_sampler = make_sampler
         self._sampler: Sampler | None = None
         if self.is_context_full:

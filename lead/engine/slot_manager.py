@@ -44,8 +44,8 @@ class SlotManager:
         self.sequences: dict[str, EngineSequence] = {}
         """All that have not ended, by id, in the order in which those that wait start."""
         self._running: list[Slot] = []
-        self._n_started = 0
-        self._n_released = 0
+        self._n_started = 0  # numbers sequences
+        self._n_released = 0  # the clock of `Slot.last_used`
 
     @property
     def n_free(self) -> int:

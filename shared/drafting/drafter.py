@@ -63,7 +63,7 @@ class Drafter:
         self._model = model
         self._look_ahead = look_ahead
         self._interrupt = interrupt
-        self._under_way: tuple[Work, list[Span]] = (), []
+        self._under_way: tuple[Work, list[Span]] = (), []  # between `begin` and `finish`
         self._budget = budget or GrammarBudget()
         self._options = options
         self._tuned: dict[int, DrafterOptions] = {}  # by group

@@ -80,14 +80,14 @@ class SpeculationManager:
         self._batch_sizes = batch_sizes
         self._end_tokens = end_tokens
         self._make_drafters = make_drafters
-        self._own_sources: set[str] = {inline.source} if inline else set()
-        self._n_stale: Counter[str] = Counter()
+        self._own_sources: set[str] = {inline.source} if inline else set()  # that draft in the engine
+        self._n_stale: Counter[str] = Counter()  # drafts that came too late, by source, since the last event
         draft_cost = self.inline.cost if self.inline else None
         self._adaptive = Adaptive(batching, draft_cost, constants)  # outlives another policy
         self.guard = Guard(constants)
-        self._waited = 0.0
+        self._waited = 0.0  # seconds of waits and drafting since the last step
         self._ended_at: float | None = None  # the last step, if the engine has been busy since then
-        self._n_measured = self.cost.n_measured
+        self._n_measured = self.cost.n_measured  # when it changes, a pause ends
         self.set_policy(policy, depth)
 
     # Commands of the front
