@@ -119,7 +119,7 @@ class Model:
         self.tiles_attention = is_plain and not self.is_offloaded and _tiles(context_parameters)
         """See `LayoutRules`."""
         self._batch = Batch(self.n_batch)
-        self._table_at = (0, 0)  # the rows and columns that `_last_table` was made for
+        self._table_at = (0, 0)  # address and rows of `_last_table`
         self._last_table: Rows = np.empty((0, self.n_vocab), np.float32)
 
     def model_parameters(self) -> Any:
