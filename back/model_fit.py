@@ -12,7 +12,7 @@ _MAX_RECURRENT_BRANCHES = 3
 
 
 def fitted(settings: BackSettings, model: Path) -> BackSettings:
-    """With fewer side branches if the model is recurrent; raises ModelLoadError."""
+    """The settings, with fewer side branches if the model is recurrent; raises ModelLoadError."""
     with ModelOutline.load(model, settings.model_options) as outline:
         n_max = _MAX_RECURRENT_BRANCHES if outline.is_recurrent else settings.n_branches
     return settings.model_copy(update={"n_branches": min(settings.n_branches, n_max)})

@@ -65,7 +65,7 @@ class DraftingSetup:
 
 
 def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | None = None) -> DraftingSetup:
-    """To draft for a lead with `vocabulary`; None: with that of the draft model.
+    """What a back drafts with for a lead with `vocabulary`; None: that of the draft model.
 
     Takes seconds for another vocabulary. Raises ModelLoadError if that cannot be translated.
     """

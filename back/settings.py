@@ -180,7 +180,7 @@ class BackSettings(FileSettings):
         return self
 
     def joined(self) -> Self:
-        """With the lead that is joined, or was before, unless leads are named or searched for.
+        """The settings with the lead that is joined, or was, unless leads are named or searched for.
 
         Raises ConfigError.
         """
@@ -193,11 +193,11 @@ class BackSettings(FileSettings):
         return self.model_copy(update=found)
 
     def located(self) -> Self:
-        """With a model that exists: the file is checked, or downloaded. Raises ConfigError."""
+        """The settings with a model that exists: the file is checked, or downloaded. Raises ConfigError."""
         return self.model_copy(update={"source": self.source.located()})
 
     def discovered(self, *, again: bool = False) -> Self:
-        """With the URLs of the leads that announce themselves, if `discover` or `discover_all` is set.
+        """The settings with URLs of leads that announce themselves, if `discover` or `discover_all` is set.
 
         `again`: rather the lead that this back had before, if that is among several. With a `ca_file` only
         leads with HTTPS count, so that the key is not sent to any other. Raises NoLeadError,

@@ -16,6 +16,8 @@ _Inbox = queue.SimpleQueue[tuple[int, _Change, float]]
 
 
 class DraftWorker:
+    """Drafts for all leads: takes their messages, steps the drafter, posts drafts."""
+
     def __init__(
         self,
         drafter: Drafter,

@@ -140,6 +140,8 @@ def _pieces(content: str, speculation: Speculation | None, *, is_reasoning: bool
 
 
 class SessionStats:
+    """Sums over the answers of a session."""
+
     def __init__(self) -> None:
         self.n_answers = 0
         self.total = GenerationStats()

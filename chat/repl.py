@@ -17,6 +17,8 @@ from shared.diagnostics.findings import count
 
 
 class Repl:
+    """The loop of an interactive chat: reads lines, obeys commands, asks questions."""
+
     def __init__(
         self,
         client: LeadClient,

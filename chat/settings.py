@@ -95,7 +95,7 @@ class ChatSettings(ProgramSettings):
         return address
 
     def joined(self) -> Self:
-        """With the lead that is joined, or was before, unless one is named; raises ConfigError."""
+        """The settings with the lead that is joined, or was, unless one is named; raises ConfigError."""
         if self.join is None and "lead" in self.model_fields_set:
             return self
         lead = JoinedLead.find("client", platform.node(), self.join)

@@ -101,6 +101,8 @@ def terminal_size() -> tuple[int, int]:
 
 
 class TerminalScreen(Screen):
+    """Draws answers on a terminal while they arrive."""
+
     def __init__(
         self,
         out: TextIO,

@@ -69,6 +69,8 @@ class Timings(_ServerReply):
 
 
 class Usage(_ServerReply):
+    """The counts of tokens of an answer."""
+
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -90,6 +92,8 @@ class BacksReply(_ServerReply):
 
 
 class ModelEntry(_ServerReply):
+    """An entry of `/v1/models`."""
+
     id: str
 
 

@@ -95,7 +95,7 @@ class Keeper:
             self.note()
 
     def note(self) -> None:
-        """Something has been reported to the supervisor that others wait for."""
+        """Wake those who wait: something was reported to the supervisor."""
         self._reported.set()
         self._reported = asyncio.Event()
 

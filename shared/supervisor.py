@@ -97,7 +97,7 @@ class Supervisor:
         self._has_worked = True
 
     def used(self, now: float) -> bool:
-        """Somebody needs it. Returns whether it sleeps, and is woken."""
+        """Note that the child is needed. Returns True if it sleeps, and is woken."""
         self._used_at = now
         if self.state is not ChildState.SLEEPING:
             return False

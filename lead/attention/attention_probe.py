@@ -126,7 +126,7 @@ def choose_flash_attention(path: Path, options: ModelOptions, n_threads: int) ->
 
 
 def measure(shape: AttentionShape, options: ModelOptions, n_others: int) -> AttentionTimes | None:
-    """With texts alone, and beside `n_others` in one pool; None if this llama.cpp makes no such model,
+    """Time texts alone, and beside `n_others` in one pool; None if this llama.cpp makes no such model,
     or measuring takes too long.
     """
     library.start()

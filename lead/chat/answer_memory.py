@@ -53,7 +53,7 @@ class Turn:
         return sum(len(tokens) + _OBJECT_TOKENS for tokens in texts)
 
     def after(self, last: "Turn | None", n_known: int) -> "Turn":
-        """With the first answers of the turn before: the objects are shared."""
+        """The turn with the first answers of the turn before: the objects are shared."""
         return replace(self, answers=(last.answers[:n_known] if last else ()) + self.answers)
 
 

@@ -63,7 +63,7 @@ class ChatTemplate:
     def of_stranger(
         cls, source: str | None, bos: str, eos: str, tool_use: str | None, seconds: float = TEMPLATE_SECONDS
     ) -> Self:
-        """The same; raises ConfigError, too, if it takes much to compile or to run."""
+        """The template of a stranger; raises ConfigError, too, if it takes much to compile or to run."""
         try:
             known = call_limited(lambda: cls(source, bos, eos, tool_use).known, seconds, TEMPLATE_BYTES)
         except LimitError as error:

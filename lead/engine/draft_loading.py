@@ -106,7 +106,7 @@ def has_draft_model(load: Load) -> bool:
 
 
 def place_draft_model(load: Load) -> Load:
-    """With the draft model where there is room, and the target knowing how much that takes.
+    """The load with the draft model where there is room, and its size, which the target leaves free.
 
     The target gets what the draft model leaves: that is smaller, and read more often. Raises ModelLoadError.
     """
@@ -131,7 +131,7 @@ def place_draft_model(load: Load) -> Load:
 
 
 def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
-    """Raises ModelLoadError."""
+    """Load the draft model; raises ModelLoadError."""
     options = load.options.model_copy(update={"ctx_size": load.options.ctx_size or target.n_ctx})
     taken = {CPU: target.plan.placement.host_weights} if target.plan.placement else {}
     n_states = load.n_max + N_FURTHER_STATES

@@ -161,7 +161,7 @@ class DraftsDropped(BaseModel, frozen=True):
 
 
 class Answer(BaseModel, frozen=True):
-    """To the `Ask` of this number: a reply, or the reason why there is none, and nothing has changed.
+    """The answer to an `Ask`: a reply, or the reason why there is none, and nothing has changed.
 
     may_recover: the same may succeed later.
     """

@@ -42,7 +42,7 @@ class ProgressWatch:
         self._seconds = 0.0
 
     def made(self) -> None:
-        """Something was decoded (also by a draft model), admitted or ended, or nobody waits."""
+        """Note that something was decoded (also by a draft model), admitted or ended, or nobody waits."""
         self._seconds = 0.0
 
     def has_stalled(self, now: float) -> bool:
@@ -170,7 +170,7 @@ class Loop:
         self._progress = ProgressWatch(clock())
 
     def run(self) -> None:
-        """Raises DecodeFatalError or IntegrityError: the process has to end, and is started again.
+        """Run until the front is gone. DecodeFatalError and IntegrityError: the process has to end.
 
         IntegrityError also if sequences wait, and nothing happens for half a minute.
         """

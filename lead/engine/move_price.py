@@ -49,7 +49,7 @@ class MovePrice:
         return 2 * self._size.of(n_tokens) * self._seconds / self._bytes < n_tokens * self.token_seconds
 
     def learn(self, moved: Iterable[Snapshot], seconds: float, step_seconds: float) -> None:
-        """To store or load these took `seconds`; a step of one token takes `step_seconds`."""
+        """Learn that storing or loading these took `seconds`; a step of one token takes `step_seconds`."""
         n_bytes = sum(self._size.of(text.end - text.start) for text in moved)
         if not n_bytes:
             return

@@ -10,6 +10,8 @@ _N_TOGETHER = 256
 
 
 class NewPieces:
+    """Remembers the tokens whose bytes the front has."""
+
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._told: set[int] = set()  # numbers of blocks of _N_TOGETHER tokens

@@ -37,7 +37,7 @@ class PlanEntry(Span):
 
     @classmethod
     def of(cls, slot: Slot, n_fed: int, draft: DraftChain = ()) -> Self:
-        """With the next `n_fed` committed tokens of the slot's sequence."""
+        """An entry with the next `n_fed` committed tokens of the slot's sequence."""
         n_cached = len(slot.cache)
         context = slot.sequence.context if slot.sequence else []
         tokens = context[n_cached : n_cached + n_fed]

@@ -27,7 +27,7 @@ class OpenTarget(Protocol):
 
 
 def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model, Exactness]:
-    """Raises ModelLoadError, also where --exact is required and cannot be had."""
+    """Load the target; raises ModelLoadError, also where --exact is required and cannot be had."""
 
     def open_target(options: ModelOptions, n_reserve: int = 0) -> Model:
         model = Model(plan_target(load, planned, options, n_reserve))
@@ -46,7 +46,7 @@ def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model
 def plan_target(
     load: Load, planned: PlannedSource | None, options: ModelOptions, n_reserve: int = 0
 ) -> MemoryPlan:
-    """With these options instead of the `load`'s; raises ModelLoadError."""
+    """Plan the target's memory with these options instead of the `load`'s; raises ModelLoadError."""
     return plan_memory(
         load.model,
         options,

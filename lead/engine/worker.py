@@ -174,7 +174,7 @@ def _log_what_is_loaded(model: Model, load: Load, ready: Ready) -> None:
 
 
 def step_times_key(model: Model, load: Load, inline: InlineSource | None) -> str:
-    """Of all that T(n) depends on, but for the length of the texts and what else computes."""
+    """The key of all that T(n) depends on, but for the length of texts and what else computes."""
     return start_key(
         StoredKind.STEP_TIMES,
         model.facts.files,

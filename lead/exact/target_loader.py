@@ -34,7 +34,7 @@ _VERSION = 3
 
 
 def load_target(load: Load, open_target: OpenTarget, *, with_heads: bool) -> tuple[Model, Exactness]:
-    """Raises ModelLoadError, also where --exact is required and cannot be had.
+    """Load the target; raises ModelLoadError, also where --exact is required and cannot be had.
 
     with_heads: passes are computed for what drafts, too.
     """

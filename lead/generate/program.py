@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def generate(settings: GenerateSettings) -> None:
-    """Raises DuoError, StoppedError, OSError."""
+    """Generate a text as `settings` say; raises DuoError, StoppedError, OSError."""
     prompt = settings.read_prompt()
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))

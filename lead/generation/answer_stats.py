@@ -8,6 +8,8 @@ from lead.generation.sequences import LiveSequence
 
 
 class VerifiedDraft(NamedTuple):
+    """The numbers of tokens of one draft that were verified, and accepted."""
+
     n_drafted: int
     n_accepted: int
 

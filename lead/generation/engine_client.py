@@ -50,7 +50,7 @@ _N_SPARE = 8
 
 
 class DraftReports(Protocol):
-    """Whom it tells what becomes of the drafts of backs (`lead.backs.registry.Backs`)."""
+    """Receives reports of what becomes of the drafts of backs (`lead.backs.registry.Backs`)."""
 
     def tune(self, tune: Tune) -> None: ...
 

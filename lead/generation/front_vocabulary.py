@@ -31,6 +31,8 @@ class KnownPieces:
 
 
 class FrontVocabulary:
+    """The model's vocabulary, as far as the front needs it."""
+
     def __init__(
         self,
         model: ModelDescription,

@@ -58,6 +58,8 @@ class AnswerUpdate:
 
 @dataclass(frozen=True, slots=True)
 class WholeAnswer:
+    """All updates of an answer, and its end."""
+
     updates: list[AnswerUpdate]
     end: AnswerEnd
 

@@ -109,7 +109,7 @@ def error_body(error: Exception) -> dict[str, Any]:
 
 
 def body_at(path: str, error: Exception) -> dict[str, Any]:
-    """The same in the shape of the API at `path`."""
+    """The body of an error in the shape of the API at `path`."""
     body = error_body(error)
     return _other_shape(path, _status_and_type(error)[0], body["error"]) or body
 

@@ -306,7 +306,7 @@ async def prepare(
     *arguments: P.args,
     **options: P.kwargs,
 ) -> R:
-    """What `method` of `TokenizerJobs` returns, called in a tokenizer process.
+    """Call `method` of `TokenizerJobs` in a tokenizer process; returns what it returns.
 
     Raises RequestError, UnavailableError, and ClientGoneError if the client leaves, which stops the job.
     """

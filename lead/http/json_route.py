@@ -209,7 +209,7 @@ async def convert(request: Request, work: Callable[[], R]) -> R:
 
 
 def client_of(request: Request) -> Client:
-    """Whom a request counts for where clients take turns: its key and its address."""
+    """The client that a request counts for where clients take turns: its key and its address."""
     principal = getattr(request.state, "principal", None)
     return Client(str(principal), request.client.host if request.client else "")
 

@@ -20,6 +20,8 @@ from shared.errors import NotServingError, UnavailableError
 
 @dataclass(frozen=True, slots=True)
 class Services:
+    """The parts of a lead that its routes use."""
+
     vocabulary: FrontVocabulary
     tokenizer: TokenizerPool
     engine: EngineClient

@@ -24,6 +24,8 @@ _DRAFTING = {
 
 
 class MetricsExporter(Collector):
+    """The lead's metrics for Prometheus."""
+
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 
     def __init__(self, sequences: Sequences, backs: Backs) -> None:

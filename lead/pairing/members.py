@@ -41,6 +41,8 @@ class JoinedMachine:
 
 
 class Members:
+    """The members, and the invitations that are open."""
+
     def __init__(
         self,
         known: Iterable[JoinedMachine] = (),

@@ -44,6 +44,8 @@ _kept: TypeAdapter[_Kept] = TypeAdapter(_Kept)
 
 
 class PairingServer:
+    """Listens for members while it is open, and keeps them in a file."""
+
     def __init__(
         self,
         folder: Path,

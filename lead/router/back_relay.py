@@ -44,6 +44,8 @@ class _FollowedModel:
 
 
 class BackRelay:
+    """Passes the connections of backs on to the models that they draft for."""
+
     def __init__(self, host: ModelHost) -> None:
         self._host = host
         self._links: set[_FollowedModel] = set()

@@ -60,7 +60,7 @@ async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> Memo
 
 
 def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed:
-    """The same, in this process. Raises ConfigError."""
+    """Measure the memory of a model in this process. Raises ConfigError."""
     from lead.engine.inline_sources import planned_source  # noqa: PLC0415
     from lead.engine.target_loading import options_of_target, plan_target  # noqa: PLC0415
     from lead.settings.placed_load import placed_load  # noqa: PLC0415 - loads llama.cpp

@@ -32,6 +32,8 @@ _RETRY_SECONDS = 1.0
 
 
 class ModelHost:
+    """Runs the processes of models as a `ModelPool` decides."""
+
     def __init__(
         self,
         models: Iterable[ServedModel],

@@ -206,7 +206,7 @@ class ModelPool:
         return sorted(loaded, key=lambda model: (-model.n_running, -model.used_at))
 
     def check_integrity(self) -> None:
-        """Raises AssertionError."""
+        """Check the records of the pool; raises AssertionError."""
         for model in self.models.values():
             assert model.n_running >= 0, model
             assert model.state is not ModelState.UNLOADING or not model.n_running, model

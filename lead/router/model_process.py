@@ -51,6 +51,8 @@ class AboutModel:
 
 
 class ModelProcess(Child):
+    """The process of one model: a lead without an address of its own."""
+
     def __init__(self) -> None:
         """One that imports what it needs, and waits for the model that it is to serve; raises OSError."""
         with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:

@@ -20,7 +20,7 @@ class RoutedBy:
     secret: str
 
     def keyring(self, own: Iterable[Key]) -> Keyring:
-        """Whom the lead believes: the router, and who has a key of `own`."""
+        """The keyring of a routed lead: the router's key, and those of `own`."""
         return RoutersKeyring(self.secret, own)
 
 

@@ -31,6 +31,8 @@ _CACHE_SHARE = 16
 
 
 class Router:
+    """The program of `lead --models-dir`."""
+
     def __init__(self, settings: LeadSettings) -> None:
         """Raises ConfigError for models, options and keys that are wrong."""
         self._settings = settings

@@ -51,10 +51,12 @@ class Routed(Protocol):
     def listener(self) -> socket.socket: ...
 
     def keyring(self, own: Iterable[Key]) -> Keyring:
-        """Whom the lead believes, beside those who have a key of `own`."""
+        """The keys that the lead accepts: its own service keys, and those of `own`."""
 
 
 class Lead:
+    """The program of a lead with one model."""
+
     def __init__(self, settings: LeadSettings, routed: Routed | None = None) -> None:
         """Raises ConfigError for keys that cannot be read. routed: serve one model for a router."""
         self._settings = settings

@@ -39,5 +39,5 @@ def companions_of(site: Site) -> list[Companion]:
 
 
 async def end_all(companions: Iterable[Companion]) -> None:
-    """Whatever ails one, the rest is to end, too."""
+    """End all companions, even if one of them fails to."""
     await asyncio.gather(*(each.end() for each in companions), return_exceptions=True)

@@ -68,7 +68,7 @@ class RpcOptions(OptionGroup):
         return self
 
     def check_built(self) -> None:
-        """Raises ConfigError if there are workers, and llama.cpp cannot use any."""
+        """Raise ConfigError if there are workers, and llama.cpp cannot use any."""
         if self.rpc:
             from shared.rpc import rpc_backend  # noqa: PLC0415 - imports llama.cpp
 
@@ -293,7 +293,7 @@ class LeadSettings(FileSettings):
         return _demo_model(cancelled)
 
     def located(self) -> Self:
-        """With models that exist: files are checked, those of the hub downloaded. Raises ConfigError."""
+        """The settings with models that exist: files are checked or downloaded. Raises ConfigError."""
         self.workers.check_built()
         return self.model_copy(
             update={

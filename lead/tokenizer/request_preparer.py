@@ -388,7 +388,7 @@ class PromptTokens:
         return sum(self._parts, array("i"))
 
     def n_before(self, at: int) -> int:
-        """How many tokens end before this position of the text, but for one: it may depend on what follows.
+        """The number of tokens that end before this position, but for one, which may depend on what follows.
 
         What the vocabulary may add (a blank after each control token) makes the number too small, never too
         large.

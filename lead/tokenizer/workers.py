@@ -43,6 +43,8 @@ class Workers(Sandbox):
 
 
 class Worker:
+    """A connection to one tokenizer process."""
+
     def __init__(self, connection: _Streams, supervision: _Streams) -> None:
         """The two ends of a `shared.sandbox.Task`."""
         self._answer, self._job = connection
@@ -76,6 +78,6 @@ class Worker:
         self._orders.write(KILL)
 
     def close(self) -> None:
-        """Nothing more is wanted of it."""
+        """Close the connection to the worker, which then ends."""
         self._job.close()
         self._orders.close()

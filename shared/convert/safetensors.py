@@ -32,6 +32,8 @@ _Offset = Annotated[int, Field(ge=0, lt=1 << 63, strict=True)]
 
 
 class TensorEntry(BaseModel):
+    """A tensor's entry in the header of a file."""
+
     model_config = ConfigDict(extra="ignore", frozen=True)
     dtype: str
     shape: Annotated[list[_Offset], Field(max_length=_MAX_DIMENSIONS)]

@@ -49,7 +49,7 @@ class ContextNeeds:
 
     @property
     def can_store(self) -> bool:
-        """With all cells of windows a text can be cut anywhere.
+        """True if texts can be stored: with all cells of windows a text can be cut anywhere.
 
         Of a sequence llama.cpp stores none outside of its last window, but parts are no longer than that.
         """

@@ -40,7 +40,7 @@ class MemorySize:
         return self.full_attention + self.windows + self.states + self.computing
 
     def with_graphs(self, n_bytes: int) -> "MemorySize":
-        """The same, with `n_bytes` more to compute."""
+        """The sizes with `n_bytes` more to compute."""
         return replace(self, computing=self.computing + n_bytes)
 
     def caches(self, n_layers: int) -> list[int]:

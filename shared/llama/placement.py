@@ -82,7 +82,7 @@ class Placement:
         return any(group == EXPERTS for group, _ in self.parts)
 
     def with_computing(self, computing: Mapping[str, int]) -> "Placement":
-        """The same, with these bytes for intermediate results."""
+        """The placement with these bytes for intermediate results."""
         weights = {key: n_bytes for key, n_bytes in self.parts.items() if key[0] != COMPUTING}
         found = {(COMPUTING, where): n_bytes for where, n_bytes in computing.items()}
         return replace(self, parts=weights | found)

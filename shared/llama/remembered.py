@@ -22,6 +22,8 @@ _N_FILES = 256
 
 
 class Remembered(Generic[T]):
+    """A measurement of one kind, under the key of a start."""
+
     def __init__(self, folder: CacheFolder, kind: type[T], key: str) -> None:
         """key: of all that decides what is found."""
         self._kind = kind

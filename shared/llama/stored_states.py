@@ -21,6 +21,8 @@ _COPY = -1
 
 
 class StoredStates(SlotPart):
+    """States of slots that were copied to host memory."""
+
     def __init__(self, context: Any, spare: int | None, memory: HostMemory) -> None:
         """`context` is a llama_context. spare: a sequence to store parts with; None: texts are whole."""
         self._context = context

@@ -67,7 +67,7 @@ class ModelOutline:
     @classmethod
     @contextmanager
     def load(cls, path: Path, options: ModelOptions, *, with_heads: bool = False) -> Iterator["ModelOutline"]:
-        """With its layers on the devices that `options` choose; raises ModelLoadError."""
+        """An outline with layers on the devices that `options` choose; raises ModelLoadError."""
         library.start()
         parameters = model_parameters(options)
         parameters.no_alloc = True
@@ -98,7 +98,7 @@ class ModelOutline:
         )
 
     def texts_size(self, parameters: Any) -> MemorySize:
-        """The same as `size` for what keeps texts; nothing is allocated for the rest."""
+        """The part of `size` that keeps texts; nothing is allocated for the rest."""
         with self._context(parameters) as (_, size):
             return replace(size, computing=0)
 

@@ -33,7 +33,7 @@ class HubModel:
 
     @classmethod
     def parse(cls, text: str, file: str | None = None) -> "HubModel":
-        """Raises ValueError."""
+        """The model of a name such as OWNER/MODEL:QUANT; raises ValueError."""
         found = _REPOSITORY.fullmatch(text)
         if not found:
             raise ValueError("write it as in ggml-org/gemma-3-1b-it-GGUF or ggml-org/gemma-3-1b-it-GGUF:Q8_0")

@@ -45,6 +45,8 @@ _NO_MULTICAST = (OSError, RuntimeError)
 
 @dataclass(frozen=True, slots=True, order=True)
 class FoundLead:
+    """A lead that announces itself: its URL and model."""
+
     url: str
     name: str
 

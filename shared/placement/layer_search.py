@@ -121,7 +121,7 @@ class _Search:
     def at(
         self, n_gpu_layers: int, n_cpu_moe: int | None = None, tensor_split: tuple[float, ...] = ()
     ) -> Placement:
-        """With this number of layers on the devices, in these shares, or as asked, or by free memory."""
+        """The placement of so many layers on the devices, in these shares, or as asked, or by free memory."""
         n_gpu_layers = min(n_gpu_layers, self.n_max) if self._devices else 0
         n_cpu_moe = self._n_cpu_moe if n_cpu_moe is None else n_cpu_moe
         shares = tensor_split or self._shares

@@ -141,7 +141,7 @@ class FileSettings(ProgramSettings):
 
     @classmethod
     def version(cls) -> str:
-        """With what a report of a bug needs; takes half a second."""
+        """The version, with what a report of a bug needs; takes half a second."""
         from shared.diagnostics.installation import installation  # noqa: PLC0415 - imports llama.cpp
 
         return "\n".join([super().version(), *installation()])

@@ -271,7 +271,7 @@ class ModelOptions(ComputeOptions):
     )
 
     def on_cpu(self) -> Self:
-        """The same without devices."""
+        """The options without devices."""
         return self.model_copy(update={"n_gpu_layers": 0})
 
     def for_exact(self) -> Self:

@@ -75,7 +75,7 @@ class ModelSource(OptionGroup):
         return self
 
     def located(self) -> Self:
-        """With a `model` that llama.cpp can load: checked, converted or downloaded. Raises ConfigError."""
+        """The source with a `model` to load, checked, converted or downloaded. Raises ConfigError."""
         if self.hf_repo is None:
             if self.model is None:
                 return self

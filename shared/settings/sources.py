@@ -56,7 +56,7 @@ class OptionSources:
         return self._file | given
 
     def parser(self) -> OptionParser:
-        """With all options, and without having parsed anything."""
+        """A parser with all options, which has not parsed anything."""
         self._command_line(_flat_settings(self.options, self._prefix), None)
         return self._parser
 

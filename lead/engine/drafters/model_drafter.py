@@ -51,7 +51,7 @@ class ModelDraft(InlineDraft):
 
     @property
     def n_pending_now(self) -> int:
-        """The same once it is up to date; 0 for a sequence that the drafter has given up."""
+        """The `n_pending` once the draft is up to date; 0 for a sequence that the drafter has given up."""
         return self._state.n_pending_after_move if self._state else 0
 
     @property

@@ -38,7 +38,7 @@ class Guard:
         return self._last_pause > 0
 
     def reset(self) -> None:
-        """Something has changed that decides whether drafts pay."""
+        """Begin anew: something has changed that decides whether drafts pay."""
         self._last_pause = 0
         self.resume()
 

@@ -170,7 +170,7 @@ class SpeculationManager:
                 return choice
 
     def width(self, n_tokens: int, n_draft: int) -> int:
-        """In how many tokens a step of `n_tokens` is decoded, `n_draft` of which are drafts."""
+        """The batch size in which a step of `n_tokens` is decoded, `n_draft` of which are drafts."""
         if self.guard.is_pausing or self._policy_name != "adaptive":
             return n_tokens
         return self._batching.widths.width(n_tokens, n_draft)
