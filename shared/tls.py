@@ -11,7 +11,7 @@ _FIRST_CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END 
 
 
 def trusting(authorities: Path | None) -> ssl.SSLContext:
-    """Trust the CA certificates in a PEM file; None: the system's. Raises ConfigError."""
+    """A TLS context that trusts the CA certificates in a PEM file; None: the system's. Raises ConfigError."""
     try:
         return ssl.create_default_context(cafile=authorities)
     except (OSError, ssl.SSLError) as error:

@@ -47,7 +47,7 @@ class InlineMtp:
         return self.heads.title
 
     def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> MtpDrafter:
-        """Drafts up to `n_max` tokens."""
+        """The drafter of the heads, for drafts of up to `n_max` tokens."""
         vocabulary = self.model.vocabulary
         make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
         return MtpDrafter(

@@ -54,7 +54,7 @@ class ModelProcess(Child):
     """The process of one model: a lead without an address of its own."""
 
     def __init__(self) -> None:
-        """One that imports what it needs, and waits for the model that it is to serve; raises OSError."""
+        """Start a process that waits for the model that it is to serve; raises OSError."""
         with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
             super().__init__(
                 child_command("lead.router.model_lead"),

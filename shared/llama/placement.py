@@ -73,7 +73,7 @@ class Placement:
 
     @property
     def cpu_weights(self) -> int:
-        """Bytes with which the CPU computes: of embeddings it only looks up rows."""
+        """Bytes of weights that the CPU multiplies with, so without embeddings, which it only looks up."""
         no_products = {*_OF_TEXTS, EMBEDDINGS}
         return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in no_products)
 

@@ -234,7 +234,7 @@ class Drafts:
         return tree.alive
 
     def post_own(self, source: str, tokens: Sequence[int], confidences: Sequence[float]) -> None:
-        """A draft of the engine's own, after all committed tokens; without tokens the last one stays."""
+        """Take a draft of the engine's own, after all committed tokens; without tokens the last one stays."""
         if tokens:
             self.trees[source] = DraftTree(source, len(self.tokens), tokens, None, confidences)
 

@@ -77,7 +77,7 @@ class _SourceRecord:
 
 
 class Forecast:
-    """Written by the manager. `arrivals`: when tokens of backs arrive.
+    """Estimates how many draft tokens are right. `arrivals`: when tokens of backs arrive.
 
     What anchors it: counts of outcomes, to which a source's own confidence is added as a few more.
     """

@@ -32,7 +32,7 @@ class Verify(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Choose again when a command has arrived, or after these seconds."""
+    """A wait: the policy chooses again when a command has arrived, or after these seconds."""
 
     seconds: float
 
