@@ -1,4 +1,4 @@
-"""What a back does: finds its leads, makes a drafter for them, connects its parts."""
+"""The program of a back: finds its leads, makes a drafter for them, connects its parts."""
 
 import asyncio
 import contextlib
@@ -28,8 +28,8 @@ from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.memory.texts_kept import describe_prompt_cache
 from shared.models.builtin import builtin_draft
-from shared.pace import Backoff
 from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
+from shared.rate_limit import Backoff
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.seams import plugged
 
@@ -65,7 +65,7 @@ class DraftingSetup:
 
 
 def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | None = None) -> DraftingSetup:
-    """To draft for a lead with `vocabulary`; None: with that of the draft model.
+    """What a back drafts with for a lead with `vocabulary`; None: that of the draft model.
 
     Takes seconds for another vocabulary. Raises ModelLoadError if that cannot be translated.
     """

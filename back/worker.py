@@ -16,6 +16,8 @@ _Inbox = queue.SimpleQueue[tuple[int, _Change, float]]
 
 
 class DraftWorker:
+    """Drafts for all leads: takes their messages, steps the drafter, posts drafts."""
+
     def __init__(
         self,
         drafter: Drafter,
@@ -47,7 +49,7 @@ class DraftWorker:
         """Draft with another drafter from now on; `make` is called in the worker's thread."""
         self._inbox.put((0, make, self._clock()))
 
-    def hear(self, lead: int, message: DrafterMessage | None) -> None:
+    def on_message(self, lead: int, message: DrafterMessage | None) -> None:
         """A lead has sent a message; None: its connection has ended. May be called in any thread."""
         if message is not None:
             self._drafter.interrupt(message, lead)
@@ -55,7 +57,7 @@ class DraftWorker:
 
     @property
     def n_unread(self) -> int:
-        """How many messages, of all leads, are yet to be handled."""
+        """Messages of all leads that are yet to be handled."""
         return self._inbox.qsize()
 
     def step(self) -> None:

@@ -1,4 +1,4 @@
-"""How long a step takes: T(n), learned from the steps themselves."""
+"""T(n), the time of a step, learned from the steps themselves."""
 
 import math
 from bisect import bisect_left, insort
@@ -75,15 +75,15 @@ class StepCost:
         self._constants = constants
         self.settles = settles
         self.last_size, self._n_of_size = 0, 0  # of the last steps
-        self._settling = [0.0] * N_UNSTEADY
+        self._settling = [0.0] * N_UNSTEADY  # see `settling`
         self._max_exact = constants.max_exact_size
         self._pace = 0.0  # as the ratios: logarithms
         self._ratios: dict[int, float] = {}
-        self._known: list[int] = []
-        self._n_compared: dict[int, float] = {}
-        self._compared_at: dict[int, int] = {}
+        self._known: list[int] = []  # sizes with a ratio, in ascending order
+        self._n_compared: dict[int, float] = {}  # weight of the comparisons behind a ratio
+        self._compared_at: dict[int, int] = {}  # `_n_learned` at that time; so has `_last_seen`
         self._last_seen: dict[int, int] = {}
-        self._n_learned = 0
+        self._n_learned = 0  # steps so far: the clock of what is forgotten
         self.n_measured = 0
         """How often it was measured all at once."""
         self._recent: deque[tuple[int, float]] = deque(
@@ -108,12 +108,12 @@ class StepCost:
 
     @property
     def settling(self) -> list[float]:
-        """How many seconds longer the first step of a size takes, and the second; zeros but for some GPUs."""
+        """Seconds by which the first step of a size takes longer, and the second; zeros but for some GPUs."""
         return [max(0.0, each) for each in self._settling]
 
     @property
     def is_settling(self) -> bool:
-        """Whether the last step was the first one of its size."""
+        """True if the last step was the first one of its size."""
         return self._n_of_size == 1
 
     def learn_settling(self, seconds: Sequence[float]) -> None:
@@ -173,7 +173,7 @@ class StepCost:
         return self._interpolated(n_tokens)
 
     def age(self, n_tokens: int) -> int:
-        """How many steps ago T(n_tokens) was measured; a large number if never.
+        """The number of steps since T(n_tokens) was measured; a large one if never.
 
         0 where steps settle: a single one would measure something else.
         """

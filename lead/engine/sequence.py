@@ -100,7 +100,7 @@ class Verification:
 
     @property
     def has_rejected(self) -> bool:
-        """Whether the target disagreed with the draft."""
+        """True if the target disagreed with the draft."""
         return self.n_accepted < len(self.draft)
 
     def end_draft(self) -> int:
@@ -149,7 +149,7 @@ class EngineSequence:
         self.id = request.sequence
         self.request = request
         self.tokens = list(request.tokens)
-        self.context = self.tokens
+        self.context = self.tokens  # what the next token is computed from; shorter after a shift
         self.n_prompt = request.n_prompt or len(request.tokens)
         self.n_ctx = n_ctx
         self.shift = None if request.n_keep is None else ContextShift(n_ctx, request.n_keep)
@@ -158,7 +158,7 @@ class EngineSequence:
         self._n_max = n if max_tokens is None else min(n, self.n_prompt + max_tokens)
         self.number: int | None = None  # sequences are numbered as they first get a slot of this engine
         self.n_cached = request.n_cached  # tokens that its very first slot held already; None: it had none
-        self.verification: Verification | None = None
+        self.verification: Verification | None = None  # while what was decoded is verified
         self._make_sampler = make_sampler
         self._sampler: Sampler | None = None
         if self.is_context_full:
@@ -166,12 +166,12 @@ class EngineSequence:
 
     @property
     def n_prefill(self) -> int:
-        """How many tokens of the context are decoded as a prompt: that, or what the last shift left."""
+        """The number of tokens that are decoded as a prompt: the prompt, or what the last shift left."""
         return self.n_prompt if self.shift is None or self.context is self.tokens else self.shift.n_left
 
     @property
     def is_context_full(self) -> bool:
-        """Whether it can go on only with a shift."""
+        """True if the sequence can go on only with a context shift."""
         return self.shift is not None and len(self.context) >= self.n_ctx
 
     def shift_context(self) -> int:
@@ -230,7 +230,7 @@ class EngineSequence:
         return token
 
     def drop_verification(self) -> None:
-        """What was being verified will be decoded and chosen again."""
+        """Give up the verification under way: its tokens will be decoded and chosen again."""
         if self.verification is not None:
             self.verification = None
             self.sampler.rewind(self.tokens)
@@ -241,7 +241,7 @@ class EngineSequence:
 
     @property
     def n_left(self) -> int:
-        """How many more tokens it may get before it ends, or its context has to be shifted."""
+        """The number of tokens until the sequence ends, or its context has to be shifted."""
         return min(self.n_ctx - len(self.context), self._n_max - len(self.tokens))
 
     @property
@@ -256,7 +256,7 @@ class EngineSequence:
         return n if n_draft is None else min(n, n_draft)
 
     def describe(self) -> dict[str, Any]:
-        """For the log of a failed check: no text."""
+        """A description for the log of a failed check, without text."""
         return {
             "sequence": self.id,
             "n_tokens": len(self.tokens),

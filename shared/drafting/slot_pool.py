@@ -86,7 +86,7 @@ class SlotPool:
                 apply_edits(slot.save(), self._model)
 
     def give_back_branch(self, slot: SlotCache) -> None:
-        """Its tokens are dropped."""
+        """Give back the slot of a branch, whose tokens are dropped."""
         slot.keep(0)
         self._idle_branches.append(slot)
 

@@ -1,4 +1,4 @@
-"""Where calls of tools begin in an answer that is free otherwise, and the grammar of the rest of each."""
+"""The beginnings of tool calls in an answer that is free otherwise, and the grammar of each call's rest."""
 
 import re
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class CallGrammars:
 
 
 class BegunCall(NamedTuple):
-    """What has been found: the name of the tool, and what was written after the beginning of its call."""
+    """A call that was found: the name of the tool, and what was written after the beginning of its call."""
 
     name: str
     rest: bytes

@@ -36,7 +36,7 @@ _TOO_COSTLY = "the grammar takes too much time or memory"
 
 
 class TimeBudget(GrammarBudget):
-    """How long to wait for answers from now on, all together; `left` is in seconds."""
+    """The time to wait for answers from now on, all together; `left` is in seconds."""
 
     def __init__(self, seconds: float = math.inf, clock: Callable[[], float] = time.perf_counter) -> None:
         self.left = seconds
@@ -47,7 +47,7 @@ class TimeBudget(GrammarBudget):
         self.left = seconds
 
     def poll(self, connection: Connection) -> bool:
-        """Whether there is something to read, now or before the time is up."""
+        """True if there is something to read, now or before the time is up."""
         begun = self._clock()
         ready = connection.poll(None if math.isinf(self.left) else max(0.0, self.left))
         self.left -= self._clock() - begun
@@ -188,7 +188,7 @@ class RemoteGrammar:
         return True
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:
-        """Which of `tokens` may come next; an end token only where the text may end."""
+        """True for each of `tokens` that may come next; an end token only where the text may end."""
         return [bool(each) for each in self._ask(Operation.ALLOWS, tokens)]
 
     def allowed(self) -> NDArray[np.int32]:

@@ -112,7 +112,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def sources(cls, arguments: Sequence[str] = ()) -> OptionSources:
-        """Where options are read from; its `parser()` knows all of them."""
+        """The sources of options; its `parser()` knows all of them."""
         description = inspect.cleandoc(cls.__doc__ or "")
         parser = OptionParser(cls.program, description, cls.version, cls.headings_by_option(), cls.dialect)
         return OptionSources(cls.options(), cls.prefix, parser, cls.dialect, list(arguments))
@@ -141,7 +141,7 @@ class FileSettings(ProgramSettings):
 
     @classmethod
     def version(cls) -> str:
-        """With what a report of a bug needs; takes half a second."""
+        """The version, with what a report of a bug needs; takes half a second."""
         from shared.diagnostics.installation import installation  # noqa: PLC0415 - imports llama.cpp
 
         return "\n".join([super().version(), *installation()])

@@ -1,4 +1,4 @@
-"""Which batches a step with drafts may have.
+"""The batches that a step with drafts may have.
 
 How draft tokens of several sequences share a step depends on the memory of the model: the likeliest tokens
 first, or equally many of each sequence.
@@ -40,7 +40,7 @@ class Batching(ABC):
         candidates: Sequence[Candidate],  # noqa: ARG002 - for `Replaying`
         n_prompt: int,
     ) -> list[float]:
-        """How long a step takes with each of the sizes, which count `n_prompt` tokens of prompts."""
+        """Seconds of a step with each of the sizes, which count `n_prompt` tokens of prompts."""
         return list(map(self.cost.seconds, sizes)) if n_prompt else self.widths.seconds(sizes)
 
     @abstractmethod
@@ -49,7 +49,7 @@ class Batching(ABC):
 
     @abstractmethod
     def depths(self, drafts: Sequence[Probabilities], n: int) -> tuple[int, ...]:
-        """How many draft tokens of each sequence are in a batch of sizes[n] tokens."""
+        """Draft tokens of each sequence in a batch of sizes[n] tokens."""
 
 
 class LikeliestFirst(Batching):
@@ -92,7 +92,7 @@ class EqualDepths(Batching):
 
 
 class Replaying(EqualDepths):
-    """For recurrent models without rollback, which decode what was accepted of a rejected draft again.
+    """Batching of recurrent models without rollback: accepted tokens of a rejected draft are decoded again.
 
     Such a model returns to the state before the draft (`shared.llama.slot_parts`). What was accepted is
     replayed together with the next draft, so a rejection makes the next step wider. Depths are equal, but
@@ -139,7 +139,7 @@ class Replaying(EqualDepths):
 
 
 def batching_for(limits: EngineLimits, cost: StepCost | None = None) -> Batching:
-    """What suits the memory of the model."""
+    """The batching that suits the memory of the model."""
     if limits.traits.replays:
         return Replaying(cost)
     if limits.pads:

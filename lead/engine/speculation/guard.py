@@ -1,4 +1,4 @@
-"""Whether to speculate at all: where it gains nothing it pauses, and is tried again less and less often."""
+"""Pauses speculation where it gains nothing, and tries it again less and less often."""
 
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 
@@ -34,11 +34,11 @@ class Guard:
 
     @property
     def has_lost(self) -> bool:
-        """Whether the last trial that has ended has shown a loss."""
+        """True if the last trial that has ended has shown a loss."""
         return self._last_pause > 0
 
     def reset(self) -> None:
-        """Something has changed that decides whether drafts pay."""
+        """Begin anew: something has changed that decides whether drafts pay."""
         self._last_pause = 0
         self.resume()
 

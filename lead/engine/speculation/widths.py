@@ -1,4 +1,4 @@
-"""In how many tokens a step is decoded, where it matters which width the step before had.
+"""The batch size of a step, where it matters which one the step before had.
 
 Where CUDA records a graph for each width anew, a step of another width costs time, and so does the way back.
 So most steps have a usual width: one with fewer tokens is padded, one with more has to be worth the change.
@@ -41,7 +41,7 @@ class Widths:
         return [price for price, _ in self._cheapest(sizes)]
 
     def width(self, n_tokens: int, n_draft: int) -> int:
-        """In how many tokens a step of `n_tokens` is decoded, `n_draft` of which are drafts."""
+        """The batch size in which a step of `n_tokens` is decoded, `n_draft` of which are drafts."""
         if not self._pads or n_tokens > self._max_width:
             return n_tokens
         return self._cheapest(range(n_tokens - n_draft, n_tokens + 1))[-1][1]

@@ -1,7 +1,7 @@
 import itertools
 import random
 
-from shared.pace import Backoff, Bucket
+from shared.rate_limit import Backoff, Bucket
 
 
 def test_a_burst_is_allowed_and_then_the_rate():

@@ -1,4 +1,4 @@
-"""How often something may happen: a token bucket for rate limits, and delays between retries."""
+"""Rate limits by token bucket, and growing delays between attempts."""
 
 import random
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ class Bucket:
         self._filled_at = now
 
     def take(self, now: float, amount: float = 1) -> bool:
-        """Whether `amount` more are allowed at `now`; if so, they count."""
+        """True if `amount` more are allowed at `now`; if so, they count."""
         self._fill(now)
         if self._left < amount:
             return False
@@ -28,7 +28,7 @@ class Bucket:
         self._left = max(0.0, self._left - amount)
 
     def left(self, now: float) -> float:
-        """How much would be allowed at `now`."""
+        """The amount that would be allowed at `now`."""
         self._fill(now)
         return self._left
 

@@ -1,4 +1,4 @@
-"""What a tokenizer process does: from a request's texts to tokens, a grammar and a parser.
+"""The work of a tokenizer process: from a request's texts to tokens, a grammar and a parser.
 
 Synchronous, without I/O; all of it raises RequestError naming the field at fault.
 """
@@ -33,12 +33,12 @@ from lead.tokenizer.jobs import (
     NOTHING_KNOWN,
     FieldTexts,
     GrammarsNeededError,
-    Jobs,
     KnownTurn,
     MadePrompt,
     ModelDescription,
     PreparedRequest,
     Prompt,
+    TokenizerJobs,
     read_conversation,
 )
 from shared.errors import RequestError
@@ -54,8 +54,8 @@ _MIN_TOKENS_BETWEEN = 32
 """Of cuts that are closer together the first one will do."""
 
 
-class Preparation(Jobs):
-    """Does the jobs, in a tokenizer process."""
+class RequestPreparer(TokenizerJobs):
+    """Turns requests into tokens, grammars and parsers, in a tokenizer process."""
 
     def __init__(
         self,
@@ -125,6 +125,7 @@ class Preparation(Jobs):
             grammar = self._constrain(body, parser, may_think=bool(may_think))
             if grammar is None:
                 calls, problems = self._constrain_calls(body, parser)
+        # the model's own earlier answers keep their tokens, so that the cache goes on from them
         answers, n_known = self._answers(body, given, prompt, known.last)
         tokens = PromptTokens(prompt, answers, self._vocabulary)
         request = PreparedRequest(
@@ -387,7 +388,7 @@ class PromptTokens:
         return sum(self._parts, array("i"))
 
     def n_before(self, at: int) -> int:
-        """How many tokens end before this position of the text, but for one: it may depend on what follows.
+        """The number of tokens that end before this position, but for one, which may depend on what follows.
 
         What the vocabulary may add (a blank after each control token) makes the number too small, never too
         large.

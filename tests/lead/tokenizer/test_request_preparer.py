@@ -11,7 +11,7 @@ from lead.chat.template import ChatTemplate
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import KnownTurn, write_conversation
-from lead.tokenizer.preparation import Preparation, PromptTokens
+from lead.tokenizer.request_preparer import PromptTokens, RequestPreparer
 from tests.lead.chat.cases import source
 
 INSTRUCTIONS = "Answer in verse. " * 40
@@ -46,7 +46,7 @@ class Chat:
     def __init__(self, vocabulary, name="Qwen-Qwen3-0.6B"):
         self.vocabulary = vocabulary
         chat = ChatTemplate(source(name), "", "<|im_end|>")
-        self._jobs = Preparation(vocabulary, chat, ConversationOptions(), RequestLimits())
+        self._jobs = RequestPreparer(vocabulary, chat, ConversationOptions(), RequestLimits())
 
     def prepare(self, messages, last=None, **fields):
         body = ConversationFields(messages=messages, **fields)

@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from lead.router.residency import (
+from lead.router.model_pool import (
     Admitted,
     MeasureModel,
+    ModelPool,
     ModelState,
     NotServed,
-    Residency,
-    Resident,
+    PooledModel,
     StartModel,
     StopModel,
 )
@@ -21,27 +21,27 @@ CPU = "CPU"
 
 
 class House:
-    """A residency whose starts and stops succeed when the test says so; every model needs 1 unless told."""
+    """A pool whose starts and stops succeed when the test says so; every model needs 1 unless told."""
 
     def __init__(self, names="abc", room=2, maximum=0, needs=(), **options):
-        self.residency = Residency(maximum)
+        self.pool = ModelPool(maximum)
         self.room = {CPU: room}
         self.now = 0.0
         self.refused = {}
         self.admitted = []
         for name in names:
-            self.residency.add(Resident(name, **options))
-            self.residency.measured(name, {CPU: dict(needs).get(name, 1)})
+            self.pool.add(PooledModel(name, **options))
+            self.pool.measured(name, {CPU: dict(needs).get(name, 1)})
 
     def ask(self, ticket, name):
-        self.residency.ask(ticket, name)
+        self.pool.ask(ticket, name)
         return self.step()
 
     def step(self):
         """The starts and stops that are due."""
         self.now += 1
         found = []
-        while actions := self.residency.next(self.now, lambda: self.room):
+        while actions := self.pool.next(self.now, lambda: self.room):
             for action in actions:
                 match action:
                     case Admitted(ticket, _):
@@ -50,19 +50,19 @@ class House:
                         self.refused[ticket] = reason
                     case _:
                         found.append(action)
-        self.residency.check_integrity()
+        self.pool.check_integrity()
         return found
 
     def load(self, name):
-        self.residency.loaded(name, self.now)
+        self.pool.loaded(name, self.now)
         return self.step()
 
     def release(self, name):
-        self.residency.release(name, self.now)
+        self.pool.release(name, self.now)
         return self.step()
 
     def end(self, name, failure="", **options):
-        for refused in self.residency.ended(name, failure, **options):
+        for refused in self.pool.ended(name, failure, **options):
             self.refused[refused.ticket] = refused.reason
         return self.step()
 
@@ -74,7 +74,7 @@ class House:
         return self.release(name)
 
     def state(self, name):
-        return self.residency.residents[name].state
+        return self.pool.models[name].state
 
 
 def test_a_model_is_started_when_a_request_needs_it():
@@ -95,18 +95,18 @@ def test_several_requests_start_it_once():
 
 def test_what_it_needs_is_measured_first():
     house = House("")
-    house.residency.add(Resident("a"))
+    house.pool.add(PooledModel("a"))
     assert house.ask(1, "a") == [MeasureModel("a")]
     assert house.ask(2, "a") == []
-    house.residency.measured("a", {CPU: 1})
+    house.pool.measured("a", {CPU: 1})
     assert house.step() == [StartModel("a")]
 
 
 def test_a_model_that_cannot_be_measured_refuses_its_requests_and_is_measured_again_for_the_next():
     house = House("")
-    house.residency.add(Resident("a"))
+    house.pool.add(PooledModel("a"))
     house.ask(1, "a")
-    assert list(house.residency.cannot_measure("a", "damaged")) == [NotServed(1, "damaged")]
+    assert list(house.pool.cannot_measure("a", "damaged")) == [NotServed(1, "damaged")]
     assert house.ask(2, "a") == [MeasureModel("a")]
 
 
@@ -156,7 +156,7 @@ def test_when_the_waiting_request_leaves_nobody_has_to_go():
     house.ask(1, "a")
     house.load("a")
     house.ask(2, "b")
-    house.residency.withdraw(2)
+    house.pool.withdraw(2)
     assert house.release("a") == []
     house.ask(3, "a")
     assert house.admitted == [1, 3]
@@ -180,7 +180,7 @@ def test_a_place_without_room_counts_as_well():
     house = House()
     house.room = {CPU: 100, "GPU": 1}
     for name in "ab":
-        house.residency.measured(name, {CPU: 1, "GPU": 1})
+        house.pool.measured(name, {CPU: 1, "GPU": 1})
     house.serve(1, "a")
     assert house.ask(2, "b") == [StopModel("a")]
 
@@ -194,7 +194,7 @@ def test_one_that_is_too_large_is_tried_alone():
 
 def test_a_pinned_model_stays_and_who_does_not_fit_beside_it_is_told_so():
     house = House(needs={"c": 2}, pinned=True)
-    house.residency.residents["c"].pinned = False
+    house.pool.models["c"].pinned = False
     house.serve(1, "a")
     assert house.ask(2, "c") == []
     assert house.refused == {2: "there is no room for c beside what is pinned: a"}
@@ -203,7 +203,7 @@ def test_a_pinned_model_stays_and_who_does_not_fit_beside_it_is_told_so():
 
 def test_nobody_goes_for_a_model_that_does_not_fit_anyway():
     house = House(needs={"c": 2})
-    house.residency.residents["a"].pinned = True
+    house.pool.models["a"].pinned = True
     house.serve(1, "a")
     house.serve(2, "b")
     assert house.ask(3, "c") == []
@@ -220,33 +220,33 @@ def test_a_model_that_is_being_loaded_is_waited_for_before_it_goes():
 
 def test_an_idle_model_is_unloaded_in_time_unless_pinned():
     house = House(idle_seconds=10.0)
-    house.residency.residents["b"].pinned = True
+    house.pool.models["b"].pinned = True
     house.serve(1, "a")
     house.serve(2, "b")
-    used_at = house.residency.residents["a"].used_at
-    assert house.residency.deadline() == used_at + 10
+    used_at = house.pool.models["a"].used_at
+    assert house.pool.deadline() == used_at + 10
     house.now = used_at + 8
     assert house.step() == []
     assert house.step() == [StopModel("a")]
-    assert house.residency.deadline() is None
+    assert house.pool.deadline() is None
 
 
 def test_a_request_may_say_how_long_it_stays():
     house = House()
     house.ask(1, "a")
     house.load("a")
-    house.residency.keep("a", 0.0)
+    house.pool.keep("a", 0.0)
     assert house.release("a") == [StopModel("a")]
     house.end("a")
     house.ask(2, "a")
-    house.residency.keep("a", math.inf)
+    house.pool.keep("a", math.inf)
     house.load("a")
     assert house.release("a") == []
 
 
 def test_one_that_is_not_to_stay_at_all_answers_first_who_waits_for_it():
     house = House()
-    house.residency.keep("a", 0.0)
+    house.pool.keep("a", 0.0)
     for ticket in range(50):
         assert house.ask(ticket, "a") == [StartModel("a")]
         assert house.load("a") == []
@@ -257,16 +257,16 @@ def test_one_that_is_not_to_stay_at_all_answers_first_who_waits_for_it():
 
 def test_one_that_nobody_waits_for_any_more_is_not_kept_if_it_is_not_to_stay():
     house = House()
-    house.residency.keep("a", 0.0)
+    house.pool.keep("a", 0.0)
     house.ask(1, "a")
-    house.residency.withdraw(1)
+    house.pool.withdraw(1)
     assert house.load("a") == [StopModel("a")]
 
 
 def test_a_person_unloads_a_model_while_it_is_being_loaded_and_who_waits_has_it_loaded_again():
     house = House()
     house.ask(1, "a")
-    house.residency.unload("a")
+    house.pool.unload("a")
     assert house.step() == [StopModel("a")]
     assert house.end("a", "killed") == [StartModel("a")]
     house.load("a")
@@ -276,7 +276,7 @@ def test_a_person_unloads_a_model_while_it_is_being_loaded_and_who_waits_has_it_
 def test_one_that_is_being_loaded_for_nobody_goes_for_the_next():
     house = House(room=1)
     house.ask(1, "a")
-    house.residency.withdraw(1)
+    house.pool.withdraw(1)
     assert house.ask(2, "b") == [StopModel("a")]
     assert house.end("a") == [StartModel("b")]
 
@@ -285,34 +285,34 @@ def test_a_model_is_forgotten_unless_somebody_needs_it():
     house = House("ab", room=1)
     house.ask(1, "a")
     house.ask(2, "b")
-    assert not house.residency.forget("a")
-    assert not house.residency.forget("b")
-    house.residency.withdraw(2)
-    assert house.residency.forget("b")
+    assert not house.pool.forget("a")
+    assert not house.pool.forget("b")
+    house.pool.withdraw(2)
+    assert house.pool.forget("b")
     house.load("a")
     house.end("a", "killed")
-    assert not house.residency.forget("a")
-    house.residency.release("a", house.now)
-    assert house.residency.forget("a")
+    assert not house.pool.forget("a")
+    house.pool.release("a", house.now)
+    assert house.pool.forget("a")
 
 
 def test_a_model_that_is_being_measured_is_not_forgotten():
     house = House("")
-    house.residency.add(Resident("a"))
+    house.pool.add(PooledModel("a"))
     house.ask(1, "a")
-    house.residency.withdraw(1)
-    assert not house.residency.forget("a")
+    house.pool.withdraw(1)
+    assert not house.pool.forget("a")
 
 
 def test_a_person_unloads_a_model_after_its_answers():
     house = House()
     house.ask(1, "a")
     house.load("a")
-    house.residency.unload("a")
+    house.pool.unload("a")
     assert house.step() == []
     assert house.release("a") == [StopModel("a")]
     house.end("a")
-    house.residency.unload("a")
+    house.pool.unload("a")
     assert house.step() == []
 
 
@@ -331,10 +331,10 @@ def test_a_wrong_option_is_not_tried_again():
     house.ask(1, "a")
     assert house.end("a", "no such file", is_final=True) == []
     assert house.refused == {1: "no such file"}
-    assert house.residency.residents["a"].failure == "no such file"
+    assert house.pool.models["a"].failure == "no such file"
     house.ask(2, "a")
     house.load("a")
-    assert house.residency.residents["a"].failure == ""
+    assert house.pool.models["a"].failure == ""
 
 
 def test_requests_of_a_model_that_died_can_be_asked_again():
@@ -342,13 +342,13 @@ def test_requests_of_a_model_that_died_can_be_asked_again():
     house.ask(1, "a")
     house.load("a")
     assert house.end("a", "killed") == []
-    house.residency.release("a", house.now)
+    house.pool.release("a", house.now)
     assert house.ask(2, "a") == [StartModel("a")]
 
 
 def test_an_impossible_report_raises():
     with pytest.raises(IntegrityError, match="a is unloaded, expected"):
-        House().residency.loaded("a", 0.0)
+        House().pool.loaded("a", 0.0)
 
 
 class RandomHouse(House):
@@ -368,20 +368,20 @@ class RandomHouse(House):
         name = self.rng.choice("abcd")
         match self.rng.randrange(3):
             case 0:
-                self.residency.keep(name, self.rng.choice([0.0, 5.0, math.inf]))
+                self.pool.keep(name, self.rng.choice([0.0, 5.0, math.inf]))
             case 1:
-                self.residency.unload(name)
+                self.pool.unload(name)
             case _ if self.waiting:
                 ticket = self.rng.choice(list(self.waiting))
                 del self.waiting[ticket]
-                self.residency.withdraw(ticket)
+                self.pool.withdraw(ticket)
         self.note(self.step())
 
     def happen(self, *events):
         """One of these, if it can."""
         event = self.rng.choice(events)
         names = {"load": self.starting, "end": self.stopping, "release": self.running}.get(event)
-        if event == "death" and (awake := self.residency.awake()):
+        if event == "death" and (awake := self.pool.awake()):
             self.note(self.end(self.rng.choice(awake).name, "killed"))
         elif names:
             self.note(getattr(self, event)(names.pop(self.rng.randrange(len(names)))))
@@ -393,7 +393,7 @@ class RandomHouse(House):
         self.stopping += stopping
         self.running += [self.waiting.pop(ticket) for ticket in self.admitted]
         self.admitted.clear()
-        models = self.residency.residents.values()
+        models = self.pool.models.values()
         present = [model for model in models if model.state is not ModelState.UNLOADED]
         assert len(present) <= 3
         assert sum(model.need[CPU] for model in present) <= 5

@@ -1,4 +1,4 @@
-"""Which models are in memory: who is started, who has to go for it, who waits.
+"""A pool of models in memory: which are started, which are unloaded for them, which requests wait.
 
 Knows neither processes nor HTTP nor a clock: `next` says what has to be done, and who does it reports back.
 Requests are served in the order in which they came, except that a model in memory need not wait for one that
@@ -34,8 +34,8 @@ class ModelState(enum.Enum):
 
 
 @dataclass(slots=True)
-class Resident:
-    """What is known of one model; changed by `Residency` only.
+class PooledModel:
+    """The state of one model; changed by `ModelPool` only.
 
     pinned: never unloaded for another. idle_seconds: after which it is unloaded. need: what it takes, None
     if that was not measured yet. n_running: requests that it answers. used_at: when one began or ended last.
@@ -101,11 +101,11 @@ ModelAction = MeasureModel | StartModel | StopModel | Admitted | NotServed
 
 
 @dataclass(slots=True)
-class Residency:
-    """At most `maximum` models are in memory at the same time; 0: any number."""
+class ModelPool:
+    """Decides which models are in memory: at most `maximum` at the same time; 0: any number."""
 
     maximum: int = 0
-    residents: dict[str, Resident] = field(default_factory=dict)
+    models: dict[str, PooledModel] = field(default_factory=dict)
     _waiting: dict[WaitingFor, str] = field(default_factory=dict)
     """The model of each request, in the order in which they came."""
 
@@ -113,17 +113,17 @@ class Residency:
     def n_waiting(self) -> int:
         return len(self._waiting)
 
-    def add(self, model: Resident) -> None:
-        self.residents[model.name] = model
+    def add(self, model: PooledModel) -> None:
+        self.models[model.name] = model
 
     def forget(self, name: str) -> bool:
         """Forget a model. False: it is in memory, measured, waited for or used, and is not forgotten."""
-        model = self.residents[name]
+        model = self.models[name]
         is_present = model.state is not ModelState.UNLOADED
         is_measuring = model.is_measured and model.need is None
         if is_present or is_measuring or model.n_running or name in self._wanted():
             return False
-        del self.residents[name]
+        del self.models[name]
         return True
 
     def ask(self, ticket: WaitingFor, name: str) -> None:
@@ -135,48 +135,48 @@ class Residency:
 
     def release(self, name: str, now: float) -> None:
         """A request that was admitted has ended."""
-        model = self.residents[name]
+        model = self.models[name]
         model.n_running -= 1
         model.used_at = now
 
     def keep(self, name: str, seconds: float) -> None:
         """Unload it after so many idle seconds from now on; it stays so until this is called again."""
-        self.residents[name].idle_seconds = seconds
+        self.models[name].idle_seconds = seconds
 
     def unload(self, name: str) -> None:
         """Unload it after the requests that it answers, at once if it is being loaded.
 
         Those that wait load it again.
         """
-        model = self.residents[name]
+        model = self.models[name]
         model.is_unwanted = model.state in {ModelState.LOADING, ModelState.LOADED}
 
     def measured(self, name: str, need: MemorySizes) -> None:
-        model = self.residents[name]
+        model = self.models[name]
         model.need, model.is_measured = need, True
 
     def forget_need(self, name: str) -> None:
         """Measure it again before it is started the next time."""
-        model = self.residents[name]
+        model = self.models[name]
         model.need, model.is_measured = None, False
 
     def cannot_measure(self, name: str, reason: str) -> Iterator[NotServed]:
-        """It cannot be loaded, either."""
-        self.residents[name].is_measured = False
-        self.residents[name].failure = reason
+        """Note that a model could not be measured: it cannot be loaded, either."""
+        self.models[name].is_measured = False
+        self.models[name].failure = reason
         yield from self._refuse(name, reason)
 
     def loaded(self, name: str, now: float) -> None:
-        model = self.residents[name]
+        model = self.models[name]
         self._expect(model, ModelState.LOADING)
         model.state, model.used_at, model.failure, model.n_deaths = ModelState.LOADED, now, "", 0
 
     def ended(self, name: str, failure: str = "", *, is_final: bool = False) -> Iterator[NotServed]:
-        """Its process has ended.
+        """Note that the process of a model has ended.
 
         failure: why, if that was not wanted. is_final: starting it again would not help.
         """
-        model = self.residents[name]
+        model = self.models[name]
         self._expect(model, ModelState.LOADING, ModelState.LOADED, ModelState.UNLOADING)
         was_loading = model.state is ModelState.LOADING
         model.state, model.is_unwanted, model.is_leaving = ModelState.UNLOADED, False, False
@@ -188,7 +188,7 @@ class Residency:
             yield from self._refuse(name, failure)
 
     def next(self, now: float, measure_room: RoomGauge) -> list[ModelAction]:
-        """What to do now.
+        """The actions to do now.
 
         measure_room: says what all models together may take, by place; of a place that is not in it, any
         amount. It is asked only if something is to be started.
@@ -197,20 +197,20 @@ class Residency:
         return [*self._expire(now), *self._serve(now, room), *self._stop_leaving()]
 
     def deadline(self) -> float | None:
-        """When the next idle model is to be unloaded, if no request comes until then."""
+        """The time when the next idle model is to be unloaded, if no request comes until then."""
         return min((model.used_at + model.idle_seconds for model in self._idle()), default=None)
 
-    def awake(self) -> list[Resident]:
+    def awake(self) -> list[PooledModel]:
         """The models that answer, the last used first."""
-        loaded = [model for model in self.residents.values() if model.state is ModelState.LOADED]
+        loaded = [model for model in self.models.values() if model.state is ModelState.LOADED]
         return sorted(loaded, key=lambda model: (-model.n_running, -model.used_at))
 
     def check_integrity(self) -> None:
-        """Raises AssertionError."""
-        for model in self.residents.values():
+        """Check the records of the pool; raises AssertionError."""
+        for model in self.models.values():
             assert model.n_running >= 0, model
             assert model.state is not ModelState.UNLOADING or not model.n_running, model
-        assert all(name in self.residents for name in self._waiting.values())
+        assert all(name in self.models for name in self._waiting.values())
 
     def _expire(self, now: float) -> Iterator[ModelAction]:
         for model in self._idle():
@@ -218,13 +218,13 @@ class Residency:
                 yield self._stop(model)
 
     def _serve(self, now: float, room: RoomGauge) -> Iterator[ModelAction]:
-        for model in self.residents.values():
+        for model in self.models.values():
             model.is_leaving = model.is_unwanted
         is_blocked = False
         for ticket, name in list(self._waiting.items()):
             if ticket not in self._waiting:  # refused meanwhile
                 continue
-            model = self.residents[name]
+            model = self.models[name]
             match model.state:
                 case ModelState.LOADED if not model.is_leaving:
                     del self._waiting[ticket]
@@ -243,9 +243,9 @@ class Residency:
                 case _:
                     pass
 
-    def _make_room(self, wanted: Resident, room: RoomGauge) -> Iterator[ModelAction]:
+    def _make_room(self, wanted: PooledModel, room: RoomGauge) -> Iterator[ModelAction]:
         """Start `wanted`, or have others leave, which may take a while."""
-        present = [model for model in self.residents.values() if model.state is not ModelState.UNLOADED]
+        present = [model for model in self.models.values() if model.state is not ModelState.UNLOADED]
         if self._fits(wanted, present, room):
             wanted.state = ModelState.LOADING
             yield StartModel(wanted.name)
@@ -253,7 +253,7 @@ class Residency:
         staying = [
             model for model in present if model.state is not ModelState.UNLOADING and not model.is_leaving
         ]
-        victims: list[Resident] = []
+        victims: list[PooledModel] = []
         waited_for = self._wanted()
         for each in sorted(staying, key=lambda model: (model.n_running > 0, model.used_at)):
             if self._fits(wanted, staying, room):
@@ -270,7 +270,7 @@ class Residency:
             yield from self._refuse(wanted.name, reason)
 
     def _dismiss(
-        self, victims: list[Resident], wanted: Resident, staying: list[Resident], room: RoomGauge
+        self, victims: list[PooledModel], wanted: PooledModel, staying: list[PooledModel], room: RoomGauge
     ) -> None:
         """Have `victims` leave, the least recently used first, but for those that turn out to be too many."""
         for victim in reversed(victims):
@@ -279,7 +279,7 @@ class Residency:
             else:
                 victim.is_leaving = True
 
-    def _fits(self, wanted: Resident, others: Iterable[Resident], room: RoomGauge) -> bool:
+    def _fits(self, wanted: PooledModel, others: Iterable[PooledModel], room: RoomGauge) -> bool:
         """Alone it is tried in any case: what it needs is an estimate, and `lead --model` would try, too."""
         others = list(others)
         if not others:
@@ -290,17 +290,17 @@ class Residency:
         return all(sum(need.get(place, 0) for need in needs) <= n_bytes for place, n_bytes in room().items())
 
     def _stop_leaving(self) -> Iterator[ModelAction]:
-        for model in self.residents.values():
+        for model in self.models.values():
             is_present = model.state in {ModelState.LOADING, ModelState.LOADED}
             if model.is_leaving and is_present and not model.n_running:
                 yield self._stop(model)
 
-    def _idle(self) -> list[Resident]:
+    def _idle(self) -> list[PooledModel]:
         """The models that are to be unloaded after a time in which nobody asks them, nor waits for them."""
         waited_for = self._wanted()
         return [
             model
-            for model in self.residents.values()
+            for model in self.models.values()
             if model.state is ModelState.LOADED
             and not (model.n_running or model.pinned or model.name in waited_for)
             and math.isfinite(model.idle_seconds)
@@ -310,7 +310,7 @@ class Residency:
         """The models for which somebody waits."""
         return set(self._waiting.values())
 
-    def _stop(self, model: Resident) -> StopModel:
+    def _stop(self, model: PooledModel) -> StopModel:
         model.state = ModelState.UNLOADING
         return StopModel(model.name)
 
@@ -319,6 +319,6 @@ class Residency:
             del self._waiting[ticket]
             yield NotServed(ticket, reason)
 
-    def _expect(self, model: Resident, *states: ModelState) -> None:
+    def _expect(self, model: PooledModel, *states: ModelState) -> None:
         if model.state not in states:
             raise IntegrityError(f"{model.name} is {model.state.value}, expected {states}")

@@ -1,4 +1,4 @@
-"""Where invited machines come in: HTTPS on all addresses of this machine, for members only.
+"""The server for invited machines: HTTPS on all addresses of this machine, for members only.
 
 It is apart from the address that the lead is given: that one may stay open to this machine's own programs,
 without keys, while everybody else needs a key.
@@ -26,7 +26,7 @@ from lead.server.listening import listen
 from lead.settings.keys import Principal, Role
 from shared.cached_files import write_private
 from shared.errors import ConfigError
-from shared.pairing.discovery import announced_door, own_addresses
+from shared.pairing.discovery import announce_pairing, own_addresses
 from shared.pairing.invitation import Invitation, MemberRole, fingerprint
 
 log = logging.getLogger("lead")
@@ -44,7 +44,9 @@ class _Kept:
 _kept: TypeAdapter[_Kept] = TypeAdapter(_Kept)
 
 
-class Door:
+class PairingServer:
+    """Listens for members while it is open, and keeps them in a file."""
+
     def __init__(
         self,
         folder: Path,
@@ -53,7 +55,7 @@ class Door:
         *,
         listen: Callable[[str, int], socket.socket] = listen,
         own_addresses: Callable[[], Sequence[str]] = own_addresses,
-        announce: Callable[[int, str], AbstractContextManager[None]] = announced_door,
+        announce: Callable[[int, str], AbstractContextManager[None]] = announce_pairing,
     ) -> None:
         """folder: keeps certificate, key and members. server: serves whoever comes in.
 
@@ -72,13 +74,13 @@ class Door:
         self._certificate = ""
 
     def read(self) -> None:
-        """Who is a member, as the lead that ran last has written it; raises ConfigError."""
+        """Read the members that the lead that ran last has written down; raises ConfigError."""
         kept = _read(self._folder / _FILE)
         self.was_open = kept.is_open
         self.members = Members(kept.members, clock=time.monotonic, wall_clock=time.time)
 
     def identify(self, secret: str | None) -> Principal | None:
-        """Which member has this key."""
+        """The member with this key."""
         return self.members.identify(secret)
 
     @property
@@ -126,7 +128,7 @@ class Door:
         return asyncio.get_running_loop().run_in_executor(None, announcing.close)
 
     async def end(self) -> None:
-        """Take leave of the network, as the lead ends; at its next start the door is what it is now."""
+        """Take leave of the network, as the lead ends; at its next start it is open if it is now."""
         if leaving := self._hide():
             await asyncio.gather(leaving, return_exceptions=True)  # whatever ails it, the rest is to end, too
 
@@ -146,7 +148,7 @@ class Door:
         return tuple(f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}" for host in hosts)
 
     def invite(self, role: MemberRole, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:
-        """For a machine that reaches this one at one of `addresses` (hosts); none: those that it knows of.
+        """An invitation for a machine that reaches this one at `addresses` (hosts); none: its own.
 
         nearby: for one that finds it, see `announce`.
         """
@@ -155,7 +157,7 @@ class Door:
         return Invitation(role, secret, fingerprint(self._certificate), reached)
 
     def join(self, secret: bytes, name: str, peer: str) -> tuple[JoinedMachine, str]:
-        """See `Members.join`; raises ConfigError, too, if it cannot be written down."""
+        """A new member and its key (`Members.join`); also raises ConfigError if it cannot be saved."""
         member, key = self.members.join(secret, name, peer)
         try:
             self._save()
@@ -166,7 +168,7 @@ class Door:
         return member, key
 
     def revoke(self, name: str) -> bool:
-        """Whether there was such a member; it is disconnected, and has to be invited again."""
+        """Remove a member, which is disconnected and has to be invited again; False if there was none."""
         member = self.members.remove(name)
         if member:
             self._save()

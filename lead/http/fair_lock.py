@@ -1,4 +1,4 @@
-"""Whose turn it is."""
+"""A lock that clients take in turn."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from lead.tokenizer.fair_queue import Client, FairQueue
 
 
-class Turns:
+class FairLock:
     """A lock; the next holder is a request of the client whose turn is longest ago."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from lead.http.turns import Turns
+from lead.http.fair_lock import FairLock
 from lead.tokenizer.fair_queue import Client
 
 ONE, TWO = Client("one"), Client("two")
@@ -10,7 +10,7 @@ ONE, TWO = Client("one"), Client("two")
 
 @pytest.fixture
 def turns():
-    return Turns()
+    return FairLock()
 
 
 def waiting(turns, client, order, name):
