@@ -420,10 +420,13 @@ class TextStore:
                 self._leave_memory(text)
 
     def _leave_memory(self, text: StoredText) -> None:
-        """Its snapshots are forgotten; another stands for it, if it is on disk."""
-        self._remove(text)
-        if text.saved and text.is_saved:
-            self.adopt(text.saved)
+        """Its snapshots are forgotten; it stays if it is on disk, as there."""
+        if text.is_saved:
+            self.n_bytes -= self._bytes_of(text)
+            text.place = "disk"
+            text.describe_saved(itertools.repeat(0))
+        else:
+            self._remove(text)
 
     def _drop(self, text: StoredText) -> None:
         self._remove(text)

@@ -337,6 +337,15 @@ class TestOnDisk:
         assert [each.place for each in prompts.texts] == ["disk", "memory"]
         assert prompts.n_bytes == 90
 
+    def test_that_makes_it_no_text_that_was_used_last(self, prompts):
+        prompts.adopt(self.SAVED, self.SAVED.model_copy(update={"name": "b", "tokens": OTHER}))
+        text, other = prompts.texts
+        prompts.fetch(text)
+        prompts.arrived(text, is_right=True)
+        prompts.touch(other)
+        store(prompts, self.holding(list(range(300, 390))))
+        assert (text.place, prompts.texts[:2]) == ("disk", [text, other])
+
     @pytest.mark.parametrize("is_in_memory", [False, True])
     def test_a_text_that_is_not_on_disk_any_more_is_what_is_left_of_it(self, prompts, is_in_memory):
         prompts.adopt(self.SAVED)
