@@ -43,14 +43,13 @@ class StoredText:
     @classmethod
     def described_by(cls, saved: SavedText, place: TextPlace, keys: Iterable[int]) -> Self:
         """What is on disk, as `keys`."""
-        text = cls(list(saved.tokens), owner=saved.owner, saved=saved, place=place)
+        text = cls(list(saved.tokens), saved.n_prefill, owner=saved.owner, saved=saved, place=place)
         text.describe_saved(keys)
         return text
 
     def describe_saved(self, keys: Iterable[int]) -> None:
         """Its snapshots are those that are on disk from now on, as `keys`."""
         assert self.saved
-        self.n_prefill = self.saved.n_prefill
         snapshots = [part.snapshot(key) for part, key in zip(self.saved.parts, keys, strict=False)]
         self.parts = [each for each in snapshots if each.kind == "text"]
         self.checkpoints = {each.end: each for each in snapshots if each.kind == "state"}

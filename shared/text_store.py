@@ -420,13 +420,13 @@ class TextStore:
                 self._leave_memory(text)
 
     def _leave_memory(self, text: StoredText) -> None:
-        """Its snapshots are forgotten; it stays if it is on disk, as there."""
-        if text.is_saved:
-            self.n_bytes -= self._bytes_of(text)
-            text.place = "disk"
-            text.describe_saved(itertools.repeat(0))
-        else:
-            self._remove(text)
+        """Its snapshots are forgotten; another stands for it, if it is on disk.
+
+        It is itself left as it is: a whole text may yet have to be loaded in this step.
+        """
+        self._remove(text)
+        if text.saved and text.is_saved:
+            self.adopt(text.saved)
 
     def _drop(self, text: StoredText) -> None:
         self._remove(text)

@@ -337,15 +337,6 @@ class TestOnDisk:
         assert [each.place for each in prompts.texts] == ["disk", "memory"]
         assert prompts.n_bytes == 90
 
-    def test_that_makes_it_no_text_that_was_used_last(self, prompts):
-        prompts.adopt(self.SAVED, self.SAVED.model_copy(update={"name": "b", "tokens": OTHER}))
-        text, other = prompts.texts
-        prompts.fetch(text)
-        prompts.arrived(text, is_right=True)
-        prompts.touch(other)
-        store(prompts, self.holding(list(range(300, 390))))
-        assert (text.place, prompts.texts[:2]) == ("disk", [text, other])
-
     @pytest.mark.parametrize("is_in_memory", [False, True])
     def test_a_text_that_is_not_on_disk_any_more_is_what_is_left_of_it(self, prompts, is_in_memory):
         prompts.adopt(self.SAVED)
@@ -498,15 +489,20 @@ def test_what_is_loaded_can_be_shared_before_the_next_step():
     assert moving.pop_edits() == [Restore(1, part(1, 40, 0), 40), Copy(1, 2, 35)]
 
 
-def test_a_whole_text_can_be_dropped_in_the_step_in_which_it_is_loaded():
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_whole_text_can_leave_memory_in_the_step_in_which_it_is_loaded(is_saved):
     moving = TextStore(2, PLAIN, PromptCacheSize(50, 1))
     moving.caches[0].add(MOVED)
+    moving.caches[0].owner = "me"
     moving.store(moving.caches[0])
     moving.empty(moving.caches[0])
     moving.pop_edits()
-    moving.load(moving.caches[0], moving.texts[0], 40)
+    (text,) = moving.texts
+    if is_saved:
+        moving.mark_saved(text, TestOnDisk.SAVED)
     moving.caches[1].add([2] * 40)
     moving.store(moving.caches[1])
+    moving.load(moving.caches[0], text, 40)
     moving.caches[1].keep(0)
     assert moving.pop_edits() == [
         Store(1, part(2, 40, 0)),
