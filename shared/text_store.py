@@ -170,23 +170,25 @@ class TextStore:
         if stored := self._stored(cache.tokens, cache.owner):
             self.touch(stored)
             return 0
-        text = self._take_beginning(cache)
+        beginning = self._beginning_of(cache.tokens, cache.owner)
+        is_new = beginning is None or beginning.place == "disk"
+        if is_new and self._n_movable < min(self._size.n_part, len(cache)):
+            return len(cache)  # nothing of it moves in this step
+        text = self._continued(beginning, cache.owner)
         self._store_more(text, cache, n_keep, held)
-        if text.tokens:
-            self._add(text)
-            self._used.add(text)
+        self._add(text)
+        self._used.add(text)
         return len(cache) - len(text.tokens)
 
-    def _take_beginning(self, cache: SlotCache) -> StoredText:
-        """The text that is to go on as that of a slot; it is not among the others until it does."""
-        beginning = self._beginning_of(cache.tokens, cache.owner)
+    def _continued(self, beginning: StoredText | None, owner: str | None) -> StoredText:
+        """What is to go on from `beginning`, which is not among the others from now on."""
         if beginning is None:
-            return StoredText(owner=cache.owner)
+            return StoredText(owner=owner)
         self._remove(beginning)
         if beginning.place == "memory" and self._size.n_part:
-            beginning.owner = cache.owner
+            beginning.owner = owner
             return beginning
-        text = StoredText(owner=cache.owner, saved=beginning.saved)  # whose files will be replaced
+        text = StoredText(owner=owner, saved=beginning.saved)  # whose files will be replaced
         if beginning.place == "memory":
             self._edits += [Forget(part.key) for part in beginning.parts]
             text.checkpoints = beginning.checkpoints

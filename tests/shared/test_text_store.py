@@ -393,6 +393,12 @@ class TestOnDisk:
         (text,) = prompts.texts
         assert (text.saved, text.is_saved, prompts.unsaved()) == (self.SAVED, False, text)
 
+    def test_a_text_on_disk_stays_there_while_nothing_of_what_goes_on_from_it_moves(self):
+        prompts = TextStore(1, PLAIN, PromptCacheSize(100, 1, n_part=15))
+        prompts.adopt(self.SAVED)
+        assert store(prompts, self.holding([*TEXT, 1]), n_most=9) == ([], 41)
+        assert [text.saved for text in prompts.texts] == [self.SAVED]
+
     def test_a_longer_state_of_a_text_replaces_it(self, prompts):
         longer = self.SAVED.model_copy(update={"tokens": [*TEXT, 1]})
         for saved in (self.SAVED, longer, longer):
