@@ -198,21 +198,25 @@ class TextStore:
         self, text: StoredText, cache: SlotCache, n_keep: int, held: Collection[StoredText]
     ) -> None:
         """Add what moves of a slot's text in this step, and the checkpoints that the slot does not keep."""
-        n_part, at, n_tokens = self._size.n_part, len(text.tokens), len(cache)
+        n_part, start, n_tokens = self._size.n_part, len(text.tokens), len(cache)
         known = text.checkpoints
         n_checkpoints = max(len(known), len(cache.checkpoints))
         # Whole parts, but for the last one: small ones take longer. They end at multiples.
-        is_all = n_tokens - at <= self._n_movable
-        end = n_tokens if is_all else max(at, (at + self._n_movable) // n_part * n_part)
+        is_all = n_tokens - start <= self._n_movable
+        end = n_tokens if is_all else max(start, (start + self._n_movable) // n_part * n_part)
         self._make_room(self._size.of(end, n_checkpoints), held)
-        self._n_movable -= end - at
+        self._n_movable -= end - start
+        at = start
         while at < end:
             after = min(end, at + n_part - at % n_part) if n_part else end
             text.parts.append(Snapshot("text", next(self._keys), after, at))
             self._edits.append(Store(cache.index, text.parts[-1]))
             at = after
-        text.tokens += cache.tokens[len(text.tokens) : end]
+        text.tokens += cache.tokens[start:end]
         text.n_prefill = cache.n_prefill
+        # More of a text may be on disk than has been stored of it again, and this one may go on otherwise.
+        if text.saved and text.saved.tokens[start:end] != text.tokens[start : len(text.saved.tokens)]:
+            text.saved = None
         # The slot's own replace those of as many tokens; there are no more than one of both has had.
         text.checkpoints = known | cache.hand_over(n_keep)
         forgotten = [each for n, each in known.items() if text.checkpoints[n] is not each]

@@ -399,6 +399,24 @@ class TestOnDisk:
         assert store(prompts, self.holding([*TEXT, 1]), n_most=9) == ([], 41)
         assert [text.saved for text in prompts.texts] == [self.SAVED]
 
+    def test_more_on_disk_than_was_stored_of_it_again_stays_there(self):
+        prompts = TextStore(1, PLAIN, PromptCacheSize(100, 1, n_part=15, n_least_saved=10))
+        prompts.adopt(self.SAVED)
+        store(prompts, self.holding([*TEXT, 1]), n_most=15)
+        assert texts(prompts) == [TEXT[:15]]
+        assert prompts.unsaved() is None, "it would be cut short"
+        store(prompts, self.holding(list(range(300, 400))))
+        assert (prompts.texts[0].place, prompts.texts[0].tokens) == ("disk", TEXT)
+
+    @pytest.mark.parametrize(("more", "is_there"), [(TEXT[15:32], True), (OTHER[:17], False)])
+    def test_what_departs_from_a_text_on_disk_is_not_there(self, more, is_there):
+        prompts = TextStore(1, PLAIN, PromptCacheSize(100, 1, n_part=15))
+        prompts.adopt(self.SAVED)
+        store(prompts, self.holding([*TEXT, 1]), n_most=15)
+        store(prompts, self.holding([*TEXT[:15], *more]))
+        (text,) = prompts.texts
+        assert (len(text.tokens), text.saved) == (32, self.SAVED if is_there else None)
+
     def test_a_longer_state_of_a_text_replaces_it(self, prompts):
         longer = self.SAVED.model_copy(update={"tokens": [*TEXT, 1]})
         for saved in (self.SAVED, longer, longer):
