@@ -1,5 +1,8 @@
 """Which texts are kept in host memory, what becomes of them, and what moves in which step."""
 
+import itertools
+import random
+
 import pytest
 
 from shared.cache_edits import Copy, Forget, Restore, Snapshot, Store, Trim
@@ -416,6 +419,30 @@ class TestOnDisk:
         store(prompts, self.holding([*TEXT[:15], *more]))
         (text,) = prompts.texts
         assert (len(text.tokens), text.saved) == (32, self.SAVED if is_there else None)
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_what_is_on_disk_of_a_text_begins_with_it_or_it_with_that(self, seed):
+        """Whatever is stored, written and read: else a text would be written with parts of another."""
+        rng, names = random.Random(seed), map(str, itertools.count())
+        prompts = TextStore(1, PLAIN, PromptCacheSize(60, 1, n_part=7, n_least_saved=5))
+        tokens = []
+        for _ in range(200):
+            tokens = [*tokens[: rng.randrange(len(tokens) + 1)], *rng.choices((0, 1), k=rng.randint(1, 25))][
+                :45
+            ]
+            store(prompts, self.holding(tokens), n_most=rng.choice((7, 14, UNLIMITED)))
+            if rng.random() < 0.5 and (text := prompts.unsaved()):
+                saved = text.to_save(text.saved.name if text.saved else next(names))
+                parts = tuple(SavedPart.of(each, "", 1, "") for each in text.snapshots)
+                prompts.mark_saved(text, saved.model_copy(update={"parts": parts}))
+            for text in prompts.texts:
+                if text.place == "disk" and rng.random() < 0.1:
+                    prompts.fetch(text)
+            for text in prompts.pop_wanted():
+                prompts.arrived(text, is_right=True)
+            for text in (text for text in prompts.texts if text.saved):
+                n = min(len(text.tokens), len(text.saved.tokens))
+                assert text.tokens[:n] == text.saved.tokens[:n]
 
     def test_a_longer_state_of_a_text_replaces_it(self, prompts):
         longer = self.SAVED.model_copy(update={"tokens": [*TEXT, 1]})
