@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from shared.cache_edits import Restore, Snapshot, Trim
+from shared.cache_edits import Forget, Restore, Snapshot, Trim
 from shared.llama.memory_traits import MemoryTraits
 from shared.slot_cache import SlotCache, cut_length, least_useful
 
@@ -54,6 +54,16 @@ def test_a_recurrent_cache_goes_back_to_kept_states_only():
 )
 def test_a_cut_is_rounded_down_to_where_the_text_ends_or_the_memory_can_be_cut(n_most, stops, n):
     assert cut_length([1, 2, 3, 4], n_most, stops) == n
+
+
+def test_a_cache_that_goes_back_to_a_checkpoint_forgets_the_longer_ones():
+    cache = SlotCache(0, MemoryTraits(n_rollback=0))
+    for n, key in ((2, 7), (3, 8)):
+        cache.add([1] * (n - len(cache)))
+        cache.store(key)
+    cache.take_stores()
+    cache.keep(2)
+    assert cache.take_edits() == [Restore(0, Snapshot("state", 7, 2), 2), Forget(8)]
 
 
 def test_a_fork_needs_a_kept_state():
