@@ -79,6 +79,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/metrics/test_exporter.py": ("lead/metrics/sequence_metrics.py",),
     "tests/lab/measuring/test_bench_program.py": ("lab/measuring/running_lead.py",),
     "tests/lab/measuring/test_bench_report.py": ("lead/text_table.py",),
+    "tests/lab/measuring/test_measured_answer.py": ("lab/measuring/answer.py",),
     "tests/lab/measuring/test_questions.py": ("lab/measuring/builtin_questions.py",),
     "tests/lab/planning/test_plan_program.py": ("lab/planning/timing.py",),
     "tests/lab/simulation/test_cell.py": ("lab/simulation/simulated_lead.py",),

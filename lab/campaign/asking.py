@@ -1,16 +1,19 @@
 """One client: asks a mixed request again where HTTP says so, and records what happened; the sums of all."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import Any
 
 import httpx
+import jsonschema  # type: ignore[import-untyped]  # it has no stubs
 from httpx_sse import aconnect_sse
 
-from lab.campaign.answers import Answer, invalid_parts
 from lab.campaign.requests import MixedRequest
+from lab.measuring.answer import Answer
 from shared.answer_stream import AnswerStream
 
 _PATIENCE_SECONDS = 180.0
@@ -186,3 +189,30 @@ class Tally:
         if answer.done:
             return [*answer.differences(expected, exact=self.exact), *invalid_parts(answer, outcome.request)]
         return [] if answer.begins(expected) else ["beginning"]
+
+
+def invalid_parts(answer: Answer, request: MixedRequest) -> list[str]:
+    """What a finished answer breaks of the request's schema or tools."""
+    found = []
+    for choice in answer.choices.values():
+        if request.schema is not None and choice.finish_reason == "stop":
+            found += _violations(choice.text, request.schema)
+        if choice.finish_reason == "tool_calls":
+            for name, arguments in choice.tool_calls.values():
+                found += _violations(arguments, _parameters(request, name))
+    return found
+
+
+def _parameters(request: MixedRequest, name: str) -> Mapping[str, Any] | bool:
+    """The schema of a tool's arguments; one that nothing is valid against if there is no such tool."""
+    tools = {tool["function"]["name"]: tool["function"]["parameters"] for tool in request.body["tools"]}
+    schema: Mapping[str, Any] | bool = tools.get(name, False)
+    return schema
+
+
+def _violations(text: str, schema: Mapping[str, Any] | bool) -> list[str]:
+    try:
+        jsonschema.validate(json.loads(text), schema, jsonschema.Draft202012Validator)
+    except (ValueError, jsonschema.ValidationError):
+        return ["schema"]
+    return []

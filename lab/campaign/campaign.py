@@ -10,11 +10,11 @@ from itertools import takewhile
 
 import httpx
 
-from lab.campaign.answers import Answer
 from lab.campaign.asking import Asker, Outcome, Tally
 from lab.campaign.injector import Fault, Happened, Injector
 from lab.campaign.requests import MixedRequest
 from lab.campaign.site import Site
+from lab.measuring.answer import Answer
 from shared.errors import ConfigError
 
 Tell = Callable[[str], None]

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import get_args
 
 from lab.campaign import campaign, summary
-from lab.campaign.answers import Answer
 from lab.campaign.asking import Tally
 from lab.campaign.campaign import Result
 from lab.campaign.injector import KINDS, Fault, chosen_kinds, faults
 from lab.campaign.requests import NEXT_TURN, MixedRequest, draw, next_turn, with_logprobs
 from lab.campaign.site import Site
+from lab.measuring.answer import Answer
 from lab.parts import report
 from lab.parts.models import shipped_target
 from shared.convert.gguf_file import Quantization

@@ -2,13 +2,14 @@
 
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 from httpx_sse import SSEError, connect_sse
 
+from lab.measuring.answer import Answer
 from lab.measuring.questions import ChatQuestion
 from shared.answer_stream import AnswerStream
 from shared.errors import ConfigError
@@ -78,61 +79,6 @@ class MeasuredAnswer:
         return max(0, self.n_tokens - 1 - self.n_accepted)
 
 
-@dataclass(slots=True)
-class StreamedAnswer:
-    """An answer as it arrives, in seconds of the client's clock."""
-
-    asked_at: float
-    arrivals: list[float] = field(default_factory=list)
-    """When each piece of text arrived."""
-    text: str = ""
-    n_tokens: int = 0
-    n_read: int = 0
-    """Tokens of the prompt that were not in the server's cache."""
-    timings: Mapping[str, Any] = field(default_factory=dict)
-    """What lead and llama-server have measured; empty from other servers."""
-
-    def take(self, event: Mapping[str, Any], now: float) -> None:
-        """Record an event of the stream. Raises ConfigError if it reports an error."""
-        if event.get("error"):
-            raise ConfigError(f"the server broke off an answer: {event['error']}")
-        if piece := "".join(_text(choice.get("delta") or {}) for choice in event.get("choices", [])):
-            self.text += piece
-            self.arrivals.append(now)
-        if usage := event.get("usage"):
-            self.n_tokens = usage["completion_tokens"]
-            details = usage.get("prompt_tokens_details") or {}
-            self.n_read = usage.get("prompt_tokens", 0) - (details.get("cached_tokens") or 0)
-        self.timings = event.get("timings") or self.timings
-
-    @property
-    def to_first(self) -> float | None:
-        """Seconds until the first text; None without text."""
-        return self.arrivals[0] - self.asked_at if self.arrivals else None
-
-    @property
-    def gaps(self) -> list[float]:
-        """Seconds between two arrivals of text."""
-        return [later - earlier for earlier, later in zip(self.arrivals, self.arrivals[1:], strict=False)]
-
-    def measurement(self) -> MeasuredAnswer:
-        """The server's own times, if it states them, else those of the arrivals. Raises ConfigError."""
-        timings = self.timings
-        if not timings:
-            if self.text and not self.n_tokens:
-                raise ConfigError("the server does not say how many tokens its answers have (usage)")
-            return MeasuredAnswer(self.text, self.n_tokens, sum(self.gaps), first_seconds=self.to_first)
-        return MeasuredAnswer(
-            text=self.text,
-            n_tokens=timings["predicted_n"],
-            seconds=timings["predicted_ms"] / 1000,
-            n_drafted=timings.get("draft_n", 0),
-            n_accepted=timings.get("draft_n_accepted", 0),
-            n_first=timings["predicted_n"] - n_timed(timings),
-            first_seconds=self.to_first,
-        )
-
-
 def client(url: str, key: str | None = None, tls: ssl.SSLContext | None = None) -> httpx.Client:
     """A client that ignores proxies set in the environment; `tls`: None for the system's CA certificates."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -143,27 +89,39 @@ def client(url: str, key: str | None = None, tls: ssl.SSLContext | None = None) 
 
 def ask(http: httpx.Client, question: ChatQuestion, sampling: Sampling) -> MeasuredAnswer:
     """Request an answer. Raises ConfigError with the server's message if it refuses."""
-    return stream(http, "/v1/chat/completions", sampling.request(question)).measurement()
-
-
-def stream(
-    http: httpx.Client,
-    path: str,
-    body: Mapping[str, Any],
-    flatten: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda event: event,
-) -> StreamedAnswer:
-    """Request an answer of any API, whose events `flatten` makes those of chats. Raises ConfigError."""
-    answer = StreamedAnswer(time.perf_counter())
+    answer = Answer(asked_at=time.perf_counter())
     try:
-        with connect_sse(http, "POST", path, json=body) as source:
+        with connect_sse(http, "POST", "/v1/chat/completions", json=sampling.request(question)) as source:
             if not source.response.is_success:
                 said = source.response.read().decode(errors="replace")
                 raise ConfigError(f"{http.base_url} answered {source.response.status_code}: {said[:300]}")
             for event in AnswerStream(source):
-                answer.take(flatten(event), time.perf_counter())
+                answer.take(event, time.perf_counter())
+                if error := event.get("error"):
+                    raise ConfigError(f"the server broke off an answer: {error}")
     except (httpx.TransportError, SSEError, ValueError) as error:  # also what is no JSON
         raise ConfigError(f"{http.base_url} does not answer: {error or type(error).__name__}") from error
-    return answer
+    return measured(answer)
+
+
+def measured(answer: Answer) -> MeasuredAnswer:
+    """The server's own times, if it states them, else those of the arrivals. Raises ConfigError."""
+    timings, arrivals = answer.timings, answer.arrivals
+    first = arrivals[0] - answer.asked_at if arrivals else None
+    if not timings:
+        if answer.text and not answer.n_generated:
+            raise ConfigError("the server does not say how many tokens its answers have (usage)")
+        seconds = arrivals[-1] - arrivals[0] if arrivals else 0.0
+        return MeasuredAnswer(answer.text, answer.n_generated or 0, seconds, first_seconds=first)
+    return MeasuredAnswer(
+        text=answer.text,
+        n_tokens=timings["predicted_n"],
+        seconds=timings["predicted_ms"] / 1000,
+        n_drafted=timings.get("draft_n", 0),
+        n_accepted=timings.get("draft_n_accepted", 0),
+        n_first=timings["predicted_n"] - n_timed(timings),
+        first_seconds=first,
+    )
 
 
 def n_timed(timings: Mapping[str, Any]) -> int:
@@ -173,10 +131,3 @@ def n_timed(timings: Mapping[str, Any]) -> int:
     """
     n_rated: int = round(timings["predicted_per_second"] * timings["predicted_ms"] / 1000)
     return max(0, min(n_rated, int(timings["predicted_n"]) - 1))
-
-
-def _text(delta: Mapping[str, Any]) -> str:
-    """Whatever of an answer arrives: content, reasoning, or the arguments of a tool call."""
-    calls = (call.get("function", {}).get("arguments") for call in delta.get("tool_calls") or ())
-    parts = (delta.get("reasoning_content") or delta.get("reasoning"), delta.get("content"), *calls)
-    return "".join(part for part in parts if part)

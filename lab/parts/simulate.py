@@ -3,9 +3,9 @@
 The lead's scheduler and speculation are the real ones; steps, backs and network only take simulated time. So
 it says how well the lead decides for given times, not what the times are: feed it with measured ones.
 
-    python -m bench simulate                                       the standing tables
+    python -m bench simulate                                       gains, and the policy against depths
     python -m bench simulate --step-ms steps.json --draft-ms 12    your own pair
-    python -m bench simulate --constant explore_every=64           the standing tables with another value
+    python -m bench simulate --constant explore_every=64           the same with another value
     python -m bench simulate --devices                             GPUs that are not here, published T(n)
 
 steps.json maps n to milliseconds, as `step_ms` of `GET /v1/speculation` does.
@@ -23,8 +23,6 @@ from lab.parts.simulation.contest import (
     ADAPTIVE,
     BOUND,
     FIXED,
-    INLINE,
-    INLINE_SYNC,
     OFF,
     SYNC,
     Result,
@@ -43,26 +41,19 @@ from lab.parts.simulation.scenarios import (
     PUBLISHED,
     Q8_0,
     RTTS_MS,
-    STEEP,
     Grid,
     Pair,
     read_table,
-    unequal_backs,
-    useless_backs,
 )
 from lab.simulation.cell import Cell
 from lab.simulation.hardware import PRINCIPAL, Hardware
 from lab.simulation.places import LARGE, LARGE_PLACES, SMALL_PLACES, DraftPlace
-from lab.simulation.text import DraftSkill
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from shared.errors import ConfigError
 
 _N_TOKENS = 1024
 _N_QUICK = 384
-_N_LEARNED = 1536
-"""In shorter runs it counts how long it takes to see what a back is worth."""
 _QUICK_DEPTHS = (0, 1, 2, 4, 6, 8)
-_USELESS = DraftSkill(0.02)
 Rows = list[dict[str, Any]]
 
 
@@ -105,10 +96,6 @@ def _parts(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]
     else:
         yield "gains", _gains(PAIRS, rtts, BACKS[:2] if quick else BACKS, run)
         yield "policies", _policies(quick, run)
-        yield "inline", _inline(quick, run)
-        long = replace(run, n_tokens=max(run.n_tokens, _N_LEARNED))
-        yield "useless_backs", _useless(long)
-        yield "unequal_backs", _unequal(long)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -206,31 +193,6 @@ def _policies(quick: bool, run: _Run) -> Rows:
     return _compared([cell for grid in grids for cell in grid.cells()], quick, run)
 
 
-def _inline(quick: bool, run: _Run) -> Rows:
-    """A draft model inside the lead's engine: adaptive against the best depth, and where it is useless."""
-    costs, acceptances = (
-        ((0.02, 0.3), (0.75,)) if quick else ((0.003, 0.02, 0.1, 0.13, 0.3), (0.6, 0.75, 0.85))
-    )
-    cells = list(Grid((F16, FLAT, STEEP), acceptances, costs, (0.0,), n_tokens=run.n_tokens).cells())
-    depths = [way for way in INLINE_SYNC if not quick or way.depth in _QUICK_DEPTHS]
-    useless = [replace(cell, backs=(replace(cell.backs[0], skill=_USELESS),)) for cell in cells]
-    results = run.contest(cells, (OFF, INLINE, *depths))
-    idle = run.contest(useless, (OFF, INLINE))
-    return [
-        {
-            "steps": result.cell.steps.name,
-            "acceptance": result.cell.backs[0].skill.acceptance,
-            "cost": round(result.cell.backs[0].step_s / result.cell.steps.seconds(1), 4),
-            "depth": (best := result.best(depths))[0].depth,
-            "best_depth": round(result.speedup(best[0]), 3),
-            "adaptive": round(result.speedup(INLINE), 3),
-            "to_best": round(result.speedup(INLINE) / result.speedup(best[0]), 3),
-            "useless": round(without.speedup(INLINE), 3),
-        }
-        for result, without in zip(results, idle, strict=True)
-    ]
-
-
 def _compared(cells: Sequence[Cell], quick: bool, run: _Run) -> Rows:
     ways = (OFF, *SYNC, *FIXED, ADAPTIVE, *BOUND)
     if quick:
@@ -262,37 +224,6 @@ def _comparison(result: Result) -> dict[str, Any]:
         "mean_depth": round(outcome.mean_depth, 2),
         "waiting": round(outcome.wait_share, 3),
     }
-
-
-def _useless(run: _Run) -> Rows:
-    """Backs that do not help must not cost."""
-    names: list[tuple[str, str]] = []
-    cells: list[Cell] = []
-    for steps in (F16, FLAT):
-        for name, cell in useless_backs(steps, run.n_tokens).items():
-            names.append((steps.name, name))
-            cells.append(cell)
-    results = run.contest(cells, (OFF, ADAPTIVE))
-    return [
-        {"steps": steps, "back": name, "to_alone": round(result.speedup(ADAPTIVE), 3)}
-        for (steps, name), result in zip(names, results, strict=True)
-    ]
-
-
-def _unequal(run: _Run) -> Rows:
-    """Two backs must not be slower than the better of them."""
-    names: list[tuple[str, str]] = []
-    cells: list[Cell] = []
-    for steps in (F16, FLAT):
-        for name, group in unequal_backs(steps, run.n_tokens).items():
-            names.append((steps.name, name))
-            cells += group
-    rates = [result.best([ADAPTIVE])[1] for result in run.contest(cells, (ADAPTIVE,))]
-    triples = zip(rates[::3], rates[1::3], rates[2::3], strict=True)
-    return [
-        {"steps": steps, "backs": name, "to_better": round(both / max(one, other), 3)}
-        for (steps, name), (both, one, other) in zip(names, triples, strict=True)
-    ]
 
 
 def _devices(run: _Run) -> Iterator[tuple[str, Rows]]:
@@ -351,9 +282,6 @@ _TITLES = {
     "two_models": "Backs with two draft models that are as often right: speed over that of the better one",
     "gains": "What would I gain? Speed-up by round trip time (each back has a draft model of its own)",
     "policies": "Speed-up over no drafting: policies at their best depth, one back",
-    "inline": "A draft model in the engine: speed-up at the best depth, adaptively, and if it is useless",
-    "useless_backs": "Backs that do not help: speed over that of the lead alone",
-    "unequal_backs": "Two unequal backs: speed over that of the better one alone",
 }
 
 

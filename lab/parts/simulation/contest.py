@@ -16,15 +16,11 @@ DEPTHS = (1, 2, 3, 4, 5, 6, 8, 12)
 
 
 class Way(NamedTuple):
-    """A policy and its depth; `instant` is the bound: the first back's draft model, free and always done.
-
-    inline: that model runs inside the lead's engine instead.
-    """
+    """A policy and its depth; `instant` is the bound: the first back's draft model, free and always done."""
 
     policy: PolicyName
     depth: int = 0
     instant: bool = False
-    inline: bool = False
 
 
 OFF = Way("off")
@@ -50,10 +46,6 @@ class Result:
     def speedup(self, *ways: Way) -> float:
         """The best of them over no drafting."""
         return self.best(ways)[1] / self.outcomes[OFF].tokens_per_second
-
-
-INLINE = Way("adaptive", inline=True)
-INLINE_SYNC = tuple(Way("sync", depth, inline=True) for depth in DEPTHS)
 
 
 class InstantDrafter(LookupDrafter):
@@ -89,8 +81,6 @@ def contest(cells: Sequence[Cell], ways: Sequence[Way], n_jobs: int = 0) -> list
 def _of(cell: Cell, way: Way) -> Cell:
     if way.instant:
         return replace(cell, backs=(), lookup=functools.partial(InstantDrafter, cell.backs[0].skill))
-    if way.inline:
-        return replace(cell, backs=(), inline=cell.backs[0])
     return replace(cell, backs=()) if way == OFF else cell
 
 

@@ -1,7 +1,6 @@
 """What is simulated: measured tables of T(n), and machines that are not here.
 
-Sources of the tables: docs/performance.md (f16, q8_0); a 1.1B model in q8_0, measured on a core with AVX-512;
-`steep`: f16 on a Zen 5 core, which reads the weights for one token nearly as fast as memory allows.
+Sources of the tables: docs/performance.md (f16, q8_0); a 1.1B model in q8_0, measured on a core with AVX-512.
 For GPUs and mixtures of experts `FLAT` and `EXPERTS` are the shapes that they are known for. `PUBLISHED` are
 figures of others: n tokens in a step over the tokens per second of llama-bench or llama-batched-bench in pull
 requests of ggml-org/llama.cpp.
@@ -10,7 +9,7 @@ requests of ggml-org/llama.cpp.
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -30,7 +29,6 @@ def _table(name: str, first_ms: float, *ratios: float) -> StepTable:
 F16 = _table("f16", 53, 1, 0.98, 1.05, 1.32, 1.38, 1.62, 1.76, 2.1)
 Q8_0 = _table("q8_0", 33, 1, 1.5, 2.45, 2.4, 3.2, 3.0, 4.0, 3.9)
 BIG_CPU = _table("1.1B q8_0", 70, 1, 0.98, 1.12, 1.27, 1.96, 2.19, 2.1, 2.04)
-STEEP = _table("steep", 17, 1, 1.75, 1.75, 1.9, 2.0, 2.1, 2.45, 2.95)
 FLAT = _table("flat", 60, 1, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.3, 1.32)
 EXPERTS = _table("experts", 40, 1, 2.6, 2.8, 3.0, 3.1, 3.2, 3.3, 3.4)
 H200 = H200_20GB.steps
@@ -117,44 +115,3 @@ class Grid:
         for steps, acceptance, cost, rtt_ms, n_clients in axes:
             back = BackSpec(cost * steps.seconds(1), rtt_ms / 1000, DraftSkill(acceptance))
             yield Cell(steps, (back,), n_clients, max(256, self.n_tokens // n_clients))
-
-
-def useless_backs(steps: StepTable, n_tokens: int) -> dict[str, Cell]:
-    """Backs that do not help, by what is wrong with them; the lead must be as fast as without."""
-    good = BackSpec(0.02 * steps.seconds(1), 0.002, DraftSkill(0.75))
-    wrong = {
-        "random tokens, sure of them": replace(good, skill=DraftSkill(0.75, honest=False)),
-        "stopped while answering": replace(good, silent_from=1.0),
-        "never answers": replace(good, silent_from=0.0),
-        "10 times too slow": replace(good, step_s=10 * steps.seconds(1)),
-        "1.5 times too slow": replace(good, step_s=1.5 * steps.seconds(1)),
-        "five seconds away": replace(good, rtt_s=5.0),
-    }
-    return {name: Cell(steps, (back,), n_tokens=n_tokens) for name, back in wrong.items()}
-
-
-def unequal_backs(steps: StepTable, n_tokens: int) -> dict[str, tuple[Cell, ...]]:
-    """(both, one alone, the other alone), by what is unequal."""
-    first = steps.seconds(1)
-    pairs = {
-        "a quick one and a good one": (
-            BackSpec(0.02 * first, 0.002, DraftSkill(0.6)),
-            BackSpec(0.2 * first, 0.002, DraftSkill(0.85, 1)),
-        ),
-        "the same model, near and far": (
-            BackSpec(0.1 * first, 0.002, DraftSkill(0.75)),
-            BackSpec(0.1 * first, 0.05, DraftSkill(0.75)),
-        ),
-        "a good one and a liar": (
-            BackSpec(0.1 * first, 0.002, DraftSkill(0.75)),
-            BackSpec(0.02 * first, 0.002, DraftSkill(0.75, 1, honest=False)),
-        ),
-        "a good one and a slow one": (
-            BackSpec(0.1 * first, 0.002, DraftSkill(0.75)),
-            BackSpec(3.0 * first, 0.002, DraftSkill(0.8, 1)),
-        ),
-    }
-    return {
-        name: tuple(Cell(steps, backs, n_tokens=n_tokens) for backs in ((one, other), (one,), (other,)))
-        for name, (one, other) in pairs.items()
-    }

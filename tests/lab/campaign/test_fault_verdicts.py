@@ -5,12 +5,12 @@ import json
 import httpx
 import pytest
 
-from lab.campaign.answers import Answer, Choice, invalid_parts
-from lab.campaign.asking import Asker, Outcome, Tally
+from lab.campaign.asking import Asker, Outcome, Tally, invalid_parts
 from lab.campaign.campaign import Memory, Result
 from lab.campaign.injector import Fault, Happened
 from lab.campaign.requests import CHAT, MixedRequest
 from lab.campaign.summary import failure_lines, holds
+from lab.measuring.answer import Answer, Choice
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 WITH_SCHEMA = MixedRequest(

@@ -5,10 +5,10 @@ from itertools import islice
 
 import pytest
 
-from lab.campaign.answers import Answer
 from lab.campaign.asking import Outcome
 from lab.campaign.requests import CHAT, MixedRequest
 from lab.campaign.soak import Soak, back_faults, phases, unit_of
+from lab.measuring.answer import Answer
 
 HOUR = 3600.0
 CHAT_REQUEST = MixedRequest(3, "chat", CHAT, {"messages": [{"role": "user", "content": "Hi"}]})

@@ -6,7 +6,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from lab.measuring.measured_answer import MeasuredAnswer, Sampling, StreamedAnswer, ask, n_timed
+from lab.measuring.answer import Answer
+from lab.measuring.measured_answer import MeasuredAnswer, Sampling, ask, measured, n_timed
 from lab.measuring.questions import ChatQuestion
 from shared.errors import ConfigError
 
@@ -27,23 +28,23 @@ def text(content, name="content"):
 
 def answered(*events):
     """The answer of events, (event, when)."""
-    answer = StreamedAnswer(asked_at=1.0)
+    answer = Answer(asked_at=1.0)
     for event, at in events:
         answer.take({"choices": []} | event, at)
     return answer
 
 
 def test_a_server_that_states_its_times_is_believed():
-    measured = answered((text("Once"), 3.0), ({"timings": TIMINGS}, 4.0)).measurement()
-    assert measured == MeasuredAnswer("Once", 9, 0.5, 8, 6, n_first=3, first_seconds=2.0)
-    assert (measured.n_steps, replace(measured, n_counted=4).n_steps) == (2, 3)
+    found = measured(answered((text("Once"), 3.0), ({"timings": TIMINGS}, 4.0)))
+    assert found == MeasuredAnswer("Once", 9, 0.5, 8, 6, n_first=3, first_seconds=2.0)
+    assert (found.n_steps, replace(found, n_counted=4).n_steps) == (2, 3)
 
 
 def test_another_server_is_timed_by_the_clock():
     usage = {"completion_tokens": 5}
     answer = answered((text("a"), 2.0), (text("b"), 4.0), ({"usage": usage}, 9.0))
-    assert answer.measurement() == MeasuredAnswer("ab", 5, 2.0, first_seconds=1.0)
-    assert answer.measurement().n_timed == 4
+    assert measured(answer) == MeasuredAnswer("ab", 5, 2.0, first_seconds=1.0)
+    assert measured(answer).n_timed == 4
 
 
 @pytest.mark.parametrize(
@@ -53,12 +54,6 @@ def test_another_server_is_timed_by_the_clock():
 def test_tokens_are_timed_after_the_first_step(rate, n, what):
     timings = {"predicted_n": 40, "predicted_ms": 500.0, "predicted_per_second": rate}
     assert n_timed(timings) == n, what
-
-
-def test_only_text_is_an_arrival_and_what_was_cached_is_not_read():
-    usage = {"completion_tokens": 4, "prompt_tokens": 50, "prompt_tokens_details": {"cached_tokens": 10}}
-    answer = answered((text(""), 2.0), (text("a"), 3.0), (text("b"), 3.5), ({"usage": usage}, 4.0))
-    assert (answer.to_first, answer.gaps, answer.n_tokens, answer.n_read) == (2.0, [0.5], 4, 40)
 
 
 def test_reasoning_and_calls_of_tools_are_text():
@@ -89,8 +84,8 @@ def stream(*events):
 
 def test_a_conversation_is_asked_with_the_fields_of_the_configuration():
     sampling = Sampling(0.5, 16, default_filters=True, fields={"cache_prompt": False})
-    measured, body = asked(lambda: stream(text("Now."), {"choices": [], "timings": TIMINGS}), sampling)
-    assert (measured.text, measured.n_tokens) == ("Now.", 9)
+    found, body = asked(lambda: stream(text("Now."), {"choices": [], "timings": TIMINGS}), sampling)
+    assert (found.text, found.n_tokens) == ("Now.", 9)
     assert [each["content"] for each in body["messages"]] == ["Hi", "Hello", "And now?"]
     assert (body["temperature"], body["max_tokens"], body["seed"]) == (0.5, 16, 7)
     assert body["cache_prompt"] is False

@@ -43,12 +43,6 @@ def test_a_constant_of_speculation_can_be_varied(capsys, steps):
     assert json.loads(changed[-1])["rows"] != json.loads(usual[-1])["rows"]
 
 
-def test_a_draft_model_in_the_engine_is_compared_with_the_best_depth():
-    rows = simulate._inline(quick=True, run=simulate._Run(48, 1, DEFAULTS))
-    assert {row["cost"] for row in rows} == {0.02, 0.3}
-    assert all(row["to_best"] > 0.7 and row["useless"] > 0.7 for row in rows)
-
-
 @pytest.mark.parametrize("wrap", [lambda table: table, lambda table: {"step_ms": table, "policy": "off"}])
 def test_a_file_may_be_the_table_or_what_the_lead_reports(tmp_path, wrap):
     path = tmp_path / "mine.json"

@@ -1,15 +1,10 @@
-"""What a client has received of an answer, streamed or whole, and whether it is what it should be."""
+"""What a client has received of an answer, streamed or whole, when, and how it differs from another."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]  # it has no stubs
-
-from lab.campaign.requests import MixedRequest
-
-_FIELDS = ("text", "tool_calls", "tokens", "finish_reason")
+_FIELDS = ("reasoning", "text", "tool_calls", "tokens", "finish_reason")
 
 
 @dataclass(slots=True)
@@ -17,6 +12,7 @@ class Choice:
     """One of the `n` answers. Ids of tool calls are random and left out."""
 
     text: str = ""
+    reasoning: str = ""
     tool_calls: dict[int, list[str]] = field(default_factory=dict)
     """By index: name and arguments."""
     tokens: list[str] = field(default_factory=list)
@@ -29,15 +25,18 @@ class Choice:
         part = choice.get("delta") or choice.get("message") or {}
         new = part.get("content") or choice.get("text") or ""
         self.text += new
+        thought = part.get("reasoning_content") or part.get("reasoning") or ""
+        self.reasoning += thought
         for position, call in enumerate(part.get("tool_calls") or []):
             own = self.tool_calls.setdefault(call.get("index", position), ["", ""])
-            own[0] += call["function"].get("name") or ""
-            own[1] += call["function"].get("arguments") or ""
+            called = call.get("function", {})
+            own[0] += called.get("name") or ""
+            own[1] += called.get("arguments") or ""
         for token, logprob in _logprobs(choice.get("logprobs") or {}):
             self.tokens.append(token)
             self.logprobs.append(logprob)
         self.finish_reason = choice.get("finish_reason") or self.finish_reason
-        return bool(new or part.get("tool_calls"))
+        return bool(new or thought or part.get("tool_calls"))
 
     def begins(self, whole: "Choice") -> bool:
         """Whether `whole` may go on from here."""
@@ -50,7 +49,11 @@ class Choice:
 
 @dataclass(slots=True)
 class Answer:
-    """The choices by index, and the usage. `error`: the type of the error that ended it."""
+    """The choices by index, and the usage. `error`: the type of the error that ended it.
+
+    asked_at, arrivals: of the request and of each event with text, in seconds of the client's clock. timings:
+    what lead and llama-server have measured; empty from other servers.
+    """
 
     choices: dict[int, Choice] = field(default_factory=dict)
     n_prompt: int | None = None
@@ -58,17 +61,31 @@ class Answer:
     error: str | None = None
     done: bool = False
     """It ended as answers do: with [DONE], or as a whole body."""
+    asked_at: float = 0.0
+    arrivals: list[float] = field(default_factory=list)
+    timings: Mapping[str, Any] = field(default_factory=dict)
 
-    def take(self, event: Mapping[str, Any]) -> bool:
+    @property
+    def text(self) -> str:
+        """All that was said: reasoning, text, and the arguments of tool calls."""
+        return "".join(
+            each.reasoning + each.text + "".join(arguments for _, arguments in each.tool_calls.values())
+            for each in self.choices.values()
+        )
+
+    def take(self, event: Mapping[str, Any], now: float = 0.0) -> bool:
         """Add an event of a stream, or a whole body; whether it had text."""
         if error := event.get("error"):
             self.error = str(error.get("type"))
         has_text = False
         for choice in event.get("choices", []):
-            own = self.choices.setdefault(choice["index"], Choice())
+            own = self.choices.setdefault(choice.get("index", 0), Choice())
             has_text |= own.take(choice)
         if usage := event.get("usage"):
-            self.n_prompt, self.n_generated = usage["prompt_tokens"], usage["completion_tokens"]
+            self.n_prompt, self.n_generated = usage.get("prompt_tokens"), usage["completion_tokens"]
+        self.timings = event.get("timings") or self.timings
+        if has_text:
+            self.arrivals.append(now)
         return has_text
 
     def differences(self, expected: "Answer", *, exact: bool = False) -> list[str]:
@@ -94,35 +111,8 @@ class Answer:
         )
 
 
-def invalid_parts(answer: Answer, request: MixedRequest) -> list[str]:
-    """What a finished answer breaks of the request's schema or tools."""
-    found = []
-    for choice in answer.choices.values():
-        if request.schema is not None and choice.finish_reason == "stop":
-            found += _violations(choice.text, request.schema)
-        if choice.finish_reason == "tool_calls":
-            for name, arguments in choice.tool_calls.values():
-                found += _violations(arguments, _parameters(request, name))
-    return found
-
-
 def _logprobs(logprobs: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Tokens and their log-probabilities, of the shape of chats, or that of text completions."""
     for entry in logprobs.get("content") or []:
         yield entry["token"], entry["logprob"]
     yield from zip(logprobs.get("tokens") or [], logprobs.get("token_logprobs") or [], strict=False)
-
-
-def _parameters(request: MixedRequest, name: str) -> Mapping[str, Any] | bool:
-    """The schema of a tool's arguments; one that nothing is valid against if there is no such tool."""
-    tools = {tool["function"]["name"]: tool["function"]["parameters"] for tool in request.body["tools"]}
-    schema: Mapping[str, Any] | bool = tools.get(name, False)
-    return schema
-
-
-def _violations(text: str, schema: Mapping[str, Any] | bool) -> list[str]:
-    try:
-        jsonschema.validate(json.loads(text), schema, jsonschema.Draft202012Validator)
-    except (ValueError, jsonschema.ValidationError):
-        return ["schema"]
-    return []
