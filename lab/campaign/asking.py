@@ -13,7 +13,7 @@ import jsonschema  # type: ignore[import-untyped]  # it has no stubs
 from httpx_sse import aconnect_sse
 
 from lab.campaign.requests import MixedRequest
-from lab.measuring.answer import Answer
+from lab.measuring.answer import ReceivedAnswer
 from shared.answer_stream import AnswerStream
 
 _PATIENCE_SECONDS = 180.0
@@ -33,7 +33,7 @@ class Outcome:
     request: MixedRequest
     began: float
     ended: float = 0.0
-    answer: Answer = field(default_factory=Answer)
+    answer: ReceivedAnswer = field(default_factory=ReceivedAnswer)
     left: bool = False
     """The client hung up, as planned."""
     errors: list[str] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Asker:
 
     async def _attempt(self, outcome: Outcome) -> bool:
         """One attempt; whether it was the last."""
-        outcome.answer = Answer()
+        outcome.answer = ReceivedAnswer()
         try:
             await (self._stream(outcome) if outcome.request.streamed else self._whole(outcome))
         except _RefusedError as refused:
@@ -147,7 +147,7 @@ class Tally:
     Of a request that was not asked there, it only counts whether the answer came, and ended.
     """
 
-    expected: Mapping[int, Answer]
+    expected: Mapping[int, ReceivedAnswer]
     exact: bool = False
     """Whether log-probabilities have to be the same, too."""
     n_requests: int = 0
@@ -191,7 +191,7 @@ class Tally:
         return [] if answer.begins(expected) else ["beginning"]
 
 
-def invalid_parts(answer: Answer, request: MixedRequest) -> list[str]:
+def invalid_parts(answer: ReceivedAnswer, request: MixedRequest) -> list[str]:
     """What a finished answer breaks of the request's schema or tools."""
     found = []
     for choice in answer.choices.values():

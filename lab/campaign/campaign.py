@@ -14,7 +14,7 @@ from lab.campaign.asking import Asker, Outcome, Tally
 from lab.campaign.injector import Fault, Happened, Injector
 from lab.campaign.requests import MixedRequest
 from lab.campaign.site import Site
-from lab.measuring.answer import Answer
+from lab.measuring.answer import ReceivedAnswer
 from shared.errors import ConfigError
 
 Tell = Callable[[str], None]
@@ -49,12 +49,12 @@ class Result:
     lead_log: str
 
 
-async def answers(site: Site, requests: Iterable[MixedRequest]) -> dict[int, Answer]:
+async def answers(site: Site, requests: Iterable[MixedRequest]) -> dict[int, ReceivedAnswer]:
     """The whole answer to each request, one after the other, each prompt read anew.
 
     Raises ConfigError if there is none.
     """
-    expected: dict[int, Answer] = {}
+    expected: dict[int, ReceivedAnswer] = {}
     async with asking(site, time.monotonic) as asker:
         for request in requests:
             alone = replace(request, leaves_after=None, body={**request.body, "cache_prompt": False})

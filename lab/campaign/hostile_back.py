@@ -1,7 +1,6 @@
 """A hostile back: valid drafts, absurd ones and what is no message at all, and a program that sends them.
 
     python -m lab.campaign.hostile_back --lead http://127.0.0.1:5555 --seed 1
-    python -m lab.campaign.hostile_back --lead http://127.0.0.1:5555 --attacks stale --rate 1500
 
 Each connection of the program has one of the `ATTACKS`, until the lead closes it or its time is over; then
 comes the next. Most come from a new address and have a new name, so that the lead cannot lock them out; the
@@ -18,7 +17,6 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
@@ -222,9 +220,7 @@ def n_frames_sent(log_text: str) -> Counter[str]:
     return sent
 
 
-async def _attack(
-    url: str, messages: HostileMessages, rng: random.Random, options: argparse.Namespace
-) -> None:
+async def _attack(url: str, messages: HostileMessages, rng: random.Random) -> None:
     for identity in identities(rng, has_addresses=has_loopback_network()):
         source = (identity.address, 0) if identity.address else None
         with contextlib.suppress(OSError, WebSocketException, TimeoutError):
@@ -235,11 +231,11 @@ async def _attack(
                 asyncio.timeout(_SECONDS_PER_ATTACK),
             ):
                 await connection.send(messages.first_frame(identity.name))
-                await _stay(connection, messages, rng.choice(options.attacks.split(",")), options.rate)
+                await _stay(connection, messages, rng.choice(list(ATTACKS)))
         await asyncio.sleep(0.05)
 
 
-async def _stay(connection: ClientConnection, messages: HostileMessages, attack: str, rate: float) -> None:
+async def _stay(connection: ClientConnection, messages: HostileMessages, attack: str) -> None:
     known, n_sent = KnownSequences(), 0
 
     async def listen() -> None:
@@ -252,7 +248,7 @@ async def _stay(connection: ClientConnection, messages: HostileMessages, attack:
         while not listening.done():
             await connection.send(messages.frame(known, attack))
             n_sent += 1
-            await asyncio.sleep(1 / rate)
+            await asyncio.sleep(1 / _FRAMES_PER_SECOND)
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
@@ -263,16 +259,13 @@ def main() -> None:
     """Attack until killed."""
     parser = argparse.ArgumentParser(prog="lab.campaign.hostile_back", description=__doc__)
     parser.add_argument("--lead", required=True)
-    parser.add_argument("--model", type=Path, help="for its vocabulary; without it the built-in draft model")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--attacks", default=",".join(ATTACKS), help="one of them for each connection")
-    parser.add_argument("--rate", type=float, default=_FRAMES_PER_SECOND, help="frames per second")
     options = parser.parse_args()
     configure_logging("info")
-    vocabulary = Vocabulary.load(options.model or builtin_draft()).identify()
+    vocabulary = Vocabulary.load(builtin_draft()).identify()
     rng = random.Random(options.seed)  # noqa: S311 - a seeded choice is wanted
     url = f"ws{options.lead.removeprefix('http')}/v1/speculation"
-    asyncio.run(_attack(url, HostileMessages(rng, vocabulary), rng, options))
+    asyncio.run(_attack(url, HostileMessages(rng, vocabulary), rng))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from lab.campaign.campaign import Result
 from lab.campaign.injector import KINDS, Fault, chosen_kinds, faults
 from lab.campaign.requests import NEXT_TURN, MixedRequest, draw, next_turn, with_logprobs
 from lab.campaign.site import Site
-from lab.measuring.answer import Answer
+from lab.measuring.answer import ReceivedAnswer
 from lab.parts import report
 from lab.parts.models import shipped_target
 from shared.convert.gguf_file import Quantization
@@ -81,7 +81,7 @@ async def _run(settings: argparse.Namespace) -> dict[str, Result]:
 async def _ask(
     site: Site,
     asked: Sequence[MixedRequest],
-    expected: dict[int, Answer],
+    expected: dict[int, ReceivedAnswer],
     settings: argparse.Namespace,
     schedule: Iterator[Fault] | tuple[()],
 ) -> Result:

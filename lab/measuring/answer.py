@@ -8,7 +8,7 @@ _FIELDS = ("reasoning", "text", "tool_calls", "tokens", "finish_reason")
 
 
 @dataclass(slots=True)
-class Choice:
+class ReceivedChoice:
     """One of the `n` answers. Ids of tool calls are random and left out."""
 
     text: str = ""
@@ -38,7 +38,7 @@ class Choice:
         self.finish_reason = choice.get("finish_reason") or self.finish_reason
         return bool(new or thought or part.get("tool_calls"))
 
-    def begins(self, whole: "Choice") -> bool:
+    def begins(self, whole: "ReceivedChoice") -> bool:
         """Whether `whole` may go on from here."""
         return whole.text.startswith(self.text) and all(
             name == whole.tool_calls.get(index, ["", ""])[0]
@@ -48,14 +48,14 @@ class Choice:
 
 
 @dataclass(slots=True)
-class Answer:
+class ReceivedAnswer:
     """The choices by index, and the usage. `error`: the type of the error that ended it.
 
     asked_at, arrivals: of the request and of each event with text, in seconds of the client's clock. timings:
     what lead and llama-server have measured; empty from other servers.
     """
 
-    choices: dict[int, Choice] = field(default_factory=dict)
+    choices: dict[int, ReceivedChoice] = field(default_factory=dict)
     n_prompt: int | None = None
     n_generated: int | None = None
     error: str | None = None
@@ -79,7 +79,7 @@ class Answer:
             self.error = str(error.get("type"))
         has_text = False
         for choice in event.get("choices", []):
-            own = self.choices.setdefault(choice.get("index", 0), Choice())
+            own = self.choices.setdefault(choice.get("index", 0), ReceivedChoice())
             has_text |= own.take(choice)
         if usage := event.get("usage"):
             self.n_prompt, self.n_generated = usage.get("prompt_tokens"), usage["completion_tokens"]
@@ -88,7 +88,7 @@ class Answer:
             self.arrivals.append(now)
         return has_text
 
-    def differences(self, expected: "Answer", *, exact: bool = False) -> list[str]:
+    def differences(self, expected: "ReceivedAnswer", *, exact: bool = False) -> list[str]:
         """The fields that are not as in `expected`, for a client that stayed to the end.
 
         exact: log-probabilities count, too; they differ as soon as any bit of the logits does.
@@ -104,10 +104,11 @@ class Answer:
             found += [name for name in fields if getattr(choice, name) != getattr(other, name)]
         return found
 
-    def begins(self, expected: "Answer") -> bool:
+    def begins(self, expected: "ReceivedAnswer") -> bool:
         """Whether `expected` may go on from what a client saw that left early."""
         return all(
-            choice.begins(expected.choices.get(index, Choice())) for index, choice in self.choices.items()
+            choice.begins(expected.choices.get(index, ReceivedChoice()))
+            for index, choice in self.choices.items()
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from httpx_sse import SSEError, connect_sse
 
-from lab.measuring.answer import Answer
+from lab.measuring.answer import ReceivedAnswer
 from lab.measuring.questions import ChatQuestion
 from shared.answer_stream import AnswerStream
 from shared.errors import ConfigError
@@ -89,7 +89,7 @@ def client(url: str, key: str | None = None, tls: ssl.SSLContext | None = None) 
 
 def ask(http: httpx.Client, question: ChatQuestion, sampling: Sampling) -> MeasuredAnswer:
     """Request an answer. Raises ConfigError with the server's message if it refuses."""
-    answer = Answer(asked_at=time.perf_counter())
+    answer = ReceivedAnswer(asked_at=time.perf_counter())
     try:
         with connect_sse(http, "POST", "/v1/chat/completions", json=sampling.request(question)) as source:
             if not source.response.is_success:
@@ -104,7 +104,7 @@ def ask(http: httpx.Client, question: ChatQuestion, sampling: Sampling) -> Measu
     return measured(answer)
 
 
-def measured(answer: Answer) -> MeasuredAnswer:
+def measured(answer: ReceivedAnswer) -> MeasuredAnswer:
     """The server's own times, if it states them, else those of the arrivals. Raises ConfigError."""
     timings, arrivals = answer.timings, answer.arrivals
     first = arrivals[0] - answer.asked_at if arrivals else None

@@ -1,22 +1,13 @@
 """The network between a back and the lead: a TCP proxy that can be made worse while it runs.
 
-    python -m lab.parts.link --to 127.0.0.1:5555 --rtt-ms 20
-
 Bytes arrive in order, half a round trip after they were sent, each way.
 """
 
-import argparse
 import asyncio
 import contextlib
-import logging
 import math
 from collections.abc import AsyncIterator, Callable
 from typing import Self
-
-from shared import cpus
-from shared.logs import configure_logging
-
-log = logging.getLogger("lab.parts.link")
 
 _ANY_SIZE = 1 << 16
 _QUEUED = 1024
@@ -141,28 +132,3 @@ class Link:
 
 def _none() -> float:
     return 0.0
-
-
-async def _serve(host: str, port: int, seconds: float) -> None:
-    async with Link(host, port) as link:
-        link.delay = lambda: seconds
-        log.info("listening on port %s", link.url.rpartition(":")[2])
-        await asyncio.get_running_loop().create_future()
-
-
-def main() -> None:
-    """Forward connections until killed."""
-    parser = argparse.ArgumentParser(prog="lab.parts.link", description=__doc__)
-    parser.add_argument("--to", required=True, help="host:port")
-    parser.add_argument("--rtt-ms", type=float, required=True)
-    parser.add_argument("--cpus")
-    arguments = parser.parse_args()
-    configure_logging("info")
-    if arguments.cpus:
-        cpus.pin(cpus.parse_cpus(arguments.cpus))
-    host, _, port = arguments.to.rpartition(":")
-    asyncio.run(_serve(host, int(port), arguments.rtt_ms / 2000))
-
-
-if __name__ == "__main__":
-    main()

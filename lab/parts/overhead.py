@@ -12,10 +12,9 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from lab.parts import report
-from lab.parts.replay import SEQUENCE, ReplayFront, ReplayTarget, Rows, ScriptedDevice, Shares, TimedSampler
+from lab.parts.replay import SEQUENCE, ReplayFront, ReplayTarget, Rows, Shares, TimedSampler
 from lead.engine.commands import SetBacks, Submit
 from lead.engine.drafters.lookup import NgramDrafter
 from lead.engine.engine import Engine
@@ -40,9 +39,6 @@ DEPTH = 4
 BOUNDS = {4_096: 300.0, 128_000: 1000.0}
 """Upper bounds in microseconds per step, at temperature 0 and with the default sampling."""
 
-DEVICES_MS = (2.5, 10.0)
-DEVICE_SAMPLINGS = ("temperature 0", "default")
-
 _N_PROMPT = 256
 _N_BATCH = 512
 _N_WARM_UP = 20
@@ -57,13 +53,6 @@ _COLUMNS = {
     "pipe_us": ("pipe", ".0f"),
     "engine_us": ("the rest", ".0f"),
     "bound_us": ("bound", ".0f"),
-}
-_GAP_COLUMNS = {
-    "step_ms": ("a step, ms", ".1f"),
-    "sampling": ("sampling", ""),
-    "drafts": ("drafts", ""),
-    "gap_us": ("it waits, µs", ".0f"),
-    "share": ("of its time", ".1%"),
 }
 
 
@@ -102,40 +91,12 @@ def main(arguments: Sequence[str]) -> None:
     ]
     rows = [asdict(cost) for cost in costs]
     report.show(f"A step outside the model, {n_steps} steps each, depth {DEPTH}", rows, _COLUMNS)
-    gaps = [
-        _gap(milliseconds, sampling, drafts, n_steps)
-        for milliseconds, sampling, drafts in itertools.product(DEVICES_MS, DEVICE_SAMPLINGS, DRAFTS)
-    ]
-    report.show(f"A device waits for the next step, vocabulary {VOCABULARIES[-1]:,d}", gaps, _GAP_COLUMNS)
-    report.finish(
-        "overhead", rows, options, gaps=gaps, within_bounds=all(cost.within_bound for cost in costs)
-    )
-
-
-def _gap(milliseconds: float, sampling: str, drafts: str, n_steps: int) -> dict[str, Any]:
-    """How long a device that takes `milliseconds` for a step waits for the next one."""
-    gap = measure_gap(VOCABULARIES[-1], sampling, drafts, n_steps, milliseconds / 1000)
-    return {
-        "step_ms": milliseconds,
-        "sampling": sampling,
-        "drafts": drafts,
-        "gap_us": round(1e6 * gap, 1),
-        "share": round(gap / (gap + milliseconds / 1000), 4),
-    }
-
-
-def measure_gap(n_vocab: int, sampling: str, drafts: str, n_steps: int, step_seconds: float) -> float:
-    """The median of the seconds between two steps of a device."""
-    with _running(n_vocab, sampling, drafts, n_steps, step_seconds) as (loop, target, _, _):
-        for _ in range(n_steps + _N_WARM_UP):
-            loop.step()
-        assert isinstance(target, ScriptedDevice)
-        return statistics.median(target.gaps[_N_WARM_UP:])
+    report.finish("overhead", rows, options, within_bounds=all(cost.within_bound for cost in costs))
 
 
 def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> Cost:
     """Run one case for `n_steps` steps."""
-    with _running(n_vocab, sampling, drafts, n_steps) as (loop, _, front, shares):
+    with _running(n_vocab, sampling, drafts, n_steps) as (loop, front, shares):
         steps = [_step(loop, shares) for _ in range(n_steps + _N_WARM_UP)][_N_WARM_UP:]
         n_rows = (front.n_committed - _N_PROMPT) / (n_steps + _N_WARM_UP)
     return _cost(n_vocab, sampling, drafts, n_rows, steps)
@@ -143,9 +104,9 @@ def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> Cost:
 
 @contextlib.contextmanager
 def _running(
-    n_vocab: int, sampling: str, drafts: str, n_steps: int, step_seconds: float | None = None
-) -> Iterator[tuple[Loop, ReplayTarget, ReplayFront, Shares]]:
-    """A loop that has got its request. step_seconds: of a device; None: a CPU's step takes no time."""
+    n_vocab: int, sampling: str, drafts: str, n_steps: int
+) -> Iterator[tuple[Loop, ReplayFront, Shares]]:
+    """A loop that has got its request."""
     parameters, accuracy = SAMPLINGS[sampling], DRAFTS[drafts]
     rows = Rows(n_vocab, seed=0)
     n_tokens = (n_steps + _N_WARM_UP) * (1 if accuracy is None else DEPTH + 1)
@@ -153,18 +114,13 @@ def _running(
     shares = Shares()
     front = ReplayFront(truth, accuracy, shares)
     speculation = _speculation(0 if accuracy is None else DEPTH)
-    engine = _engine(speculation, parameters, n_vocab, len(truth), shares if step_seconds is None else None)
-    target = (
-        ReplayTarget(rows, n_vocab, _N_BATCH, shares)
-        if step_seconds is None
-        else ScriptedDevice(rows, n_vocab, _N_BATCH, shares, step_seconds)
-    )
+    engine = _engine(speculation, parameters, n_vocab, len(truth), shares)
     request = Submit(sequence=SEQUENCE, tokens=truth[:_N_PROMPT], sampling=parameters, max_tokens=n_tokens)
     with contextlib.closing(front):
         if accuracy is not None:
             front.command(SetBacks(names=["back"]))
         front.command(request)
-        yield Loop(target, engine, front), target, front, shares
+        yield Loop(ReplayTarget(rows, n_vocab, _N_BATCH, shares), engine, front), front, shares
 
 
 class _Cost(StepCost):
@@ -189,16 +145,13 @@ def _engine(
     parameters: SamplingParameters,
     n_vocab: int,
     n_ctx: int,
-    shares: Shares | None,
+    shares: Shares,
 ) -> Engine:
-    """The engine that `lead.engine.worker` makes; its samplers are timed if there are `shares`."""
+    """The engine that `lead.engine.worker` makes; its samplers are timed."""
     limits = EngineLimits(n_slots=1, n_ctx=n_ctx, n_ctx_sequence=n_ctx, n_batch=_N_BATCH)
 
     def sampler_for(request: Submit) -> Sampler:
-        filters = _filters(parameters, n_vocab)
-        if shares is None:
-            return Sampler(parameters, filters, request.tokens)
-        return TimedSampler(parameters, filters, request.tokens, shares)
+        return TimedSampler(parameters, _filters(parameters, n_vocab), request.tokens, shares)
 
     return Engine(limits, speculation, sampler_for, frozenset())
 

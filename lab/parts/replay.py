@@ -6,7 +6,7 @@ The engine between them is the real one: loop, engine, speculation, sampler, and
 import random
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lead.engine.commands import Command
 from lead.engine.events import Committed, Event, encode_line
 from lead.engine.pipe import EnginePipe
-from lead.engine.target import Logits, Target
+from lead.engine.target import Target
 from shared.llama.span import Span
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
@@ -106,38 +106,6 @@ class ReplayTarget(Target):
 
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
         """There is no cache."""
-
-
-class ScriptedDevice(ReplayTarget):
-    """A GPU whose steps take `seconds`, while this thread is free. `gaps`: seconds between two steps.
-
-    The logits are written at the end of a step. On an H200's host they were about as warm then: five rows
-    took 32 µs to read, 17 where the CPU had just written them, and 29 where it had 10 ms before.
-    """
-
-    overlaps = True
-
-    def __init__(self, rows: Rows, n_vocab: int, n_batch: int, shares: Shares, seconds: float) -> None:
-        super().__init__(rows, n_vocab, n_batch, shares)
-        self.gaps: list[float] = []
-        self._seconds = seconds
-        self._ended: float | None = None
-
-    def launch(self, spans: Sequence[Span]) -> Callable[[], Logits]:
-        """What is returned waits for the end of the step."""
-        began = time.perf_counter()
-        if self._ended is not None:
-            self.gaps.append(began - self._ended - self._shares.outside)
-        end = began + self._seconds
-
-        def wait() -> Logits:
-            while time.perf_counter() < end:  # CUDA waits like this, too
-                pass
-            logits = self.decode(spans)
-            self._ended, self._shares.outside = time.perf_counter(), 0.0
-            return logits
-
-        return wait
 
 
 class ReplayFront:

@@ -1,4 +1,4 @@
-"""`python -m bench speed`: tokens/s by policy, depth, draft cost, temperature, backs and round trip.
+"""`python -m bench speed`: tokens/s by policy, depth, draft cost, temperature, backs and clients.
 
 Real processes, the lead on its cores and the backs on theirs. Every way of a configuration answers the same
 prompts in turns with the baseline, a lead without a back; prompts are fresh in each repeat.
@@ -56,15 +56,12 @@ class Configuration:
     """Of a draft step, relative to a step of the target; or the draft model (`models.draft`)."""
     temperature: float
     n_backs: int
-    rtt_ms: float
     n_clients: int = 1
 
     def __str__(self) -> str:
         parts = [self.target, f"draft {self.cost}", f"T={self.temperature:g}"]
         if self.n_backs != 1:
             parts.append(f"{self.n_backs} backs")
-        if self.rtt_ms:
-            parts.append(f"{self.rtt_ms:g} ms")
         if self.n_clients != 1:
             parts.append(f"{self.n_clients} clients")
         return ", ".join(parts)
@@ -82,16 +79,12 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def configurations(settings: argparse.Namespace) -> Iterator[Configuration]:
-    """All cells; without a back, options of the back are not varied."""
-    temperatures, backs, rtts = settings.temperatures, settings.backs, settings.rtt_ms
-    if settings.full:
-        temperatures, backs, rtts = [0.0, 1.0], [0, 1, 2], [0.0, 2.0, 20.0]
-    for target, cost, temperature, n_backs, rtt_ms, n_clients in itertools.product(
-        settings.targets, settings.draft_costs, temperatures, backs, rtts, settings.clients
+    """All cells; without a back, draft models are not varied."""
+    for target, cost, temperature, n_backs, n_clients in itertools.product(
+        settings.targets, settings.draft_costs, settings.temperatures, settings.backs, settings.clients
     ):
-        first = cost == settings.draft_costs[0] and rtt_ms == rtts[0]
-        if n_backs or first:
-            yield Configuration(target, cost, temperature, n_backs, rtt_ms, n_clients)
+        if n_backs or cost == settings.draft_costs[0]:
+            yield Configuration(target, cost, temperature, n_backs, n_clients)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -117,15 +110,9 @@ def _add_grid_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--temperatures", type=listed(float), default=[0.0])
     parser.add_argument("--backs", type=listed(int), default=[1], help="numbers of backs")
-    parser.add_argument(
-        "--rtt-ms", type=listed(float), default=[0.0], help="round-trip times between lead and back"
-    )
     parser.add_argument("--clients", type=listed(int), default=[1], help="who ask at the same time")
     parser.add_argument("--policies", type=listed(str), default=["sync", "fixed", "adaptive"])
     parser.add_argument("--depths", type=listed(int), default=list(_DEPTHS), help="depths of sync and fixed")
-    parser.add_argument(
-        "--full", action="store_true", help="temperatures 0, 1 with 0, 1, 2 backs, 0, 2, 20 ms away"
-    )
 
 
 def _run_grid(settings: argparse.Namespace, cores: Cores) -> tuple[list[Row], dict[str, Any]]:
@@ -157,7 +144,7 @@ def _run_cell(
         cluster = stack.enter_context(Cluster(target, cores, n_parallel=n_clients, with_ngram=settings.ngram))
         alone = [baseline(cluster.http, sampling)]
         warm = [baseline(cluster.http, Sampling(configuration.temperature, _WARM_UP_TOKENS))]
-        if settings.peer and configuration.rtt_ms == settings.rtt_ms[0] and configuration.n_backs <= 1:
+        if settings.peer and configuration.n_backs <= 1:
             for where, on in (("lead's cores", cores.lead), ("all cores", f"{cores.lead},{cores.back}")):
                 peers = peer.start_peers(
                     stack, settings.peer, target, draft.path, on, depths=settings.depths, n_slots=n_clients
@@ -170,7 +157,7 @@ def _run_cell(
 
         @contextmanager
         def with_backs() -> Iterator[list[Way]]:
-            with cluster.connected(backs, configuration.rtt_ms):
+            with cluster.connected(backs):
                 yield helped
 
         stages: list[ContestStage] = [lambda: nullcontext(alone), *([with_backs] if backs else [])]

@@ -10,7 +10,7 @@ from lab.campaign.campaign import Memory, Result
 from lab.campaign.injector import Fault, Happened
 from lab.campaign.requests import CHAT, MixedRequest
 from lab.campaign.summary import failure_lines, holds
-from lab.measuring.answer import Answer, Choice
+from lab.measuring.answer import ReceivedAnswer, ReceivedChoice
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 WITH_SCHEMA = MixedRequest(
@@ -24,7 +24,7 @@ def delta(index=0, reason=None, **fields):
 
 
 def streamed(*events):
-    answer = Answer()
+    answer = ReceivedAnswer()
     for event in events:
         answer.take(event)
     answer.done = True
@@ -194,7 +194,7 @@ REQUEST = MixedRequest(3, "stop strings", CHAT, {})
 
 
 def answer(text="Hi", *, done=True):
-    return Answer({0: Choice(text, finish_reason="stop")}, 4, 2, done=done)
+    return ReceivedAnswer({0: ReceivedChoice(text, finish_reason="stop")}, 4, 2, done=done)
 
 
 def outcome(text="Hi", *, done=True, **fields):

@@ -8,14 +8,14 @@ import pytest
 from lab.campaign.asking import Outcome
 from lab.campaign.requests import CHAT, MixedRequest
 from lab.campaign.soak import Soak, back_faults, phases, unit_of
-from lab.measuring.answer import Answer
+from lab.measuring.answer import ReceivedAnswer
 
 HOUR = 3600.0
 CHAT_REQUEST = MixedRequest(3, "chat", CHAT, {"messages": [{"role": "user", "content": "Hi"}]})
 
 
 def answered(request=CHAT_REQUEST, n_prompt=10, *, done=True):
-    answer = Answer(done=done)
+    answer = ReceivedAnswer(done=done)
     usage = {"prompt_tokens": n_prompt, "completion_tokens": 2}
     answer.take({"choices": [{"index": 0, "message": {"content": "Hello"}}], "usage": usage})
     return Outcome(request, 0.0, answer=answer)

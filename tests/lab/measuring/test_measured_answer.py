@@ -6,7 +6,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from lab.measuring.answer import Answer
+from lab.measuring.answer import ReceivedAnswer
 from lab.measuring.measured_answer import MeasuredAnswer, Sampling, ask, measured, n_timed
 from lab.measuring.questions import ChatQuestion
 from shared.errors import ConfigError
@@ -28,7 +28,7 @@ def text(content, name="content"):
 
 def answered(*events):
     """The answer of events, (event, when)."""
-    answer = Answer(asked_at=1.0)
+    answer = ReceivedAnswer(asked_at=1.0)
     for event, at in events:
         answer.take({"choices": []} | event, at)
     return answer
