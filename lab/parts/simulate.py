@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> None:
     """Simulate, print tables, and one JSON object in the last line. Raises ConfigError for a bad table."""
     options = _parser().parse_args(arguments)
     n_tokens = options.n_tokens or (_N_QUICK if options.quick else _N_TOKENS)
-    run = _Run(n_tokens, options.jobs, changed(options.constant))
+    run = Run(n_tokens, options.jobs, changed(options.constant))
     flat: Rows = []
     for name, rows in _chosen(options, run):
         _show(name, rows)
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class Run:
     """`n_jobs` processes; 0: one per core."""
 
     n_tokens: int
@@ -82,11 +82,11 @@ class _Run:
         return contest([replace(cell, constants=self.constants) for cell in cells], ways, self.n_jobs)
 
 
-def _chosen(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]:
+def _chosen(options: argparse.Namespace, run: Run) -> Iterator[tuple[str, Rows]]:
     return _devices(run) if options.devices else _parts(options, run)
 
 
-def _parts(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]:
+def _parts(options: argparse.Namespace, run: Run) -> Iterator[tuple[str, Rows]]:
     """(name, rows) of what was asked for, each as soon as it is done."""
     quick = options.quick
     rtts = RTTS_MS if options.rtt_ms is None else (options.rtt_ms,)
@@ -158,7 +158,7 @@ def _chance(text: str) -> float:
 # The parts
 
 
-def _gains(pairs: Sequence[Pair], rtts_ms: Sequence[float], n_backs: Sequence[int], run: _Run) -> Rows:
+def _gains(pairs: Sequence[Pair], rtts_ms: Sequence[float], n_backs: Sequence[int], run: Run) -> Rows:
     """What would I gain?"""
     axes = [(pair, rtt, n) for pair in pairs for rtt in rtts_ms for n in n_backs]
     cells = [pair.cell(rtt / 1000, n, run.n_tokens) for pair, rtt, n in axes]
@@ -179,7 +179,7 @@ def _gains(pairs: Sequence[Pair], rtts_ms: Sequence[float], n_backs: Sequence[in
     ]
 
 
-def _policies(quick: bool, run: _Run) -> Rows:
+def _policies(quick: bool, run: Run) -> Rows:
     """Adaptive against the best depth of the others, found by trying all."""
     if quick:
         grids = [Grid((F16, FLAT), (0.75,), (0.02, 0.1, 0.3), (0.0, 20.0), n_tokens=run.n_tokens)]
@@ -193,7 +193,7 @@ def _policies(quick: bool, run: _Run) -> Rows:
     return _compared([cell for grid in grids for cell in grid.cells()], quick, run)
 
 
-def _compared(cells: Sequence[Cell], quick: bool, run: _Run) -> Rows:
+def _compared(cells: Sequence[Cell], quick: bool, run: Run) -> Rows:
     ways = (OFF, *SYNC, *FIXED, ADAPTIVE, *BOUND)
     if quick:
         ways = tuple(way for way in ways if way.depth in _QUICK_DEPTHS)
@@ -226,22 +226,23 @@ def _comparison(result: Result) -> dict[str, Any]:
     }
 
 
-def _devices(run: _Run) -> Iterator[tuple[str, Rows]]:
+def _devices(run: Run) -> Iterator[tuple[str, Rows]]:
     """Over no drafts: where a draft model runs; what does not pay; two draft models."""
     yield "small_drafts", _places(SMALL_PLACES, run)
     yield "large_drafts", _places(LARGE_PLACES, run)
-    yield "without_gain", [_without_gain(hardware, run) for hardware in PRINCIPAL]
+    yield "without_gain", [without_gain_of(hardware, run) for hardware in PRINCIPAL]
     yield "two_models", [_two_models(hardware, run) for hardware in PRINCIPAL]
 
 
-def _places(places: Sequence[DraftPlace], run: _Run) -> Rows:
+def _places(places: Sequence[DraftPlace], run: Run) -> Rows:
     return [
-        _placed(hardware, acceptance, places, run)
+        placed(hardware, acceptance, places, run)
         for hardware, acceptance in product(PRINCIPAL, places[0].acceptances)
     ]
 
 
-def _placed(hardware: Hardware, acceptance: float, places: Sequence[DraftPlace], run: _Run) -> dict[str, Any]:
+def placed(hardware: Hardware, acceptance: float, places: Sequence[DraftPlace], run: Run) -> dict[str, Any]:
+    """A row: over no drafts by place; `sync`: in the engine, at the best fixed depth."""
     cells = {each.name: each.cell(hardware, acceptance, run.n_tokens) for each in places}
     rates = _to_alone(hardware, {name: cell for name, cell in cells.items() if cell}, run)
     token_s = places[0].engine_token(hardware)
@@ -253,14 +254,15 @@ def _placed(hardware: Hardware, acceptance: float, places: Sequence[DraftPlace],
     }
 
 
-def _without_gain(hardware: Hardware, run: _Run) -> dict[str, Any]:
+def without_gain_of(hardware: Hardware, run: Run) -> dict[str, Any]:
+    """A row: over no drafts, by what does not pay."""
     return {
         "device": hardware.title,
         **_to_alone(hardware, without_gain(hardware, run.n_tokens), run),
     }
 
 
-def _two_models(hardware: Hardware, run: _Run) -> dict[str, Any]:
+def _two_models(hardware: Hardware, run: Run) -> dict[str, Any]:
     row: dict[str, Any] = {"device": hardware.title}
     for acceptance in LARGE:
         cells = two_models(hardware, acceptance, run.n_tokens)
@@ -269,7 +271,7 @@ def _two_models(hardware: Hardware, run: _Run) -> dict[str, Any]:
     return row
 
 
-def _to_alone(hardware: Hardware, cells: Mapping[str, Cell], run: _Run) -> dict[str, float]:
+def _to_alone(hardware: Hardware, cells: Mapping[str, Cell], run: Run) -> dict[str, float]:
     alone = Cell(hardware.steps, n_tokens=run.n_tokens)
     rates = [each.best([ADAPTIVE])[1] for each in run.contest([alone, *cells.values()], (ADAPTIVE,))]
     return {name: round(rate / rates[0], 3) for name, rate in zip(cells, rates[1:], strict=True)}

@@ -73,10 +73,10 @@ def test_the_instant_drafter_is_a_bound():
 
 
 def test_hardware_that_is_not_here_is_compared_by_where_the_draft_model_runs():
-    run = simulate._Run(32, 1, DEFAULTS)
-    row = simulate._placed(OFFLOADED, 0.7, SMALL_PLACES, run)
+    run = simulate.Run(32, 1, DEFAULTS)
+    row = simulate.placed(OFFLOADED, 0.7, SMALL_PLACES, run)
     assert all(row[each.name] > 1 for each in SMALL_PLACES)
-    short = simulate._placed(H200_8B, 0.7, SMALL_PLACES, run)
+    short = simulate.placed(H200_8B, 0.7, SMALL_PLACES, run)
     assert short["CPU 12 ms"] is None, "far slower than a step: not simulated"
-    row = simulate._without_gain(H200_8B, run)
+    row = simulate.without_gain_of(H200_8B, run)
     assert all(0.8 < row[each] < 1.2 for each in row.keys() - {"device"})
