@@ -40,6 +40,8 @@ class Site:
         self.backs: list[Program] = []
         self.n_hostile: Counter[str] = Counter()
         """Requests of hostile clients, frames of hostile backs, and so on, by what they were."""
+        self.is_starved = False
+        """Whether the lead's front is kept from memory or descriptors."""
         self.failures: list[str] = []
         """What hostility has done that it must not do."""
         self.restarting = [asyncio.Lock() for _ in drafts]
