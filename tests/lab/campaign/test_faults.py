@@ -40,6 +40,8 @@ def site(process):
         engine=process,
         take_ready_engine=lambda: process,
         front=process,
+        replacing=False,
+        is_starved=False,
         lead_processes=lambda: {"tokenizer": process},
         links=[Link("127.0.0.1", 1), Link("127.0.0.1", 1)],
     )
