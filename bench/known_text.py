@@ -28,8 +28,8 @@ from lead.engine.commands import PolicyName, SetBacks, Submit
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
 from lead.engine.loop import carry_out
-from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.memory_batching import batching_for
 from lead.engine.target_loading import limits_of
 from lead.simulation.simulated_back import GREEDY
 from lead.simulation.simulated_lead import TextSampler

@@ -23,8 +23,8 @@ from lead.engine.commands import (
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Event, Finished, encode_line
 from lead.engine.loop import Loop
-from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.memory_batching import batching_for
 from lead.engine.target_loading import limits_of
 from lead.heads.inline_source import InlineMtp
 from lead.heads.mtp_drafter import MtpDrafter

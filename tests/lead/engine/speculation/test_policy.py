@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.engine.speculation.arrivals import Arrival
-from lead.engine.speculation.batching import EqualDepths, LikeliestFirst
+from lead.engine.speculation.batching import LikeliestFirst
 from lead.engine.speculation.constants import DEFAULTS, MAX_DEPTH
+from lead.engine.speculation.memory_batching import EqualDepths
 from lead.engine.speculation.policy import SYNC_PATIENCE_S, Adaptive, DraftOrder, Fixed, Sync, Verify, Wait
 from shared.step_cost import StepCost
 from tests.lead.engine.speculation.support import (
