@@ -203,8 +203,9 @@ class ForkServer:
         self._selector.close()
         threading.stack_size(_STACK_BYTES)
         thread = threading.Thread(target=_do_tasks, args=(tasks, handler))
-        thread.start()
-        thread.join()
+        with contextlib.suppress(RuntimeError):  # none can be started: no task is to blame for that
+            thread.start()
+            thread.join()
 
 
 def _do_tasks(tasks: socket.socket, handler: TaskHandler) -> None:

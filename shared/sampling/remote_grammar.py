@@ -5,6 +5,7 @@ import contextlib
 import math
 import os
 import pickle
+import signal
 import socket
 import threading
 import time
@@ -24,7 +25,7 @@ from shared.sampling.call_grammars import CallGrammars
 from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.grammar_handler import GrammarProgram
 from shared.sampling.grammar_worker import AnswerKind, Operation
-from shared.sandbox import FOLLOW, Sandbox
+from shared.sandbox import FOLLOW, STATUS, Sandbox
 
 _AT_ONCE_BYTES = 1 << 16
 """The kernel buffers this much of a message that nobody reads yet; more may wait for a compilation."""
@@ -182,10 +183,16 @@ class _Channel:
         self._open()
 
     def _is_lost(self) -> bool:
-        """Whether the fork server has ended before a worker began."""
-        if not self._sent:
-            return False
-        return self._supervision.poll(_NEWS_SECONDS) and not os.read(self._supervision.fileno(), 1)
+        """Whether it can be followed anew: nothing was answered, and its process was killed from outside.
+
+        Or the fork server has ended before a worker began.
+        """
+        news = b""
+        while self._sent and len(news) <= STATUS.size and self._supervision.poll(_NEWS_SECONDS):
+            if not (part := os.read(self._supervision.fileno(), 1 + STATUS.size - len(news))):
+                return not news
+            news += part
+        return len(news) > STATUS.size and STATUS.unpack(news[1:])[0] == -signal.SIGKILL
 
 
 def _send_after(earlier: threading.Thread | None, connection: Connection, message: bytes) -> None:

@@ -176,6 +176,15 @@ def test_a_grammar_that_is_lost_with_the_server_is_followed_by_the_next_one(budg
     server.close()
 
 
+def test_a_grammar_whose_process_is_killed_before_it_answers_is_followed_by_another(server, vocabulary):
+    assert server.follow(NUMBERS).allows([0])  # the server runs
+    grammar = server.follow(NUMBERS)
+    assert grammar._channel._supervision.poll(ENDLESS)
+    for pid in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split():
+        os.kill(int(pid), signal.SIGKILL)
+    assert grammar.allows(ids(vocabulary, "7")) == [True]
+
+
 def test_a_server_that_never_starts_is_given_up():
     server = GrammarServer(Path("no.gguf"), TimeBudget())
     with pytest.raises(UnavailableError, match="does not start"):
