@@ -14,6 +14,7 @@ from pathlib import Path
 
 from back import leads
 from back.dial import OtherVocabularyError, RefusedError
+from back.lead_shares import LeadShares
 from back.link import LeadLink
 from back.model_fit import fitted, plan_draft
 from back.rings import RINGS
@@ -111,7 +112,10 @@ async def _run(settings: BackSettings, model: Model) -> None:
 
     setup = setup_for(settings, model)
     posts = [link.outbox.post for link in links]
-    worker = DraftWorker(setup.make(), posts, on_failure, n_sequences=settings.compute.parallel)
+    shares = LeadShares(len(links)) if len(links) > 1 else None
+    worker = DraftWorker(
+        setup.make(), posts, on_failure, n_sequences=settings.compute.parallel, shares=shares
+    )
     worker.start()
     following = asyncio.ensure_future(
         _follow(settings, model, setup, links[0], worker)

@@ -51,6 +51,10 @@ class StepCostConstants:
     forgotten_after: float = 12.0
     """For each so many steps without one it counts as known from one comparison less: rare sizes follow
     quickly, too."""
+    doubted_after: int = 256
+    """A size that seems slower than a wider one is forgotten after so many steps without it, and so many more
+    for each comparison: to correct what was measured while the machine was busy, against steps that are
+    spent on finding out again that it is slow."""
     max_ratio_error: float = 0.3
     """The largest error, as a logarithm, that one comparison may show: robust to outliers against quick."""
     settling_gain: float = 0.05
@@ -135,6 +139,7 @@ class StepCost:
         self._compare_enclosed(n, log_seconds)
         self._recent.append((n, log_seconds))
         self._pace += self._constants.pace_gain * (self._shown(self._constants.pace_window) - self._pace)
+        self._forget_slower(n)
 
     def learn_turns(self, steps: Iterable[tuple[int, float]]) -> None:
         """(n, seconds) of steps in which all n took turns. The median of each replaces what was known.
@@ -192,6 +197,18 @@ class StepCost:
         self._ratios[n] = ratio
         self._n_compared[n] = n_compared
         self._compared_at[n] = self._n_learned
+
+    def _forget_slower(self, n: int) -> None:
+        """Forget what seems slower than n although it is narrower, unless that was measured lately or often.
+
+        As it seems slow it is seldom used, so no step would correct it. The next one finds it out anew.
+        """
+        for narrower in self._known[: bisect_left(self._known, n)]:
+            if self._ratios[narrower] > self._ratios[n]:
+                n_steps = self._n_learned - self._last_seen[narrower]
+                if n_steps > self._constants.doubted_after * (1 + self._n_compared[narrower]):
+                    self._known.remove(narrower)
+                    del self._ratios[narrower]
 
     def _plausible(self, n: int, ratio: float) -> float:
         """A ratio of an n that is new: the machine may have changed, or slept, during its first step.

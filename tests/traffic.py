@@ -22,8 +22,8 @@ from lead.engine.drafters.lookup import NgramDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.loop import Loop
-from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.memory_batching import batching_for
 from lead.engine.target_loading import limits_of
 from lead.exact.target_loader import put_into_force
 from lead.heads.mtp_drafter import MtpDrafter

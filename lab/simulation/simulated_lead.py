@@ -21,6 +21,7 @@ from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.speculation.speculation_stats import SpeculationStats
+from lead.engine.speculation.widths import Widths
 from shared.protocol import Draft, Tune
 from shared.sampling.sampler import Sampler
 from shared.step_cost import StepCost
@@ -86,14 +87,13 @@ class SimulatedLead:
         self._n_backs = 0
         self._n_turns = 0
         self._size, self._n_of_size = 0, 0  # of the last steps
+        cost = cost or StepCost(constants, settles=bool(steps.settling))
         self._speculation = SpeculationManager(
             policy,
             depth,
             _NO_TOKEN_ENDS,
             make_drafters,
-            batching=LikeliestFirst(
-                cost or StepCost(constants, settles=bool(steps.settling)), pads=True, constants=constants
-            ),
+            batching=LikeliestFirst(cost, Widths(cost, constants, pads=True)),
             constants=constants,
             inline=simulated_draft_model(inline, texts, n_slots) if inline else None,
         )

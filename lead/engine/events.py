@@ -144,12 +144,16 @@ class Finished(BaseModel, frozen=True):
 
 
 class Failed(BaseModel, frozen=True):
-    """A sequence cannot continue. `param` names the request's field at fault; None: the request was valid."""
+    """A sequence cannot continue. `param` names the request's field at fault; None: the request was valid.
+
+    may_recover: it may succeed later.
+    """
 
     type: Literal["failed"] = "failed"
     sequence: str
     reason: str
     param: str | None = None
+    may_recover: bool = False
 
 
 class DraftsDropped(BaseModel, frozen=True):

@@ -14,7 +14,7 @@ from lead.engine.commands import Submit
 from lead.engine.context_shift import ContextShift
 from lead.engine.events import Committed, Failed, TokenProbabilities
 from lead.engine.speculation.drafts import DraftChain, Drafts
-from shared.errors import PendingAnswerError, RequestError
+from shared.errors import PendingAnswerError, RequestError, UnavailableError
 from shared.sampling.parameters import MAX_TEXT_TOKENS
 from shared.sampling.sampler import Sampler
 from shared.sampling.top_k import top_k
@@ -207,6 +207,8 @@ class EngineSequence:
             return None
         except RequestError as error:  # its grammar has become too complex
             return Failed(sequence=self.id, reason=str(error), param=error.param)
+        except UnavailableError as error:  # nothing can follow its grammar for now
+            return Failed(sequence=self.id, reason=str(error), may_recover=True)
         except MemoryError:  # not the sequence's fault: the next engine process continues it
             raise
         except Exception:

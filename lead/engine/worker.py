@@ -25,8 +25,8 @@ from lead.engine.new_pieces import NewPieces
 from lead.engine.pipe import EnginePipe, low_numbered
 from lead.engine.side_jobs import SideJobs
 from lead.engine.slot import TrialPlace
-from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.memory_batching import batching_for
 from lead.engine.target_loading import limits_of, load_target
 from lead.engine.target_threads import TargetThreads
 from lead.rings.table import RINGS

@@ -248,8 +248,7 @@ class Sequences:
                 sequence.finish_reason = event.reason
                 self._end(sequence)
             case Failed():
-                reason, param = event.reason, event.param
-                sequence.failure = ServerError(reason) if param is None else RequestError(reason, param)
+                sequence.failure = _error(event)
                 self._end(sequence)
         sequence.changed.notify()
 
@@ -313,6 +312,12 @@ class Sequences:
         del self._live[sequence.id]
         for observer in self._observers:
             observer.on_end(sequence)
+
+
+def _error(event: Failed) -> DuoError:
+    if event.may_recover:
+        return UnavailableError(event.reason)
+    return ServerError(event.reason) if event.param is None else RequestError(event.reason, event.param)
 
 
 def _to_blame(submitted: list[LiveSequence], running: list[LiveSequence]) -> list[LiveSequence]:

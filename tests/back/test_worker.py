@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from back.lead_shares import LeadShares
 from back.worker import DraftWorker
 from shared.errors import DecodeAbortedError
 from shared.protocol import Close, Extend, Open, Tune
@@ -42,6 +43,7 @@ class Working:
             [lambda draft, lead=lead: self.drafts.put((lead, draft)) for lead in range(n_leads)],
             on_failure,
             lambda: 0.00055 * next(ticks),
+            shares=LeadShares(n_leads) if n_leads > 1 else None,
             **options,
         )
         self.tell(*map(open_of, opened))

@@ -11,7 +11,7 @@ import pytest
 from lead.engine.commands import SetBacks
 from lead.engine.events import Committed, Failed, Finished, Started
 from shared.cache_edits import Restore, Snapshot, Store
-from shared.errors import PendingAnswerError, RequestError
+from shared.errors import PendingAnswerError, RequestError, UnavailableError
 from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
@@ -713,9 +713,14 @@ class Choking:
 
 
 @pytest.mark.parametrize(
-    ("error", "param"), [(RequestError("too complex", "grammar"), "grammar"), (ValueError(), None)]
+    ("error", "why"),
+    [
+        (RequestError("too complex", "grammar"), ("grammar", False)),
+        (UnavailableError("no process"), (None, True)),
+        (ValueError(), (None, False)),
+    ],
 )
-def test_a_sequence_whose_tokens_cannot_be_chosen_fails_alone(error, param):
+def test_a_sequence_whose_tokens_cannot_be_chosen_fails_alone(error, why):
     harness = EngineHarness()
     whole = harness.engine._make_sampler
     harness.engine._make_sampler = lambda request: (
@@ -726,7 +731,7 @@ def test_a_sequence_whose_tokens_cannot_be_chosen_fails_alone(error, param):
     harness.step()
     post(harness, TEXT[3:7])
     events = harness.drain()
-    assert [(failed.sequence, failed.param) for failed in of(Failed, events)] == [("s", param)]
+    assert [(each.sequence, (each.param, each.may_recover)) for each in of(Failed, events)] == [("s", why)]
     assert names(events, Finished) == ["t"]
     assert harness.complete("u", tokens=TEXT[:4], max_tokens=1) == 3, "what was cached stays right"
 

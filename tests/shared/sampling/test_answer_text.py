@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from shared.sampling.call_grammars import AnswerText, CallGrammars
+from shared.sampling.answer_text import AnswerText
+from shared.sampling.call_grammars import CallGrammars
 
 CALLS = CallGrammars(r"<call>(?P<name>add|addition):", {}, reasoning=("<think>", "</think>"))
 LISTED = replace(CALLS, begins=r"\[(?P<name>add)\(", follows=r",?\s*(?P<name>add)\(")
