@@ -32,11 +32,6 @@ class Guard:
     def is_pausing(self) -> bool:
         return self.n_left > 0
 
-    @property
-    def has_lost(self) -> bool:
-        """Whether the last trial that has ended has shown a loss."""
-        return self._last_pause > 0
-
     def reset(self) -> None:
         """Something has changed that decides whether drafts pay."""
         self._last_pause = 0
