@@ -326,8 +326,7 @@ class SpeculationManager:
             return None
         drafts.inline.place(slot.index, target.context)
         source = self.inline.drafter.source
-        # An optimism that has not paid for itself is given up.
-        mean = self.forecast.mean(source) if self.guard.has_lost else self.forecast.upper_mean(source)
+        mean = self.forecast.upper_mean(source)
         n_max = min(n_useful, self.inline.drafter.n_max)
         future = self.forecast.future(drafts, source, mean, n_useful, n_max)
         return self.inline.offer(drafts, future, target.n_left)
