@@ -1,7 +1,6 @@
 """`back doctor`: find out why a back with these options does not make its lead faster."""
 
 import asyncio
-import importlib.metadata
 import ssl
 import statistics
 import time
@@ -34,6 +33,7 @@ from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
 from shared.translation.retention import N_CONTEXT, Retention, measure_retention
 from shared.translation.stored_pair import stored_pair
 from shared.translation.vocabulary_pair import prefix_of
+from shared.version import VERSION
 
 _N_PINGS = 15
 _N_STEPS = 24
@@ -88,7 +88,7 @@ def _join(
 ) -> Iterator[Finding]:
     """Whether the lead accepts key, protocol and vocabulary, and the time of a round trip."""
     if probe.report:
-        yield from check_version(probe.report, importlib.metadata.version("llama-duo"))
+        yield from check_version(probe.report, VERSION)
     hello = _hello(settings, model.vocabulary.identify())
     try:
         seconds = asyncio.run(measure_round_trip(settings.websocket_url, hello, key, tls))

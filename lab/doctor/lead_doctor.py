@@ -1,6 +1,5 @@
 """`lead doctor`: find out why the lead that runs with the same options is not faster."""
 
-import importlib.metadata
 from collections.abc import Iterator
 
 from lab.doctor.lead_checks import check_lead, check_version
@@ -15,6 +14,7 @@ from shared.diagnostics.lead_probe import LeadProbe
 from shared.errors import ConfigError
 from shared.llama import devices, library
 from shared.tls import pinning
+from shared.version import VERSION
 
 _KEY_ADVICE = "use the options of the running lead, such as --api-key-file"
 
@@ -33,7 +33,7 @@ def diagnose(settings: LeadSettings) -> DoctorReport:
     with LeadProbe(url, key, tls=tls, key_advice=_KEY_ADVICE) as probe:
         report.add(probe.run())
         if probe.report:
-            report.add(check_version(probe.report, importlib.metadata.version("llama-duo")))
+            report.add(check_version(probe.report, VERSION))
             report.add(check_lead(probe.report))
             if not probe.report.backs:
                 report.add(check_address(settings))

@@ -4,7 +4,6 @@ A settings class has options and groups of options (nested models) as fields. Us
 is spelled `--n-gpu-layers`, `LEAD_N_GPU_LAYERS` in the environment and `n-gpu-layers` in a TOML file.
 """
 
-import importlib.metadata
 import inspect
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from shared.settings.command_line import Dialect, OptionParser
 from shared.settings.options import OptionError
 from shared.settings.sources import OptionSources
 from shared.terminal import sanitize
+from shared.version import VERSION
 
 
 class ProgramSettings(BaseModel):
@@ -119,7 +119,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def version(cls) -> str:
-        return f"llama-duo {importlib.metadata.version('llama-duo')}"
+        return f"llama-duo {VERSION}"
 
 
 class FileSettings(ProgramSettings):

@@ -1,6 +1,5 @@
 """The lead's load: `GET /slots`, `/loads` for routers. No text is shown."""
 
-import importlib.metadata
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from lead.http.render.answer_parts import public_settings
 from lead.http.services import Services, get_ready_services
 from lead.settings.keys import Role
 from shared.errors import UnavailableError, UnsupportedError
+from shared.version import VERSION
 
 router = APIRouter()
 
@@ -81,7 +81,7 @@ async def loads(
     load = Occupancy.of(services.sequences, services.engine.ready)
     return {
         "timestamp": datetime.now(UTC).isoformat(),
-        "version": importlib.metadata.version("llama-duo"),
+        "version": VERSION,
         "dp_rank_count": 1,
         "draining": request.app.state.is_leaving,
         "loads": [

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import importlib.metadata
 import logging
 from typing import Annotated, Any, NamedTuple
 
@@ -32,6 +31,7 @@ from shared.protocol import (
     VocabularyId,
     parse_back_message,
 )
+from shared.version import VERSION
 
 log = logging.getLogger("lead.backs")
 
@@ -62,7 +62,7 @@ async def _about(services: Services) -> dict[str, Any]:
     """What `back doctor` compares with its own side, and a back without a model sends in its hello."""
     ready = services.engine.ready
     return {
-        "version": importlib.metadata.version("llama-duo"),
+        "version": VERSION,
         "protocol": PROTOCOL_VERSION,
         "vocabulary": (await services.vocabulary.identify()).model_dump(),
         "speculates": ready.speculates if ready else None,
