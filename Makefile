@@ -73,10 +73,10 @@ $(READY): pyproject.toml constraints.txt
 		echo "llama-cpp-python in $(WHEELS), which \`make wheels\` makes without them."; exit 1; \
 	fi
 	$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench,completions]"
-	@$(BIN)/python -m bench.smoke || { \
+	@$(BIN)/python -m lab.parts.smoke || { \
 		[ -z "$(REBUILD)" ] || { echo "llama-cpp-python with $(CMAKE_ARGS) does not run here: see above."; exit 1; }; \
 		echo "The llama-cpp-python that was found does not run here: compiling it."; \
-		$(INSTALL_LLAMA) && $(BIN)/python -m bench.smoke; }
+		$(INSTALL_LLAMA) && $(BIN)/python -m lab.parts.smoke; }
 	@$(BIN)/python -m docs.generate.command_lines $(VENV)/share
 	@$(if $(REBUILD),echo '$(strip $(CMAKE_ARGS))' > $(BUILT_WITH))
 	@touch $(READY)

@@ -1,4 +1,4 @@
-"""How a back divides its time among several leads.
+"""Division of a back's time among several leads.
 
 Leads with equally good drafts get equal time as long as they have work; all their sequences are decoded
 together as long as no lead is ahead of the others. A lead whose draft tokens are worth less gets less, but
@@ -33,7 +33,7 @@ class _LeadAccount:
 
     @property
     def value(self) -> float:
-        """What a draft token is worth, in tokens of the lead's texts."""
+        """The gain of a draft token, in tokens of the lead's texts."""
         return min(self.claim, self.n_right / self.n_drafted)
 
 
@@ -46,7 +46,7 @@ class LeadShares:
         self._now = 0.0  # the least weighted time of those that had work
 
     def choose(self, waiting: Collection[int]) -> set[int]:
-        """Those of the leads with work to serve in the next step; all of one or none."""
+        """The leads to serve in the next step, of those with work; all of one or none."""
         for lead in waiting:
             if lead not in self._waiting:
                 account = self._leads[lead]

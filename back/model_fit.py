@@ -1,4 +1,4 @@
-"""How the draft model is loaded: with as many side branches as it has memory for."""
+"""Memory plan of a back's draft model: as many side branches as there is memory for."""
 
 from pathlib import Path
 
@@ -12,12 +12,12 @@ _MAX_RECURRENT_BRANCHES = 3
 
 
 def fitted(settings: BackSettings, model: Path) -> BackSettings:
-    """With fewer side branches if the model is recurrent; raises ModelLoadError."""
+    """The settings, with fewer side branches if the model is recurrent; raises ModelLoadError."""
     with ModelOutline.load(model, settings.model_options) as outline:
         n_max = _MAX_RECURRENT_BRANCHES if outline.is_recurrent else settings.n_branches
     return settings.model_copy(update={"n_branches": min(settings.n_branches, n_max)})
 
 
 def plan_draft(settings: BackSettings, model: Path) -> MemoryPlan:
-    """Of `fitted` settings; raises ModelLoadError."""
+    """The memory plan for settings that `fitted` returned; raises ModelLoadError."""
     return plan_memory(model, settings.model_options, settings.n_slots, settings.n_step_checkpoints)

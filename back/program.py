@@ -1,4 +1,4 @@
-"""What a back does: finds its leads, makes a drafter for them, connects its parts."""
+"""The program of a back: finds its leads, makes a drafter for them, connects its parts."""
 
 import asyncio
 import contextlib
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from back import leads
 from back.dial import OtherVocabularyError, RefusedError
+from back.lead_shares import LeadShares
 from back.link import LeadLink
 from back.model_fit import fitted, plan_draft
 from back.rings import RINGS
@@ -28,8 +29,8 @@ from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.memory.texts_kept import describe_prompt_cache
 from shared.models.builtin import builtin_draft
-from shared.pace import Backoff
 from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
+from shared.rate_limit import Backoff
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.seams import plugged
 
@@ -65,7 +66,7 @@ class DraftingSetup:
 
 
 def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | None = None) -> DraftingSetup:
-    """To draft for a lead with `vocabulary`; None: with that of the draft model.
+    """What a back drafts with for a lead with `vocabulary`; None: that of the draft model.
 
     Takes seconds for another vocabulary. Raises ModelLoadError if that cannot be translated.
     """
@@ -111,7 +112,10 @@ async def _run(settings: BackSettings, model: Model) -> None:
 
     setup = setup_for(settings, model)
     posts = [link.outbox.post for link in links]
-    worker = DraftWorker(setup.make(), posts, on_failure, n_sequences=settings.compute.parallel)
+    shares = LeadShares(len(links)) if len(links) > 1 else None
+    worker = DraftWorker(
+        setup.make(), posts, on_failure, n_sequences=settings.compute.parallel, shares=shares
+    )
     worker.start()
     following = asyncio.ensure_future(
         _follow(settings, model, setup, links[0], worker)

@@ -180,7 +180,7 @@ class BackSettings(FileSettings):
         return self
 
     def joined(self) -> Self:
-        """With the lead that is joined, or was before, unless leads are named or searched for.
+        """The settings with the lead that is joined, or was, unless leads are named or searched for.
 
         Raises ConfigError.
         """
@@ -193,11 +193,11 @@ class BackSettings(FileSettings):
         return self.model_copy(update=found)
 
     def located(self) -> Self:
-        """With a model that exists: the file is checked, or downloaded. Raises ConfigError."""
+        """The settings with a model that exists: the file is checked, or downloaded. Raises ConfigError."""
         return self.model_copy(update={"source": self.source.located()})
 
     def discovered(self, *, again: bool = False) -> Self:
-        """With the URLs of the leads that announce themselves, if `discover` or `discover_all` is set.
+        """The settings with URLs of leads that announce themselves, if `discover` or `discover_all` is set.
 
         `again`: rather the lead that this back had before, if that is among several. With a `ca_file` only
         leads with HTTPS count, so that the key is not sent to any other. Raises NoLeadError,
@@ -241,7 +241,7 @@ class BackSettings(FileSettings):
         return read_key(self.key, self.key_file)
 
     def tls(self) -> ssl.SSLContext | None:
-        """How to verify a lead at https://…; None for http. Raises ConfigError."""
+        """The TLS context that verifies a lead at https://…; None for http. Raises ConfigError."""
         if not self.url.startswith("https:"):
             return None
         return (
@@ -250,7 +250,7 @@ class BackSettings(FileSettings):
 
     @property
     def n_threads(self) -> int:
-        """One if a lead is on the same machine: two programs that busy-wait slow each other down."""
+        """Threads to compute with; one beside a lead: two programs that busy-wait slow each other down."""
         if self.compute.threads:
             return self.compute.threads
         hosts = {urlsplit(each).hostname for each in self.lead}
@@ -259,7 +259,7 @@ class BackSettings(FileSettings):
 
     @property
     def model_options(self) -> ModelOptions:
-        """How to load the model, with the number of threads that was chosen.
+        """The options to load the model with, and the number of threads that was chosen.
 
         A draft may be rejected many decodes after its tokens were decoded: a window is not enough.
         """
@@ -281,7 +281,7 @@ class BackSettings(FileSettings):
 
     @property
     def n_slots(self) -> int:
-        """One for the main draft of each sequence, and one for each side branch."""
+        """Slots of the KV cache: one for the main draft of each sequence, one for each side branch."""
         return self.n_parallel * (1 + self.n_branches_each)
 
     @property

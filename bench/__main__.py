@@ -1,4 +1,4 @@
-"""`python -m bench PART …`: each part is a module of this package with `main(arguments)`."""
+"""`python -m bench PART …`: each part is a module of the laboratory with `main(arguments)`."""
 
 import importlib
 import sys
@@ -19,6 +19,9 @@ PARTS = {
     "demo": "what `make demo` shows",
 }
 
+_MODULES = {"faults": "lab.campaign.program", "soak": "lab.campaign.soak"}
+"""Those that are elsewhere than in `lab.parts`."""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one part.
@@ -30,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if part not in PARTS:
         sys.exit(_usage(part))
     with quiet_interrupts():
-        module = importlib.import_module(f"bench.{part}")
+        module = importlib.import_module(_MODULES.get(part, f"lab.parts.{part}"))
     try:
         module.main(rest)
     except ConfigError as error:

@@ -78,7 +78,7 @@ def backs(found: Sequence[BackReport] | None, columns: int | None = None) -> str
 
 
 def connected(found: Sequence[BackReport] | None) -> str:
-    """For the status line; empty where the server does not speculate."""
+    """The status line's text about backs; empty where the server does not speculate."""
     return "" if found is None else count(len(found), "back")
 
 
@@ -124,7 +124,7 @@ def comparison(of: Comparison) -> str:
 
 
 def record(answer: ChatAnswer) -> dict[str, Any]:
-    """One answer for programs; None: the server did not report it."""
+    """An answer as a record for programs; None: the server did not report it."""
     of = answer.stats
     return {
         "answer": answer.text,

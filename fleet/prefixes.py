@@ -1,4 +1,4 @@
-"""Which lead has which beginnings of prompts in its cache, as far as a router has sent them there.
+"""The beginnings of prompts that each lead has in its cache, as far as a router has sent them there.
 
 Pure: knows neither Ray nor requests over a network.
 """
@@ -48,7 +48,7 @@ def _text(fields: dict[str, Any]) -> str:
 
 
 class SentPrefixes:
-    """What was sent to whom, the latest of it."""
+    """The latest prompts that were sent to each lead, as hashes of blocks."""
 
     def __init__(self, n_max: int = 1 << 18) -> None:
         self._n_max = n_max
@@ -63,7 +63,7 @@ class SentPrefixes:
             self._sent.popitem(last=False)
 
     def depth(self, blocks: Blocks, lead: str) -> int:
-        """How many of these blocks `lead` has had, from the first one on."""
+        """The number of these blocks that `lead` has had, from the first one on."""
         return next((i for i, block in enumerate(blocks) if (block, lead) not in self._sent), len(blocks))
 
 

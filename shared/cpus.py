@@ -1,4 +1,4 @@
-"""Which CPU cores a program may use, and how many threads pay.
+"""The CPU cores that a program may use, and the number of threads that pay.
 
 Knows Linux's affinity and topology files and macOS's counts; elsewhere every core counts as usable and
 physical. Only Linux can pin.
@@ -55,7 +55,7 @@ def as_ranges(cores: Sequence[int]) -> str:
 
 
 def kind() -> str:
-    """What the cores are and can do: equal where the same machine code takes the same branches."""
+    """Model and features of the cores: equal where the same machine code takes the same branches."""
     try:
         first, _, _ = _CPUINFO.read_text(encoding="utf-8").partition("\n\n")
     except OSError:

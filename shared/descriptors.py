@@ -24,7 +24,7 @@ def raise_limit() -> int:
 
 
 def limit() -> int:
-    """How many descriptors this process may have. Numbers of descriptors are below it."""
+    """The number of descriptors that this process may have. Numbers of descriptors are below it."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _ENOUGH if soft == resource.RLIM_INFINITY else soft
 

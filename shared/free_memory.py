@@ -1,4 +1,4 @@
-"""How much memory a process may still take: what the machine has left, or its container, if that is less.
+"""The memory that a process may still take: what the machine has left, or its container, if that is less.
 
 A container (or a service with `MemoryMax`) sees all memory of the machine; who takes more than its control
 group allows is killed.

@@ -20,7 +20,7 @@ _MIN_WAIT_SECONDS = 0.01
 
 
 def in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
-    """What `call` returns or raises, from a thread of its own: this process can end without it."""
+    """Run `call` in a thread of its own: this process can end without it."""
     found: concurrent.futures.Future[R] = concurrent.futures.Future()
     found.set_running_or_notify_cancel()
 
@@ -60,7 +60,7 @@ class Child(ChildProcess):
         return self.returncode
 
     def kill_silent(self) -> None:
-        """It gives no sign of life."""
+        """Kill a child that gives no sign of life."""
         self.kill()
 
 
@@ -95,7 +95,7 @@ class Keeper:
             self.note()
 
     def note(self) -> None:
-        """Something has been reported to the supervisor that others wait for."""
+        """Wake those who wait: something was reported to the supervisor."""
         self._reported.set()
         self._reported = asyncio.Event()
 

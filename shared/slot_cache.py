@@ -9,8 +9,6 @@ from shared.image_span import image_start
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.saved_text import SavedText
 
-TextPlace = Literal["memory", "disk", "coming"]
-
 
 @dataclass(eq=False, slots=True)
 class StoredText:
@@ -18,7 +16,8 @@ class StoredText:
 
     n_prefill: the first of its tokens, which were decoded as a prompt. checkpoints: as in `SlotCache`.
     owner: who may have it back from disk; None: it must not be written there. saved: what is there of it, or
-    of an earlier state of it. place: in host memory, on disk only, or on its way from there.
+    of an earlier state of it, or of one that goes on from it; one of both begins with the other. place: in
+    host memory, on disk only, or on its way from there.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -27,22 +26,21 @@ class StoredText:
     parts: list[Snapshot] = field(default_factory=list)
     owner: str | None = None
     saved: SavedText | None = None
-    place: TextPlace = "memory"
+    place: Literal["memory", "disk", "coming"] = "memory"
 
     @property
     def is_saved(self) -> bool:
         """Whether all of it is on disk."""
-        return self.saved is not None and (len(self.saved.tokens), self.saved.owner) == (
-            len(self.tokens),
-            self.owner,
-        )
+        if self.saved is None or self.saved.owner != self.owner:
+            return False
+        return len(self.saved.tokens) >= len(self.tokens)
 
     def may_serve(self, owner: str | None) -> bool:
         """Whether a text of `owner` may begin with it."""
         return self.place == "memory" or self.owner == owner
 
     @classmethod
-    def described_by(cls, saved: SavedText, place: TextPlace, keys: Iterable[int]) -> Self:
+    def described_by(cls, saved: SavedText, place: Literal["disk", "coming"], keys: Iterable[int]) -> Self:
         """What is on disk, as `keys`."""
         text = cls(list(saved.tokens), saved.n_prefill, owner=saved.owner, saved=saved, place=place)
         text.describe_saved(keys)
@@ -206,9 +204,12 @@ class SlotCache:
             edits.append(self._cut(n_keep))
             edits += [Forget(kept.key) for kept in self.hand_over(n_keep).values()]
             self.saved = {n: kept for n, kept in self.saved.items() if n <= n_keep}
-            self.n_physical = n_keep
-        self._n_last = 0
+            self.n_physical, self._n_last = n_keep, 0
         return edits
+
+    def end_rollback(self) -> None:
+        """Another decode follows, after which nothing of the last one can be rolled back."""
+        self._n_last = 0
 
     def lose(self) -> None:
         """Record that the native cache was emptied."""

@@ -1,4 +1,4 @@
-"""How long a step takes: T(n), learned from the steps themselves."""
+"""T(n), the time of a step, learned from the steps themselves."""
 
 import math
 from bisect import bisect_left, insort
@@ -51,6 +51,10 @@ class StepCostConstants:
     forgotten_after: float = 12.0
     """For each so many steps without one it counts as known from one comparison less: rare sizes follow
     quickly, too."""
+    doubted_after: int = 256
+    """A size that seems slower than a wider one is forgotten after so many steps without it, and so many more
+    for each comparison: to correct what was measured while the machine was busy, against steps that are
+    spent on finding out again that it is slow."""
     max_ratio_error: float = 0.3
     """The largest error, as a logarithm, that one comparison may show: robust to outliers against quick."""
     settling_gain: float = 0.05
@@ -75,15 +79,15 @@ class StepCost:
         self._constants = constants
         self.settles = settles
         self.last_size, self._n_of_size = 0, 0  # of the last steps
-        self._settling = [0.0] * N_UNSTEADY
+        self._settling = [0.0] * N_UNSTEADY  # see `settling`
         self._max_exact = constants.max_exact_size
         self._pace = 0.0  # as the ratios: logarithms
         self._ratios: dict[int, float] = {}
-        self._known: list[int] = []
-        self._n_compared: dict[int, float] = {}
-        self._compared_at: dict[int, int] = {}
+        self._known: list[int] = []  # sizes with a ratio, in ascending order
+        self._n_compared: dict[int, float] = {}  # weight of the comparisons behind a ratio
+        self._compared_at: dict[int, int] = {}  # `_n_learned` at that time; so has `_last_seen`
         self._last_seen: dict[int, int] = {}
-        self._n_learned = 0
+        self._n_learned = 0  # steps so far: the clock of what is forgotten
         self.n_measured = 0
         """How often it was measured all at once."""
         self._recent: deque[tuple[int, float]] = deque(
@@ -108,12 +112,12 @@ class StepCost:
 
     @property
     def settling(self) -> list[float]:
-        """How many seconds longer the first step of a size takes, and the second; zeros but for some GPUs."""
+        """Seconds by which the first step of a size takes longer, and the second; zeros but for some GPUs."""
         return [max(0.0, each) for each in self._settling]
 
     @property
     def is_settling(self) -> bool:
-        """Whether the last step was the first one of its size."""
+        """True if the last step was the first one of its size."""
         return self._n_of_size == 1
 
     def learn_settling(self, seconds: Sequence[float]) -> None:
@@ -135,6 +139,7 @@ class StepCost:
         self._compare_enclosed(n, log_seconds)
         self._recent.append((n, log_seconds))
         self._pace += self._constants.pace_gain * (self._shown(self._constants.pace_window) - self._pace)
+        self._forget_slower(n)
 
     def learn_turns(self, steps: Iterable[tuple[int, float]]) -> None:
         """(n, seconds) of steps in which all n took turns. The median of each replaces what was known.
@@ -173,7 +178,7 @@ class StepCost:
         return self._interpolated(n_tokens)
 
     def age(self, n_tokens: int) -> int:
-        """How many steps ago T(n_tokens) was measured; a large number if never.
+        """The number of steps since T(n_tokens) was measured; a large one if never.
 
         0 where steps settle: a single one would measure something else.
         """
@@ -192,6 +197,18 @@ class StepCost:
         self._ratios[n] = ratio
         self._n_compared[n] = n_compared
         self._compared_at[n] = self._n_learned
+
+    def _forget_slower(self, n: int) -> None:
+        """Forget what seems slower than n although it is narrower, unless that was measured lately or often.
+
+        As it seems slow it is seldom used, so no step would correct it. The next one finds it out anew.
+        """
+        for narrower in self._known[: bisect_left(self._known, n)]:
+            if self._ratios[narrower] > self._ratios[n]:
+                n_steps = self._n_learned - self._last_seen[narrower]
+                if n_steps > self._constants.doubted_after * (1 + self._n_compared[narrower]):
+                    self._known.remove(narrower)
+                    del self._ratios[narrower]
 
     def _plausible(self, n: int, ratio: float) -> float:
         """A ratio of an n that is new: the machine may have changed, or slept, during its first step.

@@ -108,9 +108,15 @@ class TextStore:
         if self._filled:
             self._order_edits()
 
-    def pop_edits(self) -> list[CacheEdit]:
-        """What makes every native cache hold what is valid in it; to be applied before anything else."""
+    def pop_edits(self, *, decodes: bool = True) -> list[CacheEdit]:
+        """What makes every native cache hold what is valid in it; to be applied before anything else.
+
+        decodes: a decode follows.
+        """
         self._order_edits()
+        if decodes:
+            for cache in self.caches:
+                cache.end_rollback()
         edits, self._ordered = self._ordered, []
         return edits
 
@@ -167,26 +173,29 @@ class TextStore:
         if not self._has_place(len(cache), len(cache.checkpoints), held):
             return None
         self._edits += cache.take_edits()
+        cache.end_rollback()
         if stored := self._stored(cache.tokens, cache.owner):
             self.touch(stored)
             return 0
-        text = self._take_beginning(cache)
+        beginning = self._beginning_of(cache.tokens, cache.owner)
+        is_new = beginning is None or beginning.place == "disk"
+        if is_new and self._n_movable < min(self._size.n_part, len(cache)):
+            return len(cache)  # nothing of it moves in this step
+        text = self._continued(beginning, cache.owner)
         self._store_more(text, cache, n_keep, held)
-        if text.tokens:
-            self._add(text)
-            self._used.add(text)
+        self._add(text)
+        self._used.add(text)
         return len(cache) - len(text.tokens)
 
-    def _take_beginning(self, cache: SlotCache) -> StoredText:
-        """The text that is to go on as that of a slot; it is not among the others until it does."""
-        beginning = self._beginning_of(cache.tokens, cache.owner)
+    def _continued(self, beginning: StoredText | None, owner: str | None) -> StoredText:
+        """What is to go on from `beginning`, which is not among the others from now on."""
         if beginning is None:
-            return StoredText(owner=cache.owner)
+            return StoredText(owner=owner)
         self._remove(beginning)
         if beginning.place == "memory" and self._size.n_part:
-            beginning.owner = cache.owner
+            beginning.owner = owner
             return beginning
-        text = StoredText(owner=cache.owner, saved=beginning.saved)  # whose files will be replaced
+        text = StoredText(owner=owner, saved=beginning.saved)  # whose files will be replaced
         if beginning.place == "memory":
             self._edits += [Forget(part.key) for part in beginning.parts]
             text.checkpoints = beginning.checkpoints
@@ -196,21 +205,25 @@ class TextStore:
         self, text: StoredText, cache: SlotCache, n_keep: int, held: Collection[StoredText]
     ) -> None:
         """Add what moves of a slot's text in this step, and the checkpoints that the slot does not keep."""
-        n_part, at, n_tokens = self._size.n_part, len(text.tokens), len(cache)
+        n_part, start, n_tokens = self._size.n_part, len(text.tokens), len(cache)
         known = text.checkpoints
         n_checkpoints = max(len(known), len(cache.checkpoints))
         # Whole parts, but for the last one: small ones take longer. They end at multiples.
-        is_all = n_tokens - at <= self._n_movable
-        end = n_tokens if is_all else max(at, (at + self._n_movable) // n_part * n_part)
+        is_all = n_tokens - start <= self._n_movable
+        end = n_tokens if is_all else max(start, (start + self._n_movable) // n_part * n_part)
         self._make_room(self._size.of(end, n_checkpoints), held)
-        self._n_movable -= end - at
+        self._n_movable -= end - start
+        at = start
         while at < end:
             after = min(end, at + n_part - at % n_part) if n_part else end
             text.parts.append(Snapshot("text", next(self._keys), after, at))
             self._edits.append(Store(cache.index, text.parts[-1]))
             at = after
-        text.tokens += cache.tokens[len(text.tokens) : end]
+        text.tokens += cache.tokens[start:end]
         text.n_prefill = cache.n_prefill
+        # More of a text may be on disk than has been stored of it again, and this one may go on otherwise.
+        if text.saved and text.saved.tokens[start:end] != text.tokens[start : len(text.saved.tokens)]:
+            text.saved = None
         # The slot's own replace those of as many tokens; there are no more than one of both has had.
         text.checkpoints = known | cache.hand_over(n_keep)
         forgotten = [each for n, each in known.items() if text.checkpoints[n] is not each]
@@ -420,7 +433,10 @@ class TextStore:
                 self._leave_memory(text)
 
     def _leave_memory(self, text: StoredText) -> None:
-        """Its snapshots are forgotten; another stands for it, if it is on disk."""
+        """Its snapshots are forgotten; another stands for it, if it is on disk.
+
+        It is itself left as it is: a whole text may yet have to be loaded in this step.
+        """
         self._remove(text)
         if text.saved and text.is_saved:
             self.adopt(text.saved)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from bench.processes import Program, ProgramError, free_port
+from lab.parts.processes import Program, ProgramError, free_port
 
 FLEET = Path(__file__).parents[1] / "deploy/fleet"
 _READY_SECONDS = 120.0

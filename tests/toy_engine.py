@@ -10,9 +10,9 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, DraftsDropped, Finished, Started
 from lead.engine.loop import Loop
 from lead.engine.sequence import EngineSequence
-from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.drafts import Drafts as SequenceDrafts
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
+from lead.engine.speculation.memory_batching import batching_for
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.protocol import Tune

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.simulation.simulated_lead import TextSampler
 from lead.disk_cache.text_files import TextFiles
 from lead.disk_cache.text_keeper import TextKeeper
 from lead.engine.commands import NGRAM, Submit
@@ -21,12 +22,11 @@ from lead.engine.drafters.lookup import NgramDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.loop import Loop
-from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.memory_batching import batching_for
 from lead.engine.target_loading import limits_of
 from lead.exact.target_loader import put_into_force
 from lead.heads.mtp_drafter import MtpDrafter
-from lead.simulation.simulated_lead import TextSampler
 from shared.exact.batch_invariance import RESERVE
 from shared.heads.hidden_sources import NextnStates
 from shared.heads.mtp_heads import MtpHeads, has_heads, open_heads

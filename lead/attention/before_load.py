@@ -11,7 +11,7 @@ def before_load(load: Load, _: Heartbeat | None) -> Load:
 
 
 def choose_attention(load: Load) -> Load:
-    """With flash attention chosen by measurement, unless results must not depend on the cache (--exact)."""
+    """The load with measured flash attention, unless results must not depend on the cache (--exact)."""
     if not load.calibrate or load.options.exact != "off":
         return load
     n_threads = load.max_threads or load.options.threads

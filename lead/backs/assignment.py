@@ -1,4 +1,4 @@
-"""Which backs are asked to draft for which sequences.
+"""Assignment of backs to the sequences that they draft for.
 
 An update to a back and its answer take CPU time that the engine could use, so a sequence's tokens go to the
 few backs that draft it best. The others are tried in turn. The engine says how much of what a back drafted
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lead.backs.back import TRIAL_UPDATES, Back
-from shared.pace import Bucket
 from shared.protocol import BranchPart
+from shared.rate_limit import Bucket
 
 MAX_ASKED = 4
 """Backs for one sequence, not counting one on trial. More would agree with the best, or be worse."""
@@ -109,12 +109,12 @@ class Assignment:
         self._review_wanting(now)
 
     def asked(self, sequence: str) -> Sequence[Back]:
-        """Those that get the tokens of a sequence now."""
+        """The backs that get the tokens of a sequence now."""
         asked_backs = self._sequences.get(sequence)
         return asked_backs.asked if asked_backs else ()
 
     def part(self, sequence: str, back: Back) -> BranchPart | None:
-        """Of the side branches of a sequence, those that `back` drafts before all others; None: all.
+        """The side branches of a sequence that `back` drafts before all others; None: all.
 
         The backs that are about as good as the best divide them, but for one, which drafts as if alone.
         """

@@ -1,4 +1,4 @@
-"""How often a peer may join as a back, and how long one that was disconnected for what it sent may not."""
+"""Limits on joining as a back: attempts of a peer, and its lockout after it was disconnected."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from shared.errors import UnavailableError
-from shared.pace import Bucket
+from shared.rate_limit import Bucket
 
 FIRST_LOCKOUT_SECONDS, MAX_LOCKOUT_SECONDS = 10.0, 600.0
 """Doubled with each further offence, until the last one is as long ago as the longest."""
@@ -93,7 +93,7 @@ class JoinLimits:
 
     @contextmanager
     def held_refusal(self) -> Iterator[float]:
-        """For how many seconds to hold a refusal back, within this context."""
+        """The seconds to hold a refusal back, within this context."""
         seconds = REFUSAL_SECONDS if self._n_held < MAX_HELD_REFUSALS else 0.0
         self._n_held += 1
         try:

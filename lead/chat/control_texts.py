@@ -38,7 +38,7 @@ class RenderedPrompt:
         return RenderedPrompt(self.text[start:end], [each - start for each in inside], self.known)
 
     def find(self, token_text: str, start: int) -> int:
-        """Where the text of a control token is the first time from `start` on; -1: nowhere."""
+        """The first index from `start` on at which a control token's text begins; -1: none."""
         return find_unbroken(self.text, token_text, start, len(self.text), self.breaks)
 
 

@@ -1,4 +1,4 @@
-"""What the model wrote itself, in the prompts of later turns.
+"""The tokens of the model's own answers, for the prompts of later turns.
 
 A client sends an answer back as a message, and the chat template writes it once more: with other white
 space, other JSON, or in other tokens than the model chose. Then a cache does not go on from there. So the
@@ -84,7 +84,7 @@ class Meaning(NamedTuple):
 
 
 def meaning(config: ParserConfig, text: str) -> Meaning:
-    """What a whole answer says."""
+    """The content, reasoning and calls of a whole answer."""
     parser = OutputParser(config)
     message = AssistantMessage.of([*parser.push(text), *parser.finish()])
     calls = [(call.name, _canonical(call.arguments)) for call in message.calls]

@@ -69,7 +69,7 @@ class StepTimer:
         clock: Callable[[], float] = time.monotonic,
         place: TrialPlace = _EMPTY_CACHE,
     ) -> Self:
-        """For steps at `place`, which is left as it was; by default slot 0, which must be empty."""
+        """T(n) of steps at `place`, which is left as it was; by default slot 0, which must be empty."""
 
         def decode(tokens: list[int]) -> None:
             target.decode([Span(place.slot, place.n_cached, tokens, len(tokens))])
@@ -97,7 +97,7 @@ class StepTimer:
 
     @property
     def settling(self) -> list[float]:
-        """How many seconds longer the first steps of a size took, of those that were timed."""
+        """Seconds by which the first steps of a size took longer, of those that were timed."""
         return [median(each) for each in zip(*self._unsteady, strict=True)]
 
     def _step(self, size: int) -> float:
@@ -168,7 +168,7 @@ def recalibrate(
 
 
 class Recalibration:
-    """When to measure again in an idle engine: while it starts, other programs start, too.
+    """Times of further measurements in an idle engine: while it starts, other programs start, too.
 
     A wrong T(n) of sizes that seem too slow to be used is corrected only by chance later.
     """

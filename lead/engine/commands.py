@@ -71,6 +71,8 @@ class Submit(BaseModel, frozen=True):
 
 
 class Cancel(BaseModel, frozen=True):
+    """End a sequence; its client has left."""
+
     type: Literal["cancel"] = "cancel"
     sequence: str
 
@@ -84,6 +86,8 @@ class SetBacks(BaseModel, frozen=True):
 
 
 class SetPolicy(BaseModel, frozen=True):
+    """Choose the depth of drafts by another policy from now on."""
+
     type: Literal["set_policy"] = "set_policy"
     policy: PolicyName
     depth: int

@@ -90,7 +90,7 @@ class InlineModel:
 
 
 def load_inline_sources(load: Load, target: Model, planned: PlannedSource | None) -> list[InlineSource]:
-    """What may draft in the engine: the draft model, then what is `planned`; raises ModelLoadError."""
+    """The sources that draft in the engine: the draft model, then `planned`; raises ModelLoadError."""
     sources: list[InlineSource] = []
     if load.draft and not (planned and planned.is_draft_model):
         sources.append(load_draft_model(load.draft, target))
@@ -100,13 +100,13 @@ def load_inline_sources(load: Load, target: Model, planned: PlannedSource | None
 
 
 def has_draft_model(load: Load) -> bool:
-    """Whether `load.draft` names one, which could be a back's, too, and nothing that only a ring opens."""
+    """True if `load.draft` names a model that a back could load, too, not a file that only a ring opens."""
     planned = planned_source(load) if load.draft else None
     return load.draft is not None and not (planned and planned.is_draft_model)
 
 
 def place_draft_model(load: Load) -> Load:
-    """With the draft model where there is room, and the target knowing how much that takes.
+    """The load with the draft model where there is room, and its size, which the target leaves free.
 
     The target gets what the draft model leaves: that is smaller, and read more often. Raises ModelLoadError.
     """
@@ -131,7 +131,7 @@ def place_draft_model(load: Load) -> Load:
 
 
 def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
-    """Raises ModelLoadError."""
+    """Load the draft model; raises ModelLoadError."""
     options = load.options.model_copy(update={"ctx_size": load.options.ctx_size or target.n_ctx})
     taken = {CPU: target.plan.placement.host_weights} if target.plan.placement else {}
     n_states = load.n_max + N_FURTHER_STATES

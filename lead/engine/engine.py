@@ -73,18 +73,18 @@ class Engine:
         self._scheduler = Scheduler(limits, self.slots, speculation)
         self._events: list[Event] = []
         self._uncounted: list[Verification] = []  # what was committed after these, and is no event yet
-        self._edits: list[CacheEdit] = []
+        self._edits: list[CacheEdit] = []  # to be applied before the next step
         self._last_step: Callable[[], StepReport] | None = None  # if nothing was learned from it yet
-        self._waiting_since: float | None = None
-        self._n_windows_lost = 0
+        self._waiting_since: float | None = None  # for drafts, or None
+        self._n_windows_lost = 0  # slots that were read again (WindowLostError)
 
     @property
     def idle(self) -> bool:
-        """Nothing to do until a command arrives."""
+        """True if there is nothing to do until a command arrives."""
         return not self.slots.sequences
 
     def apply(self, command: Command, now: float) -> None:
-        """Raises AssertionError for a command that is not for a running engine."""
+        """Apply a command; raises AssertionError for one that is not for a running engine."""
         match command:
             case Submit():
                 self._submit(command, now)
@@ -101,7 +101,7 @@ class Engine:
                 raise AssertionError(f"not a command for a running engine: {command}")
 
     def next(self, now: float) -> Action | None:
-        """What to do now; None: nothing until a command arrives."""
+        """The action to do now; None: nothing until a command arrives."""
         if self._waiting_since is not None:
             self.speculation.on_wait(now - self._waiting_since)
             self._waiting_since = None
@@ -113,7 +113,7 @@ class Engine:
         self._admit()
         self.slots.make_room_for_one_token_each()
         action = None if self.idle else self._scheduler.plan(now)
-        self._edits += self.slots.pop_edits()
+        self._edits += self.slots.pop_edits(decodes=isinstance(action, StepPlan))
         if isinstance(action, StepPlan):
             drafting = (entry.slot_state for entry in action.entries if entry.draft)
             self._edits += self.slots.save_before_drafts(drafting)
@@ -144,7 +144,7 @@ class Engine:
         self._last_step = partial(plan.report, now, seconds, n_committed, is_usual=is_usual)
 
     def edited(self, edits: Sequence[CacheEdit], seconds: float) -> None:
-        """What `pop_edits` gave was applied, which took `seconds`."""
+        """Note that the edits of `pop_edits` were applied, which took `seconds`."""
         if texts := moved_texts(edits):
             self.slots.learn_moves(texts, seconds, self.speculation.cost.seconds(1))
 
@@ -160,15 +160,15 @@ class Engine:
         self.slots.empty(error.slots)
 
     def draft(self, order: DraftOrder) -> DraftRound:
-        """One round of the drafter in the engine; `drafted` has to follow."""
+        """Run one round of the drafter in the engine; `drafted` has to follow."""
         return self.speculation.draft(order)
 
     def drafted(self, done: DraftRound, seconds: float) -> None:
-        """That round took `seconds`."""
+        """Note that the round of `draft` took `seconds`."""
         self.speculation.on_drafted(done, seconds)
 
     def pop_events(self) -> list[Event]:
-        """What has happened since the last call; to be called between two steps, or during the second.
+        """The events since the last call; to be called between two steps, or during the second.
 
         What speculation learns from a step is learned here, so that a step on a device need not wait for it.
         """
@@ -181,12 +181,12 @@ class Engine:
         return events
 
     def pop_edits(self) -> list[CacheEdit]:
-        """What makes the model's memory hold what is valid in it, to be applied before all else."""
+        """The edits that make the model's memory hold what is valid, to be applied before all else."""
         edits, self._edits = self._edits, []
         return edits
 
     def explain(self) -> dict[str, Any]:
-        """What the planner has learned and done."""
+        """The planner's statistics, and what it has learned."""
         return self.speculation.describe() | {"n_windows_lost": self._n_windows_lost}
 
     def check_integrity(self) -> None:

@@ -1,4 +1,4 @@
-"""What the model can hold, as the scheduler sees it."""
+"""The capacity of the model, as the scheduler sees it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What an engine process is to load: its first line; then come commands (`lead.engine.commands`)."""
+"""What an engine process loads: the first line that it reads; then come commands (`lead.engine.commands`)."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What moving texts to host memory and back costs, against leaving them in a slot or reading them again."""
+"""The cost of moving texts to host memory and back, against leaving them in a slot or reading them again."""
 
 from collections.abc import Iterable
 
@@ -43,13 +43,13 @@ class MovePrice:
         """The time in which a token of a prompt is read; None: unknown. Set by the scheduler."""
 
     def pays(self, n_tokens: int) -> bool:
-        """Whether storing and loading a text of `n_tokens` is quicker than reading it again."""
+        """True if storing and loading a text of `n_tokens` is quicker than reading it again."""
         if self.token_seconds is None or not self._bytes:
             return True
         return 2 * self._size.of(n_tokens) * self._seconds / self._bytes < n_tokens * self.token_seconds
 
     def learn(self, moved: Iterable[Snapshot], seconds: float, step_seconds: float) -> None:
-        """To store or load these took `seconds`; a step of one token takes `step_seconds`."""
+        """Learn that storing or loading these took `seconds`; a step of one token takes `step_seconds`."""
         n_bytes = sum(self._size.of(text.end - text.start) for text in moved)
         if not n_bytes:
             return

@@ -1,4 +1,4 @@
-"""How much of what is cached serves a sequence: questions only, `SlotManager` acts."""
+"""Questions about how much of what is cached serves a sequence; `SlotManager` acts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -47,7 +47,7 @@ class Prefixes:
         self._separates_prompts = limits.batch_sizes is not None and not limits.batch_sizes.is_uniform
 
     def best(self, slot: Slot, sequence: EngineSequence, n_cells: int) -> Prefix:
-        """What `slot` had best begin with for `sequence`; a stored text may take `n_cells` cells at most."""
+        """The best beginning of `slot` for `sequence`; a stored text may take `n_cells` cells at most."""
         own = Prefix(self.reusable(slot, sequence), 0, slot.cache)
         others = (Prefix(self.copyable(each, sequence), self._copy_price, each.cache) for each in self._slots)
         n_loaded, text = self.loadable(sequence, n_cells)
@@ -56,7 +56,7 @@ class Prefixes:
         return max((own, *others, *stored), key=lambda prefix: prefix.gain)
 
     def is_prefix_being_decoded(self, sequence: EngineSequence) -> bool:
-        """Whether a prompt with the same prefix is being decoded: then its cache is worth waiting for.
+        """True if a prompt with the same prefix is being decoded: then its cache is worth waiting for.
 
         Prompts are decoded one after the other anyway, so waiting costs no time.
         """
@@ -73,7 +73,7 @@ class Prefixes:
         return n_coming - n_stored >= MIN_TOKENS_SAVED
 
     def copyable_later(self, source: Slot, sequence: EngineSequence) -> int:
-        """How much of it another slot can have for `sequence` once its prompt has been decoded."""
+        """The length that another slot can copy for `sequence` once the prompt has been decoded."""
         prompt = source.sequence
         assert prompt
         n = self.common(prompt, sequence)
@@ -87,18 +87,18 @@ class Prefixes:
         return cut_length(waiting.context, min(n, len(waiting.context) - 1))
 
     def may_share(self, sequence: EngineSequence) -> bool:
-        """Whether slots may copy from each other for `sequence`."""
+        """True if slots may copy from each other for `sequence`."""
         return self._can_copy and may_reuse(sequence)
 
     def copyable(self, source: Slot, sequence: EngineSequence) -> int:
-        """How much of a slot's cache another slot can have for `sequence`."""
+        """The length of a slot's cache that another slot can copy for `sequence`."""
         if not self.may_share(sequence):
             return 0
         n = self.useful(source.cache, sequence)
         return n if self._traits.can_trim else cut_length(sequence.context, n, source.cache.checkpoints)
 
     def loadable(self, sequence: EngineSequence, n_cells: int = UNLIMITED) -> tuple[int, StoredText | None]:
-        """How much of which stored text a slot can have for `sequence`, in at most `n_cells` cells."""
+        """The stored text, and its length, that a slot can have for `sequence` in at most `n_cells` cells."""
         if not may_reuse(sequence):
             return 0, None
 
@@ -117,7 +117,7 @@ class Prefixes:
         return text.place == "coming" or self._stored.may_fetch(text)
 
     def reusable(self, slot: Slot, sequence: EngineSequence) -> int:
-        """How much of its own cache a slot can keep for `sequence`."""
+        """The number of tokens of its own cache that a slot can keep for `sequence`."""
         return slot.cache.reachable(self.useful(slot.cache, sequence)) if may_reuse(sequence) else 0
 
     def useful(self, text: SlotCache | StoredText, sequence: EngineSequence) -> int:

@@ -39,7 +39,7 @@ class PlanEntry(Span):
 
     @classmethod
     def of(cls, slot: Slot, n_fed: int, draft: DraftChain = (), image: ImageSpan | None = None) -> Self:
-        """With the next `n_fed` committed tokens of the slot's sequence, or the rows of `image`."""
+        """An entry with the next `n_fed` committed tokens of the slot's sequence, or the rows of `image`."""
         n_cached = len(slot.cache)
         context = slot.sequence.context if slot.sequence else []
         tokens = context[n_cached : n_cached + n_fed]
@@ -50,7 +50,7 @@ class PlanEntry(Span):
 
     @property
     def n_fed(self) -> int:
-        """How many of its tokens are committed ones."""
+        """The number of its tokens that are committed ones."""
         return len(self.tokens) - len(self.draft)
 
 
@@ -68,7 +68,7 @@ class StepPlan:
         return self.layout.n_tokens
 
     def report(self, now: float, seconds: float, n_committed: int, *, is_usual: bool) -> StepReport:
-        """It ended `now`, took `seconds` and committed `n_committed` tokens.
+        """Note that the step ended `now`, took `seconds` and committed `n_committed` tokens.
 
         is_usual: no choice waits for a grammar.
         """
@@ -84,7 +84,7 @@ Action = StepPlan | DraftOrder | Wait
 
 
 class PromptChunk:
-    """How many tokens of prompts a step takes while other sequences are generating.
+    """The number of prompt tokens of a step while other sequences are generating.
 
     Few, so that those do not stall; but what is generated with a prompt makes each of its steps longer, and
     where slots have cells of their own it is a pass of its own over the weights. So a quick step takes more:
@@ -99,7 +99,7 @@ class PromptChunk:
 
     @property
     def n_tokens(self) -> int:
-        """How many tokens of prompts the next step may take."""
+        """The number of prompt tokens that the next step may take."""
         if self.seconds is None:
             return self._n_min
         n = int(self._step_seconds / self.seconds) // TILE * TILE

@@ -46,18 +46,18 @@ class Slot:
 
     @property
     def is_generating(self) -> bool:
-        """Whether the next step reaches the end of its tokens."""
+        """True if the next step reaches the end of the slot's tokens."""
         n = self.n_to_decode
         return n == 1 or (self.is_replaying and n <= MAX_REPLAY + MAX_DEPTH and self.has_read_images)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether what was decoded is still being verified: its sequence sits out the next steps."""
+        """True while what was decoded is being verified: its sequence sits out the next steps."""
         return self.sequence is not None and self.sequence.verification is not None
 
     @property
     def is_replaying(self) -> bool:
-        """Whether tokens that were generated have to be decoded again."""
+        """True if tokens that were generated have to be decoded again."""
         return self.cache.traits.replays and self.sequence is not None and self.sequence.n_generated > 0
 
     @property
@@ -74,7 +74,7 @@ class Slot:
 
     @property
     def is_in_prompt(self) -> bool:
-        """Whether the next token to decode belongs to the prompt, or to what a context shift left."""
+        """True if the next token to decode belongs to the prompt, or to what a context shift left."""
         return self.sequence is not None and len(self.cache) < self.sequence.n_prefill
 
     def n_useful(self, batch_sizes: BatchSizes | None) -> int:
@@ -113,7 +113,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class TrialPlace:
-    """Where an idle engine can decode some tokens and remove them again: after `n_cached` tokens of a slot.
+    """A place where an idle engine can decode tokens and remove them: after `n_cached` tokens of a slot.
 
     Apply `edits` to the cache first.
     """

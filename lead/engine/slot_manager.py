@@ -43,8 +43,8 @@ class SlotManager:
         self.sequences: dict[str, EngineSequence] = {}
         """All that have not ended, by id, in the order in which those that wait start."""
         self._running: list[Slot] = []
-        self._n_started = 0
-        self._n_released = 0
+        self._n_started = 0  # numbers sequences
+        self._n_released = 0  # the clock of `Slot.last_used`
 
     @property
     def n_free(self) -> int:
@@ -56,11 +56,11 @@ class SlotManager:
         return self._running.copy()
 
     def add(self, sequence: EngineSequence) -> None:
-        """It starts when a slot is free."""
+        """Queue a sequence; it starts when a slot is free."""
         self.sequences[sequence.id] = sequence
 
     def remove(self, sequence: EngineSequence) -> None:
-        """It has ended; what is in its slot's cache may serve another."""
+        """Remove a sequence that has ended; its slot's cache may serve another."""
         del self.sequences[sequence.id]
         for slot in self._slots:
             if slot.sequence is sequence:
@@ -133,7 +133,7 @@ class SlotManager:
                     self.sequences[sequence.id] = self.sequences.pop(sequence.id)
 
     def discard_draft(self, slot: Slot) -> None:
-        """Only committed tokens stay valid."""
+        """Keep only the committed tokens of `slot` as valid."""
         assert slot.sequence
         slot.cache.keep(len(slot.sequence.context))
 
@@ -148,7 +148,7 @@ class SlotManager:
         slot.last_used = self._n_released
 
     def preempt(self, slot: Slot) -> None:
-        """Its sequence waits for a slot again; its cache can now be evicted.
+        """Take the slot from its sequence, which waits again; the cache can now be evicted.
 
         It will go on with the same tokens: they are a function of seed, position and the tokens before.
         """
@@ -157,7 +157,7 @@ class SlotManager:
         self._release(slot)
 
     def empty(self, indices: Iterable[int]) -> None:
-        """Their sequences, if they have any, are decoded again from the beginning."""
+        """Empty slots; sequences that they have are decoded again from the beginning."""
         for index in indices:
             self._slots[index].cache.keep(0)
 
@@ -196,7 +196,7 @@ class SlotManager:
         return n_free
 
     def find_place(self, n_tokens: int) -> TrialPlace | None:
-        """Where steps of up to `n_tokens` can be timed while nothing is running; None: nowhere."""
+        """A place where steps of up to `n_tokens` can be timed while nothing is running; None: nowhere."""
         for slot in self._idle():
             n_cached = len(slot.cache)
             fits = n_tokens <= min(self.n_free, self._n_ctx_sequence - n_cached)
@@ -204,9 +204,18 @@ class SlotManager:
                 return TrialPlace(slot.index, n_cached, self.pop_edits())
         return None
 
-    def pop_edits(self) -> list[CacheEdit]:
-        """What makes every native cache hold what is valid in it; to be applied before anything else."""
-        return self.texts.pop_edits()
+    def pop_edits(self, *, decodes: bool = True) -> list[CacheEdit]:
+        """What makes every native cache hold what is valid in it; decodes: see `TextStore.pop_edits`."""
+        if decodes:
+            for slot in self._running:
+                self._end_draft(slot)
+        return self.texts.pop_edits(decodes=decodes)
+
+    def _end_draft(self, slot: Slot) -> None:
+        """While the rest of a draft can be taken back, take back what has not been verified yet."""
+        sequence, n_rollback = slot.sequence, self._traits.n_rollback
+        if n_rollback and sequence and sequence.verification:
+            slot.cache.keep(len(sequence.context) + sequence.verification.end_draft())
 
     def save_before_drafts(self, slots: Iterable[Slot]) -> list[CacheEdit]:
         """Edits with which rejected drafts of `slots` can be taken back; after those of `pop_edits`."""
@@ -345,7 +354,7 @@ class SlotManager:
         return not any(left)
 
     def idle_slot(self, index: int) -> Slot:
-        """Raises RequestError, UnavailableError."""
+        """The slot with this index, which has to be idle; raises RequestError, UnavailableError."""
         if not 0 <= index < len(self._slots):
             raise RequestError("Invalid slot ID", "id_slot")
         if self._slots[index].sequence:
@@ -353,7 +362,7 @@ class SlotManager:
         return self._slots[index]
 
     def learn_moves(self, texts: Sequence[Snapshot], seconds: float, step_seconds: float) -> None:
-        """They were stored or loaded in so many seconds; a step of one token takes `step_seconds`."""
+        """Learn what storing or loading texts took; a step of one token takes `step_seconds`."""
         self._price.learn(texts, seconds, step_seconds)
         self.texts.n_step = self._price.n_step
 

@@ -27,7 +27,7 @@ class OpenTarget(Protocol):
 
 
 def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model, Exactness]:
-    """Raises ModelLoadError, also where --exact is required and cannot be had."""
+    """Load the target; raises ModelLoadError, also where --exact is required and cannot be had."""
 
     def open_target(options: ModelOptions, n_reserve: int = 0) -> Model:
         model = Model(plan_target(load, planned, options, n_reserve), load.images)
@@ -46,7 +46,7 @@ def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model
 def plan_target(
     load: Load, planned: PlannedSource | None, options: ModelOptions, n_reserve: int = 0
 ) -> MemoryPlan:
-    """With these options instead of the `load`'s; raises ModelLoadError."""
+    """Plan the target's memory with these options instead of the `load`'s; raises ModelLoadError."""
     return plan_memory(
         load.model,
         options,
@@ -77,7 +77,7 @@ def _refuse_exact(options: ModelOptions) -> None:
 def limits_of(
     model: Model, n_checkpoints: int = 0, prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
 ) -> EngineLimits:
-    """What a scheduler may use of a target; n_checkpoints: stored states of each slot."""
+    """The limits of a target for the scheduler; n_checkpoints: stored states of each slot."""
     n_reserve = model.batch_sizes.n_reserve if model.batch_sizes else 0
     return EngineLimits(
         n_slots=model.n_slots,

@@ -1,4 +1,4 @@
-"""How many threads the target has, where nobody has said so: all cores, as in llama-server, or all but one.
+"""Chooses the target's number of threads if no option does: all cores, as in llama-server, or all but one.
 
 With all of them a step is shorter, as long as nothing else computes. A back on the same cores would make
 everything several times as slow: at the end of each operation all threads wait for the last one.
@@ -39,7 +39,7 @@ class TargetThreads:
         self._apply()
 
     def measure(self, step: Callable[[], float], interrupted: Callable[[], bool]) -> None:
-        """Whether `many` are faster, while nothing else computes; again, if it was `interrupted`.
+        """Measure if `many` are faster, while nothing else computes; to be repeated if it was `interrupted`.
 
         `step` decodes one token and returns the seconds that it took.
         """
@@ -61,7 +61,7 @@ class TargetThreads:
         self._apply()
 
     def choose(self, n: int) -> None:
-        """As an earlier process has found; 0: nothing is known, as at first."""
+        """Use the number that an earlier process has found; 0: nothing is known, as at first."""
         self._are_faster = {self._few: False, self._many: True}.get(n)
         self._apply()
 
@@ -70,7 +70,7 @@ class TargetThreads:
         return self._few if self._are_faster is False or self.are_shared else self._many
 
     def share(self, *, with_backs: bool) -> None:
-        """Whether backs compute on this machine, too."""
+        """Note if backs compute on this machine, too."""
         self.are_shared = with_backs
         self._apply()
 

@@ -34,7 +34,7 @@ _VERSION = 3
 
 
 def load_target(load: Load, open_target: OpenTarget, *, with_heads: bool) -> tuple[Model, Exactness]:
-    """Raises ModelLoadError, also where --exact is required and cannot be had.
+    """Load the target; raises ModelLoadError, also where --exact is required and cannot be had.
 
     with_heads: passes are computed for what drafts, too.
     """
@@ -105,7 +105,7 @@ def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
 
 
 def put_into_force(model: Model) -> ExactMode:
-    """Measure and rehearse; the sizes are then those of `model`."""
+    """Measure batch sizes that are exact, rehearse with them, and have `model` use them."""
     if reason := _why_never(model):
         return ExactMode(reason=reason)
     report = measure_sizes(model, _SPARE_SECONDS)

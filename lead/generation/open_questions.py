@@ -15,7 +15,7 @@ _MAX_OPEN = 64
 
 
 class OpenQuestions:
-    """Each has a number. It stays open until it is answered, although whoever has asked may leave before."""
+    """Numbered questions to the engine. Each stays open until it is answered, even if its asker has left."""
 
     def __init__(self, send: Callable[[Ask], None]) -> None:
         self._send = send

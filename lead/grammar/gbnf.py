@@ -40,7 +40,7 @@ TokenId = Callable[[str], int | None]
 
 
 def gbnf_to_lark(text: str, token_id: TokenId, limits: RequestLimits) -> str:
-    """Raises RequestError naming the field `grammar` for what is not GBNF, or too large."""
+    """The grammar in Lark. Raises RequestError naming `grammar` for what is not GBNF, or too large."""
     check_size(text, limits, "grammar")
     try:
         return lark_grammar(_Converter(text, token_id).convert())

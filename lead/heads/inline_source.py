@@ -47,7 +47,7 @@ class InlineMtp:
         return self.heads.title
 
     def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> MtpDrafter:
-        """Drafts up to `n_max` tokens."""
+        """The drafter of the heads, for drafts of up to `n_max` tokens."""
         vocabulary = self.model.vocabulary
         make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
         return MtpDrafter(
@@ -105,7 +105,7 @@ class PlannedEagle:
         self._load, self._path = load, path
 
     def attach(self, _target: Model) -> None:
-        """What it reads is in its file, which is opened with the target's weights."""
+        """Nothing to attach: what it reads is in its file, which is opened with the target's weights."""
 
     def open(self, target: Model) -> InlineMtp:
         heads, states = open_eagle(target, self._path)
@@ -113,7 +113,7 @@ class PlannedEagle:
 
 
 def plan_source(load: Load) -> PlannedMtp | PlannedEagle | None:
-    """Raises ModelLoadError if the model's heads should draft, and it has none."""
+    """The planned heads; raises ModelLoadError if the model's heads should draft, and it has none."""
     if load.draft:
         path = load.draft.model
         if is_eagle_file(path):

@@ -38,7 +38,7 @@ class Heads(Protocol):
     reads_first: bool
 
     def decode(self, spans: Sequence[MtpSpan]) -> list[MtpOutput]:
-        """One pass over all spans. Raises KvCacheFullError."""
+        """Decode all spans in one pass. Raises KvCacheFullError."""
 
     def trim(self, slot: int, first: int) -> None:
         """Remove the tokens from position `first` on."""
@@ -92,7 +92,7 @@ class MtpDraft(InlineDraft):
         return list(self.drafted), list(self.confidences)
 
     def place(self, slot: int, context: Sequence[int]) -> None:
-        """What was drafted is of no use where the target's states of the context are others now."""
+        """Assign the draft to `slot`; drop what was drafted if the slot or the context is another one."""
         if self.slot != slot or self.context is not context:
             self.slot, self.context = slot, context
             self.base = 0
@@ -160,7 +160,7 @@ class MtpDrafter:
         return MtpDraft(self, sampling, tokens)
 
     def leave(self, slot: int) -> None:
-        """Its sequence has left it; what was read stays for the next one."""
+        """Free the slot of a sequence; what was read stays for the next one."""
         if slot in self._caches:
             self._caches[slot].is_idle = True
 

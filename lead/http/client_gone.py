@@ -16,7 +16,7 @@ class ClientGoneError(Exception):
     """The client has closed its connection."""
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which is cancelled if the client leaves first (ClientGoneError)."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_disconnect(request))
@@ -37,7 +37,7 @@ async def cancel(*tasks: asyncio.Future[Any]) -> None:
 
 
 async def close_socket(socket: WebSocket, code: int, reason: str = "") -> None:
-    """As far as that is still possible: the client may have been faster."""
+    """Close a WebSocket, if that is still possible: the client may have been faster."""
     cut = reason.encode("utf-8", "replace")[:_MAX_REASON_BYTES].decode("utf-8", "ignore")
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
         await socket.close(code, cut)

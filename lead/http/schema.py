@@ -103,7 +103,7 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
         return 1
 
     def n_alternatives(self, limits: RequestLimits) -> int | None:
-        """How many of the most likely tokens to report; 0: only the chosen one; None: no probabilities."""
+        """The number of most likely tokens to report; 0: only the chosen one; None: no probabilities."""
         maximum = limits.max_top_logprobs
         n_top = _within("top_logprobs", self.top_logprobs, maximum)
         if n_top and self.logprobs is not True:
@@ -171,11 +171,11 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
             yield pair[0], pair[1]
 
     def shows_prompt(self, log_level: LogLevel) -> bool:  # noqa: ARG002 - only a chat asks for it
-        """Whether the answer has the prompt's text in it."""
+        """True if the answer has the prompt's text in it."""
         return False
 
     def texts(self, limits: RequestLimits) -> FieldTexts:
-        """What is to be tokenized of these fields; raises RequestError."""
+        """The texts of these fields that are to be tokenized; raises RequestError."""
         if len(self.logit_bias or ()) > limits.max_logit_bias:
             raise RequestError(
                 f"logit_bias: at most {limits.max_logit_bias} entries are accepted", "logit_bias"
@@ -207,7 +207,7 @@ _SEED_BITS = 32
 def sampling_parameters(
     fields: GenerationFields, services: Services, prepared: PreparedRequest
 ) -> SamplingParameters:
-    """How to sample; a seed is drawn if none is given. Raises RequestError naming the field at fault."""
+    """Sampling parameters, with a drawn seed if none is given. Raises RequestError naming the field."""
     vocabulary, defaults = services.vocabulary, services.settings.sampling
     asked = fields.sampling()
     if asked.get("dry_base", 1) < 1:  # llama-server uses the default then

@@ -24,6 +24,8 @@ _DRAFTING = {
 
 
 class MetricsExporter(Collector):
+    """The lead's metrics for Prometheus."""
+
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 
     def __init__(self, sequences: Sequences, backs: Backs) -> None:
@@ -67,7 +69,7 @@ class MetricsExporter(Collector):
             "Length of the longest sequence, including its prompt",
             value=self._of_sequences.n_tokens_max,
         )
-        waiting = sum(sequence.is_waiting for sequence in self._sequences)
+        waiting = sum(sequence.is_waiting for sequence in self._sequences)  # now, not at the last event
         yield GaugeMetricFamily(
             "llamacpp:requests_processing",
             "Number of requests processing",
@@ -154,7 +156,7 @@ _COUNTERS = {
 
 
 class BackMetrics(Collector):
-    """One series per connected back; the series of a disconnected back are removed."""
+    """A series for each connected back; the series of a disconnected back are removed."""
 
     def __init__(self, backs: Backs) -> None:
         self._backs = backs

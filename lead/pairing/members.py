@@ -41,6 +41,8 @@ class JoinedMachine:
 
 
 class Members:
+    """The members, and the invitations that are open."""
+
     def __init__(
         self,
         known: Iterable[JoinedMachine] = (),
@@ -110,7 +112,7 @@ class Members:
         return member, key
 
     def remove(self, name: str) -> JoinedMachine | None:
-        """Its key is worth nothing from now on; None: there is no such member."""
+        """Remove a member, whose key is refused from now on; None: there is no such member."""
         return self._members.pop(name, None)
 
     def identify(self, key: str | None) -> Principal | None:

@@ -44,6 +44,8 @@ class _FollowedModel:
 
 
 class BackRelay:
+    """Passes the connections of backs on to the models that they draft for."""
+
     def __init__(self, host: ModelHost) -> None:
         self._host = host
         self._links: set[_FollowedModel] = set()
@@ -156,7 +158,7 @@ class BackRelay:
     def _best(self, vocabulary: str, links: "set[_FollowedModel] | None" = None) -> str | None:
         """The model for a back: of its vocabulary if possible, then with few backs, then the last used."""
         n_backs = Counter(link.model for link in (self._links if links is None else links))
-        awake = [model.name for model in self._host.residency.awake()]
+        awake = [model.name for model in self._host.pool.awake()]
         ranked = sorted(awake, key=lambda name: (not self._speaks(name, vocabulary), n_backs[name]))
         return next(iter(ranked), None)
 

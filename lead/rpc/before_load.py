@@ -14,7 +14,7 @@ part of a model."""
 
 
 class Computing:
-    """Whether this process computes, while it loads a model of which other machines have a part."""
+    """Tells if this process computes, while it loads a model of which other machines have a part."""
 
     def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
         """`clock`: seconds of CPU time that this process has used."""
@@ -22,13 +22,13 @@ class Computing:
         self._before = clock()
 
     def has_proceeded(self) -> bool:
-        """Whether it has computed since it was asked last."""
+        """True if it has computed since the last call."""
         before, self._before = self._before, self._clock()
         return self._before - before > _MIN_SECONDS
 
 
 def before_load(load: Load, heartbeat: Heartbeat | None) -> Load:
-    """Raises ModelLoadError, WorkerAwayError."""
+    """Wait for the workers of `load`; raises ModelLoadError, WorkerAwayError."""
     if not load.rpc:
         return load
     wait_for_workers(load.rpc, load.rpc_timeout)

@@ -73,7 +73,7 @@ class DrainingServer(uvicorn.Server):
         --drain-notice-seconds before the drain, connections are still accepted, while /health says that this
         server is about to end.
         """
-        self._ending = asyncio.Event()
+        self._ending = asyncio.Event()  # set by the first signal
         super().__init__(_config(app, settings))
         self.server_state = _DatedState()
         self.servers = []  # uvicorn's: it has none
@@ -86,8 +86,8 @@ class DrainingServer(uvicorn.Server):
         self._on_drain = on_drain
         self._on_drained = on_drained
         self._app_state = app.state
-        self._is_hurried = False
-        self._is_replaced = False
+        self._is_hurried = False  # by a second signal: running answers are cut
+        self._is_replaced = False  # another lead has the socket
 
     @property
     def should_exit(self) -> bool:
@@ -166,7 +166,7 @@ class DrainingServer(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def on_signal(self) -> None:
-        """One step nearer to the end; see the class."""
+        """Go one step nearer to the end, as the class says."""
         self._on_stopping()
         if self._is_hurried:
             self.force_exit = True

@@ -76,7 +76,7 @@ def activated_socket(environment: MutableMapping[str, str], pid: int) -> socket.
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a lead listens. is_inherited: the socket is of systemd, or of the lead that it replaces."""
+    """The address of a lead. is_inherited: the socket is of systemd, or of the lead that it replaces."""
 
     listener: socket.socket
     is_inherited: bool = False

@@ -68,7 +68,7 @@ class RpcOptions(OptionGroup):
         return self
 
     def check_built(self) -> None:
-        """Raises ConfigError if there are workers, and llama.cpp cannot use any."""
+        """Raise ConfigError if there are workers, and llama.cpp cannot use any."""
         if self.rpc:
             from shared.rpc import rpc_backend  # noqa: PLC0415 - imports llama.cpp
 
@@ -274,7 +274,7 @@ class LeadSettings(FileSettings):
         return self
 
     def aliases(self, own: str) -> tuple[str, ...]:
-        """What clients call the model, in alphabetical order; `own`, its name in the metadata, by default."""
+        """The model's names for clients, sorted; by default `own`, its name in the metadata."""
         return _split(self.alias) or (own,)
 
     @property
@@ -293,7 +293,7 @@ class LeadSettings(FileSettings):
         return _demo_model(cancelled)
 
     def located(self) -> Self:
-        """With models that exist: files are checked, those of the hub downloaded. Raises ConfigError."""
+        """The settings with models that exist: files are checked or downloaded. Raises ConfigError."""
         self.workers.check_built()
         return self.model_copy(
             update={
@@ -304,7 +304,7 @@ class LeadSettings(FileSettings):
         )
 
     def alone(self) -> Self:
-        """For a lead that only this program and its back can reach, whatever the lead's variables say."""
+        """Settings of a lead that only this program and its back can reach, whatever variables say."""
         return self.model_copy(
             update={
                 "host": "127.0.0.1",
@@ -319,7 +319,7 @@ class LeadSettings(FileSettings):
 
     @property
     def n_threads(self) -> int:
-        """One core is left to HTTP (and to a small back), unless the cores were chosen by hand."""
+        """The target's threads: a core is left to HTTP and a small back, unless cores were chosen."""
         return self.compute.threads or max(1, cpus.n_physical() - (0 if self.cpus else 1))
 
     @property
@@ -337,11 +337,11 @@ class LeadSettings(FileSettings):
 
     @property
     def model_options(self) -> ModelOptions:
-        """How to load the model, with the number of threads that was chosen."""
+        """The options to load the model with, and the number of threads that was chosen."""
         return self.compute.model_copy(update={"threads": self.n_threads})
 
     def load_command(self, model: Path, cache_ram: int | None = None, draft_cache_ram: int = 0) -> Load:
-        """What the engine is to load, once it is `located`, and how it is to draft.
+        """The model that the engine loads, once it is `located`, and how it drafts.
 
         model: the target's file. cache_ram, draft_cache_ram: MiB of earlier texts that the target and a draft
         model in the engine keep at most; None: as the options say.

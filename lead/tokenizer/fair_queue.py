@@ -8,7 +8,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Client(NamedTuple):
-    """Who takes turns: first keys with each other, then addresses that have the same key."""
+    """A client of a fair queue: keys take turns with each other, then addresses that have the same key."""
 
     key: str
     address: str = ""

@@ -1,4 +1,4 @@
-"""Where jobs wait for a tokenizer process, and what happens if one takes too long or dies.
+"""A pool of tokenizer processes: jobs wait for one, and are stopped if they take too long.
 
 Two lanes, each with one worker. Short jobs get a slice of time in the quick lane; what needs longer is
 stopped and begins again in the other one, which long jobs enter at once. So no job delays short ones by more
@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lead.tokenizer.fair_queue import Client, FairQueue
-from lead.tokenizer.jobs import GrammarsNeededError, JobLimits, Jobs, encode_job
+from lead.tokenizer.jobs import GrammarsNeededError, JobLimits, TokenizerJobs, encode_job
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import Worker, WorkerDiedError, Workers
 from shared.errors import DuoError, ModelLoadError, QueueFullError, RequestError, UnavailableError
-from shared.pace import Backoff
+from shared.rate_limit import Backoff
 from shared.sandbox import FOLLOW, JOBS
 
 log = logging.getLogger("lead")
@@ -77,7 +77,7 @@ class _Lane:
         self.has_some.set()
 
     async def pop(self) -> _Ticket | None:
-        """None: it rests."""
+        """The next job; None: nothing waits."""
         while not (self.queue or self.rests):
             self.has_some.clear()
             await self.has_some.wait()
@@ -130,11 +130,11 @@ class TokenizerPool:
     async def run(
         self,
         client: Client,
-        method: Callable[Concatenate[Jobs, P], R],
+        method: Callable[Concatenate[TokenizerJobs, P], R],
         *arguments: P.args,
         **options: P.kwargs,
     ) -> R:
-        """What `method` of `Jobs` returns, called in a tokenizer process.
+        """Call `method` of `TokenizerJobs` in a tokenizer process; returns what it returns.
 
         Raises RequestError, UnavailableError, QueueFullError; ModelLoadError or ConfigError if no job can be
         done with this model and template. If some could before, as with a file that is being replaced, the

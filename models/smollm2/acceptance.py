@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import report
+from lab.parts import report
 from lead.chat.request_parts import ChatMessage, TemplateInput
 from lead.chat.template import model_template
 from shared.errors import ConfigError

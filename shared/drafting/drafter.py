@@ -63,7 +63,7 @@ class Drafter:
         self._model = model
         self._look_ahead = look_ahead
         self._interrupt = interrupt
-        self._under_way: tuple[Work, list[Span]] = (), []
+        self._under_way: tuple[Work, list[Span]] = (), []  # between `begin` and `finish`
         self._budget = budget or GrammarBudget()
         self._options = options
         self._tuned: dict[int, DrafterOptions] = {}  # by group
@@ -83,7 +83,7 @@ class Drafter:
 
     @property
     def idle(self) -> bool:
-        """Nothing to do until the next message of the lead."""
+        """True if there is nothing to do until the next message of the lead."""
         return not any(self._has_work(state) for state in self.sequences.values())
 
     @property
@@ -127,7 +127,7 @@ class Drafter:
         self._tuned.pop(group, None)
 
     def step(self, only: Collection[str] | None = None, n_max: int | None = None) -> list[SequenceState]:
-        """One decode; the sequences whose drafts have grown, once for each new token.
+        """Decode once; returns the sequences whose drafts have grown, once for each new token.
 
         only: of these sequences; None: of all. n_max: tokens in the batch, at least one for each of them;
         None: as many as it holds.

@@ -1,4 +1,4 @@
-"""How far ahead a drafter drafts, and how it divides its KV cache."""
+"""Options of a drafter: how far ahead it drafts, and how it divides its KV cache."""
 
 from dataclasses import dataclass
 from typing import Self

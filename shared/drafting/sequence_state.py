@@ -57,7 +57,7 @@ class DraftPath:
 
     @property
     def key(self) -> tuple[int, int]:
-        """Of a branch: there is no other with the same start and first token."""
+        """The start and first token of a branch, which no other branch has."""
         return self.start, self.ranked[0][0].token
 
     @property
@@ -146,7 +146,7 @@ class SequenceState:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the main path has all the tokens that it is to get before others are committed."""
+        """True if the main path has all the tokens that it gets before others are committed."""
         main = self.main
         if len(main.ranked) >= self.options.n_ahead:
             return True
@@ -156,7 +156,7 @@ class SequenceState:
 
     @property
     def can_extend(self) -> bool:
-        """Whether the main path may get another token."""
+        """True if the main path may get another token."""
         return self.main.unranked is None and self.main.end > 0 and not self.is_complete
 
     def append(self, path: DraftPath, choices: Sequence[RankedToken]) -> None:
@@ -170,7 +170,7 @@ class SequenceState:
 
     @property
     def n_pending_after_move(self) -> int:
-        """What `n_pending` of the main path will be after `move_window`."""
+        """The `n_pending` of the main path after `move_window`."""
         if self._fits_window:
             return self.n_pending(self.main)
         return min(self.main.end, self._n_kept)
@@ -183,7 +183,7 @@ class SequenceState:
         return [*self.committed[start : start + n], *path.tokens][:n]
 
     def can_follow(self, path: DraftPath, tokens: Sequence[int]) -> bool:
-        """Whether a path of the draft agrees with these tokens, which follow the committed ones."""
+        """True if a path of the draft agrees with these tokens, which follow the committed ones."""
         drafted = [*self.main.tokens[: path.start - self.main.start], *path.tokens]
         return all(mine == theirs for mine, theirs in zip(drafted, tokens, strict=False))
 
@@ -309,7 +309,7 @@ class SequenceState:
         )
 
     def is_due(self, now: float) -> bool:
-        """Whether the draft has grown, and it is time to send it."""
+        """True if the draft has grown, and it is time to send it."""
         return self.grown_from is not None and now - self.sent_at >= self._send_delay(self.grown_from)
 
     def _send_delay(self, n_before: int) -> float:

@@ -50,7 +50,10 @@ class SlotPool:
 
     def _load_longer(self, slot: SlotCache, tokens: list[int]) -> None:
         """Give `slot` what is stored of `tokens`, if it holds much less of them itself."""
-        n, text = self._texts.best(tokens, lambda text: common_prefix_length(text.tokens, tokens))
+        n, text = self._texts.best(
+            tokens,
+            lambda text: text.reachable(common_prefix_length(text.tokens, tokens), can_trim=True),
+        )
         if text and n >= slot.shared_with(tokens) + MIN_TOKENS:
             self._texts.empty(slot)
             self._texts.load(slot, text, n)
@@ -86,7 +89,7 @@ class SlotPool:
                 apply_edits(slot.save(), self._model)
 
     def give_back_branch(self, slot: SlotCache) -> None:
-        """Its tokens are dropped."""
+        """Give back the slot of a branch, whose tokens are dropped."""
         slot.keep(0)
         self._idle_branches.append(slot)
 

@@ -50,16 +50,16 @@ class InvariantSizes:
         return invariant_passes(spans, self)
 
     def narrow(self, span: Span) -> tuple[int, ...]:
-        """Those in which logits of `span` are computed."""
+        """The batch sizes in which logits of `span` are computed."""
         return self.prompt if span.is_prompt else self.answer
 
     def of(self, span: Span) -> tuple[int, ...]:
-        """Those in which `span` is decoded."""
+        """The batch sizes in which `span` is decoded."""
         return (*self.prompt, *self.wide) if span.is_prompt else self.answer
 
 
 def invariant_passes(spans: Sequence[Span], sizes: InvariantSizes) -> list[Pass]:
-    """How to decode `spans`. The parts of a span follow each other in later passes.
+    """The passes that decode `spans`. The parts of a span follow each other in later passes.
 
     All parts of a pass have the same size and number of outputs: llama.cpp computes the last layer for these
     tokens only, so their number is a size, too.

@@ -71,14 +71,14 @@ Prints = dict[tuple[int, int], bytes]
 
 @dataclass(slots=True)
 class SizeReport:
-    """What is known of batch sizes: `prints` of their logits; of some, the `seconds` of a pass."""
+    """Measurements of batch sizes: `prints` of their logits; of some, the `seconds` of a pass."""
 
     prints: dict[int, Prints] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
     wide: list[int] = field(default_factory=list)  # those that read a prompt as the class of `_ANCHOR` does
 
     def agree(self, one: int, other: int) -> bool:
-        """Whether the tokens that both sizes decoded have equal logits."""
+        """True if the tokens that both sizes decoded have equal logits."""
         a, b = self.prints[one], self.prints[other]
         return all(a[key] == b[key] for key in a.keys() & b.keys())
 
@@ -118,7 +118,7 @@ class SizeReport:
         return " ".join("{" + " ".join(map(str, each)) + "}" for each in classes)
 
     def price(self, batch_sizes: InvariantSizes) -> float:
-        """How much longer than a single token the smallest step under `batch_sizes` takes, as a ratio."""
+        """The time of the smallest step under `batch_sizes`, over that of a single token."""
         return self.seconds[batch_sizes.answer[0]] / self.seconds[1]
 
 

@@ -40,7 +40,7 @@ def why_no_target(architecture: str) -> str | None:
 
 
 def open_eagle(target: Model, path: Path) -> tuple["EagleHeads", LayerInputs]:
-    """With a cache for as many slots and tokens; the target records from now on what it reads.
+    """Open the heads with a cache for as many slots and tokens; the target records from now on what it reads.
 
     Raises ModelLoadError.
     """

@@ -49,7 +49,7 @@ class _SlotStates:
 
 
 class HiddenStates(SlotPart):
-    """For each slot, those of its last tokens."""
+    """The hidden states of each slot's last tokens."""
 
     def __init__(self, n_slots: int, n_embd: int) -> None:
         """n_embd: numbers in a state."""
@@ -66,7 +66,7 @@ class HiddenStates(SlotPart):
         return self.n_max * self.nothing.nbytes
 
     def read(self, n_tokens: int) -> NDArray[np.float32]:
-        """What the last pass, of `n_tokens` tokens, has left; shape (n_tokens, n_embd)."""
+        """The states of the last pass, of `n_tokens` tokens; shape (n_tokens, n_embd)."""
         raise NotImplementedError
 
     def computed(self, together: Pass) -> None:
@@ -100,7 +100,7 @@ class HiddenStates(SlotPart):
         self._stored[key] = part
 
     def loaded(self, slot: int, key: int, n_keep: int) -> None:
-        """Of a text that comes from disk nothing is known."""
+        """Nothing is known of a text that comes from disk."""
         part, kept = self._stored.get(key, _SlotStates(n_keep)).beginning(n_keep), self._slots[slot]
         if not part.tokens or part.first != kept.end or not kept.tokens:
             self._slots[slot] = part

@@ -1,4 +1,4 @@
-"""How spans are divided into passes, each of which is one call of llama_decode, and what pads them.
+"""Division of spans into passes, each of which is one call of llama_decode, and their padding.
 
 It is decided here only: a scheduler plans a `Layout`, and `Model.decode` carries it out. Imports no native
 library.
@@ -31,22 +31,22 @@ class BatchSizes(Protocol):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether generated tokens have the same bits when they are read again as part of a prompt."""
+        """True if generated tokens have the same bits when they are read again as part of a prompt."""
 
     @property
     def max_draft(self) -> int:
         """The most draft tokens of a sequence in one pass."""
 
     def n_padding(self, n_tokens: int) -> int:
-        """How many draft tokens can join `n_tokens` of a sequence for nothing: they replace padding."""
+        """Draft tokens that can join `n_tokens` of a sequence for nothing: they replace padding."""
 
     def passes(self, spans: Sequence[Span]) -> list[Pass]:
-        """How to decode `spans`. The parts of a span follow each other in later passes."""
+        """The passes that decode `spans`. The parts of a span follow each other in later passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutRules:
-    """What of a model decides about passes.
+    """The properties of a model that decide about passes.
 
     n_batch: the most tokens of a pass. n_ctx_sequence: the most tokens of a slot, padding included.
     own_cells: slots do not share one pool of cells. batch_sizes: None: tokens are decoded in any.
@@ -62,17 +62,17 @@ class LayoutRules:
 
     @property
     def splits_lengths(self) -> bool:
-        """Whether llama.cpp divides a pass into ubatches in which each slot has the same number of tokens."""
+        """True if llama.cpp divides a pass into ubatches in which each slot has the same number of tokens."""
         return self.own_cells or self.traits.equal_lengths
 
     @property
     def pads(self) -> bool:
-        """Whether drafts are padded to equal lengths, where that saves an ubatch and costs no replay."""
+        """True if drafts are padded to equal lengths, where that saves an ubatch and costs no replay."""
         return self.splits_lengths and self.traits.n_rollback != 0
 
     @property
     def rolls_states_back(self) -> bool:
-        """Whether what was decoded can be removed from recurrent states, if it was decoded last."""
+        """True if what was decoded last can be removed from recurrent states."""
         return bool(self.traits.n_rollback) and self.traits.equal_lengths
 
 

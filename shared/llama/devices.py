@@ -63,12 +63,12 @@ def has_gpu() -> bool:
 
 
 def pointers() -> list[int]:
-    """Each a ggml_backend_dev_t."""
+    """Pointers to the devices, each a ggml_backend_dev_t."""
     return [function("ggml_backend_dev_get")(i) for i in range(function("ggml_backend_dev_count")())]
 
 
 def array(found: Sequence[int]) -> Any:
-    """For llama_model_params.devices: NULL-terminated; empty: only the CPU."""
+    """The array for llama_model_params.devices: NULL-terminated; empty: only the CPU."""
     return (ctypes.c_void_p * (len(found) + 1))(*found, None)
 
 
@@ -106,12 +106,12 @@ def chosen(options: ModelOptions) -> list[int] | None:
 
 
 def describe(found: Sequence[int]) -> list[Device]:
-    """What they are, and their memory."""
+    """Names of devices, and their memory."""
     return [_describe(device) for device in found]
 
 
 def all_devices() -> list[Device]:
-    """Those that a model can be offloaded to; raises ModelLoadError."""
+    """The devices that a model can be offloaded to; raises ModelLoadError."""
     library.start()
     try:
         return describe([device for device in pointers() if _is_gpu(device)])

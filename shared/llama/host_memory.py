@@ -37,7 +37,7 @@ class HostBlock:
         return isinstance(self.owner, int)
 
     def bytes(self) -> memoryview:
-        """Its content; keeps an array, and nothing else, from being freed."""
+        """The block's content; keeps an array, and nothing else, from being freed."""
         if not self.is_pinned:
             return memoryview(self.owner)
         array = (ctypes.c_uint8 * self.size).from_address(ctypes.addressof(self.pointer.contents))
@@ -65,7 +65,7 @@ class HostMemory:
         return HostBlock(array.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)), size, size, array)
 
     def give_back(self, block: HostBlock) -> None:
-        """Its content is lost."""
+        """Give a block back, whose content is lost."""
         if block.is_pinned:
             self._spare.append(block)
             self._free_spare(0)

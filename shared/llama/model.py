@@ -127,7 +127,7 @@ class Model:
         self.tiles_attention = is_plain and not self.is_offloaded and _tiles(context_parameters)
         """See `LayoutRules`."""
         self._batch = Batch(self.n_batch, self._positions.position_of)
-        self._table_at = (0, 0)
+        self._table_at = (0, 0)  # address and rows of `_last_table`
         self._last_table: Rows = np.empty((0, self.n_vocab), np.float32)
 
     def model_parameters(self) -> Any:
@@ -173,7 +173,7 @@ class Model:
 
     @property
     def prompt_cache(self) -> PromptCacheSize:
-        """How many texts host memory may hold."""
+        """The size of the prompt cache in host memory."""
         size = self.plan.prompt_cache
         return replace(size, token_bytes=size.token_bytes + sum(part.token_bytes for part in self._parts))
 
@@ -186,7 +186,7 @@ class Model:
 
     @property
     def native(self) -> NativeModel:
-        """For what computes with them beside this object; they are freed by `close`."""
+        """The native model and context, for other computations; they are freed by `close`."""
         return NativeModel(self._model, self._context)
 
     def attach(self, part: SlotPart) -> None:
@@ -389,15 +389,15 @@ class Model:
             part.forget(key)
 
     def lend(self, key: int) -> memoryview | None:
-        """See `StoredStates.lend`."""
+        """Lend the bytes of a stored state (`StoredStates.lend`)."""
         return self._stored.lend(key)
 
     def take_back(self, key: int) -> None:
-        """See `StoredStates.take_back`."""
+        """Take lent bytes back (`StoredStates.take_back`)."""
         self._stored.take_back(key)
 
     def reserve(self, key: int, size: int) -> memoryview:
-        """See `StoredStates.reserve`."""
+        """Reserve memory for a state that will be loaded (`StoredStates.reserve`)."""
         return self._stored.reserve(key, size)
 
     def clear(self) -> None:

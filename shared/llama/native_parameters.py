@@ -121,7 +121,7 @@ def _flash_attention(options: ModelOptions, n_slots: int) -> int:
 
 
 def is_offloaded(options: ModelOptions) -> bool:
-    """Whether a GPU or another machine may compute some of the layers."""
+    """True if a GPU or another machine may compute some of the layers."""
     return options.n_gpu_layers != 0 and (devices.has_gpu() or bool(devices.remote))
 
 

@@ -1,4 +1,4 @@
-"""What is kept of slots besides their cells; a `Model` tells each part of every edit."""
+"""Data that is kept of slots besides their cells; a `Model` tells each part of every edit."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,7 @@ from shared.llama.positions import PositionOf
 
 
 class Padding(SlotPart):
-    """Which slots end with padding: `lengths` has their numbers of tokens without."""
+    """The slots that end with padding: `lengths` has their numbers of tokens without."""
 
     def __init__(self) -> None:
         self.lengths: dict[int, int] = {}
@@ -71,7 +71,7 @@ class WindowGuard(SlotPart):
 
 
 class WindowCheck(SlotPart):
-    """Whether a slot that was cut back still holds the window that its next token looks at.
+    """Checks that a slot that was cut back still holds the window that its next token looks at.
 
     `llama_memory_seq_rm` succeeds also where cells of the window have been given away; logits would be wrong
     without an error. For a cache of sliding windows that is not of full size.

@@ -28,7 +28,7 @@ class Span:
 
     @property
     def is_verified(self) -> bool:
-        """Whether it is what a sequence generates: logits are wanted of all its tokens."""
+        """True if the span is what a sequence generates: logits are wanted of all its tokens."""
         return self.n_logits == len(self.tokens)
 
 
@@ -55,7 +55,7 @@ class SpanPart(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """How many rows of logits are computed."""
+        """The number of rows of logits that are computed."""
         return self.span.n_logits if self.n_outputs is None else self.n_outputs
 
     def wanted(self, outputs: Rows) -> Rows:

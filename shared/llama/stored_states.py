@@ -22,6 +22,8 @@ _COPY = -1
 
 
 class StoredStates(SlotPart):
+    """States of slots that were copied to host memory."""
+
     def __init__(self, context: Any, spare: int | None, memory: HostMemory, positions: Positions) -> None:
         """`context` is a llama_context. spare: a sequence to store parts with; None: texts are whole."""
         self._positions = positions
@@ -77,7 +79,7 @@ class StoredStates(SlotPart):
         return block.bytes()
 
     def take_back(self, key: int) -> None:
-        """What was lent is not read or written any more."""
+        """Take back lent memory, which is not read or written any more."""
         block = self._lent.pop(key)
         if key not in self._states:
             self._host.give_back(block)

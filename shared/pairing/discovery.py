@@ -45,6 +45,8 @@ _NO_MULTICAST = (OSError, RuntimeError)
 
 @dataclass(frozen=True, slots=True, order=True)
 class FoundLead:
+    """A lead that announces itself: its URL and model."""
+
     url: str
     name: str
 
@@ -66,7 +68,7 @@ def announced(host: str, port: int, name: str, scheme: Scheme = "http") -> Itera
 
 
 @contextlib.contextmanager
-def announced_door(port: int, fingerprint: str) -> Iterator[None]:
+def announce_pairing(port: int, fingerprint: str) -> Iterator[None]:
     """Announce where invited machines come in to this lead, with a certificate of this fingerprint.
 
     Blocks as `announced` does. Raises ConfigError.
@@ -107,7 +109,7 @@ def find_leads(seconds: float) -> list[FoundLead]:
         return resolve(names, read, answers)
 
 
-def find_door(fingerprint: str, seconds: float) -> tuple[str, ...]:
+def find_pairing(fingerprint: str, seconds: float) -> tuple[str, ...]:
     """host:port at which a lead with this certificate says that invited machines come in.
 
     It is not believed: whoever connects compares certificates. Raises ConfigError.
@@ -253,7 +255,7 @@ def _lead(info: "ServiceInfo", reaches: Callable[[str, int], bool]) -> FoundLead
 
 
 def answers(address: str, port: int) -> bool:
-    """Whether a server accepts connections there, within a second."""
+    """True if a server accepts connections there, within a second."""
     try:
         socket.create_connection((address, port), _KNOCK_SECONDS).close()
     except OSError:

@@ -1,4 +1,4 @@
-"""Which device gets which weights and which part of the KV cache: decided from sizes alone.
+"""Distribution of weights and KV cache over devices: decided from sizes alone.
 
 What a graph needs for intermediate results llama.cpp says only once it has planned a placement (`settle`).
 """
@@ -32,7 +32,7 @@ _MARGIN_SHARE = 8
 
 @dataclass(frozen=True, slots=True)
 class ModelSizes:
-    """What there is to place, in bytes.
+    """The sizes of what is placed, in bytes.
 
     tensors: by name. n_layers: without the output. caches: what each layer keeps of texts.
     """
@@ -72,7 +72,7 @@ def settle(
 def place(
     sizes: ModelSizes, devices: Sequence[Device], options: ModelOptions, computing: Mapping[str, int]
 ) -> Placement:
-    """Where a model goes with these options on these devices, which need `computing` bytes each besides.
+    """Place a model with these options on these devices, which need `computing` bytes each besides.
 
     With --n-gpu-layers auto: all layers if they fit; else of a mixture the experts of as few layers as
     possible go to the CPU, and after those whole layers. Else as asked for, and `problem` says if that
@@ -121,7 +121,7 @@ class _Search:
     def at(
         self, n_gpu_layers: int, n_cpu_moe: int | None = None, tensor_split: tuple[float, ...] = ()
     ) -> Placement:
-        """With this number of layers on the devices, in these shares, or as asked, or by free memory."""
+        """The placement of so many layers on the devices, in these shares, or as asked, or by free memory."""
         n_gpu_layers = min(n_gpu_layers, self.n_max) if self._devices else 0
         n_cpu_moe = self._n_cpu_moe if n_cpu_moe is None else n_cpu_moe
         shares = tensor_split or self._shares

@@ -1,4 +1,4 @@
-"""How a client asks for tokens to be sampled: names, defaults and limits, each written down here only."""
+"""Sampling parameters of clients: names, defaults and limits, each written down here only."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self, get_args
@@ -38,7 +38,7 @@ Breaker = Annotated[str, Field(min_length=1, max_length=40)]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How a parameter is asked for, in the metadata of its field: by its name in every API.
+    """A parameter's names in every API, as metadata of its field.
 
     option: the lead has an option of that name, too. spellings, variables: what else llama-server calls that
     option. least: of the option, where that is more or less than the parameter's own bound. in_chat: the
@@ -191,7 +191,7 @@ class SamplingParameters(BaseModel):
         return breakers
 
     def biases(self, n_vocab: int, end_tokens: frozenset[int]) -> dict[int, float]:
-        """What to add to the logits of which tokens: `logit_bias`, and the ban of end tokens."""
+        """The numbers to add to logits, by token: `logit_bias`, and the ban of end tokens."""
         biases = {token: value for token, value in self.logit_bias.items() if 0 <= token < n_vocab}
         return biases | dict.fromkeys(end_tokens, BANNED) if self.ignore_eos else biases
 
@@ -214,7 +214,7 @@ class SamplingParameters(BaseModel):
 
     @property
     def dries(self) -> bool:
-        """Whether DRY, the penalty for repeated sequences, is on."""
+        """True if DRY, the penalty for repeated sequences, is on."""
         return (
             "dry" in self.samplers
             and self.dry_multiplier > 0
@@ -229,17 +229,17 @@ class SamplingParameters(BaseModel):
 
     @property
     def remembers(self) -> bool:
-        """Whether the choice depends on previous tokens by more than the model's logits."""
+        """True if the choice depends on previous tokens by more than the model's logits."""
         return self.is_constrained or self.n_remembered > 0
 
     @property
     def for_backs(self) -> Self:
-        """What backs are told: without the grammars of calls, which rarely change a choice, but are long."""
+        """The parameters for backs: without grammars of calls, which rarely change a choice, but are long."""
         return self if self.calls is None else self.model_copy(update={"calls": None})
 
     @property
     def is_constrained(self) -> bool:
-        """Whether a grammar may rule out tokens."""
+        """True if a grammar may rule out tokens."""
         return self.grammar is not None or self.calls is not None
 
     @property
@@ -248,7 +248,7 @@ class SamplingParameters(BaseModel):
 
     @property
     def active_samplers(self) -> tuple[SamplerName, ...]:
-        """Those of `samplers` that have an effect with these parameters."""
+        """The filters of `samplers` that have an effect with these parameters."""
         idle = set() if self.penalizes else {"penalties"}
         idle |= set() if self.dries else {"dry"}
         idle |= {"top_n_sigma"} if self.top_n_sigma <= 0 else set()

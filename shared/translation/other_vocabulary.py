@@ -47,7 +47,7 @@ def translating_maker(model: Model, vocabulary: Vocabulary, log: logging.Logger)
 
 
 def describe_translation(draft: Vocabulary, target: Vocabulary, projection: Projection) -> str:
-    """For the log, at the start."""
+    """The translation in words, for the log at the start."""
     return (
         f"translating: {draft.info.name} has another tokenizer than {target.info.name}; "
         f"{100 * projection.share_exact:.0f} % of its tokens are also tokens of that. A draft model with the "

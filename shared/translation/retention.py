@@ -1,4 +1,4 @@
-"""How much of what a draft model writes it still drafts when it has to translate.
+"""The share of its own text that a draft model still drafts when it has to translate.
 
 What it writes itself it would draft without a mistake in its own vocabulary: all that is missing is lost by
 the translation.
@@ -45,7 +45,7 @@ def measure_retention(model: Model, projection: Projection, prefix: Sequence[int
 
 
 def n_followed(model: TranslatingModel, tokens: Sequence[int], n_first: int) -> int:
-    """How many of the target tokens after the first ones are drafted, each by itself, at temperature 0."""
+    """The number of target tokens after the first ones that are drafted, each alone, at temperature 0."""
     n_right = start = 0
     for end in range(n_first, len(tokens)):
         (rows,) = model.decode([Span(0, start, tokens[start:end], 1)])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Program, start_lead
+from lab.parts.processes import Program, start_lead
 from lead.chat.request_parts import ChatMessage, TemplateInput
 from lead.settings.conversation import ConversationOptions
 from tests.clients.agents import AGENTS, ANSWER, has_passed

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from bench.processes import free_port
+from lab.parts.processes import free_port
 from tests.certificates import make_certificate
 from tests.http_server import HttpServer, QuietHandler
 from tests.routers import haproxy, start_haproxy

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import start_back, start_lead
+from lab.parts.processes import start_back, start_lead
 from lead.server.server import _END_SECONDS as END_SECONDS
 from shared.models.builtin import builtin_draft, builtin_target
 from tests.real.client import ask_until_accepted, chat, post

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from bench.processes import Program, start_lead
+from lab.parts.processes import Program, start_lead
 from tests.lead.server.test_listening import LEAD as LEAD_ALONE
 from tests.lead.server.test_listening import with_socket
 from tests.network.conftest import BACK_KEY, CLIENT_KEY, PORT

@@ -6,7 +6,7 @@ import json
 import httpx
 import pytest
 
-from bench.processes import start_lead
+from lab.parts.processes import start_lead
 from tests.lead.chat.cases import source
 from tests.real.client import CHAT
 from tests.tiny_models import TinyModel, write_tiny_model

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Program, free_port, start_lead
+from lab.parts.processes import Program, free_port, start_lead
 from shared.convert.grow import Shape, grow
 from shared.models.builtin import builtin_target
 from tests.real.client import chat, connect, post, stream, text_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bench.processes import start_lead
+from lab.parts.processes import start_lead
 from tests.clients import scripted_lead
 from tests.lead.chat.cases import source
 from tests.tiny_models import TinyModel, write_tiny_model

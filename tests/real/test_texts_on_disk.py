@@ -8,7 +8,7 @@ import time
 import httpx
 import pytest
 
-from bench.processes import start_lead
+from lab.parts.processes import start_lead
 from tests.real.client import PROMPT, ask
 from tests.real.processes import LEAD, engine_of, kill
 

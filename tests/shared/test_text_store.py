@@ -1,5 +1,8 @@
 """Which texts are kept in host memory, what becomes of them, and what moves in which step."""
 
+import itertools
+import random
+
 import pytest
 
 from shared.cache_edits import Copy, Forget, Restore, Snapshot, Store, Trim
@@ -393,6 +396,54 @@ class TestOnDisk:
         (text,) = prompts.texts
         assert (text.saved, text.is_saved, prompts.unsaved()) == (self.SAVED, False, text)
 
+    def test_a_text_on_disk_stays_there_while_nothing_of_what_goes_on_from_it_moves(self):
+        prompts = TextStore(1, PLAIN, PromptCacheSize(100, 1, n_part=15))
+        prompts.adopt(self.SAVED)
+        assert store(prompts, self.holding([*TEXT, 1]), n_most=9) == ([], 41)
+        assert [text.saved for text in prompts.texts] == [self.SAVED]
+
+    def test_more_on_disk_than_was_stored_of_it_again_stays_there(self):
+        prompts = TextStore(1, PLAIN, PromptCacheSize(100, 1, n_part=15, n_least_saved=10))
+        prompts.adopt(self.SAVED)
+        store(prompts, self.holding([*TEXT, 1]), n_most=15)
+        assert texts(prompts) == [TEXT[:15]]
+        assert prompts.unsaved() is None, "it would be cut short"
+        store(prompts, self.holding(list(range(300, 400))))
+        assert (prompts.texts[0].place, prompts.texts[0].tokens) == ("disk", TEXT)
+
+    @pytest.mark.parametrize(("more", "is_there"), [(TEXT[15:32], True), (OTHER[:17], False)])
+    def test_what_departs_from_a_text_on_disk_is_not_there(self, more, is_there):
+        prompts = TextStore(1, PLAIN, PromptCacheSize(100, 1, n_part=15))
+        prompts.adopt(self.SAVED)
+        store(prompts, self.holding([*TEXT, 1]), n_most=15)
+        store(prompts, self.holding([*TEXT[:15], *more]))
+        (text,) = prompts.texts
+        assert (len(text.tokens), text.saved) == (32, self.SAVED if is_there else None)
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_what_is_on_disk_of_a_text_begins_with_it_or_it_with_that(self, seed):
+        """Whatever is stored, written and read: else a text would be written with parts of another."""
+        rng, names = random.Random(seed), map(str, itertools.count())
+        prompts = TextStore(1, PLAIN, PromptCacheSize(60, 1, n_part=7, n_least_saved=5))
+        tokens = []
+        for _ in range(200):
+            tokens = [*tokens[: rng.randrange(len(tokens) + 1)], *rng.choices((0, 1), k=rng.randint(1, 25))][
+                :45
+            ]
+            store(prompts, self.holding(tokens), n_most=rng.choice((7, 14, UNLIMITED)))
+            if rng.random() < 0.5 and (text := prompts.unsaved()):
+                saved = text.to_save(text.saved.name if text.saved else next(names))
+                parts = tuple(SavedPart.of(each, "", 1, "") for each in text.snapshots)
+                prompts.mark_saved(text, saved.model_copy(update={"parts": parts}))
+            for text in prompts.texts:
+                if text.place == "disk" and rng.random() < 0.1:
+                    prompts.fetch(text)
+            for text in prompts.pop_wanted():
+                prompts.arrived(text, is_right=True)
+            for text in (text for text in prompts.texts if text.saved):
+                n = min(len(text.tokens), len(text.saved.tokens))
+                assert text.tokens[:n] == text.saved.tokens[:n]
+
     def test_a_longer_state_of_a_text_replaces_it(self, prompts):
         longer = self.SAVED.model_copy(update={"tokens": [*TEXT, 1]})
         for saved in (self.SAVED, longer, longer):
@@ -489,15 +540,20 @@ def test_what_is_loaded_can_be_shared_before_the_next_step():
     assert moving.pop_edits() == [Restore(1, part(1, 40, 0), 40), Copy(1, 2, 35)]
 
 
-def test_a_whole_text_can_be_dropped_in_the_step_in_which_it_is_loaded():
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_whole_text_can_leave_memory_in_the_step_in_which_it_is_loaded(is_saved):
     moving = TextStore(2, PLAIN, PromptCacheSize(50, 1))
     moving.caches[0].add(MOVED)
+    moving.caches[0].owner = "me"
     moving.store(moving.caches[0])
     moving.empty(moving.caches[0])
     moving.pop_edits()
-    moving.load(moving.caches[0], moving.texts[0], 40)
+    (text,) = moving.texts
+    if is_saved:
+        moving.mark_saved(text, TestOnDisk.SAVED)
     moving.caches[1].add([2] * 40)
     moving.store(moving.caches[1])
+    moving.load(moving.caches[0], text, 40)
     moving.caches[1].keep(0)
     assert moving.pop_edits() == [
         Store(1, part(2, 40, 0)),

@@ -20,14 +20,14 @@ class LookupDrafter(ABC):
 
     @abstractmethod
     def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
-        """What may follow the committed `tokens`; at most `max_tokens`."""
+        """A draft of at most `max_tokens` to follow the committed `tokens`."""
 
     def close(self, tokens: Sequence[int]) -> None:  # noqa: B027 - most keep nothing
         """The sequence has ended with the committed `tokens`."""
 
 
 class InlineDraft(ABC):
-    """What an inline drafter knows of one sequence."""
+    """The state of an inline drafter for one sequence."""
 
     @property
     @abstractmethod

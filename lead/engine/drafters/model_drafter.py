@@ -30,7 +30,7 @@ _MARGIN = 0.95
 
 
 class ModelDraft(InlineDraft):
-    """What the `drafter` knows of a sequence (its `name`), all committed tokens of which are `tokens`."""
+    """The state of the `drafter` for a sequence (its `name`), all committed tokens of which are `tokens`."""
 
     def __init__(
         self, name: str, sampling: SamplingParameters, tokens: Sequence[int], drafter: Drafter
@@ -51,7 +51,7 @@ class ModelDraft(InlineDraft):
 
     @property
     def n_pending_now(self) -> int:
-        """The same once it is up to date; 0 for a sequence that the drafter has given up."""
+        """The `n_pending` once the draft is up to date; 0 for a sequence that the drafter has given up."""
         return self._state.n_pending_after_move if self._state else 0
 
     @property
@@ -61,7 +61,7 @@ class ModelDraft(InlineDraft):
 
     @property
     def is_known(self) -> bool:
-        """Whether the drafter has heard of the sequence."""
+        """True if the drafter was told of the sequence."""
         return self._n_known > 0
 
     @property

@@ -1,4 +1,4 @@
-"""Where the n-grams of a growing text ended: constant memory, linear time.
+"""An index of where the n-grams of a growing text ended: constant memory, linear time.
 
 For each n-gram the table keeps the two newest places where it, or another of the same hash, ended. It holds
 no tokens: callers must compare. Knows nothing of drafts.

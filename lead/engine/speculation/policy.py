@@ -32,7 +32,7 @@ class Verify(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Choose again when a command has arrived, or after these seconds."""
+    """A wait: the policy chooses again when a command has arrived, or after these seconds."""
 
     seconds: float
 
@@ -239,7 +239,7 @@ class _NextStep(NamedTuple):
         return worth, DraftOrder(tuple(self.candidates[i].drafts for i in offers), n_rounds, min_probability)
 
     def worth_measuring(self) -> Iterator[int]:
-        """Which of the sizes should have been timed lately: doubtful ones, and those next to the best.
+        """The sizes that should have been timed lately: doubtful ones, and those next to the best.
 
         A step with fewer tokens is seldom slower than one with more. If measured times suggest that, the
         machine may have been busy; a size is doubtful if it would be the best choice with the mean time of

@@ -1,4 +1,4 @@
-"""What backs are asked to draft: how many tokens ahead, and down to which confidence."""
+"""Tuning of backs: how many tokens they draft ahead, and down to which confidence."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class BackTuning:
         self._is_pausing = False
 
     def reset(self, policy: PolicyName, depth: int) -> None:
-        """What `policy` asks of backs before anything has been measured."""
+        """The tuning that `policy` asks of backs before anything has been measured."""
         self._recent_depth = 0.0
         self.min_confidence = 0.0
         match policy:
@@ -40,7 +40,7 @@ class BackTuning:
                 self.n_ahead = 0
 
     def pause(self) -> None:
-        """Nothing is to be drafted until `note_step` is called again."""
+        """Ask backs for no drafts until `note_step` is called again."""
         self._is_pausing = True
 
     def note_step(self, depths: Sequence[int], n_committed: int, seconds: float) -> None:

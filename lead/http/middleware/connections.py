@@ -101,7 +101,7 @@ class ConnectionLimit:
 
 
 def only_health(app: ASGIApp) -> ASGIApp:
-    """What a connection beyond the limit gets: 503 for everything but `/health`, which `app` answers."""
+    """The app of connections beyond the limit: 503 for everything but `/health`, which `app` answers."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in HEALTH and scope.get("method") in {"GET", "HEAD"}:

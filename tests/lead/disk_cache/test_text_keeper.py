@@ -513,3 +513,12 @@ def test_no_thread_of_any_program_does():
         if any(call in path.read_text() for call in ("setpriority(", "os.nice(", "sched_setscheduler("))
     }
     assert found == {"shared/sampling/grammar_handler.py"}
+
+
+def test_how_many_texts_were_found_is_said(caplog):
+    machine = Machine()
+    machine.ask()
+    machine.settle()
+    with caplog.at_level("INFO", "engine"):
+        machine.start()
+    assert "cache on disk: 1 found in a fake" in caplog.messages

@@ -4,7 +4,7 @@ import pytest
 
 from lead.engine.events import Committed, Failed, Finished, Started
 from lead.generation.sequences import Broadcast, Sequences
-from shared.errors import RequestError, ServerError
+from shared.errors import RequestError, ServerError, UnavailableError
 from shared.image_span import ImageSpan, row_identities
 from tests.toy_engine import submit
 
@@ -73,10 +73,13 @@ def test_when_the_engine_dies_every_sequence_fails_with_the_reason(sequences, ru
     assert list(sequences) == []
 
 
-@pytest.mark.parametrize(("param", "kind"), [("grammar", RequestError), (None, ServerError)])
-def test_a_sequence_that_cannot_go_on_fails_alone(sequences, running, param, kind):
+@pytest.mark.parametrize(
+    ("why", "kind"),
+    [({"param": "grammar"}, RequestError), ({}, ServerError), ({"may_recover": True}, UnavailableError)],
+)
+def test_a_sequence_that_cannot_go_on_fails_alone(sequences, running, why, kind):
     other = sequences.create(submit(tokens=[1]))
-    sequences.apply(Failed(sequence=running.id, reason="it cannot", param=param), 1.0)
+    sequences.apply(Failed(sequence=running.id, reason="it cannot", **why), 1.0)
     assert running.ended
     assert isinstance(running.failure, kind)
     assert list(sequences) == [other]

@@ -10,8 +10,8 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed
 from lead.engine.load import Load
 from lead.engine.loop import Loop
-from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.memory_batching import batching_for
 from lead.heads import inline_source
 from lead.heads.inline_source import InlineMtp, plan_source
 from shared.cache_edits import Snapshot

@@ -10,7 +10,7 @@ from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer import pool as pool_module
 from lead.tokenizer.fair_queue import Client
-from lead.tokenizer.jobs import GrammarsNeededError, Jobs, decode, encode
+from lead.tokenizer.jobs import GrammarsNeededError, TokenizerJobs, decode, encode
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import WorkerDiedError
@@ -114,7 +114,7 @@ ONE = Client("one")
 
 
 def ask(pool, text, client=ONE):
-    return asyncio.ensure_future(pool.run(client, Jobs.count_prompt, text))
+    return asyncio.ensure_future(pool.run(client, TokenizerJobs.count_prompt, text))
 
 
 async def settle():
