@@ -32,10 +32,14 @@ def main() -> None:
         return
     try:
         settings = settings.joined()
-        if to_doctor or settings.check:
-            from back import doctor  # noqa: PLC0415 - slow to import, and not needed to draft
+        if settings.check and not to_doctor:
+            from back.check import check  # noqa: PLC0415 - slow to import, and not needed to draft
 
-            exit_with(doctor.diagnose(settings) if to_doctor else doctor.check(settings))
+            exit_with(check(settings))
+        if to_doctor:
+            from lab.doctor.back_doctor import diagnose  # noqa: PLC0415 - as above
+
+            exit_with(diagnose(settings))
         import_program("back.program").run(settings)  # as above, and not needed for --help
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a message for users needs no traceback

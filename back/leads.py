@@ -1,4 +1,4 @@
-"""Which leads a back follows: the one it is given or finds on the local network, or several at once."""
+"""The leads that a back follows: the one it is given or finds on the local network, or several at once."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from back.link import LeadLink, LostError
 from back.settings import BackSettings
 from back.worker import DraftWorker
 from shared.errors import ConfigError, NoLeadError, SeveralLeadsError
-from shared.pace import Backoff
+from shared.rate_limit import Backoff
 
 log = logging.getLogger("back")
 

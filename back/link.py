@@ -15,8 +15,8 @@ from back.dial import STABLE_SECONDS, ConnectionLog, as_final, brief, dial, gree
 from back.worker import DraftWorker
 from shared.drafting.drafter import DrafterMessage
 from shared.errors import DuoError, ProtocolError
-from shared.pace import Backoff, Bucket
 from shared.protocol import Draft, Hello, LeadMessage, Refused, VocabularyId, Welcome, parse_lead_message
+from shared.rate_limit import Backoff, Bucket
 from shared.terminal import one_line
 
 _RATE_MARGIN = 0.9
@@ -172,7 +172,7 @@ class LeadLink:
         becoming_stable = asyncio.get_running_loop().call_later(STABLE_SECONDS, self._on_stable)
         try:
             async for frame in connection:
-                worker.hear(lead, _news(parse_lead_message(frame)))
+                worker.on_message(lead, _news(parse_lead_message(frame)))
                 while worker.n_unread > _MAX_UNREAD:  # noqa: ASYNC110 - the worker is a thread without a loop
                     await asyncio.sleep(_PAUSE_SECONDS)
             self._log.lost("the lead has closed the connection")
@@ -183,7 +183,7 @@ class LeadLink:
             becoming_stable.cancel()
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
-            worker.hear(lead, None)
+            worker.on_message(lead, None)
 
     def _on_stable(self) -> None:
         """When this connection ends, the delays begin with the shortest again."""

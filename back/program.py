@@ -1,4 +1,4 @@
-"""What a back does: finds its leads, makes a drafter for them, connects its parts."""
+"""The program of a back: finds its leads, makes a drafter for them, connects its parts."""
 
 import asyncio
 import contextlib
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from back import leads
 from back.dial import OtherVocabularyError, RefusedError
+from back.lead_shares import LeadShares
 from back.link import LeadLink
 from back.model_fit import fitted, plan_draft
 from back.rings import RINGS
@@ -21,15 +22,15 @@ from back.settings import BackSettings
 from back.worker import DraftWorker
 from shared import cpus
 from shared.drafting.drafter import Drafter
-from shared.drafting.drafter_maker import drafter_maker, most_ahead
+from shared.drafting.drafter_maker import drafter_maker, max_ahead
 from shared.errors import ConfigError, DuoError
 from shared.llama import library
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.memory.texts_kept import describe_prompt_cache
 from shared.models.builtin import builtin_draft
-from shared.pace import Backoff
 from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
+from shared.rate_limit import Backoff
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.seams import plugged
 
@@ -65,7 +66,7 @@ class DraftingSetup:
 
 
 def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | None = None) -> DraftingSetup:
-    """To draft for a lead with `vocabulary`; None: with that of the draft model.
+    """What a back drafts with for a lead with `vocabulary`; None: that of the draft model.
 
     Takes seconds for another vocabulary. Raises ModelLoadError if that cannot be translated.
     """
@@ -92,7 +93,7 @@ def _load(settings: BackSettings, path: Path) -> Model:
     log.info("CPU kernel: %s", library.describe_kernel())
     log.info("memory: %s", model.plan.size)
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
-    if most_ahead(model, settings.n_ahead) < 1:
+    if max_ahead(model, settings.n_ahead) < 1:
         raise ConfigError(
             f"{model.vocabulary.info.name} cannot draft: its recurrent states do not fit into memory often "
             "enough to take tokens back; try a smaller --parallel or --n-branches"
@@ -111,7 +112,10 @@ async def _run(settings: BackSettings, model: Model) -> None:
 
     setup = setup_for(settings, model)
     posts = [link.outbox.post for link in links]
-    worker = DraftWorker(setup.make(), posts, on_failure, n_sequences=settings.compute.parallel)
+    shares = LeadShares(len(links)) if len(links) > 1 else None
+    worker = DraftWorker(
+        setup.make(), posts, on_failure, n_sequences=settings.compute.parallel, shares=shares
+    )
     worker.start()
     following = asyncio.ensure_future(
         _follow(settings, model, setup, links[0], worker)

@@ -38,7 +38,7 @@ log = logging.getLogger("back")
 
 DISCOVER_SECONDS = 10.0
 """How long `--discover` listens for announcements."""
-_MOST_LEADS = 16
+_MAX_LEADS = 16
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -96,7 +96,7 @@ class BackSettings(FileSettings):
     lead: CommaList = Field(
         ("http://127.0.0.1:5555",),
         min_length=1,
-        max_length=_MOST_LEADS,
+        max_length=_MAX_LEADS,
         description="URL of the lead. Give it several times for leads with models of the same vocabulary, "
         "which share this back's time: one that is away or has nothing to do costs nothing",
     )
@@ -180,7 +180,7 @@ class BackSettings(FileSettings):
         return self
 
     def joined(self) -> Self:
-        """With the lead that is joined, or was before, unless leads are named or searched for.
+        """The settings with the lead that is joined, or was, unless leads are named or searched for.
 
         Raises ConfigError.
         """
@@ -193,11 +193,11 @@ class BackSettings(FileSettings):
         return self.model_copy(update=found)
 
     def located(self) -> Self:
-        """With a model that exists: the file is checked, or downloaded. Raises ConfigError."""
+        """The settings with a model that exists: the file is checked, or downloaded. Raises ConfigError."""
         return self.model_copy(update={"source": self.source.located()})
 
     def discovered(self, *, again: bool = False) -> Self:
-        """With the URLs of the leads that announce themselves, if `discover` or `discover_all` is set.
+        """The settings with URLs of leads that announce themselves, if `discover` or `discover_all` is set.
 
         `again`: rather the lead that this back had before, if that is among several. With a `ca_file` only
         leads with HTTPS count, so that the key is not sent to any other. Raises NoLeadError,
@@ -212,15 +212,15 @@ class BackSettings(FileSettings):
 
     def _with_leads(self, found: Sequence[FoundLead]) -> Self:
         """With as many of them as can be drafted for."""
-        n_most = min(_MOST_LEADS, MAX_SLOTS // self.compute.parallel)
-        leads, others = found[:n_most], found[n_most:]
+        n_max = min(_MAX_LEADS, MAX_SLOTS // self.compute.parallel)
+        leads, others = found[:n_max], found[n_max:]
         log.info("drafting for all leads that are announced: %s", ", ".join(map(str, leads)))
         if others:
             log.warning(
                 "not for %s: --parallel %d for %d leads is the most",
                 ", ".join(map(str, others)),
                 self.compute.parallel,
-                n_most,
+                n_max,
             )
         return self.model_copy(update={"lead": tuple(each.url for each in leads)})
 
@@ -241,7 +241,7 @@ class BackSettings(FileSettings):
         return read_key(self.key, self.key_file)
 
     def tls(self) -> ssl.SSLContext | None:
-        """How to verify a lead at https://…; None for http. Raises ConfigError."""
+        """The TLS context that verifies a lead at https://…; None for http. Raises ConfigError."""
         if not self.url.startswith("https:"):
             return None
         return (
@@ -250,7 +250,7 @@ class BackSettings(FileSettings):
 
     @property
     def n_threads(self) -> int:
-        """One if a lead is on the same machine: two programs that busy-wait slow each other down."""
+        """Threads to compute with; one beside a lead: two programs that busy-wait slow each other down."""
         if self.compute.threads:
             return self.compute.threads
         hosts = {urlsplit(each).hostname for each in self.lead}
@@ -259,7 +259,7 @@ class BackSettings(FileSettings):
 
     @property
     def model_options(self) -> ModelOptions:
-        """How to load the model, with the number of threads that was chosen.
+        """The options to load the model with, and the number of threads that was chosen.
 
         A draft may be rejected many decodes after its tokens were decoded: a window is not enough.
         """
@@ -281,7 +281,7 @@ class BackSettings(FileSettings):
 
     @property
     def n_slots(self) -> int:
-        """One for the main draft of each sequence, and one for each side branch."""
+        """Slots of the KV cache: one for the main draft of each sequence, one for each side branch."""
         return self.n_parallel * (1 + self.n_branches_each)
 
     @property

@@ -3,9 +3,9 @@
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
-from back.lead_shares import LeadShares
 from shared.drafting.drafter import Drafter, DrafterMessage
 from shared.protocol import MAX_SEQUENCES, Close, Draft, Extend, Open, Tune
 
@@ -15,7 +15,21 @@ _Inbox = queue.SimpleQueue[tuple[int, _Change, float]]
 """Of which lead, what, and when it arrived."""
 
 
+class TimeShares(Protocol):
+    """Which of several leads is served when (`back.lead_shares`)."""
+
+    def choose(self, waiting: Collection[int]) -> set[int]: ...
+
+    def charge(self, n_tokens: Mapping[int, int], seconds: float) -> None: ...
+
+    def claim(self, lead: int, value: float | None) -> None: ...
+
+    def learn(self, lead: int, n_right: int, n_wrong: int) -> None: ...
+
+
 class DraftWorker:
+    """Drafts for all leads: takes their messages, steps the drafter, posts drafts."""
+
     def __init__(
         self,
         drafter: Drafter,
@@ -24,9 +38,10 @@ class DraftWorker:
         clock: Callable[[], float] = time.monotonic,
         *,
         n_sequences: int = MAX_SEQUENCES,
+        shares: TimeShares | None = None,
     ) -> None:
         """`posts` send a draft to each of the leads, which are numbered as there; each may open
-        `n_sequences`.
+        `n_sequences`. shares: of several leads; None: all are served in each step.
 
         They and `on_failure` are called in the worker's thread, which ends after `on_failure`.
         """
@@ -35,7 +50,7 @@ class DraftWorker:
         self._posts = posts
         self._on_failure = on_failure
         self._n_sequences = n_sequences
-        self._shares = LeadShares(len(posts))
+        self._shares = shares
         # Bounded by the links, which read no more from the leads while there are many.
         self._inbox: _Inbox = queue.SimpleQueue()
 
@@ -47,7 +62,7 @@ class DraftWorker:
         """Draft with another drafter from now on; `make` is called in the worker's thread."""
         self._inbox.put((0, make, self._clock()))
 
-    def hear(self, lead: int, message: DrafterMessage | None) -> None:
+    def on_message(self, lead: int, message: DrafterMessage | None) -> None:
         """A lead has sent a message; None: its connection has ended. May be called in any thread."""
         if message is not None:
             self._drafter.interrupt(message, lead)
@@ -55,7 +70,7 @@ class DraftWorker:
 
     @property
     def n_unread(self) -> int:
-        """How many messages, of all leads, are yet to be handled."""
+        """Messages of all leads that are yet to be handled."""
         return self._inbox.qsize()
 
     def step(self) -> None:
@@ -65,19 +80,19 @@ class DraftWorker:
         self._decode()
 
     def _decode(self) -> None:
-        only = None if len(self._posts) == 1 else self._served()
+        only = self._served(self._shares) if self._shares else None
         began = self._clock()
         self._drafter.step(only)
         now = self._clock()
         self._drafter.learn(now - began)
-        if only is not None:
+        if self._shares:
             self._shares.charge(self._drafter.n_decoded, now - began)
         self._send(self._drafter.take_due(now))
 
-    def _served(self) -> set[str]:
+    def _served(self, shares: TimeShares) -> set[str]:
         """The sequences whose leads are served in the next step."""
         waiting = self._drafter.waiting
-        return {sequence for lead in self._shares.choose(waiting.keys()) for sequence in waiting[lead]}
+        return {sequence for lead in shares.choose(waiting.keys()) for sequence in waiting[lead]}
 
     def _handle_messages(self) -> bool:
         """Whether there were any. Nothing is unsent while it waits: when idle, everything is due."""
@@ -100,9 +115,11 @@ class DraftWorker:
                     self._drafter.handle(message, lead)
             case Extend() | Close():
                 n_right, n_wrong = self._drafter.handle(message, lead, (arrived, self._clock()))
-                self._shares.learn(lead, n_right, n_wrong)
+                if self._shares:
+                    self._shares.learn(lead, n_right, n_wrong)
             case Tune():
-                self._shares.claim(lead, message.value)
+                if self._shares:
+                    self._shares.claim(lead, message.value)
                 self._drafter.handle(message, lead)
             case _:
                 self._drafter = message()

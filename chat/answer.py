@@ -140,6 +140,8 @@ def _pieces(content: str, speculation: Speculation | None, *, is_reasoning: bool
 
 
 class SessionStats:
+    """Sums over the answers of a session."""
+
     def __init__(self) -> None:
         self.n_answers = 0
         self.total = GenerationStats()
@@ -155,7 +157,7 @@ class SessionStats:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One question asked twice, with and without speculation: was it faster, and is the text the same?"""
+    """Answers to one question with and without speculation: which was faster, and whether texts are equal."""
 
     with_drafts: ChatAnswer
     without: ChatAnswer

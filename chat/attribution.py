@@ -1,4 +1,4 @@
-"""Which source each character of a text has, before and after rendering. Pure.
+"""The source of each character of a text, before and after rendering. Pure.
 
 Rendering drops markup, adds bullets and breaks lines, but keeps words and their order: so each word is
 searched in the original text after the previous one. A word that is not found has no source.

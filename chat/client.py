@@ -31,7 +31,7 @@ _NOT_SUPPORTED = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED, httpx.c
 
 
 class LeadClient:
-    """One server; blocking, because there is only one request at a time."""
+    """A blocking HTTP client of one server: there is only one request at a time."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from chat.errors import CommandError
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of `:help`."""
+    """A line of `:help`."""
 
     names: tuple[str, ...]
     argument: str

@@ -32,6 +32,8 @@ class Turn(NamedTuple):
 
 
 class ChatConversation:
+    """The messages of a conversation, with its model, system prompt and sampling parameters."""
+
     def __init__(
         self, *, model: str | None = None, system: str | None = None, sampling: Sampling | None = None
     ) -> None:

@@ -1,4 +1,4 @@
-"""What can go wrong between chat and a lead, in one tree.
+"""The tree of errors between chat and a lead.
 
     DuoError
     ├── CommandError                an invalid line that starts with ':'
@@ -25,7 +25,7 @@ class LeadError(DuoError):
 
 
 class UnreachableError(LeadError):
-    """Nothing listens at the address."""
+    """No server listens at the address."""
 
 
 class NotReadyError(LeadError):

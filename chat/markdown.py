@@ -63,7 +63,7 @@ def render(block: AttributedText, console: Console, palette: SourceColours) -> L
 
 
 def last_block(text: str) -> int:
-    """Where the last block of an unfinished text begins. The rendering of all before it is final."""
+    """The index of the last block of an unfinished text. The rendering of all before it is final."""
     # An unfinished line is ambiguous: "-" may begin a list, the underline of a heading, or a rule.
     whole = text[: text.rfind("\n") + 1]
     starts = [token.map[0] for token in _parser.parse(whole) if token.level == 0 and token.map]

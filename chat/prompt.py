@@ -65,7 +65,7 @@ class PromptReader:
         )
 
     def read(self, draft: str = "") -> str:
-        """See `LineReader.read`. Ctrl-C clears the line, or raises KeyboardInterrupt if it is empty."""
+        """Read a line (`LineReader.read`). Ctrl-C clears it, or raises KeyboardInterrupt if it is empty."""
         while True:
             try:
                 return self._session.prompt(default=draft)

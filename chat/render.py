@@ -106,6 +106,8 @@ class Screen:
 
 
 class JsonScreen(Screen):
+    """Prints each answer as a JSON object."""
+
     def show_piece(self, piece: Piece) -> None:
         """Do nothing: the line is written when the answer is complete."""
 

@@ -17,6 +17,8 @@ from shared.diagnostics.findings import count
 
 
 class Repl:
+    """The loop of an interactive chat: reads lines, obeys commands, asks questions."""
+
     def __init__(
         self,
         client: LeadClient,
@@ -32,8 +34,8 @@ class Repl:
         self._screen = screen
         self._store = store
         self._interactive = interactive
-        self._file: Path | None = None
-        self._draft: str | None = None
+        self._file: Path | None = None  # that was loaded or saved last
+        self._draft: str | None = None  # the next line, to be edited
         self._commands: dict[str, Callable[[str], None]] = {
             "retry": lambda _: session.retry(),
             "edit": self._edit,

@@ -16,7 +16,7 @@ SEPARATOR = " · "
 _BACK_HEADER = ("name", "model", "link", "since", "drafts", "tokens", "used", "accepted", "stale", "invalid")
 _N_TEXT_COLUMNS = 3
 _COLUMN_BREAK = re.compile(r"\S {2,}(?=\S)")
-_MOST_HANGING = 0.6
+_MAX_HANGING = 0.6
 """The largest indentation as a share of the width: text indented further is hard to read."""
 
 _GUIDE = (
@@ -78,7 +78,7 @@ def backs(found: Sequence[BackReport] | None, columns: int | None = None) -> str
 
 
 def connected(found: Sequence[BackReport] | None) -> str:
-    """For the status line; empty where the server does not speculate."""
+    """The status line's text about backs; empty where the server does not speculate."""
     return "" if found is None else count(len(found), "back")
 
 
@@ -124,7 +124,7 @@ def comparison(of: Comparison) -> str:
 
 
 def record(answer: ChatAnswer) -> dict[str, Any]:
-    """One answer for programs; None: the server did not report it."""
+    """An answer as a record for programs; None: the server did not report it."""
     of = answer.stats
     return {
         "answer": answer.text,
@@ -170,7 +170,7 @@ def _broken(line: str, columns: int) -> str:
     if len(line) <= columns:
         return line
     starts = [match.end() for match in _COLUMN_BREAK.finditer(line)]
-    indent = " " * starts[-1] if starts and starts[-1] <= columns * _MOST_HANGING else ""
+    indent = " " * starts[-1] if starts and starts[-1] <= columns * _MAX_HANGING else ""
     return "\n".join(textwrap.wrap(line, columns, replace_whitespace=False, subsequent_indent=indent))
 
 

@@ -31,7 +31,7 @@ class _Parameters(BaseModel, frozen=True):
 
 
 class Sampling(_Parameters):
-    """None: the server's default."""
+    """Sampling parameters that the user chose; None: the server's default."""
 
     max_tokens: int | None = Field(
         None, ge=1, lt=1 << 31, description="maximum number of tokens in an answer"

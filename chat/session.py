@@ -15,6 +15,8 @@ _LEFT_OUT = "The question was left out of the conversation. :retry asks it again
 
 
 class Session:
+    """Asks the questions of one conversation."""
+
     def __init__(
         self,
         streamer: AnswerStreamer,

@@ -95,7 +95,7 @@ class ChatSettings(ProgramSettings):
         return address
 
     def joined(self) -> Self:
-        """With the lead that is joined, or was before, unless one is named; raises ConfigError."""
+        """The settings with the lead that is joined, or was, unless one is named; raises ConfigError."""
         if self.join is None and "lead" in self.model_fields_set:
             return self
         lead = JoinedLead.find("client", platform.node(), self.join)
@@ -109,7 +109,7 @@ class ChatSettings(ProgramSettings):
         return read_key(self.api_key, self.api_key_file)
 
     def tls(self) -> ssl.SSLContext | None:
-        """How to verify a server at https://…; None for http. Raises ConfigError."""
+        """The TLS context that verifies a server at https://…; None for http. Raises ConfigError."""
         if not self.lead.startswith("https:"):
             return None
         return (

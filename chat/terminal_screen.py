@@ -101,6 +101,8 @@ def terminal_size() -> tuple[int, int]:
 
 
 class TerminalScreen(Screen):
+    """Draws answers on a terminal while they arrive."""
+
     def __init__(
         self,
         out: TextIO,
@@ -128,9 +130,9 @@ class TerminalScreen(Screen):
         self._clock = clock
         self._live = LiveRegion(out, size)
         self._answer: ChatAnswer | None = None
-        self._block = AttributedText()
+        self._block = AttributedText()  # the last block, which may still change
         self._reasoning = ""
-        self._gap: list[TerminalLine] = []
+        self._gap: list[TerminalLine] = []  # the empty line above the answer
         self._next_drawing = 0.0
         self._is_below_answer = False
 
@@ -179,7 +181,7 @@ class TerminalScreen(Screen):
 
     @property
     def columns(self) -> int:
-        """One less than the terminal's: some terminals draw a few characters wider than Unicode defines."""
+        """The width to write in: one less than the terminal, as some draw wide characters wider still."""
         return max(self._size()[0] - 1, 1)
 
     def _line(self, text: str, style: str) -> None:

@@ -1,4 +1,4 @@
-"""What chat reads of a server's replies: OpenAI's fields, llama-server's timings, lead's speculation.
+"""The fields that chat reads of replies: OpenAI's, llama-server's timings, lead's speculation.
 
 Only declares fields. Those that are not OpenAI's are optional, so that any compatible server works.
 """
@@ -42,7 +42,7 @@ class Choice(_ServerReply):
 
 
 class TokenText(_ServerReply):
-    """One token. `source` is the back or drafter that proposed it; None if the lead generated it itself."""
+    """A token of an answer. `source`: the back or drafter that proposed it; None: it was not drafted."""
 
     text: str
     source: str | None = None
@@ -69,12 +69,14 @@ class Timings(_ServerReply):
 
 
 class Usage(_ServerReply):
+    """The counts of tokens of an answer."""
+
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
 
 class Chunk(ErrorReply):
-    """One event of a streamed chat completion. No event follows one with an `error`."""
+    """An event of a streamed chat completion. No event follows one with an `error`."""
 
     choices: list[Choice] = []
     speculation: Speculation | None = None
@@ -90,6 +92,8 @@ class BacksReply(_ServerReply):
 
 
 class ModelEntry(_ServerReply):
+    """An entry of `/v1/models`."""
+
     id: str
 
 

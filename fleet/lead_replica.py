@@ -86,7 +86,7 @@ class LeadReplica:
             raise LeadGoneError(self._name) from error
 
     async def check_health(self) -> None:
-        """Raises if the lead has ended: then Serve starts another replica. Else the pool hears of it."""
+        """Raise if the lead has ended: then Serve starts another replica. Else the pool hears of it."""
         if self._lead.poll() is not None:
             raise RuntimeError(f"the lead of replica {self._name} has ended")
         if self._pool and (self._registering is None or self._registering.done()):
@@ -100,7 +100,7 @@ class LeadReplica:
             log.warning("the pool of backs does not answer: %r", error)
 
     async def record_routing_stats(self) -> dict[str, Any]:
-        """How busy the lead is, for the router; nothing if it does not say."""
+        """The lead's load, for the router; nothing if it does not say."""
         try:
             response = await self._asking.get("/loads")
             load = response.raise_for_status().json()["loads"][0]

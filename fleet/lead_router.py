@@ -1,4 +1,4 @@
-"""Which replica gets a request: one that has its prompt's beginning in its cache, unless it is too busy.
+"""The choice of a replica for a request: one with its prompt's beginning in its cache, unless too busy.
 
 Serve itself sees to it that no lead has more requests than slots, and lets the others wait.
 """
@@ -13,7 +13,7 @@ from fleet.prefixes import SentPrefixes, ranks
 
 
 class LeadRouter(RequestRouter):  # type: ignore[misc]  # ray has no types where it is not installed
-    """One for each handle, so one in each ingress."""
+    """Chooses replicas for one handle; each ingress has one."""
 
     def initialize_state(self, **_settings: Any) -> None:
         self._prefixes = SentPrefixes()

@@ -1,4 +1,4 @@
-"""What ingress and leads tell each other: a request on its way, and the beginning of its answer."""
+"""Messages between ingress and leads: a request on its way, and the beginning of its answer."""
 
 from dataclasses import dataclass, field
 

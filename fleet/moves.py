@@ -1,4 +1,4 @@
-"""Which backs should draft for another lead: where they gain most, and not for small differences.
+"""The backs that should draft for another lead: where they gain most, and not for small differences.
 
 Knows neither Ray nor processes. docs/scale.md says what moving gains in a simulated fleet.
 """
@@ -25,7 +25,7 @@ class LeadNeed:
     gain: float = _UNKNOWN_GAIN
 
     def marginal(self, n_backs: int, n_each: float) -> float:
-        """What one more than `n_backs` adds, if each drafts for `n_each` sequences without loss."""
+        """The gain of one back more than `n_backs`, if each drafts for `n_each` sequences without loss."""
         left = self.n_running - n_backs * n_each
         return self.gain * min(max(left, 0.0), n_each)
 
@@ -38,7 +38,7 @@ class Move(NamedTuple):
 
 
 def gain_of(backs: Iterable[Mapping[str, Any]], before: float) -> float:
-    """What a draft token of the best of a lead's backs is worth to it, as `Back.value` has it.
+    """The gain of a draft token of a lead's best back, as `Back.value` has it.
 
     `backs` as in `GET /v1/speculation`. If none of them is asked for a sequence, what was known `before` is
     forgotten by and by: a lead that gained little would get no back otherwise, and never show that its texts
@@ -66,10 +66,11 @@ def plan_moves(needs: Sequence[LeadNeed], placed: Mapping[str, str | None], n_ea
         return leads[lead].marginal(len(backs[lead]) - 1, n_each)
 
     def taker() -> str:
-        """Where one more gains most; among equals, such as idle leads, who has the fewest backs."""
+        """The lead where one more back gains most; among equals, such as idle leads, one with few backs."""
         return min(backs, key=lambda lead: (-more(lead), len(backs[lead]), lead))
 
     moves = []
+    # first backs without a lead, then those that gain clearly more elsewhere
     while backs and free:
         moves.append(Move(free.pop(0), taker()))
         backs[moves[-1].lead].append(moves[-1].back)

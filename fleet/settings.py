@@ -1,4 +1,4 @@
-"""What `serve run fleet.app:app NAME=VALUE …` takes."""
+"""The arguments of `serve run fleet.app:app NAME=VALUE …`."""
 
 import shlex
 from pathlib import Path

@@ -26,13 +26,13 @@ _FEW_FILES = 256
 
 
 SUBCOMMANDS = {
-    "bench": "lead.benchmark.bench_program",
+    "bench": "lab.measuring.bench_program",
     "cache": "lead.disk_cache.cache_program",
     "convert": "lead.convert.convert_program",
     "generate": "lead.generate.program",
     "invite": "lead.pairing.invite",
     "models": "lead.router.models_program",
-    "plan": "lead.planning.plan_program",
+    "plan": "lab.planning.plan_program",
     "rpc-worker": "lead.rpc.rpc_worker",
     "service": "lead.service.lead_service",
 }
@@ -54,7 +54,7 @@ def main(kind: type[LeadSettings] = LeadSettings) -> None:
 
         exit_with_report(settings)
     if is_doctor:
-        from lead.diagnostics.doctor import diagnose  # noqa: PLC0415 - as above
+        from lab.doctor.lead_doctor import diagnose  # noqa: PLC0415 - as above
 
         exit_with(diagnose(settings))
     run(settings)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 
 
 class Snapshot(NamedTuple):
-    """What a slot held of its tokens `start` to `end`, as `key`.
+    """A copy, named `key`, of a slot's tokens `start` to `end`.
 
     device: the state after the last token with all cells, at no cost. `key` is one of the
     `MemoryTraits.n_step_checkpoints` places of the slot, numbered over all slots; cutting the slot back frees

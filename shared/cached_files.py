@@ -31,7 +31,7 @@ class CacheFolder(enum.StrEnum):
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Where to write: the file appears as `path` at the end, and not at all after an error."""
+    """A place to write: the file appears as `path` at the end, and not at all after an error."""
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PART_SUFFIX}")
     try:
         yield part
@@ -52,7 +52,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def make_cache_folder(folder: Path) -> None:
-    """Raises ConfigError."""
+    """Make a folder in the cache folder; raises ConfigError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

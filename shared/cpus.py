@@ -1,4 +1,4 @@
-"""Which CPU cores a program may use, and how many threads pay.
+"""The CPU cores that a program may use, and the number of threads that pay.
 
 Knows Linux's affinity and topology files and macOS's counts; elsewhere every core counts as usable and
 physical. Only Linux can pin.
@@ -55,7 +55,7 @@ def as_ranges(cores: Sequence[int]) -> str:
 
 
 def kind() -> str:
-    """What the cores are and can do: equal where the same machine code takes the same branches."""
+    """Model and features of the cores: equal where the same machine code takes the same branches."""
     try:
         first, _, _ = _CPUINFO.read_text(encoding="utf-8").partition("\n\n")
     except OSError:
@@ -129,10 +129,10 @@ def _quota() -> float:
 def _quota_of(group: Path, is_v2: bool) -> float:
     try:
         if is_v2:
-            most, period = (group / "cpu.max").read_text().split()
+            maximum, period = (group / "cpu.max").read_text().split()
         else:
-            most, period = ((group / f"cpu.cfs_{each}_us").read_text() for each in ("quota", "period"))
-        return int(most) / int(period) if int(most) > 0 else math.inf
+            maximum, period = ((group / f"cpu.cfs_{each}_us").read_text() for each in ("quota", "period"))
+        return int(maximum) / int(period) if int(maximum) > 0 else math.inf
     except (OSError, ValueError):  # "max": no limit; or nothing to see
         return math.inf
 

@@ -133,7 +133,7 @@ class DecodeFatalError(DecodeError):
 
 
 class AwayError(DuoError):
-    """What is needed cannot be reached now; it may be later."""
+    """A machine or service cannot be reached now; it may be later."""
 
 
 class NoLeadError(ConfigError):

@@ -1,4 +1,4 @@
-"""How a program ends: by Ctrl-C before it handles that, or because nobody reads its output.
+"""Ends of a program: by Ctrl-C before it handles that, or because nobody reads its output.
 
 Imports almost nothing, because it is used before the imports that take a second.
 """

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
+from shared.descriptors import raise_limit
 from shared.errors import ModelLoadError
 from shared.exits import end_with_parent_only
 from shared.lifeline import end_with_the_same
@@ -41,6 +42,7 @@ _REST_SECONDS = 0.05
 def main() -> None:
     """Serve until the other end of the socket is closed."""
     end_with_parent_only()
+    raise_limit()  # its parent may have few descriptors while it starts this
     gc.disable()  # what is loaded here stays, as in `shared.program_start.import_program`
     program: Program = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent, a program with the same rights
     try:
@@ -201,8 +203,9 @@ class ForkServer:
         self._selector.close()
         threading.stack_size(_STACK_BYTES)
         thread = threading.Thread(target=_do_tasks, args=(tasks, handler))
-        thread.start()
-        thread.join()
+        with contextlib.suppress(RuntimeError):  # none can be started: no task is to blame for that
+            thread.start()
+            thread.join()
 
 
 def _do_tasks(tasks: socket.socket, handler: TaskHandler) -> None:

@@ -1,4 +1,4 @@
-"""How much memory a process may still take: what the machine has left, or its container, if that is less.
+"""The memory that a process may still take: what the machine has left, or its container, if that is less.
 
 A container (or a service with `MemoryMax`) sees all memory of the machine; who takes more than its control
 group allows is killed.
@@ -30,9 +30,9 @@ def _left(groups: Path, own: Path) -> Iterator[int]:
     for folder, is_v2 in own_groups("memory", groups, own):
         limit, used, cache = _FILES[is_v2]
         try:
-            most = int((folder / limit).read_text())
+            maximum = int((folder / limit).read_text())
             n_used = int((folder / used).read_text())
             counts = dict(line.split(" ", 1) for line in (folder / "memory.stat").read_text().splitlines())
-            yield max(0, most - n_used + int(counts[cache]))  # cached files give way
+            yield max(0, maximum - n_used + int(counts[cache]))  # cached files give way
         except (OSError, ValueError, KeyError):  # "max": no limit; or nothing to see
             pass

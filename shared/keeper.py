@@ -15,12 +15,12 @@ log = logging.getLogger("lead")
 
 R = TypeVar("R")
 
-_LEAST_WAIT_SECONDS = 0.01
+_MIN_WAIT_SECONDS = 0.01
 """Between two looks at what there is to do."""
 
 
 def in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
-    """What `call` returns or raises, from a thread of its own: this process can end without it."""
+    """Run `call` in a thread of its own: this process can end without it."""
     found: concurrent.futures.Future[R] = concurrent.futures.Future()
     found.set_running_or_notify_cancel()
 
@@ -60,7 +60,7 @@ class Child(ChildProcess):
         return self.returncode
 
     def kill_silent(self) -> None:
-        """It gives no sign of life."""
+        """Kill a child that gives no sign of life."""
         self.kill()
 
 
@@ -95,14 +95,14 @@ class Keeper:
             self.note()
 
     def note(self) -> None:
-        """Something has been reported to the supervisor that others wait for."""
+        """Wake those who wait: something was reported to the supervisor."""
         self._reported.set()
         self._reported = asyncio.Event()
 
     async def wait(self) -> None:
         """Returns when something has been reported, or may have to be done."""
         deadline = self._supervisor.deadline()
-        seconds = None if deadline is None else max(deadline - self._clock(), _LEAST_WAIT_SECONDS)
+        seconds = None if deadline is None else max(deadline - self._clock(), _MIN_WAIT_SECONDS)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._reported.wait()

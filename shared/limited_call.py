@@ -18,7 +18,7 @@ class LimitError(DuoError):
 
 
 def call_limited(work: Callable[[], _Returned], seconds: float, n_bytes: int) -> _Returned:
-    """What `work` returns, or the DuoError that it raises; both can be pickled.
+    """Call `work` in a process; returns what it returns, or the DuoError that it raises, both picklable.
 
     Raises LimitError if it takes more CPU time or memory than that, or crashes.
     """

@@ -1,4 +1,4 @@
-"""What a program needs before it does anything: its standard streams, a home folder, its own modules.
+"""The first needs of a program: its standard streams, a home folder, its own modules.
 
 Imports almost nothing, because it is used before the imports that take a second.
 """

@@ -139,13 +139,13 @@ class Refused(_Message):
 
 
 class BranchPart(_Message):
-    """Of the side branches of a sequence, those that one of `of` backs drafts before all others."""
+    """The part of a sequence's side branches that one of `of` backs drafts before all others."""
 
     index: Annotated[int, Field(ge=0, lt=MAX_PARTS)]
     of: Annotated[int, Field(ge=1, le=MAX_PARTS)]
 
     def has(self, position: int, token: int) -> bool:
-        """Whether the branch that begins at `position` with `token` belongs to it."""
+        """True if the branch that begins at `position` with `token` belongs to the part."""
         return (position + token) % self.of == self.index
 
 
@@ -163,7 +163,7 @@ class Open(_Message):
 
 
 def fits_into_open(sampling: SamplingParameters) -> bool:
-    """Whether an `open` with these parameters fits into a frame: a grammar may not."""
+    """True if an `open` with these parameters fits into a frame: a grammar may not."""
     return len(sampling.for_backs.model_dump_json().encode()) <= MAX_LEAD_MESSAGE_BYTES - _TOKENS_BYTES
 
 
@@ -181,7 +181,7 @@ class Extend(_Message):
 
 
 class Tune(_Message):
-    """What is worth drafting now: at most `n_ahead` tokens past the committed ones, and fewer where the
+    """Limits of drafts from now on: at most `n_ahead` tokens past the committed ones, and fewer where the
     product of their confidences falls below `min_confidence`.
 
     `value`: the tokens by which one more draft token of this back is expected to advance the lead's texts,

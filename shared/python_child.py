@@ -56,7 +56,7 @@ class ChildProcess(subprocess.Popen[bytes]):
         self.terminate()
 
     def end_within(self, seconds: float) -> int | None:
-        """Its status, after it was killed if it has not ended after `seconds`; None: it cannot be killed."""
+        """Wait for the child, and kill it after `seconds`; its status, None if it cannot be killed."""
         for limit in (seconds, KILL_SECONDS):
             with suppress(subprocess.TimeoutExpired):
                 return self.wait(limit)

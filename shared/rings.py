@@ -15,7 +15,7 @@ Seams:
 
 
 def adapters() -> ModuleType:
-    """What `--lora` needs; raises ModelLoadError."""
+    """The adapters of `--lora`; raises ModelLoadError."""
     for ring in plugged(RINGS, "adapters"):
         return ring
     raise ModelLoadError("--lora: the part that applies adapters is not installed")

@@ -37,7 +37,7 @@ KILL = b"K"
 JOBS, FOLLOW = b"j", b"f"
 """Kinds of tasks: a tokenizer's jobs, and following a grammar (`shared.sampling.grammar_worker`)."""
 MEGABYTE = 1 << 20
-_MOST_GROWTH_BYTES = 32 * MEGABYTE
+_MAX_GROWTH_BYTES = 32 * MEGABYTE
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|PROXY", re.IGNORECASE)
 """A proxy's URL may have a password in it; only what downloads models needs one."""
 NO_GPU = {
@@ -59,15 +59,15 @@ CAN_FORK = hasattr(os, "fork")
 
 
 class WorkerLimits:
-    """What a worker may take while it does a task, from now on."""
+    """The limits of a worker while it does a task, from now on."""
 
     def __init__(self) -> None:
         self._reserved, self._peak = _reserved_data(), _peak_memory()
 
     @property
     def has_grown(self) -> bool:
-        """Whether the process should end: the next one is forked in milliseconds."""
-        return _peak_memory() > self._peak + _MOST_GROWTH_BYTES
+        """True if the process should end: the next one is forked in milliseconds."""
+        return _peak_memory() > self._peak + _MAX_GROWTH_BYTES
 
     @contextlib.contextmanager
     def time(self, seconds: float) -> Iterator[None]:
@@ -93,7 +93,7 @@ class WorkerLimits:
 
 
 class TaskHandler(Protocol):
-    """What workers do in tasks of one kind. It is made in the fork server; they have copies of it."""
+    """Does the tasks of one kind in workers. It is made in the fork server; they have copies of it."""
 
     def prepare(self) -> None:
         """Called once in the fork server, before the first task: load what no other kind needs."""
@@ -106,7 +106,7 @@ class TaskHandler(Protocol):
 
 
 class Program(Protocol):
-    """What a fork server is started for. It is pickled."""
+    """The program that a fork server is started for. It is pickled."""
 
     def load(self) -> Mapping[bytes, TaskHandler]:
         """Load what all workers need; returns who does the tasks of each kind, which is a byte.

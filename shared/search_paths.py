@@ -1,4 +1,4 @@
-"""Where programs, modules and libraries are looked for: never in the working directory.
+"""Search paths of programs, modules and libraries: never the working directory.
 
 That may be a downloaded folder, with a `queue.py` in it. An empty entry in a list of folders means it, too,
 as in `PYTHONPATH=$PYTHONPATH:/opt/tools` where that variable was not set. Imports nothing that Python has not

@@ -1,4 +1,4 @@
-"""How long a step takes: T(n), learned from the steps themselves."""
+"""T(n), the time of a step, learned from the steps themselves."""
 
 import math
 from bisect import bisect_left, insort
@@ -19,15 +19,15 @@ _GUESSED_SLOPE = 0.1
 N_UNSTEADY = 2
 """Steps of a size on a GPU that take longer than further ones: llama.cpp builds a graph, then CUDA records
 it. An H200 took 4.2 and 6.0 ms for them, then 3.1."""
-_LEAST_KNOWN = 1.0
+_MIN_KNOWN = 1.0
 """A ratio counts as known from this many comparisons if all are of long ago: the next one tells more."""
 _DEEPEST_DIP, _HIGHEST_STEP = math.log(1.5), math.log(2)
 """How far below or above what its neighbours suggest the first steps of a size are believed to be."""
 _ENOUGH_TURNS = 3
 """From so many steps of each size their median is trusted. Some have dips deeper than `_DEEPEST_DIP`."""
-_MOST_SURPRISE = math.log(4)
+_MAX_SURPRISE = math.log(4)
 """A step counts as so much longer or shorter than expected, at most: the machine may have slept meanwhile."""
-_MOST_EXCESS = 3.0
+_MAX_EXCESS = 3.0
 """How much longer such a step may count for, relative to a steady one: any step may be interrupted."""
 
 
@@ -51,6 +51,10 @@ class StepCostConstants:
     forgotten_after: float = 12.0
     """For each so many steps without one it counts as known from one comparison less: rare sizes follow
     quickly, too."""
+    doubted_after: int = 256
+    """A size that seems slower than a wider one is forgotten after so many steps without it, and so many more
+    for each comparison: to correct what was measured while the machine was busy, against steps that are
+    spent on finding out again that it is slow."""
     max_ratio_error: float = 0.3
     """The largest error, as a logarithm, that one comparison may show: robust to outliers against quick."""
     settling_gain: float = 0.05
@@ -75,15 +79,15 @@ class StepCost:
         self._constants = constants
         self.settles = settles
         self.last_size, self._n_of_size = 0, 0  # of the last steps
-        self._settling = [0.0] * N_UNSTEADY
+        self._settling = [0.0] * N_UNSTEADY  # see `settling`
         self._max_exact = constants.max_exact_size
         self._pace = 0.0  # as the ratios: logarithms
         self._ratios: dict[int, float] = {}
-        self._known: list[int] = []
-        self._n_compared: dict[int, float] = {}
-        self._compared_at: dict[int, int] = {}
+        self._known: list[int] = []  # sizes with a ratio, in ascending order
+        self._n_compared: dict[int, float] = {}  # weight of the comparisons behind a ratio
+        self._compared_at: dict[int, int] = {}  # `_n_learned` at that time; so has `_last_seen`
         self._last_seen: dict[int, int] = {}
-        self._n_learned = 0
+        self._n_learned = 0  # steps so far: the clock of what is forgotten
         self.n_measured = 0
         """How often it was measured all at once."""
         self._recent: deque[tuple[int, float]] = deque(
@@ -102,18 +106,18 @@ class StepCost:
             self.learn(n_tokens, seconds)
             return 0.0
         steady = self.seconds(n_tokens)
-        excess = min(seconds - steady, _MOST_EXCESS * steady)
+        excess = min(seconds - steady, _MAX_EXCESS * steady)
         self._settling[n_before] += self._constants.settling_gain * (excess - self._settling[n_before])
         return max(0.0, excess)
 
     @property
     def settling(self) -> list[float]:
-        """How many seconds longer the first step of a size takes, and the second; zeros but for some GPUs."""
+        """Seconds by which the first step of a size takes longer, and the second; zeros but for some GPUs."""
         return [max(0.0, each) for each in self._settling]
 
     @property
     def is_settling(self) -> bool:
-        """Whether the last step was the first one of its size."""
+        """True if the last step was the first one of its size."""
         return self._n_of_size == 1
 
     def learn_settling(self, seconds: Sequence[float]) -> None:
@@ -131,10 +135,11 @@ class StepCost:
             if len(self._known) > 1:
                 return  # of a size that was not known before, a step does not show the pace
         expected = shown + self._ratios[n]
-        log_seconds = min(max(log_seconds, expected - _MOST_SURPRISE), expected + _MOST_SURPRISE)
+        log_seconds = min(max(log_seconds, expected - _MAX_SURPRISE), expected + _MAX_SURPRISE)
         self._compare_enclosed(n, log_seconds)
         self._recent.append((n, log_seconds))
         self._pace += self._constants.pace_gain * (self._shown(self._constants.pace_window) - self._pace)
+        self._forget_slower(n)
 
     def learn_turns(self, steps: Iterable[tuple[int, float]]) -> None:
         """(n, seconds) of steps in which all n took turns. The median of each replaces what was known.
@@ -173,7 +178,7 @@ class StepCost:
         return self._interpolated(n_tokens)
 
     def age(self, n_tokens: int) -> int:
-        """How many steps ago T(n_tokens) was measured; a large number if never.
+        """The number of steps since T(n_tokens) was measured; a large one if never.
 
         0 where steps settle: a single one would measure something else.
         """
@@ -193,6 +198,18 @@ class StepCost:
         self._n_compared[n] = n_compared
         self._compared_at[n] = self._n_learned
 
+    def _forget_slower(self, n: int) -> None:
+        """Forget what seems slower than n although it is narrower, unless that was measured lately or often.
+
+        As it seems slow it is seldom used, so no step would correct it. The next one finds it out anew.
+        """
+        for narrower in self._known[: bisect_left(self._known, n)]:
+            if self._ratios[narrower] > self._ratios[n]:
+                n_steps = self._n_learned - self._last_seen[narrower]
+                if n_steps > self._constants.doubted_after * (1 + self._n_compared[narrower]):
+                    self._known.remove(narrower)
+                    del self._ratios[narrower]
+
     def _plausible(self, n: int, ratio: float) -> float:
         """A ratio of an n that is new: the machine may have changed, or slept, during its first step.
 
@@ -201,8 +218,8 @@ class StepCost:
         right = bisect_left(self._known, n)
         for other in self._known[max(0, right - 1) : right + 1]:
             share = math.log(n / other)
-            least, most = min(0.0, share) - _DEEPEST_DIP, max(0.0, share) + _HIGHEST_STEP
-            ratio = self._ratios[other] + min(max(ratio - self._ratios[other], least), most)
+            minimum, maximum = min(0.0, share) - _DEEPEST_DIP, max(0.0, share) + _HIGHEST_STEP
+            ratio = self._ratios[other] + min(max(ratio - self._ratios[other], minimum), maximum)
         return ratio
 
     def _shown(self, n_steps: int) -> float:
@@ -230,13 +247,13 @@ class StepCost:
 
         The share of each does not depend on the age of comparisons: the sum of all ratios would drift.
         """
-        ratios, known, most = self._ratios, self._n_compared, self._constants.max_known
-        n_least = min(self._lately(n), self._lately(other)) + weight
-        known[n], known[other] = min(known[n] + weight, most), min(known[other] + weight, most)
+        ratios, known, maximum = self._ratios, self._n_compared, self._constants.max_known
+        n_min = min(self._lately(n), self._lately(other)) + weight
+        known[n], known[other] = min(known[n] + weight, maximum), min(known[other] + weight, maximum)
         self._compared_at[n] = self._compared_at[other] = self._n_learned
-        largest = _MOST_SURPRISE if n_least <= 1 else self._constants.max_ratio_error
+        largest = _MAX_SURPRISE if n_min <= 1 else self._constants.max_ratio_error
         error = difference - (ratios[n] - ratios[other])
-        error = min(max(error, -largest), largest) * weight / n_least
+        error = min(max(error, -largest), largest) * weight / n_min
         share = known[other] / (known[n] + known[other])
         ratios[n] += error * share
         ratios[other] -= error * (1 - share)
@@ -244,7 +261,7 @@ class StepCost:
     def _lately(self, n: int) -> float:
         """How many comparisons its ratio is known from, of which those of long ago count little."""
         known, n_steps = self._n_compared[n], self._n_learned - self._compared_at[n]
-        return min(known, max(_LEAST_KNOWN, known - n_steps / self._constants.forgotten_after))
+        return min(known, max(_MIN_KNOWN, known - n_steps / self._constants.forgotten_after))
 
     def _measured(self, n: int) -> float:
         return math.exp(self._pace + self._ratios[n])

@@ -1,4 +1,4 @@
-"""When a child process is started, started again after its death, ended, killed and given up.
+"""Decides when a child process is started, restarted after its death, ended, killed and given up.
 
 Knows neither processes nor a clock: what becomes of the process is reported, `next` says what has to be done.
 """
@@ -7,7 +7,7 @@ import enum
 import math
 from dataclasses import dataclass
 
-from shared.pace import Backoff
+from shared.rate_limit import Backoff
 
 _STABLE_SECONDS = 60.0
 """A process that has lived for so long did not die of its start."""
@@ -32,7 +32,7 @@ _FINAL = {ChildState.FAILED, ChildState.STOPPED}
 
 @dataclass(slots=True)
 class Supervisor:
-    """Of one child; `now` is in seconds, of any clock.
+    """The supervisor of one child; `now` is in seconds, of any clock.
 
     delays: between starts. It is killed after `max_silence` seconds without a sign of life, and ended after
     `sleep_seconds` without use; 0: never. Another one is in vain once `max_deaths` in a row had nothing to do
@@ -59,7 +59,7 @@ class Supervisor:
     """Ticks since it was heard."""
 
     def next(self, now: float, *, is_busy: bool = False) -> ChildAction | None:
-        """What to do now; None: nothing before `deadline`, or a report. is_busy: somebody uses it."""
+        """The action to do now; None: nothing before `deadline`, or a report. is_busy: somebody uses it."""
         match self._process:
             case _Process.THERE:
                 return self._watch(now, is_busy=is_busy)
@@ -73,7 +73,7 @@ class Supervisor:
                 return None
 
     def deadline(self) -> float | None:
-        """When there may be something to do, if nothing is reported before; None: never."""
+        """The time of the next action, if nothing is reported before; None: never."""
         if self._process is _Process.NONE:
             return None if self.state is ChildState.SLEEPING else self.start_at
         looks = []
@@ -88,16 +88,16 @@ class Supervisor:
         self._n_silent, self._has_been_heard = 0, True
 
     def ready(self, now: float) -> None:
-        """It can do what it is there for."""
+        """Note that the child is ready for use."""
         if self._process is _Process.THERE and self.state not in _FINAL:
             self.state, self.has_been_ready, self._used_at = ChildState.READY, True, now
 
     def worked(self) -> None:
-        """It has done something, or ends for want of another machine: more starts are not in vain."""
+        """Note that it has worked, or ends for want of another machine: more starts are not in vain."""
         self._has_worked = True
 
     def used(self, now: float) -> bool:
-        """Somebody needs it. Returns whether it sleeps, and is woken."""
+        """Note that the child is needed. Returns True if it sleeps, and is woken."""
         self._used_at = now
         if self.state is not ChildState.SLEEPING:
             return False
@@ -105,7 +105,7 @@ class Supervisor:
         return True
 
     def lost(self, now: float) -> bool:
-        """It does not reply any more, and will end. Returns whether that was not wanted: it has died."""
+        """Note that it does not reply any more. Returns True if that was not wanted: it has died."""
         if self._process not in {_Process.THERE, _Process.KILLED}:
             return False
         self._process = _Process.LOST
@@ -118,11 +118,11 @@ class Supervisor:
         return True
 
     def died_idle(self) -> None:
-        """It was lost although it had nothing to do."""
+        """Note that it was lost although it had nothing to do."""
         self._n_idle_deaths += 1
 
     def ended(self, now: float) -> None:
-        """There is no process any more, or none could be started."""
+        """Note that there is no process any more, or that none could be started."""
         self.lost(now)
         if self._process is _Process.TOLD:
             self.delays.reset()
@@ -130,8 +130,8 @@ class Supervisor:
         else:
             self.start_at = now + next(self.delays)
         self._process = _Process.NONE
-        most = self.max_deaths if self.has_been_ready else self.max_deaths_at_start
-        if self._n_idle_deaths >= most:
+        maximum = self.max_deaths if self.has_been_ready else self.max_deaths_at_start
+        if self._n_idle_deaths >= maximum:
             self.fail()
 
     def fail(self) -> None:
@@ -162,5 +162,5 @@ class Supervisor:
         if now - self._ticked_at >= self.max_silence / _TICKS:
             self._n_silent += 1
             self._ticked_at = now
-        most = self.max_silence if self._has_been_heard else max(self.max_silence, _START_SECONDS)
-        return self._n_silent >= _TICKS * most / self.max_silence
+        maximum = self.max_silence if self._has_been_heard else max(self.max_silence, _START_SECONDS)
+        return self._n_silent >= _TICKS * maximum / self.max_silence

@@ -11,7 +11,7 @@ _FIRST_CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END 
 
 
 def trusting(authorities: Path | None) -> ssl.SSLContext:
-    """Trust the CA certificates in a PEM file; None: the system's. Raises ConfigError."""
+    """A TLS context that trusts the CA certificates in a PEM file; None: the system's. Raises ConfigError."""
     try:
         return ssl.create_default_context(cafile=authorities)
     except (OSError, ssl.SSLError) as error:
@@ -19,7 +19,7 @@ def trusting(authorities: Path | None) -> ssl.SSLContext:
 
 
 def trusting_nobody() -> ssl.SSLContext:
-    """For clients of plain HTTP: reading the system's certificates takes 20 ms."""
+    """A TLS context for clients of plain HTTP: reading the system's certificates takes 20 ms."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
@@ -47,7 +47,7 @@ def trusting_only(certificate: str) -> ssl.SSLContext:
 
 
 def check_certificate(certificate: Path, key: Path) -> None:
-    """Raises ConfigError if a server cannot use `certificate`."""
+    """Raise ConfigError if a server cannot use `certificate`."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)
     except (OSError, ssl.SSLError) as error:

@@ -1,4 +1,4 @@
-"""What it means that a client could not speak TLS with a server, and what a person can do."""
+"""Explains failures of TLS between a client and a server, and what a person can do."""
 
 import ssl
 from typing import Final
@@ -34,5 +34,5 @@ def distrust_behind(error: BaseException) -> ssl.SSLCertVerificationError | None
 
 
 def is_plain(error: Exception) -> bool:
-    """Whether `error` means that TLS was used with a server of plain HTTP."""
+    """True if `error` means that TLS was used with a server of plain HTTP."""
     return "WRONG_VERSION_NUMBER" in str(error)

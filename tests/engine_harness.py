@@ -1,7 +1,7 @@
 """The engine with a fake model, stepped by hand."""
 
 from lead.engine.commands import Cancel
-from lead.engine.loop import carry_out
+from lead.engine.loop import execute
 from lead.engine.scheduler import StepPlan
 from lead.engine.speculation.policy import Wait
 from shared.cache_edits import apply_edits
@@ -50,14 +50,14 @@ class EngineHarness:
             self.now += max(action.seconds, 0.001)
             assert self.now < 1000 * NOW, "it waits for ever"
             action = self.next()
-        self.carry_out(action)
+        self.execute(action)
         self.engine.check_integrity()
         return self.engine.pop_events()
 
-    def carry_out(self, action):
+    def execute(self, action):
         """Have the model do what the engine asked for; a decode takes STEP_SECONDS."""
         times = iter((self.now - STEP_SECONDS, self.now))
-        carry_out(action, self.engine, self.target, times.__next__)
+        execute(action, self.engine, self.target, times.__next__)
         if isinstance(action, StepPlan):
             self.spans = [
                 Span(each.slot, each.start, each.tokens, each.n_logits, each.is_prompt)

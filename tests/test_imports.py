@@ -49,16 +49,16 @@ def test_programs_do_not_import_each_other():
 
 def test_shared_imports_no_program():
     for path in sources("shared"):
-        assert not {name.split(".")[0] for name in imported(path)} & (PROGRAMS | {"bench", "tests"}), path
+        others = PROGRAMS | {"lab", "bench", "tests"}
+        assert not {name.split(".")[0] for name in imported(path)} & others, path
 
 
 def test_only_one_package_imports_llama_cpp():
-    write_models = {ROOT / "bench" / "quantize.py", ROOT / "bench" / "tiny_models.py"}  # to test and measure
     users = {
         path.relative_to(ROOT).parent.as_posix()
-        for package in [*PROGRAMS, "shared", "bench"]
+        for package in [*PROGRAMS, "shared", "lab"]
         for path in sources(package)
-        if path not in write_models and any(name.split(".")[0] == "llama_cpp" for name in imported(path))
+        if any(name.split(".")[0] == "llama_cpp" for name in imported(path))
     }
     assert users == {"shared/llama"}
 

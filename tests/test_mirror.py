@@ -4,7 +4,10 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("lead", "back", "chat", "fleet", "shared")
+PACKAGES = (
+    *("lead", "back", "chat", "fleet", "shared"),
+    *("lab/doctor", "lab/measuring", "lab/planning", "lab/simulation"),
+)
 COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/test_ways_in.py": ("shared/way_in.py",),
     "tests/lead/pairing/test_companions.py": ("lead/server/site.py",),
@@ -62,7 +65,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/engine/test_target_loading.py": ("lead/engine/engine_limits.py",),
     "tests/lead/infill/test_infill.py": ("lead/infill/gap.py",),
     "tests/lead/attention/test_attention_probe.py": ("lead/attention/before_load.py",),
-    "tests/lead/disk_cache/test_slot_actions.py": ("lead/disk_cache/idle_slots.py",),
     "tests/lead/disk_cache/test_kept_texts.py": ("lead/disk_cache/in_engine.py",),
     "tests/real/test_rpc.py": ("shared/rpc/rpc_backend.py",),
     "tests/real/test_seen_texts.py": ("lead/suffix/in_engine.py",),
@@ -84,11 +86,12 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/http/routes/test_native.py": ("lead/http/render/llama_server.py",),
     "tests/lead/apis/responses/test_model_routes.py": ("lead/apis/responses/responses_render.py",),
     "tests/lead/metrics/test_exporter.py": ("lead/metrics/sequence_metrics.py",),
-    "tests/lead/benchmark/test_bench_program.py": ("lead/benchmark/running_lead.py",),
-    "tests/lead/benchmark/test_bench_report.py": ("lead/text_table.py",),
-    "tests/lead/benchmark/test_questions.py": ("lead/benchmark/builtin_questions.py",),
-    "tests/lead/planning/test_plan_program.py": ("lead/planning/timing.py",),
-    "tests/lead/simulation/test_cell.py": ("lead/simulation/simulated_lead.py",),
+    "tests/lab/measuring/test_bench_program.py": ("lab/measuring/running_lead.py",),
+    "tests/lab/measuring/test_bench_report.py": ("lead/text_table.py",),
+    "tests/lab/measuring/test_measured_answer.py": ("lab/measuring/answer.py",),
+    "tests/lab/measuring/test_questions.py": ("lab/measuring/builtin_questions.py",),
+    "tests/lab/planning/test_plan_program.py": ("lab/planning/timing.py",),
+    "tests/lab/simulation/test_cell.py": ("lab/simulation/simulated_lead.py",),
     "tests/lead/server/test_server.py": ("lead/http/services.py",),
     "tests/lead/tokenizer/test_job_handler.py": (
         "lead/tokenizer/tokenizer_program.py",
@@ -98,6 +101,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/shared/service/test_service_program.py": ("lead/service/lead_service.py",),
     "tests/back/test_settings.py": ("shared/settings/server_url.py",),
     "tests/shared/diagnostics/test_preflight.py": (
+        "back/check.py",
         "lead/diagnostics/check.py",
         "lead/settings/placed_load.py",
     ),

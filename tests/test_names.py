@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PROGRAMS = [("lead", "shared"), ("back", "shared"), ("chat", "shared")]
+LAB = ("lab/doctor", "lab/measuring", "lab/planning", "lab/simulation")
+PROGRAMS = [("lead", "shared", *LAB), ("back", "shared"), ("chat", "shared")]
 A_SEAM = "where rings are plugged in (lead/rings/table.py)"
 MODULES_THAT_MAY_SHARE_A_NAME = {
     "errors": "the exceptions of one program, next to those of all",

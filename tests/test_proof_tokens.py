@@ -13,8 +13,8 @@ from lead.engine.commands import SetBacks, Submit
 from lead.engine.events import Committed
 from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
+from shared.text_store import PromptCacheSize
 from tests.fake_backs import (
     Branching,
     Crowd,
@@ -191,11 +191,11 @@ def reasons_of(truth):
     return {sequence: reason for sequence, (_, reason) in truth.items()}
 
 
-def spread(requests, rng, most=12):
+def spread(requests, rng, maximum=12):
     """A script that submits each request at some step."""
     script = {}
     for request in requests:
-        script.setdefault(rng.randint(0, most), []).append(request)
+        script.setdefault(rng.randint(0, maximum), []).append(request)
     return script
 
 

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PARTS = ("lead", "back", "chat", "fleet", "shared", "bench", "docs", "docker", "deploy", "models")
+PARTS = ("lead", "back", "chat", "fleet", "shared", "lab", "docs", "docker", "deploy", "models")
 ASKS = {"httpx": {"get", "post", "put", "patch", "delete", "request", "stream", "Client", "AsyncClient"}}
 """Functions and classes of a module that follow the variables unless `trust_env` is false."""
 BY_PERSONS = {"chat/client.py"}

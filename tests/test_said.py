@@ -8,7 +8,10 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PROGRAMS = ("lead", "back", "chat", "fleet", "shared")
+PROGRAMS = (
+    *("lead", "back", "chat", "fleet", "shared"),
+    *("lab/doctor", "lab/measuring", "lab/planning", "lab/simulation"),
+)
 SAY = {"sys.exit", "SystemExit", "sys.stderr.write", "sys.stdout.write", "print"}
 HARMLESS = {"sanitize", "one_line", "size_text"}
 OWN = {"program", "prog", "PROGRAM", "strerror"}

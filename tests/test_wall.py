@@ -10,7 +10,9 @@ from lead.rings.table import RINGS as LEADS_RINGS
 from shared.rings import RINGS as SHARED_RINGS
 
 ROOT = Path(__file__).parent.parent
-PRODUCT = ("lead", "back", "chat", "shared", "fleet")
+PRODUCT = ("lead", "back", "chat", "shared", "fleet", "lab")
+FOR_DEVELOPERS = ("bench", "lab.parts", "lab.campaign")
+"""They may import whatever they like, and nobody imports them: no wheel has them."""
 RINGS = {
     "several models": ("lead.router",),
     "pairing": ("lead.pairing", "shared.pairing"),
@@ -31,20 +33,15 @@ RINGS = {
     "metrics": ("lead.metrics",),
     "placement": ("shared.placement",),
     "attention": ("lead.attention",),
-    "plan, bench, doctor": (
-        "lead.planning",
-        "lead.benchmark",
-        "lead.simulation",
-        "lead.diagnostics",
-        "back.doctor",
-    ),
+    "check": ("lead.diagnostics",),
+    "plan, bench, doctor": ("lab.planning", "lab.measuring", "lab.simulation", "lab.doctor"),
     "fleet": ("fleet",),
 }
 """Packages of each ring."""
 
 
 ROOTS = {
-    "lead.cli": {"plan, bench, doctor"},
+    "lead.cli": {"check", "plan, bench, doctor"},
     "lead.settings.lead_settings": {"rpc"},
     "shared.models.builtin": {"convert"},
     "shared.models.model_file": {"convert"},
@@ -59,11 +56,9 @@ Those of the lead's server import none: rings are plugged in there (`lead.rings`
 imports can be deleted.
 """
 RINGS_OF_RINGS = {
-    ("generate", "plan, bench, doctor"),
-    *(
-        ("plan, bench, doctor", each)
-        for each in ("attention", "heads", "rpc", "several models", "translation")
-    ),
+    ("generate", "check"),
+    *(("check", each) for each in ("heads", "rpc", "several models", "translation")),
+    *(("plan, bench, doctor", each) for each in ("attention", "check", "translation")),
     *(("several models", each) for each in ("other APIs", "translation")),
 }
 """(importing, imported): what examines a lead or runs several of them has to know what they are made of."""
@@ -107,11 +102,15 @@ def ring_of(module):
     )
 
 
+def is_for_developers(module):
+    return any(is_in(module, package) for package in FOR_DEVELOPERS)
+
+
 def edges():
     """(importing, imported) with a ring at the other end."""
     for module in modules():
         for other in imported(module):
-            if ring_of(other) and ring_of(other) != ring_of(module) and not is_in(module, "bench"):
+            if ring_of(other) and ring_of(other) != ring_of(module) and not is_for_developers(module):
                 yield module, other
 
 
@@ -163,11 +162,11 @@ def test_the_lists_have_all_rings_that_are_plugged_in():
     assert packages_with("adapters", "place_layers") == set(SHARED_RINGS)
 
 
-def test_nobody_imports_what_measures_or_deploys():
+def test_nobody_imports_what_is_for_developers_or_deploys():
     for module in modules():
         for other in imported(module):
-            for package in ("bench", "fleet"):
-                assert is_in(module, package) or is_in(module, "bench") or not is_in(other, package), module
+            assert is_for_developers(module) or not is_for_developers(other), module
+            assert is_in(module, "fleet") or not is_in(other, "fleet"), module
 
 
 def package_of(module):

@@ -56,7 +56,10 @@ def printed(code, *folders):
 def test_the_wheel_holds_the_packages_and_what_belongs_to_the_command_lines(installed):
     packages = {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")}
     (data,) = installed.glob("*.data")
-    assert packages == {"lead", "back", "chat", "shared", "fleet", data.name}
+    assert packages == {"lead", "back", "chat", "shared", "fleet", "lab", data.name}
+    assert {path.name for path in (installed / "lab").iterdir()} == {
+        *("__init__.py", "py.typed", "doctor", "measuring", "planning", "simulation")
+    }
     files = {path: path.read_text("utf-8") for path in data.rglob("*") if path.is_file()}
     assert files == command_line_files(data / "data" / "share")
 

@@ -10,14 +10,14 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, DraftsDropped, Finished, Started
 from lead.engine.loop import Loop
 from lead.engine.sequence import EngineSequence
-from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.drafts import Drafts as SequenceDrafts
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
+from lead.engine.speculation.memory_batching import batching_for
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
-from shared.prompt_cache import PromptCacheSize
 from shared.protocol import Tune
 from shared.sampling.sampler import Sampler
+from shared.text_store import PromptCacheSize
 from tests.fake_backs import Silent, Texts, cells_for
 from tests.toy_model import END_TOKENS, GREEDY, FakeTarget, toy_sampler
 
@@ -37,14 +37,15 @@ def engine_sequence(name="s", tokens=(1, 2), n_ctx=1000, checkpoints=(), **more)
 class FakeFront:
     """A pipe with a script: {step: commands}. Keeps what the engine says and raises if it makes no sense."""
 
-    def __init__(self, script: dict[int, list], drafter=None, n_most_steps=3000):
+    def __init__(self, script: dict[int, list], drafter=None, max_steps=3000):
         self._script = {step: list(commands) for step, commands in script.items()}
         self._drafter = drafter or Silent()
-        self._n_most_steps = n_most_steps
+        self._max_steps = max_steps
         self._n_steps = 0
         self.open = True
         self.running: Texts = {}
         self.texts: Texts = {}  # of all sequences, cancelled ones, too
+        self._n_rows: dict[str, int] = {}  # of images
         self.reasons: dict[str, str] = {}
         self.events: list = []
         self.waits: list[float] = []
@@ -52,7 +53,7 @@ class FakeFront:
 
     def drain(self, wait):
         block = wait is None
-        assert self._n_steps < self._n_most_steps, f"no end: {self.running}"
+        assert self._n_steps < self._max_steps, f"no end: {self.running}"
         assert not (block and self.running), f"forgotten: {self.running}"
         self._n_steps = min(self._script, default=0) if block else self._n_steps + 1
         due = [step for step in self._script if step <= self._n_steps]
@@ -82,7 +83,7 @@ class FakeFront:
         text = self.running[event.sequence]  # KeyError: nothing may follow the end of a sequence
         match event:
             case Started():
-                assert 0 <= event.n_cached < len(text)
+                assert 0 <= event.n_cached < len(text) + self._n_rows[event.sequence]
             case Committed():
                 assert event.start == len(text), f"{event} does not follow {len(text)} tokens"
                 assert 0 <= event.n_accepted <= len(event.tokens)
@@ -100,7 +101,8 @@ class FakeFront:
 
     def _note(self, command):
         if isinstance(command, Submit):
-            self.running[command.sequence] = self.texts[command.sequence] = list(command.tokens)
+            self.running[command.sequence] = self.texts[command.sequence] = list(command.text)
+            self._n_rows[command.sequence] = len(command.tokens) - len(command.text)
         elif isinstance(command, Cancel):
             self.running.pop(command.sequence, None)
 
@@ -113,15 +115,15 @@ def local_drafters(request: Submit):
     """Those that the engine's process makes."""
     return {
         "ngram": NgramDrafter(8),
-        "prediction": PredictionDrafter(request.prediction, len(request.tokens)),
+        "prediction": PredictionDrafter(request.prediction, request.n_text_prompt),
     }
 
 
-def inline_drafter(n_slots: int, blur: float, n_most=6, n_window=100) -> ModelDrafter:
+def inline_drafter(n_slots: int, blur: float, n_max=6, n_window=100) -> ModelDrafter:
     """The engine's own drafter, with a model that is `blur` away from the target."""
-    options = DrafterOptions(n_slots, n_window, n_most, n_chunk=4, prompt_cache=PromptCacheSize(200, 1))
+    options = DrafterOptions(n_slots, n_window, n_max, n_chunk=4, prompt_cache=PromptCacheSize(200, 1))
     model = FakeTarget(options.n_model_slots, cells_for(options), 16, n_window=n_window, blur=blur)
-    return ModelDrafter("draft_model", Drafter(model, options, toy_sampler, END_TOKENS), n_most)
+    return ModelDrafter("draft_model", Drafter(model, options, toy_sampler, END_TOKENS), n_max)
 
 
 def make_engine(
@@ -132,7 +134,7 @@ def make_engine(
     inline: ModelDrafter | None = None,
 ) -> Engine:
     def sampler_for(request: Submit) -> Sampler:
-        return toy_sampler(request.sampling, request.tokens)
+        return toy_sampler(request.sampling, request.text)
 
     speculation = SpeculationManager(
         policy,

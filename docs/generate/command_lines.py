@@ -18,12 +18,12 @@ from argparse_manpage.manpage import Manpage
 from back.service.back_service import BackServiceSettings
 from back.settings import BackSettings
 from chat.settings import ChatSettings
-from lead.benchmark.bench_settings import BenchSettings
+from lab.measuring.bench_settings import BenchSettings
+from lab.planning.plan_settings import PlanSettings
 from lead.convert.convert_program import ConvertSettings
 from lead.disk_cache.cache_program import CacheSettings
 from lead.generate.generate_settings import GenerateSettings
 from lead.pairing.invite import InviteSettings
-from lead.planning.plan_settings import PlanSettings
 from lead.router.models_program import ModelsSettings
 from lead.rpc.rpc_worker import RpcWorkerSettings
 from lead.service.lead_service import LeadServiceSettings

@@ -1,4 +1,4 @@
-"""Whether flash attention makes steps on this CPU shorter, measured with a model of nothing but attention.
+"""Measures if flash attention makes steps on this CPU shorter, with a model of nothing but attention.
 
 llama.cpp fixes the choice when it makes a context. On a CPU flash attention saves operations, and skips the
 cells of other texts; but it computes each token of a step by itself, so draft tokens after a long text cost
@@ -48,7 +48,7 @@ _WIDTHS = {1: 1.0, 4: 2.5}
 _TIE = 1.05
 """Measured twice, times differ by so much."""
 _N_TIMED = 8
-_MOST_SECONDS = 3.0
+_MAX_SECONDS = 3.0
 """For all of it, which takes .2 to .5 on an idle machine. Beside programs that compute on all cores, threads
 wait for each other many times longer, and what they measure is chance."""
 _LATENT = "attention.kv_lora_rank"
@@ -58,7 +58,7 @@ _N_LAYERS, _N_VOCAB, _WIDTH, _N_BATCH = 2, 64, 64, 256
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """What a layer's attention depends on; lengths are those of a head's keys and values."""
+    """The shape of a layer's attention; lengths are those of a head's keys and values."""
 
     n_heads: int
     n_kv_heads: int
@@ -68,7 +68,7 @@ class AttentionShape:
 
     @classmethod
     def of(cls, path: Path) -> Self | None:
-        """None where layers differ, or have another kind of attention: llama.cpp aborts on a wrong shape."""
+        """A model's shape; None where layers differ, or another kind: llama.cpp aborts on a wrong shape."""
         prefix = read_beginning(path).get("general.architecture", "")
         found = {key.removeprefix(f"{prefix}."): value for key, value in integers(path, f"{prefix}.").items()}
         n_heads, n_embd = found.get("attention.head_count", 0), found.get("embedding_length", 0)
@@ -91,7 +91,7 @@ class AttentionTimes(BaseModel, frozen=True):
 
     @property
     def prefer_flash(self) -> bool:
-        """Also where it makes no difference: it takes less memory, and is what other programs do."""
+        """True also where it makes no difference: flash attention takes less memory."""
         return self.with_flash < _TIE * self.without_flash
 
 
@@ -126,11 +126,11 @@ def choose_flash_attention(path: Path, options: ModelOptions, n_threads: int) ->
 
 
 def measure(shape: AttentionShape, options: ModelOptions, n_others: int) -> AttentionTimes | None:
-    """With texts alone, and beside `n_others` in one pool; None if this llama.cpp makes no such model,
+    """Time texts alone, and beside `n_others` in one pool; None if this llama.cpp makes no such model,
     or measuring takes too long.
     """
     library.start()
-    end = time.perf_counter() + _MOST_SECONDS
+    end = time.perf_counter() + _MAX_SECONDS
     lengths = sorted({min(length, shape.n_window or length) for length in _LENGTHS})
     try:
         with _stand_in(shape, max(lengths) + _N_BATCH) as model:
@@ -186,7 +186,7 @@ class _Trial:
     @classmethod
     @contextmanager
     def opened(cls, model: Any, parameters: Any, end: float) -> Iterator[Self]:
-        """Its decodes raise _BusyError after `end` (seconds, `time.perf_counter`)."""
+        """A stand-in model whose decodes raise _BusyError after `end` (seconds, `time.perf_counter`)."""
         with library.captured_log():
             native = llama_cpp.llama_init_from_model(model, parameters)
         if not native:
@@ -202,7 +202,7 @@ class _Trial:
             self._decode(slot, at, min(_N_BATCH, end - at))
 
     def seconds(self, start: int, n_tokens: int) -> float:
-        """Of a step of the first text, which is left as it was."""
+        """Seconds of a step of the first text, which is left as it was."""
         began = time.perf_counter()
         self._decode(0, start, n_tokens)
         seconds = time.perf_counter() - began
@@ -237,6 +237,7 @@ def _stand_in(shape: AttentionShape, n_ctx: int) -> Iterator[Any]:
     function("gguf_set_val_f32")(metadata, b"llama.attention.layer_norm_rms_epsilon", 1e-5)
     for key, value in keys.items():
         function("gguf_set_val_u32")(metadata, f"llama.{key}".encode(), value)
+    # llama.cpp makes the tensors, and asks for their content
     n_bytes, write = function("ggml_nbytes"), function("ggml_backend_tensor_memset")
 
     def clear(tensor: int, _: int) -> None:

@@ -31,7 +31,7 @@ _MIN_VALUE_CHANGE = 0.15
 
 @dataclass(slots=True)
 class Following:
-    """What a back has of a sequence that it has been asked for.
+    """A sequence that a back has been asked for, as far as the back has it.
 
     n_sent: the number of tokens it was sent; n_arrived: the same when the last reply was sent that is known
     to have arrived. With 0 the sequence is not open for the back.
@@ -119,7 +119,7 @@ class Back:
             self.n_updates = self.n_right = 0.0  # a trial begins without trust
 
     def credit(self, *, in_time: bool, is_chosen: bool) -> float:
-        """It had a right token. Returns what the token counts."""
+        """Count a token that the back had right; returns what the token counts."""
         worth = 1.0 if in_time else self._late_weight
         self.n_right += worth
         if is_chosen:
@@ -137,7 +137,7 @@ class Back:
         self.followed.setdefault(sequence, Following())
 
     def has_opened(self, sequence: str) -> bool:
-        """Whether it was sent any of a sequence."""
+        """True if the back was sent any tokens of a sequence."""
         following = self.followed.get(sequence)
         return following is not None and following.n_sent > 0
 

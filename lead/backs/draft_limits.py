@@ -1,12 +1,12 @@
-"""Which drafts of a back are accepted, and when a back is disconnected for what it sends."""
+"""Limits on the drafts of a back: which are accepted, and when a back is disconnected."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 from lead.generation.sequences import LiveSequence
 from shared.errors import ProtocolError
-from shared.pace import Bucket
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_DRAFT_TOKENS, Draft
+from shared.rate_limit import Bucket
 
 MAX_INVALID_DRAFTS = 100
 """A back that sends more invalid drafts is broken or hostile, and is disconnected."""
@@ -66,15 +66,15 @@ class DraftLimits:
         self._drafts = _Allowance(limits.max_drafts_per_second, 1, "drafts", now)
         self._bytes = _Allowance(limits.max_draft_bytes_per_second, MAX_BACK_MESSAGE_BYTES, "bytes", now)
         self._stale_rate = rate = limits.max_drafts_per_second / STALE_PART
-        most = max(1.0, rate * _TOLERATED_SECONDS)
-        self._stale = Bucket(rate, most, now)
-        self._skims_below = most - max(1.0, rate * _SKIMMED_SECONDS)
+        maximum = max(1.0, rate * _TOLERATED_SECONDS)
+        self._stale = Bucket(rate, maximum, now)
+        self._skims_below = maximum - max(1.0, rate * _SKIMMED_SECONDS)
         self._n_skimmed = 0
         self._reads_again_at = now
         self._is_stale = False
 
     def admit(self, n_bytes: float, now: float) -> bool:
-        """Whether to read a message of `n_bytes` at all; raises ProtocolError to disconnect the back."""
+        """True if a message of `n_bytes` is to be read; raises ProtocolError to disconnect the back."""
         if self._is_stale:
             raise ProtocolError(
                 f"more than {self._stale_rate:g} stale drafts per second: this back is too slow or too far "
@@ -87,14 +87,14 @@ class DraftLimits:
         return not self._skims(now) or self._is_sampled()
 
     def pause(self, now: float) -> float:
-        """For how many seconds not to read from the back, whose messages wait in the system meanwhile."""
+        """Seconds not to read from the back; its messages wait in the socket meanwhile."""
         if not self._skims(now) or now < self._reads_again_at + _READING_SECONDS:
             return 0.0
         self._reads_again_at = now + PAUSE_SECONDS
         return PAUSE_SECONDS
 
     def accept(self, draft: Draft, sequence: LiveSequence | None, *, is_open: bool, now: float) -> bool:
-        """Whether to pass a draft on to the engine; raises ProtocolError to disconnect the back.
+        """True if a draft is to be passed on to the engine; raises ProtocolError to disconnect the back.
 
         `sequence` is the one that the draft names, if it is running; `is_open`: the back was told of it.
         """
@@ -140,16 +140,16 @@ class DraftLimits:
 class _Allowance:
     """A rate limit, and how much may be dropped for exceeding it before the back is disconnected."""
 
-    def __init__(self, rate: float, least_burst: float, unit: str, now: float) -> None:
+    def __init__(self, rate: float, min_burst: float, unit: str, now: float) -> None:
         """`rate` is per second, of a `unit` with an option of its own."""
         self._rate = rate
         self._unit = unit
-        self._accepted = Bucket(rate, max(least_burst, rate), now)
-        n_tolerated = max(least_burst, rate * _TOLERATED_SECONDS)
+        self._accepted = Bucket(rate, max(min_burst, rate), now)
+        n_tolerated = max(min_burst, rate * _TOLERATED_SECONDS)
         self._dropped = Bucket(rate * (ABUSE_FACTOR - 1), n_tolerated, now)
 
     def allow(self, amount: float, now: float) -> bool:
-        """Whether `amount` more are within the limit; raises ProtocolError for a flood."""
+        """True if `amount` more are within the limit; raises ProtocolError for a flood."""
         if self._accepted.take(now, amount):
             return True
         if not self._dropped.take(now, amount):

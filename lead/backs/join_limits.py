@@ -1,4 +1,4 @@
-"""How often a peer may join as a back, and how long one that was disconnected for what it sent may not."""
+"""Limits on joining as a back: attempts of a peer, and its lockout after it was disconnected."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from shared.errors import UnavailableError
-from shared.pace import Bucket
+from shared.rate_limit import Bucket
 
 FIRST_LOCKOUT_SECONDS, MAX_LOCKOUT_SECONDS = 10.0, 600.0
 """Doubled with each further offence, until the last one is as long ago as the longest."""
@@ -19,7 +19,7 @@ _JOIN_BURST = 64
 _IMPATIENCE = 8
 """For how many an attempt of a name that has to wait counts, so that its peer soon has to wait for each
 attempt, before it is asked for its name."""
-REFUSAL_SECONDS, MOST_HELD_REFUSALS = 1.0, 64
+REFUSAL_SECONDS, MAX_HELD_REFUSALS = 1.0, 64
 """How long a refusal is held back, so that a peer that tries again at once does so once a second; and how
 many are held back at the same time, because each takes a descriptor."""
 _MAX_RECORDS = 2048
@@ -93,8 +93,8 @@ class JoinLimits:
 
     @contextmanager
     def held_refusal(self) -> Iterator[float]:
-        """For how many seconds to hold a refusal back, within this context."""
-        seconds = REFUSAL_SECONDS if self._n_held < MOST_HELD_REFUSALS else 0.0
+        """The seconds to hold a refusal back, within this context."""
+        seconds = REFUSAL_SECONDS if self._n_held < MAX_HELD_REFUSALS else 0.0
         self._n_held += 1
         try:
             yield seconds

@@ -91,6 +91,7 @@ class Backs:
             )
         if hello.vocabulary.fingerprint != ours.fingerprint:
             raise VocabularyError(_vocabularies_differ(ours, hello.vocabulary))
+        # from here on it could draft: it is admitted if it behaved, and there is room
         self.join_limits.admit_name(peer, hello.name, self._clock())
         if len(self._backs) >= self._limits.max_backs:
             raise UnavailableError(
@@ -167,16 +168,16 @@ class Backs:
         return back.updates(self._sequences, self._assignment.asked, self._assignment.part, self._tune)
 
     def tune(self, tune: Tune) -> None:
-        """How all backs should draft from now on."""
+        """Tell all backs how to draft from now on."""
         self._tune = tune
         self._wake(self._backs.values())
 
     def may_send(self, back: Back, n_bytes: float) -> bool:
-        """Whether to read its next message, of `n_bytes`; raises ProtocolError after too many of them."""
+        """True if a message of `n_bytes` is to be read; raises ProtocolError after too many of them."""
         return back.draft_limits.admit(n_bytes, self._clock())
 
     def pause(self, back: Back) -> float:
-        """For how many seconds not to read from `back`: so that a flood costs few wake-ups."""
+        """Seconds not to read from `back`, so that a flood costs few wake-ups."""
         return back.draft_limits.pause(self._clock())
 
     def take_draft(self, back: Back, draft: Draft) -> None:
@@ -210,7 +211,7 @@ class Backs:
         self._wake(followers)
 
     def describe(self) -> list[dict[str, Any]]:
-        """One record per back, for people and dashboards."""
+        """A record of each back, for people and dashboards."""
         return [
             {
                 "name": back.name,

@@ -53,12 +53,12 @@ class Turn:
         return sum(len(tokens) + _OBJECT_TOKENS for tokens in texts)
 
     def after(self, last: "Turn | None", n_known: int) -> "Turn":
-        """With the first answers of the turn before: the objects are shared."""
+        """The turn with the first answers of the turn before: the objects are shared."""
         return replace(self, answers=(last.answers[:n_known] if last else ()) + self.answers)
 
 
 class Digests:
-    """Of longer and longer beginnings of a text."""
+    """Digests of longer and longer beginnings of a text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -66,7 +66,7 @@ class Digests:
         self._digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
 
     def of(self, n: int) -> bytes:
-        """Of the first `n` characters, no fewer than before; empty if the text is shorter."""
+        """The digest of the first `n` characters, no fewer than before; empty if the text is shorter."""
         if not self._n <= n <= len(self._text):
             return b""
         self._digest.update(self._text[self._n : n].encode("utf-8", "replace"))
@@ -95,7 +95,7 @@ class AnswerMemory:
         return self._turns[key]
 
     def add(self, owner: str, messages: Sequence[ChatMessage], turn: Turn, tokens: Sequence[int]) -> None:
-        """These messages were answered with `tokens`."""
+        """Remember that `messages` were answered with `tokens`."""
         *_, (key, _) = _keys(owner, messages)
         if earlier := self._turns.pop(key, None):
             self._n_kept -= earlier.n_tokens

@@ -49,7 +49,7 @@ _NOT_SHOWN: tuple[tuple[str, ReasoningMarkers | None, tuple[str, ...]], ...] = (
 
 
 def derive_answer_format(render: Render, source: str) -> AnswerFormat:
-    """How the model of a template with this `source` writes its answers."""
+    """The format of answers of models whose template has this `source`."""
     try:
         found = _AnswerProbes(render).derive()
     except IndexError:  # it refuses even one question

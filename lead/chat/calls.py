@@ -23,11 +23,11 @@ Tools = Sequence[Mapping[str, Any]]
 
 
 class AnyCallFormat(Protocol):
-    """How the model of a template writes calls: data, which is pickled with each request."""
+    """The format of a model's tool calls: data, which is pickled with each request."""
 
     @property
     def around_content(self) -> tuple[str, str]:
-        """What is around content that is JSON, if all answers are; else two empty texts."""
+        """The texts around JSON content, if all answers are JSON; else two empty texts."""
 
     @property
     def starts(self) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ class AnyCallReader(Protocol):
 
     @property
     def begins_with_object(self) -> bool:
-        """Whether an answer that begins with a JSON object may be a call."""
+        """True if an answer that begins with a JSON object may be a call."""
 
     def begin_answer(self) -> None:
         """An answer begins, or goes on after reasoning."""
@@ -64,7 +64,7 @@ class AnyCallReader(Protocol):
         """Read some of the window; None if more text is needed for that."""
 
     def finish(self, *, is_cut: bool) -> list[Delta]:
-        """What remains when all has been read. is_cut: the model would have gone on."""
+        """The remaining parts when all has been read. is_cut: the model would have gone on."""
 
 
 class CallSupport(Protocol):
@@ -88,7 +88,7 @@ class CallSupport(Protocol):
         """The JSON types of a tool's arguments by their names."""
 
     def reader(self, calls: AnyCallFormat, config: "ParserConfig", window: Window) -> AnyCallReader:
-        """Of the answer in the window."""
+        """A reader of the calls in the answer in `window`."""
 
     def rule(self, calls: AnyCallFormat, request: "ConversationFields", writer: "GrammarWriter") -> str:
         """An expression for calls of the tools of a request; raises RequestError."""
@@ -104,7 +104,7 @@ class CallSupport(Protocol):
         special_tokens: Mapping[str, int],
         check_grammar: Callable[[str], None],
     ) -> tuple[CallGrammars | None, list[str]]:
-        """What applies once a call has begun in an answer that may also have none; None: nothing does.
+        """The grammars that apply once an optional call has begun; None: nothing constrains calls.
 
         Also why tools have no grammar of their arguments; for one that is `strict` that is raised, as what
         `check_grammar` raises. said: with what the prompt has begun the answer.
@@ -113,5 +113,5 @@ class CallSupport(Protocol):
 
 @functools.cache
 def call_support() -> CallSupport | None:
-    """None if the ring has been taken out: then no tools are called."""
+    """The plugged-in support of tool calls; None without that ring: then no tools are called."""
     return cast("CallSupport | None", next(plugged(RINGS, "call_support"), None))

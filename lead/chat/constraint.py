@@ -1,4 +1,4 @@
-"""What an answer has to look like, as a grammar: JSON of a schema, a tool call, or either."""
+"""The grammar of an answer: JSON of a schema, a tool call, or either."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

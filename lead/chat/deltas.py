@@ -11,11 +11,15 @@ from pydantic_core import from_json
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
+    """More reasoning of an answer."""
+
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
+    """More content of an answer."""
+
     text: str
 
 
@@ -83,6 +87,8 @@ class ToolCall:
 
 @dataclass(slots=True)
 class AssistantMessage:
+    """An answer as a message, put together from its deltas."""
+
     content: str = ""
     reasoning: str = ""
     calls: list[ToolCall] = field(default_factory=list)

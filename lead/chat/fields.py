@@ -1,4 +1,4 @@
-"""How fields of requests are validated: bounds on lists and objects, null, and names that nobody knows.
+"""Validation of fields of requests: bounds on lists and objects, null, and names that nobody knows.
 
 An invalid request should cost no more than a valid one. pydantic otherwise validates all elements and keeps
 an error for each of them and each member of a union: a body of 4 MB took a minute and gigabytes.

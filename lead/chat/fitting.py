@@ -51,6 +51,7 @@ def fitting_steps(
         if step(before) != before:
             chosen.append(step)
             lost = first_lost(chosen)
+    # a later step may have made an earlier one unnecessary
     for step in list(chosen):
         without = [each for each in chosen if each is not step]
         if first_lost(without) is None:

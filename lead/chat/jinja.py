@@ -66,7 +66,7 @@ class JinjaTemplate:
 
 
 class BuiltinTemplate:
-    """One of llama.cpp's built-in templates, which support only roles and contents."""
+    """A built-in template of llama.cpp's, which support only roles and contents."""
 
     variables = frozenset({"messages", "add_generation_prompt"})
 
@@ -221,7 +221,7 @@ class _Probe:
         return _PROBE in text and (_FUNCTION in text or _ARGUMENTS["probe"] in text)
 
     def renders_object_arguments(self) -> bool:
-        """Whether a call's arguments may be an object: other templates fail, or write it as Python does."""
+        """True if a call's arguments may be an object: other templates fail, or write it as Python does."""
         text = self._render(self._call(as_object=True))
         return _ARGUMENTS["probe"] in text and "{'" not in text and '\\"' not in text
 

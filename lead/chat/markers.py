@@ -63,7 +63,7 @@ class Window:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing comes after `text`."""
+        """With `complete` nothing comes after `text`."""
         return self.finished and not self._later
 
     def push(self, text: str) -> None:
@@ -81,7 +81,7 @@ class Window:
         return True
 
     def read_again(self, text: str) -> None:
-        """Read on with this instead of what is in the window."""
+        """Replace what is in the window by `text`, which is read next."""
         self.text = ""
         if text:
             self._later.appendleft((text, 0))

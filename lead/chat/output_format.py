@@ -1,4 +1,4 @@
-"""How a model writes answers, and how they are parsed; `lead.chat.answer_probes` derives it."""
+"""The format of a model's answers, and how they are parsed; `lead.chat.answer_probes` derives it."""
 
 import re
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class ReasoningMarkers:
         return self.closing.strip()
 
     def is_open(self, prompt: str) -> bool:
-        """Whether `prompt` ends inside reasoning: the template began it."""
+        """True if `prompt` ends inside reasoning that the template began."""
         return prompt.rstrip().endswith(self.start)
 
     def split_own(self, content: str) -> tuple[str, str, str] | None:
@@ -47,7 +47,7 @@ class ReasoningMarkers:
         return re.sub(rf"(?:{start}\s*)?(?:{end}\s*)?\Z", "", prompt, count=1)
 
     def resume(self, prompt: str, reasoning: str, content: str) -> str:
-        """What to append to `prompt` so that the model continues after `reasoning` and `content`."""
+        """The text to append to `prompt` so that the model continues after `reasoning` and `content`."""
         opened = self.is_open(prompt)
         if not reasoning and not opened:
             return self.content + content
@@ -62,7 +62,7 @@ def with_thinking(reasoning: str, content: str) -> list[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """How a model writes its answers.
+    """The format of a model's answers.
 
     reasoning: None if it does not reason. ignored: markers without meaning anywhere in an answer. unfinished:
     the beginning of a marker at the end of prompts, which answers continue (Functionary 3.2).
@@ -75,7 +75,7 @@ class AnswerFormat:
 
 @dataclass(frozen=True, slots=True)
 class ParserConfig:
-    """How to parse an answer.
+    """The settings of an answer's parser.
 
     reasoning: None leaves reasoning in the content. in_reasoning: the prompt ends inside reasoning, which the
     client began if continues_reasoning.

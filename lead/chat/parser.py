@@ -32,6 +32,8 @@ class _MaybeCall:
 
 
 class OutputParser:
+    """Splits the text of an answer, as it comes, into reasoning, content and tool calls."""
+
     def __init__(self, config: ParserConfig) -> None:
         self._config = config
         self._reasoning = config.reasoning

@@ -1,4 +1,4 @@
-"""What probes of chat templates have in common: known texts are rendered, and found again."""
+"""Probes of chat templates in common: known texts are rendered, and found again."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol

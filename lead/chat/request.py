@@ -53,12 +53,12 @@ class ConversationFields(BaseModel, strict=True):
 
     @property
     def must_call(self) -> bool:
-        """Whether the answer is a call, without content."""
+        """True if the answer has to be a call, without content."""
         return self.tool_choice == "required" or isinstance(self.tool_choice, NamedToolChoice)
 
     @property
     def one_call(self) -> bool:
-        """Whether no more calls than one may be made."""
+        """True if at most one call may be made."""
         return self.parallel_tool_calls is False or isinstance(self.tool_choice, NamedToolChoice)
 
     @property
@@ -70,7 +70,7 @@ class ConversationFields(BaseModel, strict=True):
 
     @property
     def schema_field(self) -> str:
-        """Where that is from."""
+        """The name of the request's field that has the schema."""
         return "json_schema" if self._format_schema is None else "response_format"
 
     @property
@@ -87,7 +87,7 @@ class ConversationFields(BaseModel, strict=True):
     def conversation(
         self, options: ConversationOptions, tool_format: AnyCallFormat | None = None
     ) -> TemplateInput:
-        """What to render for a template of the format `tool_format`, if it has one.
+        """The conversation to render, for a template of the format `tool_format`, if it has one.
 
         Raises RequestError for a message that cannot be continued, and for contradictions.
         """

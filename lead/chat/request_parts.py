@@ -65,7 +65,7 @@ class ToolCallParam(NullIsDefault, strict=True):
 
 
 class ChatMessage(BaseModel, strict=True, extra="allow"):
-    """One message; unknown fields are passed on to the chat template."""
+    """A message of a conversation; unknown fields are passed on to the chat template."""
 
     role: Annotated[str, Field(min_length=1, max_length=64)]
     content: str | Annotated[list[ContentPart], AtMost(MAX_MESSAGES)] | None = None
@@ -213,7 +213,7 @@ class ResponseFormat(BaseModel, strict=True):
 
 @dataclass(frozen=True, slots=True)
 class TemplateInput:
-    """What a prompt is rendered from.
+    """The variables that a prompt is rendered from.
 
     tools: in OpenAI's format. variables: the client's `chat_template_kwargs`. open_answer: end the prompt
     where the assistant's answer begins. continues: the answer continues the last message, an assistant's.
@@ -227,7 +227,7 @@ class TemplateInput:
     continues: bool = False
 
     def continues_reasoning(self, markers: ReasoningMarkers) -> bool:
-        """Whether the answer continues reasoning that the client began, with markers or without."""
+        """True if the answer continues reasoning that the client began, with markers or without."""
         last = self.messages[-1]
         content = "".join(last.parts)
         if not content:

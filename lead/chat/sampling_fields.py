@@ -1,4 +1,4 @@
-"""How tokens are chosen, as requests of all APIs say it: the fields of `SamplingParameters`."""
+"""Sampling fields of requests of all APIs: those of `SamplingParameters`."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -42,5 +42,5 @@ class SamplingFields(RequestFields, strict=True):
     grammar: str | None = None
 
     def sampling(self) -> dict[str, Any]:
-        """What is given, by name, as it was written."""
+        """The sampling fields that are given, by name, as they were written."""
         return {name: value for name in asked_for() if (value := getattr(self, name)) is not None}

@@ -63,7 +63,7 @@ class ChatTemplate:
     def of_stranger(
         cls, source: str | None, bos: str, eos: str, tool_use: str | None, seconds: float = TEMPLATE_SECONDS
     ) -> Self:
-        """The same; raises ConfigError, too, if it takes much to compile or to run."""
+        """The template of a stranger; raises ConfigError, too, if it takes much to compile or to run."""
         try:
             known = call_limited(lambda: cls(source, bos, eos, tool_use).known, seconds, TEMPLATE_BYTES)
         except LimitError as error:
@@ -73,7 +73,7 @@ class ChatTemplate:
 
     @property
     def known(self) -> _Known:
-        """What the template supports without tools, and with them; how calls and answers are written."""
+        """The template's features without tools and with them, and the format of calls and answers."""
         return self.capabilities, self._tool_capabilities, self.tool_format, self.answers
 
     def _detect(self) -> _Known:

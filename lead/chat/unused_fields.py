@@ -33,7 +33,7 @@ class Unused:
     beside: str | None = None
 
     def is_harmless(self, value: object, request: Mapping[str, Any]) -> bool:
-        """Whether `request` means the same without it."""
+        """True if `request` means the same without the field."""
         if self.harmless is None or value in self.harmless:
             return True
         if self.below is not None and isinstance(value, int | float) and value < self.below:

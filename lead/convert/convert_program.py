@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def convert(settings: ConvertSettings) -> None:
-    """Raises ConfigError."""
+    """Convert the model as `settings` say; raises ConfigError."""
     source, destination = settings.source, settings.destination
     conversion = read_conversion(source, settings.tokenizer)
     if conversion is None:

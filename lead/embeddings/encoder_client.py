@@ -17,7 +17,7 @@ from lead.generation.engine_state import EngineState
 from lead.tokenizer.fair_queue import Client
 from shared.errors import ModelLoadError, QueueFullError, UnavailableError
 from shared.keeper import Keeper
-from shared.pace import Backoff
+from shared.rate_limit import Backoff
 from shared.supervisor import Supervisor
 
 log = logging.getLogger("embeddings")

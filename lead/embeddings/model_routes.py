@@ -19,7 +19,7 @@ from lead.embeddings.embedding_requests import (
     RerankRequest,
 )
 from lead.embeddings.vector_model import Found, VectorModel, VectorsAsked, models_of
-from lead.http.client_gone import unless_gone
+from lead.http.client_gone import cancel_on_disconnect
 from lead.http.json_route import BodyReader, JsonRoute, client_of
 from shared.errors import UnsupportedError
 
@@ -34,7 +34,9 @@ async def embeddings(body: EmbeddingRequest, http_request: Request) -> Response:
     """Vectors of texts."""
     model = _embedder(http_request)
     asked = VectorsAsked(body.field, body.dimensions, body.embd_normalize)
-    found = await unless_gone(http_request, model.compute(client_of(http_request), body.texts(), asked))
+    found = await cancel_on_disconnect(
+        http_request, model.compute(client_of(http_request), body.texts(), asked)
+    )
     as_text = body.encoding_format == "base64"
 
     def write() -> bytes:
@@ -57,7 +59,9 @@ async def native_embeddings(body: EmbeddingRequest, http_request: Request) -> Re
     """llama-server's own."""
     model = _embedder(http_request)
     asked = VectorsAsked(body.field, body.dimensions, body.embd_normalize)
-    found = await unless_gone(http_request, model.compute(client_of(http_request), body.texts(), asked))
+    found = await cancel_on_disconnect(
+        http_request, model.compute(client_of(http_request), body.texts(), asked)
+    )
 
     def write() -> bytes:
         return to_json(
@@ -74,7 +78,7 @@ async def ollama_embed(body: OllamaEmbedRequest, http_request: Request) -> Respo
     asked = VectorsAsked("input", body.dimensions, truncates=body.truncate)
     texts = body.texts()
     computing = model.compute(client_of(http_request), texts, asked)
-    found = await unless_gone(http_request, computing) if texts else Found([], 0)
+    found = await cancel_on_disconnect(http_request, computing) if texts else Found([], 0)
 
     def write() -> bytes:
         return to_json(
@@ -96,7 +100,7 @@ async def ollama_embeddings(body: OllamaEmbeddingsRequest, http_request: Request
     model = _embedder(http_request)
     asked = VectorsAsked("prompt", norm=-1, truncates=True)
     computing = model.compute(client_of(http_request), [body.prompt], asked)
-    found = await unless_gone(http_request, computing)
+    found = await cancel_on_disconnect(http_request, computing)
     return await _respond(http_request, found, lambda: to_json({"embedding": _numbers(found.vectors[0])}))
 
 
@@ -113,7 +117,7 @@ async def rerank(body: RerankRequest, http_request: Request) -> Response:
     texts = body.candidates()
     pairs = [RankedPair(body.query, text) for text in texts]
     asked = VectorsAsked("documents" if body.texts is None else "texts", truncates=body.truncate)
-    found = await unless_gone(http_request, model.compute(client_of(http_request), pairs, asked))
+    found = await cancel_on_disconnect(http_request, model.compute(client_of(http_request), pairs, asked))
     scores = [array("f", vector)[0] for vector in found.vectors]
     best = sorted(range(len(scores)), key=lambda index: (-scores[index], index))[: body.top_n]
     if body.texts is not None:

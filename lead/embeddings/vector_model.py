@@ -14,7 +14,7 @@ from lead.embeddings.encoder_messages import L2, EncodedText, EncoderReady, Load
 from lead.generation.engine_state import EngineState
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.fair_queue import Client
-from lead.tokenizer.jobs import Jobs, MadePrompt, ModelDescription, Prompt
+from lead.tokenizer.jobs import MadePrompt, ModelDescription, Prompt, TokenizerJobs
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from shared import cpus
@@ -100,8 +100,8 @@ class VectorModel:
 
     async def wait_until_ready(self) -> None:
         own = Client("lead")
-        description = await self._tokenizer.run(own, Jobs.describe)
-        (around,) = (await self._tokenizer.run(own, Jobs.prepare_prompts, [""])).prompts
+        description = await self._tokenizer.run(own, TokenizerJobs.describe)
+        (around,) = (await self._tokenizer.run(own, TokenizerJobs.prepare_prompts, [""])).prompts
         self._end = around[1:] if description.adds_bos else around
         await self.encoder.has_been_ready.wait()
         self._description = description
@@ -114,7 +114,7 @@ class VectorModel:
         if asked.n_dimensions > ready.n_out:
             raise RequestError(f"dimensions: {self.name} makes {ready.n_out} numbers at most", "dimensions")
         try:
-            prepared = await self._tokenizer.run(client, Jobs.prepare_prompts, prompts)
+            prepared = await self._tokenizer.run(client, TokenizerJobs.prepare_prompts, prompts)
         except RequestError as error:
             raise RequestError(str(error).replace("prompt", asked.field, 1), asked.field) from error
         texts = [self._fitting(number, text, asked, ready) for number, text in enumerate(prepared.prompts)]

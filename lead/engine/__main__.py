@@ -1,5 +1,6 @@
 """The way into the engine process: `python -m lead.engine FD GRAMMARS LEVEL`, started by `process`."""
 
+from shared.descriptors import raise_limit
 from shared.exits import end_with_parent_only
 from shared.program_start import run_program
 
@@ -7,6 +8,7 @@ from shared.program_start import run_program
 def main() -> None:
     """Run `lead.engine.worker.main`, whose imports take a second."""
     end_with_parent_only()  # the front closes the pipe
+    raise_limit()  # the front may have few descriptors while it starts this
     run_program("lead.engine.worker")
 
 

@@ -27,16 +27,16 @@ class ContextShift:
 
     @property
     def n_left(self) -> int:
-        """How long the context is when it has just been shifted."""
+        """The length of the context just after a shift."""
         return self.n_ctx - self._n_each
 
     def n_discarded(self, n_tokens: int) -> int:
-        """How many tokens of a text of `n_tokens` are no longer in its context."""
+        """The number of tokens of a text of `n_tokens` that are no longer in its context."""
         n_beyond, n_each = n_tokens - self.n_ctx, self._n_each
         return 0 if n_beyond < 0 else n_each * (1 + n_beyond // n_each)
 
     def context(self, tokens: Sequence[int]) -> list[int]:
-        """What the next token of this text is computed from: fewer than `n_ctx` tokens."""
+        """The context of the next token of this text: fewer than `n_ctx` tokens."""
         return [*tokens[: self.n_keep], *tokens[self.n_keep + self.n_discarded(len(tokens)) :]]
 
     @property

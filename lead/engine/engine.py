@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.commands import Cancel, Command, SetBacks, SetPolicy, Submit
+from lead.engine.commands import MTP, Cancel, Command, SetBacks, SetPolicy, Submit
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Event, Failed, Finished, FinishReason, PromptProgress
 from lead.engine.scheduler import Action, PlanEntry, Scheduler, StepPlan
@@ -32,6 +32,7 @@ from shared.errors import KvCacheFullError, WindowLostError
 from shared.protocol import Draft
 from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.sampler import Sampler
+from shared.slot_cache import cut_length
 
 log = logging.getLogger("engine")
 
@@ -41,7 +42,7 @@ _MIN_CHECKPOINT = 64
 """Shorter prompts are decoded again as quickly as a checkpoint is stored."""
 _GRAMMAR_SHARE = 0.25
 """How much longer a step may take because of grammars."""
-_LEAST_GRAMMAR_SECONDS = 0.001
+_MIN_GRAMMAR_SECONDS = 0.001
 """The least of that: a usual answer takes a tenth of it."""
 _ALONE_GRAMMAR_SECONDS = 0.005
 """Where nothing else runs: until commands are looked at again."""
@@ -72,18 +73,18 @@ class Engine:
         self._scheduler = Scheduler(limits, self.slots, speculation)
         self._events: list[Event] = []
         self._uncounted: list[Verification] = []  # what was committed after these, and is no event yet
-        self._edits: list[CacheEdit] = []
+        self._edits: list[CacheEdit] = []  # to be applied before the next step
         self._last_step: Callable[[], StepReport] | None = None  # if nothing was learned from it yet
-        self._waiting_since: float | None = None
-        self._n_windows_lost = 0
+        self._waiting_since: float | None = None  # for drafts, or None
+        self._n_windows_lost = 0  # slots that were read again (WindowLostError)
 
     @property
     def idle(self) -> bool:
-        """Nothing to do until a command arrives."""
+        """True if there is nothing to do until a command arrives."""
         return not self.slots.sequences
 
     def apply(self, command: Command, now: float) -> None:
-        """Raises AssertionError for a command that is not for a running engine."""
+        """Apply a command; raises AssertionError for one that is not for a running engine."""
         match command:
             case Submit():
                 self._submit(command, now)
@@ -100,7 +101,7 @@ class Engine:
                 raise AssertionError(f"not a command for a running engine: {command}")
 
     def next(self, now: float) -> Action | None:
-        """What to do now; None: nothing until a command arrives."""
+        """The action to do now; None: nothing until a command arrives."""
         if self._waiting_since is not None:
             self.speculation.on_wait(now - self._waiting_since)
             self._waiting_since = None
@@ -112,7 +113,7 @@ class Engine:
         self._admit()
         self.slots.make_room_for_one_token_each()
         action = None if self.idle else self._scheduler.plan(now)
-        self._edits += self.slots.pop_edits()
+        self._edits += self.slots.pop_edits(decodes=isinstance(action, StepPlan))
         if isinstance(action, StepPlan):
             drafting = (entry.slot_state for entry in action.entries if entry.draft)
             self._edits += self.slots.save_before_drafts(drafting)
@@ -134,8 +135,8 @@ class Engine:
             n_committed += self._commit_entry(entry, rows, now, can_roll_back=entry.slot in can_roll_back)
         is_usual = True
         if waiting := [entry.slot_state for entry in plan.entries if entry.slot_state.is_waiting]:
-            most_seconds = max(_LEAST_GRAMMAR_SECONDS, _GRAMMAR_SHARE * seconds)
-            n_committed += self._verify_waiting(waiting, most_seconds, now)
+            max_seconds = max(_MIN_GRAMMAR_SECONDS, _GRAMMAR_SHARE * seconds)
+            n_committed += self._verify_waiting(waiting, max_seconds, now)
             for slot in waiting:
                 if slot.sequence and (verification := slot.sequence.verification):
                     is_usual = False
@@ -143,7 +144,7 @@ class Engine:
         self._last_step = partial(plan.report, now, seconds, n_committed, is_usual=is_usual)
 
     def edited(self, edits: Sequence[CacheEdit], seconds: float) -> None:
-        """What `pop_edits` gave was applied, which took `seconds`."""
+        """Note that the edits of `pop_edits` were applied, which took `seconds`."""
         if texts := moved_texts(edits):
             self.slots.learn_moves(texts, seconds, self.speculation.cost.seconds(1))
 
@@ -159,15 +160,15 @@ class Engine:
         self.slots.empty(error.slots)
 
     def draft(self, order: DraftOrder) -> DraftRound:
-        """One round of the drafter in the engine; `drafted` has to follow."""
+        """Run one round of the drafter in the engine; `drafted` has to follow."""
         return self.speculation.draft(order)
 
     def drafted(self, done: DraftRound, seconds: float) -> None:
-        """That round took `seconds`."""
+        """Note that the round of `draft` took `seconds`."""
         self.speculation.on_drafted(done, seconds)
 
     def pop_events(self) -> list[Event]:
-        """What has happened since the last call; to be called between two steps, or during the second.
+        """The events since the last call; to be called between two steps, or during the second.
 
         What speculation learns from a step is learned here, so that a step on a device need not wait for it.
         """
@@ -180,12 +181,12 @@ class Engine:
         return events
 
     def pop_edits(self) -> list[CacheEdit]:
-        """What makes the model's memory hold what is valid in it, to be applied before all else."""
+        """The edits that make the model's memory hold what is valid, to be applied before all else."""
         edits, self._edits = self._edits, []
         return edits
 
     def explain(self) -> dict[str, Any]:
-        """What the planner has learned and done."""
+        """The planner's statistics, and what it has learned."""
         return self.speculation.describe() | {"n_windows_lost": self._n_windows_lost}
 
     def check_integrity(self) -> None:
@@ -210,6 +211,9 @@ class Engine:
 
         An earlier engine process may have generated all of it, and ended before it said so: it is finished.
         """
+        if request.images and (reason := self._why_no_images(request)):
+            self._report(Failed(sequence=request.sequence, reason=reason, param="messages"))
+            return
         n_ctx = self._limits.n_ctx_sequence
         sequence = EngineSequence(request, n_ctx, self._make_sampler, self._checkpoints(request))
         if sequence.n_generated and (reason := self._finish_reason(sequence)):
@@ -218,6 +222,24 @@ class Engine:
         assert 0 < len(sequence.context) < n_ctx
         self.speculation.open(sequence, now)
         self.slots.add(sequence)
+
+    def _why_no_images(self, request: Submit) -> str | None:
+        """Why the images of a request cannot be read here; None: they can."""
+        inline, n_ubatch = self.speculation.inline, self._limits.n_ubatch
+        if request.n_keep is not None:
+            return "a text with images cannot be shifted: images need a lead without --context-shift"
+        if self._limits.batch_sizes:
+            return (
+                "images need a lead with --exact off: a text with images has other bits when it is read again"
+            )
+        if inline and inline.drafter.source == MTP:
+            return "images need a lead with --mtp off: heads that draft cannot read the rows of an image"
+        if request.images[-1].end == (request.n_prompt or len(request.tokens)):
+            return "nothing follows the last image: a prompt has to end with text"
+        n_rows = max((image.n_rows for image in request.images if image.whole), default=0)
+        if n_rows > n_ubatch:
+            return f"an image takes {n_rows} rows at once: images need a lead with --ubatch-size {n_rows}"
+        return None
 
     def _checkpoints(self, request: Submit) -> tuple[int, ...]:
         """Where the prompt is stored: where the client's last message begins, and before the answer begins.
@@ -231,7 +253,7 @@ class Engine:
         lengths = {n for n in [*request.checkpoints, request.n_keep or 0] if 0 < n < n_prompt}
         if n_prompt >= _MIN_CHECKPOINT and not request.checkpoints:
             lengths.add(n_prompt - _N_GENERATION_PROMPT)
-        return tuple(sorted(lengths))
+        return tuple(sorted({cut_length(request.tokens, n) for n in lengths} - {0}))
 
     def _admit(self) -> None:
         """A sampler is made at once: its grammar is compiled while the prompt is decoded.
@@ -262,7 +284,7 @@ class Engine:
         if sequence.request.max_tokens == 0:
             self._finish(sequence, "length")
             return 0
-        sequence.verification = Verification(sequence.drafts, len(sequence.tokens), entry.draft, rows)
+        sequence.verification = Verification(sequence.drafts, len(sequence.text), entry.draft, rows)
         return self._verify(slot, now)
 
     def _verify_waiting(self, waiting: Sequence[Slot], seconds: float, now: float) -> int:

@@ -1,4 +1,4 @@
-"""What an engine process consists of, for rings that plug something in: a seam, their modules `in_engine`."""
+"""The parts of an engine process, for rings that plug something in: a seam, their modules `in_engine`."""
 
 from collections.abc import Callable
 from contextlib import ExitStack

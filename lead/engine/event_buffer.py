@@ -1,4 +1,4 @@
-"""When events go to the front: some are held, to go together with later ones.
+"""A buffer of events for the front: some are held, to go together with later ones.
 
 The front wakes up for what the engine sends. On a CPU whose cores all compute that interrupts a step, and
 costs more than what the front does with a token. So the tokens of short steps go together, and those that
@@ -55,7 +55,7 @@ class EventBuffer:
             self._send(*self._before(sent), *sent)
 
     def hold(self, events: Sequence[Event]) -> None:
-        """They go with the next ones. Steps of a sequence without drafts become one event."""
+        """Hold events to go with the next ones. Steps of a sequence without drafts become one event."""
         for event in events:
             self._is_urgent |= self._cannot_wait(event)
             if not isinstance(event, Committed):

@@ -16,7 +16,7 @@ EXACT_SAMPLE = "every token is the model's own choice, so a text is an exact sam
 
 
 class Exactness(BaseModel, frozen=True):
-    """What is promised of texts, for people, and whether they are the same bit for bit whatever happens.
+    """The guarantee for texts, in words, and whether they are the same bit for bit whatever happens.
 
     `cost`: how much longer a step of one token takes for that or would take, as a ratio; None: not known.
     found: of whoever has loaded the target so, for the next process (`lead.engine.target_loading`).
@@ -24,7 +24,7 @@ class Exactness(BaseModel, frozen=True):
 
     is_on: bool = False
     cost: float | None = None
-    promise: str = EXACT_SAMPLE
+    guarantee: str = EXACT_SAMPLE
     found: dict[str, Any] = {}
 
 
@@ -131,7 +131,7 @@ class Committed(BaseModel, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether there is nothing to say but the tokens."""
+        """True if there is nothing to say but the tokens."""
         return not (self.sources or self.n_right or self.probabilities)
 
 
@@ -144,16 +144,20 @@ class Finished(BaseModel, frozen=True):
 
 
 class Failed(BaseModel, frozen=True):
-    """A sequence cannot continue. `param` names the request's field at fault; None: the request was valid."""
+    """A sequence cannot continue. `param` names the request's field at fault; None: the request was valid.
+
+    may_recover: it may succeed later.
+    """
 
     type: Literal["failed"] = "failed"
     sequence: str
     reason: str
     param: str | None = None
+    may_recover: bool = False
 
 
 class DraftsDropped(BaseModel, frozen=True):
-    """How many drafts of a source were stale when the engine read them, since the last such event."""
+    """The number of a source's drafts that came too late for the engine, since the last such event."""
 
     type: Literal["drafts_dropped"] = "drafts_dropped"
     source: str
@@ -161,7 +165,7 @@ class DraftsDropped(BaseModel, frozen=True):
 
 
 class Answer(BaseModel, frozen=True):
-    """To the `Ask` of this number: a reply, or the reason why there is none, and nothing has changed.
+    """The answer to an `Ask`: a reply, or the reason why there is none, and nothing has changed.
 
     may_recover: the same may succeed later.
     """

@@ -14,4 +14,6 @@ class Explained(BaseModel, frozen=True):
 
 
 class Explain(EngineQuestion[Explained], frozen=True):
+    """Asks for the planner's report."""
+
     only_looks = True

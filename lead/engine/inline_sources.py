@@ -1,4 +1,4 @@
-"""What drafts in the engine and takes its time, as the engine's process sees it: a draft model, or a ring's.
+"""Sources that draft in the engine and take its time: a draft model, or a ring's.
 
 A ring plugs one in at the seam `inline_source`, a module with a function `plan_source`.
 """
@@ -25,32 +25,32 @@ _MAX_SECONDS = 3.0
 
 
 class InlineSource(Protocol):
-    """It is loaded, and makes the drafter of the engine."""
+    """A loaded source, which makes the drafter of the engine."""
 
     @property
     def source(self) -> str:
-        """What its drafts are called."""
+        """The name of the source of its drafts."""
 
     @property
     def title(self) -> str:
-        """What it is, for people."""
+        """A description for people."""
 
     @property
     def reads_target(self) -> bool:
-        """Whether it makes the target's passes compute and record more."""
+        """True if it makes the target's passes compute and record more."""
 
     def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> InlineDrafter[Any]:
-        """For as many sequences as there are slots."""
+        """The drafter, for as many sequences as there are slots."""
 
     def calibrate(self, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
         """A first T(n) of it, known before it is used; its slot 0 is empty, and is left empty."""
 
     def describe(self, token_seconds: float) -> str:
-        """For the log, at the start."""
+        """The line of the log at the start."""
 
 
 class PlannedSource(Protocol):
-    """One that a ring will open, before the target is loaded.
+    """A source that a ring will open, before the target is loaded.
 
     load_mtp: the target is to be loaded with its layers for further tokens. is_draft_model: it is the file
     that `Load.draft` names, which then is no draft model.

@@ -1,4 +1,4 @@
-"""What an engine process is to load: its first line; then come commands (`lead.engine.commands`)."""
+"""What an engine process loads: the first line that it reads; then come commands (`lead.engine.commands`)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from lead.engine.commands import PolicyName
 from lead.engine.events import Exactness
+from shared.image_span import ImageMemory
 from shared.settings.model_options import ModelOptions
 from shared.settings.options import OptionGroup
 
@@ -15,14 +16,14 @@ MtpMode = Literal["auto", "on", "off"]
 
 
 class LoadDraft(BaseModel, frozen=True):
-    """A draft model to load with the target; it drafts at most `n_most` tokens for a step.
+    """A draft model to load with the target; it drafts at most `n_max` tokens for a step.
 
     Without `fixed_threads`, what is faster of one thread and those of `options`.
     """
 
     model: Path
     options: ModelOptions
-    n_most: int
+    n_max: int
     fixed_threads: bool = False
 
 
@@ -78,20 +79,22 @@ class Load(EngineOptions, DiskCacheOptions):
     """The first line to an engine process: what to run.
 
     `exactness` is as an earlier process said in `Ready`, so that this one computes the same bits; None: it
-    measures them. `mtp`: draft with the heads of the model, at most `n_most_mtp` tokens for a step;
+    measures them. `mtp`: draft with the heads of the model, at most `max_mtp` tokens for a step;
     not with a draft model. `rpc`: machines that have layers of it (host:port), waited for at most
     `rpc_timeout` seconds. `taken`: bytes that the draft model will need of the devices and the CPU, by name.
-    `most_threads`: what may be used instead of `options.threads`, if that is faster; 0: nothing else.
+    `max_threads`: what may be used instead of `options.threads`, if that is faster; 0: nothing else.
+    `images`: where the embeddings of images are; None: requests have none.
     """
 
     model: Path
     options: ModelOptions
     draft: LoadDraft | None = None
     mtp: MtpMode = "off"
-    n_most_mtp: int = 16
+    max_mtp: int = 16
     heartbeat_seconds: float = 0.0  # between signs of life; 0: none
     exactness: Exactness | None = None
     rpc: tuple[str, ...] = ()
     rpc_timeout: float = 0.0
     taken: Mapping[str, int] = {}
-    most_threads: int = 0
+    max_threads: int = 0
+    images: ImageMemory | None = None

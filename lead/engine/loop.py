@@ -24,9 +24,9 @@ _DRAFT_SECONDS = 0.001
 _CHECK_EVERY_S = 1.0
 """The records are checked when the engine becomes idle, but not more often than this."""
 
-MOST_SECONDS = 29.0
+STALL_SECONDS = 29.0
 """A wait for drafts ends after a second, a grammar takes three: whoever waits for longer waits for ever."""
-_MOST_SECONDS_COUNTED = 5.0
+_MAX_SECONDS_COUNTED = 5.0
 """Between two looks: the process may have been stopped for any time (Ctrl-Z), or a step may take long."""
 
 
@@ -42,18 +42,18 @@ class ProgressWatch:
         self._seconds = 0.0
 
     def made(self) -> None:
-        """Something was decoded (also by a draft model), admitted or ended, or nobody waits."""
+        """Note that something was decoded (also by a draft model), admitted or ended, or nobody waits."""
         self._seconds = 0.0
 
     def has_stalled(self, now: float) -> bool:
-        """Whether there was none for too long; to be asked before each step."""
-        self._seconds += min(now - self._now, _MOST_SECONDS_COUNTED)
+        """True if there was no progress for too long; to be asked before each step."""
+        self._seconds += min(now - self._now, _MAX_SECONDS_COUNTED)
         self._now = now
-        return self._seconds >= MOST_SECONDS
+        return self._seconds >= STALL_SECONDS
 
 
 class Pipe(Protocol):
-    """How commands and events pass. `open` turns False when the front is gone."""
+    """The channel of commands and events. `open` turns False when the front is gone."""
 
     open: bool
 
@@ -77,7 +77,7 @@ class Chore(Protocol):
         """Seconds until there is something to do while the engine is idle; None: never."""
 
 
-def carry_out(
+def execute(
     action: Action | None,
     engine: Engine,
     target: Target,
@@ -163,14 +163,14 @@ class Loop:
         self._chores = chores
         self._on_backs = on_backs
         self._on_ask = on_ask
-        self._wait = 0.0
+        self._wait = 0.0  # seconds that the next look for commands may take
         self._early: list[Command] = []  # that arrived during the last step
-        self._unchecked = False
-        self._checked_at = -math.inf
+        self._unchecked = False  # a step was made since the last `check_integrity`
+        self._checked_at = -math.inf  # when that was
         self._progress = ProgressWatch(clock())
 
     def run(self) -> None:
-        """Raises DecodeFatalError or IntegrityError: the process has to end, and is started again.
+        """Run until the front is gone. DecodeFatalError and IntegrityError: the process has to end.
 
         IntegrityError also if sequences wait, and nothing happens for half a minute.
         """
@@ -178,11 +178,11 @@ class Loop:
             self.step()
 
     def step(self) -> None:
-        """One step, or a wait for commands when there is nothing to do."""
+        """Do one step, or wait for commands when there is nothing to do."""
         self._take_commands()
         now = self._clock()
         if self._progress.has_stalled(now):  # also one that spins, although it gives signs of life
-            self._fail(f"for {MOST_SECONDS:g} s nothing was decoded, admitted or ended")
+            self._fail(f"for {STALL_SECONDS:g} s nothing was decoded, admitted or ended")
         awaited = [seconds for chore in self._chores if (seconds := chore.turn(now, idle=self._engine.idle))]
         if awaited:
             self._progress.made()
@@ -192,7 +192,7 @@ class Loop:
         overlaps = can_send_later and self._target.overlaps
         if not overlaps:
             self._send(at_once=not can_send_later)
-        if carry_out(action, self._engine, self._target, self._clock, self._use_time_of_step):
+        if execute(action, self._engine, self._target, self._clock, self._use_time_of_step):
             self._progress.made()
         if not overlaps or self._engine.idle:
             self._send(at_once=self._engine.idle)

@@ -55,11 +55,11 @@ class EnginePipe:
 
     @property
     def readable(self) -> bool:
-        """Whether a command is waiting, or the front is gone."""
+        """True if a command is waiting, or the front is gone."""
         return bool(self._poll.poll(0))
 
     def has_been_read(self) -> bool:
-        """Whether somebody waits for commands, or has looked for some since the last call."""
+        """True if commands are waited for, or were looked for since the last call."""
         has = self._is_draining or self._has_drained
         self._has_drained = False
         return has

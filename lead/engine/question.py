@@ -12,7 +12,7 @@ R = TypeVar("R", bound=BaseModel)
 
 
 class EngineQuestion(BaseModel, Generic[R], frozen=True):
-    """Its type and its fields say what is asked, the type argument what the reply is."""
+    """A question to the engine, told by its type and fields; the type argument is that of the reply."""
 
     only_looks: ClassVar[bool] = False
     """Nothing changes by it. Equal questions share a reply, and a sleeping engine is not woken for it."""

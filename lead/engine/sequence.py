@@ -14,14 +14,14 @@ from lead.engine.commands import Submit
 from lead.engine.context_shift import ContextShift
 from lead.engine.events import Committed, Failed, TokenProbabilities
 from lead.engine.speculation.drafts import DraftChain, Drafts
-from shared.errors import PendingAnswerError, RequestError
+from shared.errors import PendingAnswerError, RequestError, UnavailableError
 from shared.sampling.parameters import MAX_TEXT_TOKENS
 from shared.sampling.sampler import Sampler
 from shared.sampling.top_k import top_k
 
 log = logging.getLogger("engine")
 
-_LEAST = -1e9
+_MIN_LOGPROB = -1e9
 """JSON has no infinity."""
 
 
@@ -51,7 +51,7 @@ def filtered_probabilities(
 
 
 def _finite(value: Any) -> float:
-    return max(float(value), _LEAST)
+    return max(float(value), _MIN_LOGPROB)
 
 
 def verify(
@@ -80,7 +80,7 @@ def verify(
 
 @dataclass(slots=True)
 class Verification:
-    """A step's draft, compared with the target's choices: `tokens`, which follow the first `start`.
+    """A step's draft, compared with the target's choices: `tokens`, which follow the first `start` of a text.
 
     Under a grammar a choice may not be ready when the step is over. So far `tokens` are what the sampler has
     accepted, and nothing else knows of them. When all are chosen, tokens[:n_accepted] were in the draft.
@@ -100,8 +100,14 @@ class Verification:
 
     @property
     def has_rejected(self) -> bool:
-        """Whether the target disagreed with the draft."""
+        """True if the target disagreed with the draft."""
         return self.n_accepted < len(self.draft)
+
+    def end_draft(self) -> int:
+        """The draft ends with what has been accepted of it; returns its length."""
+        n = len(self.tokens)
+        self.draft, self.rows = self.draft[:n], self.rows[: n + 1]
+        return n
 
     def event(self, n_right: Mapping[str, tuple[int, int]]) -> Committed:
         """n_right: see `Committed`."""
@@ -124,6 +130,9 @@ class EngineSequence:
 
     `context` is what the model sees of it: `tokens` itself, until a `shift` discards some; each shift makes
     another list. Without one the sequence ends when its context of `n_ctx` tokens is full.
+
+    `text` is what all see that see no images: `tokens` itself, or without the rows of images. Drafts and
+    choices are counted in it. images_end: the first row after all images.
     """
 
     drafts: Drafts  # from `SpeculationManager.open` on
@@ -143,16 +152,19 @@ class EngineSequence:
         self.id = request.sequence
         self.request = request
         self.tokens = list(request.tokens)
-        self.context = self.tokens
+        self.context = self.tokens  # what the next token is computed from; shorter after a shift
+        self.text = list(request.text) if request.images else self.tokens
+        self.images = request.images
+        self.images_end = request.images[-1].end if request.images else 0
         self.n_prompt = request.n_prompt or len(request.tokens)
         self.n_ctx = n_ctx
         self.shift = None if request.n_keep is None else ContextShift(n_ctx, request.n_keep)
         self.checkpoints = checkpoints
         n, max_tokens = MAX_TEXT_TOKENS, request.max_tokens  # whatever the context takes
-        self._n_most = n if max_tokens is None else min(n, self.n_prompt + max_tokens)
+        self._n_max = n if max_tokens is None else min(n, self.n_prompt + max_tokens)
         self.number: int | None = None  # sequences are numbered as they first get a slot of this engine
         self.n_cached = request.n_cached  # tokens that its very first slot held already; None: it had none
-        self.verification: Verification | None = None
+        self.verification: Verification | None = None  # while what was decoded is verified
         self._make_sampler = make_sampler
         self._sampler: Sampler | None = None
         if self.is_context_full:
@@ -160,12 +172,12 @@ class EngineSequence:
 
     @property
     def n_prefill(self) -> int:
-        """How many tokens of the context are decoded as a prompt: that, or what the last shift left."""
+        """The number of tokens that are decoded as a prompt: the prompt, or what the last shift left."""
         return self.n_prompt if self.shift is None or self.context is self.tokens else self.shift.n_left
 
     @property
     def is_context_full(self) -> bool:
-        """Whether it can go on only with a shift."""
+        """True if the sequence can go on only with a context shift."""
         return self.shift is not None and len(self.context) >= self.n_ctx
 
     def shift_context(self) -> int:
@@ -179,6 +191,8 @@ class EngineSequence:
         self.tokens += tokens
         if self.context is not self.tokens:
             self.context += tokens
+        if self.text is not self.tokens:
+            self.text += tokens
 
     @property
     def sampler(self) -> Sampler:
@@ -201,6 +215,8 @@ class EngineSequence:
             return None
         except RequestError as error:  # its grammar has become too complex
             return Failed(sequence=self.id, reason=str(error), param=error.param)
+        except UnavailableError as error:  # nothing can follow its grammar for now
+            return Failed(sequence=self.id, reason=str(error), may_recover=True)
         except MemoryError:  # not the sequence's fault: the next engine process continues it
             raise
         except Exception:
@@ -224,10 +240,10 @@ class EngineSequence:
         return token
 
     def drop_verification(self) -> None:
-        """What was being verified will be decoded and chosen again."""
+        """Give up the verification under way: its tokens will be decoded and chosen again."""
         if self.verification is not None:
             self.verification = None
-            self.sampler.rewind(self.tokens)
+            self.sampler.rewind(self.text)
 
     @property
     def n_generated(self) -> int:
@@ -235,13 +251,13 @@ class EngineSequence:
 
     @property
     def n_left(self) -> int:
-        """How many more tokens it may get before it ends, or its context has to be shifted."""
-        return min(self.n_ctx - len(self.context), self._n_most - len(self.tokens))
+        """The number of tokens until the sequence ends, or its context has to be shifted."""
+        return min(self.n_ctx - len(self.context), self._n_max - len(self.tokens))
 
     @property
     def is_complete(self) -> bool:
         is_context_full = self.shift is None and len(self.context) >= self.n_ctx
-        return is_context_full or len(self.tokens) >= self._n_most
+        return is_context_full or len(self.tokens) >= self._n_max
 
     @property
     def n_useful(self) -> int:
@@ -250,7 +266,7 @@ class EngineSequence:
         return n if n_draft is None else min(n, n_draft)
 
     def describe(self) -> dict[str, Any]:
-        """For the log of a failed check: no text."""
+        """A description for the log of a failed check, without text."""
         return {
             "sequence": self.id,
             "n_tokens": len(self.tokens),

@@ -14,9 +14,9 @@ from shared.errors import ModelLoadError
 from shared.llama.memory_plan import MemoryPlan
 from shared.llama.model import Model
 from shared.memory.plan_memory import plan_memory
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.seams import plugged
 from shared.settings.model_options import ModelOptions
+from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 
 class OpenTarget(Protocol):
@@ -27,10 +27,10 @@ class OpenTarget(Protocol):
 
 
 def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model, Exactness]:
-    """Raises ModelLoadError, also where --exact is required and cannot be had."""
+    """Load the target; raises ModelLoadError, also where --exact is required and cannot be had."""
 
     def open_target(options: ModelOptions, n_reserve: int = 0) -> Model:
-        model = Model(plan_target(load, planned, options, n_reserve))
+        model = Model(plan_target(load, planned, options, n_reserve), load.images)
         if planned:
             planned.attach(model)
         return model
@@ -46,7 +46,7 @@ def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model
 def plan_target(
     load: Load, planned: PlannedSource | None, options: ModelOptions, n_reserve: int = 0
 ) -> MemoryPlan:
-    """With these options instead of the `load`'s; raises ModelLoadError."""
+    """Plan the target's memory with these options instead of the `load`'s; raises ModelLoadError."""
     return plan_memory(
         load.model,
         options,
@@ -77,7 +77,7 @@ def _refuse_exact(options: ModelOptions) -> None:
 def limits_of(
     model: Model, n_checkpoints: int = 0, prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
 ) -> EngineLimits:
-    """What a scheduler may use of a target; n_checkpoints: stored states of each slot."""
+    """The limits of a target for the scheduler; n_checkpoints: stored states of each slot."""
     n_reserve = model.batch_sizes.n_reserve if model.batch_sizes else 0
     return EngineLimits(
         n_slots=model.n_slots,
@@ -88,6 +88,7 @@ def limits_of(
         n_checkpoints=n_checkpoints,
         prompt_cache=prompt_cache,
         step_bytes=model.plan.step_bytes,
+        n_ubatch=model.n_ubatch,
         own_cells=not model.plan.context.kv_unified,
         batch_sizes=model.batch_sizes,
         tiles_attention=model.tiles_attention,

@@ -25,8 +25,8 @@ from lead.engine.new_pieces import NewPieces
 from lead.engine.pipe import EnginePipe, low_numbered
 from lead.engine.side_jobs import SideJobs
 from lead.engine.slot import TrialPlace
-from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.memory_batching import batching_for
 from lead.engine.target_loading import limits_of, load_target
 from lead.engine.target_threads import TargetThreads
 from lead.rings.table import RINGS
@@ -105,12 +105,13 @@ def _serve(
     _log_what_is_loaded(model, load, ready)
     side_jobs = SideJobs(pipe.send)
     side_jobs.register(Explain, lambda _: Explained(report=engine.explain()))
+    # rings plug in what they do before the first command can arrive
     parts = EngineParts(model, engine, load, side_jobs, lookups)
     for module in plugged(RINGS, "in_engine"):
         module.plug_in(parts)
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
-    pipe.send(ready)
+    pipe.send(ready)  # from now on commands come; T(n) is measured while none does
     parts.chores.append(side_jobs)
     if limits.traits.can_speculate and load.calibrate:
         stored = Remembered(CacheFolder.STEP_TIMES, StepTimes, step_times_key(model, load, inline))
@@ -141,7 +142,7 @@ def _make_engine(
     grammars = GrammarServer(load.model, budget, fork_server)
 
     def sampler_for(request: Submit) -> Sampler:
-        return make_sampler(request.sampling, vocabulary, request.tokens, follow=grammars.follow)
+        return make_sampler(request.sampling, vocabulary, request.text, follow=grammars.follow)
 
     speculation = SpeculationManager(
         load.policy,
@@ -173,7 +174,7 @@ def _log_what_is_loaded(model: Model, load: Load, ready: Ready) -> None:
 
 
 def step_times_key(model: Model, load: Load, inline: InlineSource | None) -> str:
-    """Of all that T(n) depends on, but for the length of the texts and what else computes."""
+    """The key of all that T(n) depends on, but for the length of texts and what else computes."""
     return start_key(
         StoredKind.STEP_TIMES,
         model.facts.files,
@@ -182,7 +183,7 @@ def step_times_key(model: Model, load: Load, inline: InlineSource | None) -> str
         with_heads=inline is not None and inline.reads_target,
         batch_sizes=model.batch_sizes,
         rpc=load.rpc,
-        most_threads=load.most_threads,
+        max_threads=load.max_threads,
         cores=sorted(cpus.usable()),
     )
 
@@ -191,7 +192,7 @@ def _threads(model: Model, exactness: Exactness, load: Load) -> TargetThreads:
     """With --exact there is no choice: another number might compute other bits."""
     n = load.options.threads
     return TargetThreads(
-        model.use_threads, n, n if exactness.is_on or model.is_offloaded else load.most_threads
+        model.use_threads, n, n if exactness.is_on or model.is_offloaded else load.max_threads
     )
 
 
@@ -273,5 +274,5 @@ def _lookups(request: Submit, load: Load) -> dict[str, LookupDrafter]:
     if load.ngram:
         drafters[NGRAM] = NgramDrafter(_NGRAM_BITS)
     if request.prediction:
-        drafters[PREDICTION] = PredictionDrafter(request.prediction, request.n_prompt or len(request.tokens))
+        drafters[PREDICTION] = PredictionDrafter(request.prediction, request.n_text_prompt)
     return drafters

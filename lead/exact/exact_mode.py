@@ -1,4 +1,4 @@
-"""What was found out about exact mode at a start, and what is promised of texts, in words."""
+"""Exact mode as it was measured at a start, and the guarantee for texts, in words."""
 
 from pydantic import BaseModel
 
@@ -11,7 +11,7 @@ _ENOUGH_DRAFT = 8
 
 
 class ExactMode(BaseModel, frozen=True):
-    """It is on where `batch_sizes` are in force.
+    """The state of exact mode, which is on where `batch_sizes` are in force.
 
     `cost`: how much longer a step of one token takes or would take with them, as a ratio; None: not measured,
     for the `reason`. key: of the start that has measured it (`shared.llama.start_key`).
@@ -27,8 +27,8 @@ class ExactMode(BaseModel, frozen=True):
         return self.batch_sizes is not None
 
     @property
-    def promise(self) -> str:
-        """For the log, `GET /props`, the page and `doctor`."""
+    def guarantee(self) -> str:
+        """The guarantee in words, for the log, `GET /props`, the page and `doctor`."""
         if not self.is_on:
             return f"{EXACT_SAMPLE}; --exact would also give {EXACT}: {self._offer}"
         return f"{EXACT_SAMPLE}; and {EXACT} (--exact: {self._price})"
@@ -47,11 +47,11 @@ class ExactMode(BaseModel, frozen=True):
         return words
 
     def exactness(self) -> Exactness:
-        """What the front is told, and tells the next engine process."""
+        """The event for the front, which it also gives the next engine process."""
         found = self.model_dump(mode="json")
-        return Exactness(is_on=self.is_on, cost=self.cost, promise=self.promise, found=found)
+        return Exactness(is_on=self.is_on, cost=self.cost, guarantee=self.guarantee, found=found)
 
     @classmethod
     def of(cls, exactness: Exactness | None) -> "ExactMode | None":
-        """What an earlier process has found."""
+        """The state that an earlier process has found."""
         return cls.model_validate(exactness.found) if exactness else None

@@ -23,7 +23,7 @@ from shared.settings.model_options import ModelOptions
 
 log = logging.getLogger("engine")
 
-_MOST_SECONDS = 2.5
+_MAX_SECONDS = 2.5
 """A model that needs longer is measured only with --exact."""
 _SPARE_SECONDS = 2.0
 """With --exact: to measure more than is needed."""
@@ -34,7 +34,7 @@ _VERSION = 3
 
 
 def load_target(load: Load, open_target: OpenTarget, *, with_heads: bool) -> tuple[Model, Exactness]:
-    """Raises ModelLoadError, also where --exact is required and cannot be had.
+    """Load the target; raises ModelLoadError, also where --exact is required and cannot be had.
 
     with_heads: passes are computed for what drafts, too.
     """
@@ -105,7 +105,7 @@ def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
 
 
 def put_into_force(model: Model) -> ExactMode:
-    """Measure and rehearse; the sizes are then those of `model`."""
+    """Measure batch sizes that are exact, rehearse with them, and have `model` use them."""
     if reason := _why_never(model):
         return ExactMode(reason=reason)
     report = measure_sizes(model, _SPARE_SECONDS)
@@ -123,9 +123,9 @@ def _price(model: Model) -> ExactMode:
     """What --exact would cost."""
     if reason := _why_never(model):
         return ExactMode(reason=reason)
-    report = estimate_sizes(model, _MOST_SECONDS)
+    report = estimate_sizes(model, _MAX_SECONDS)
     if report is None:
-        return ExactMode(reason=f"the model is too large to measure that within {_MOST_SECONDS:g} s")
+        return ExactMode(reason=f"the model is too large to measure that within {_MAX_SECONDS:g} s")
     batch_sizes = report.batch_sizes()
     return ExactMode(cost=report.price(batch_sizes)) if batch_sizes else ExactMode(reason=_NO_SIZES)
 

@@ -42,12 +42,14 @@ class TextOutput:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedText:
+    """The text and times of one generation."""
+
     text: str
     stats: AnswerStats
 
     @property
     def seconds(self) -> float:
-        """With the time for the prompt."""
+        """Seconds of the whole answer, with those for the prompt."""
         return self.stats.prompt_seconds + self.stats.generation_seconds
 
 

@@ -17,7 +17,7 @@ from lead.http.schema import GenerationFields
 from lead.http.services import Services
 from lead.server.server import Lead
 from lead.tokenizer.fair_queue import Client
-from lead.tokenizer.jobs import Jobs, Prompt
+from lead.tokenizer.jobs import Prompt, TokenizerJobs
 from shared import cpus
 from shared.errors import UnavailableError
 from shared.exits import INTERRUPTED, discard_stdout, end_unwritten, exiting_in_words, say
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def generate(settings: GenerateSettings) -> None:
-    """Raises DuoError, StoppedError, OSError."""
+    """Generate a text as `settings` say; raises DuoError, StoppedError, OSError."""
     prompt = settings.read_prompt()
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))
@@ -115,7 +115,7 @@ async def _generate(settings: GenerateSettings, prompt: str, services: Services)
 async def _request(settings: GenerateSettings, prompt: str, services: Services) -> GenerationRequest:
     """With a seed, if none is set, so that the same text can be generated twice; raises RequestError."""
     prompts = [_beginning(services, prompt)]
-    prepared = await services.tokenizer.run(Client(settings.program), Jobs.prepare_prompts, prompts)
+    prepared = await services.tokenizer.run(Client(settings.program), TokenizerJobs.prepare_prompts, prompts)
     return generation_request(GenerationFields(cache_prompt=False, stream=True), prepared, services)
 
 

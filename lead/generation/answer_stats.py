@@ -1,4 +1,4 @@
-"""What generation took: counts of tokens and seconds, of one answer and of one HTTP request."""
+"""Statistics of generation: counts of tokens and seconds, of one answer and of one HTTP request."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -8,12 +8,14 @@ from lead.generation.sequences import LiveSequence
 
 
 class VerifiedDraft(NamedTuple):
+    """The numbers of tokens of one draft that were verified, and accepted."""
+
     n_drafted: int
     n_accepted: int
 
 
 class SourceStats(NamedTuple):
-    """How many of a source's draft tokens were verified, and accepted."""
+    """The numbers of a source's draft tokens that were verified, and accepted."""
 
     source: str
     n_drafted: int
@@ -64,7 +66,7 @@ class AnswerStats:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """None if no token came after the first step."""
+        """The speed after the first step; None if no token came after it."""
         n, seconds = self.n_after_first, self.generation_seconds
         return n / seconds if n and seconds > 0 else None
 
@@ -91,7 +93,7 @@ class RequestStats:
         self.n_sequences += 1
         self.n_prompt += sequence.n_prompt
         self.n_cached += sequence.n_cached
-        self.n_generated += len(sequence.tokens) - sequence.n_prompt
+        self.n_generated += sequence.n_generated
         self.n_drafted += sequence.n_drafted
         self.n_accepted += sequence.n_accepted
 

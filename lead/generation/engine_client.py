@@ -30,13 +30,13 @@ from shared.descriptors import SpareDescriptors
 from shared.errors import EngineError, ModelLoadError, QueueFullError, RequestError, UnavailableError
 from shared.keeper import Keeper
 from shared.logs import LogLevel
-from shared.pace import Backoff
 from shared.protocol import Draft, Tune
+from shared.rate_limit import Backoff
 from shared.supervisor import Supervisor
 
 log = logging.getLogger("lead")
 
-_MOST_UNSENT_BYTES = 1 << 16
+_MAX_UNSENT_BYTES = 1 << 16
 """While the engine has more than this to read, drafts are withheld, and only the newest are sent later."""
 _BEATS = 10
 """How often the engine gives a sign of life within --engine-timeout."""
@@ -50,7 +50,7 @@ _N_SPARE = 8
 
 
 class DraftReports(Protocol):
-    """Whom it tells what becomes of the drafts of backs (`lead.backs.registry.Backs`)."""
+    """Receives reports of what becomes of the drafts of backs (`lead.backs.registry.Backs`)."""
 
     def tune(self, tune: Tune) -> None: ...
 
@@ -90,10 +90,10 @@ class EngineClient:
         self._log_options = [log_level, *(["json"] if log_json else [])]
         self._clock = clock
         self._process: EngineProcess | None = None
-        self._holds_drafts = False
-        self._connected = SetBacks(names=[])
+        self._holds_drafts = False  # a sequence has some, until the engine reads again
+        self._connected = SetBacks(names=[])  # the backs, for the next engine process
         self._questions = OpenQuestions(self._send)
-        self._spare = SpareDescriptors(_N_SPARE)
+        self._spare = SpareDescriptors(_N_SPARE)  # let a process start although connections have taken all
         self.pieces = KnownPieces()
         self.ready: Ready | None = None
         """The engine's last `Ready`."""
@@ -132,7 +132,7 @@ class EngineClient:
 
         Raises NotServingError, QueueFullError. The rest as in `Sequences.create`.
         """
-        self.expect()
+        self.wake()
         if not self.state.takes_requests:
             raise self.state.refusal()
         self._check_queue()
@@ -140,8 +140,8 @@ class EngineClient:
         self._feed()
         return sequence
 
-    def expect(self) -> None:
-        """A sequence is about to come: if it sleeps, it is woken."""
+    def wake(self) -> None:
+        """Load the model again if the engine sleeps: a sequence is about to come."""
         if self._supervisor.used(self._clock()):
             log.info("somebody asks: the model is loaded again")
             self._keeper.note()
@@ -157,7 +157,7 @@ class EngineClient:
         """Send a draft; one that the engine cannot read yet is replaced by the next of the same source."""
         if self.state is not EngineState.READY or self._process is None:
             return
-        if self._process.n_unsent_bytes > _MOST_UNSENT_BYTES:
+        if self._process.n_unsent_bytes > _MAX_UNSENT_BYTES:
             if sequence := self._sequences.get(draft.sequence):
                 sequence.held_drafts[draft.source] = draft
                 self._holds_drafts = True
@@ -199,12 +199,12 @@ class EngineClient:
 
     async def _wait_until_ready(self) -> None:
         """Raises NotServingError if it will not be."""
-        self.expect()
+        self.wake()
         while self.state is not EngineState.READY:
             if not self.state.takes_requests:
                 raise self.state.refusal()
             await self._keeper.wait()
-            self.expect()
+            self.wake()
 
     async def _run_next(self, backs: "asyncio.Future[DraftReports]") -> None:
         """Start a process and run it to its end; one that cannot be started is logged."""
@@ -298,14 +298,14 @@ class EngineClient:
             ready.n_ctx_sequence,
             ready.n_threads,
         )
-        log.info("texts: %s", ready.exactness.promise)
+        log.info("texts: %s", ready.exactness.guarantee)
         if not self._stopped:
             self._supervisor.ready(self._clock())
             self._keeper.note()
             self.has_been_ready.set()
             if self._connected.names:
                 self._send(self._connected)
-            self.expect()
+            self.wake()
             self._feed()
 
     def _check_queue(self) -> None:

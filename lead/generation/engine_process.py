@@ -1,4 +1,4 @@
-"""One engine process, as the front sees it: started, talked to over a pipe, ended."""
+"""An engine process, as the front sees it: started, talked to over a pipe, ended."""
 
 import asyncio
 import contextlib
@@ -90,7 +90,7 @@ class EngineProcess(Child):
 
     @property
     def outcome(self) -> str:
-        """How it has ended."""
+        """The way in which the process has ended."""
         status = self.returncode
         if status is None:
             return "nothing: it cannot be killed, and may hang in a driver"

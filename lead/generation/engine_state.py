@@ -1,4 +1,4 @@
-"""What the engine's process is doing, as the front sees it, and whether requests are taken meanwhile."""
+"""States of the engine's process, as the front sees it, and whether requests are taken meanwhile."""
 
 import enum
 
@@ -18,7 +18,7 @@ class EngineState(enum.Enum):
 
     @property
     def takes_requests(self) -> bool:
-        """They may have to wait."""
+        """True if requests are accepted; they may have to wait."""
         return self not in {EngineState.STARTING, EngineState.FAILED, EngineState.STOPPED}
 
     def refusal(self) -> NotServingError:

@@ -21,7 +21,7 @@ class KnownPieces:
         self._control: set[int] = set()
 
     def learn(self, event: Pieces) -> None:
-        """They are the same whichever engine process says so."""
+        """Learn bytes of tokens; they are the same whichever engine process sends them."""
         self._pieces.update(enumerate(map(bytes.fromhex, event.pieces), event.first))
         self._control.update(event.control)
 
@@ -31,6 +31,8 @@ class KnownPieces:
 
 
 class FrontVocabulary:
+    """The model's vocabulary, as far as the front needs it."""
+
     def __init__(
         self,
         model: ModelDescription,
@@ -48,7 +50,7 @@ class FrontVocabulary:
         self._id: VocabularyId | None = None
 
     async def identify(self) -> VocabularyId:
-        """What backs must have; raises UnavailableError."""
+        """The id of the vocabulary that backs must have; raises UnavailableError."""
         async with self._identifying:
             if self._id is None:
                 try:

@@ -1,4 +1,4 @@
-"""How busy the engine is: for routers and Prometheus."""
+"""The engine's load, for routers and Prometheus."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -20,11 +20,11 @@ class Occupancy:
 
     @classmethod
     def of(cls, sequences: Sequences, ready: Ready) -> Self:
-        """How much of the engine is in use. What idle slots still hold does not count: it makes room."""
+        """The part of the engine that is in use. What idle slots still hold does not count: it makes room."""
         running: list[int] = []
         waiting: list[int] = []
         for sequence in sequences:
-            (waiting if sequence.is_waiting else running).append(len(sequence.tokens))
+            (waiting if sequence.is_waiting else running).append(sequence.n_tokens)
         return cls(len(running), len(waiting), sum(running), sum(waiting), ready.n_slots, ready.n_ctx)
 
     @property

@@ -64,10 +64,11 @@ class Broadcast:
 
 @dataclass(slots=True)
 class LiveSequence:
-    """One completion in progress: what was asked for, and what has come of it.
+    """A completion in progress: the request, and the tokens so far.
 
-    Times are in seconds of one clock. It waits for its first slot until `started_at`, and ends with either
-    a `finish_reason` or a `failure`.
+    tokens: the text so far, without the rows of images; drafts and events are counted in it. n_prompt counts
+    those rows, too. Times are in seconds of one clock. It waits for its first slot until `started_at`, and
+    ends with either a `finish_reason` or a `failure`.
     """
 
     request: Submit
@@ -96,7 +97,7 @@ class LiveSequence:
     changed: Broadcast = field(default_factory=Broadcast)
 
     def __post_init__(self) -> None:
-        self.tokens = array("i", self.request.tokens)
+        self.tokens = array("i", self.request.text)
 
     @property
     def id(self) -> str:
@@ -107,8 +108,22 @@ class LiveSequence:
         return len(self.request.tokens)
 
     @property
+    def generated(self) -> "array[int]":
+        """What it has got since the prompt."""
+        return self.tokens[self.request.n_text_prompt :]
+
+    @property
+    def n_generated(self) -> int:
+        return len(self.tokens) - self.request.n_text_prompt
+
+    @property
+    def n_tokens(self) -> int:
+        """The whole text's, with the rows of images: what it takes of a context."""
+        return self.n_prompt + self.n_generated
+
+    @property
     def is_waiting(self) -> bool:
-        """Whether it has never had a slot."""
+        """True if the sequence has never had a slot."""
         return self.started_at is None
 
     @property
@@ -117,7 +132,7 @@ class LiveSequence:
 
     @property
     def has_settled(self) -> bool:
-        """Whether it has generated so much in the present engine process that it does not kill it."""
+        """True if it has generated so much in the present engine process that it does not kill it."""
         return self.n_submitted is not None and len(self.tokens) - self.n_submitted >= _SETTLED_TOKENS
 
     @property
@@ -126,23 +141,23 @@ class LiveSequence:
         return self.is_waiting, self.created_at if self.started_at is None else self.started_at
 
     def submission(self) -> Submit:
-        """What makes an engine process continue it, whether another one had begun it or not."""
+        """The command with which an engine process continues it, whether another one had begun it or not."""
         return self.request.model_copy(
             update={
-                "tokens": self.tokens.tolist(),
+                "tokens": [*self.request.tokens, *self.generated],
                 "n_prompt": self.n_prompt,
                 "n_cached": None if self.is_waiting else self.n_cached,
             }
         )
 
     def start(self, event: Started, now: float) -> None:
-        """It has got a slot; its first one counts for its statistics."""
+        """Note that the sequence got a slot; the first one counts for its statistics."""
         self.slot, self.in_slot_since = event.slot, now
         if not event.again:
             self.started_at, self.n_cached = now, event.n_cached
 
     def report(self, progress: PromptProgress, now: float) -> None:
-        """Its prompt has been read so far; when it is read again, what was reported is not repeated."""
+        """Note how far the prompt has been read; when it is read again, what was reported is not repeated."""
         if not self.progress or progress.n_processed > self.progress[-1].n_processed:
             started_at = now if self.started_at is None else self.started_at
             seconds = now - started_at if progress.n_processed > progress.n_cached else 0.0
@@ -165,7 +180,7 @@ class LiveSequence:
             self.first_token_at, self.n_first = now, len(step.tokens)
 
     def take_steps(self) -> list[Committed]:
-        """Those since the last call, in order; for its stream alone."""
+        """The steps since the last call, in order; for the sequence's stream alone."""
         steps, self.steps = self.steps, []
         return steps
 
@@ -248,8 +263,7 @@ class Sequences:
                 sequence.finish_reason = event.reason
                 self._end(sequence)
             case Failed():
-                reason, param = event.reason, event.param
-                sequence.failure = ServerError(reason) if param is None else RequestError(reason, param)
+                sequence.failure = _error(event)
                 self._end(sequence)
         sequence.changed.notify()
 
@@ -271,11 +285,11 @@ class Sequences:
 
     @property
     def holds_back(self) -> bool:
-        """Whether sequences wait until it is clear that another one does not kill the engine process."""
+        """True while sequences wait until it is clear that another one does not kill the engine process."""
         return self._suspect is not None
 
     def take_due(self) -> list[Submit]:
-        """What the engine process is to be given now; to be asked again when there may be more."""
+        """The submissions for the engine process now; to be asked again when there may be more."""
         due = self._due()
         for sequence in due:
             sequence.n_submitted = len(sequence.tokens)
@@ -313,6 +327,12 @@ class Sequences:
         del self._live[sequence.id]
         for observer in self._observers:
             observer.on_end(sequence)
+
+
+def _error(event: Failed) -> DuoError:
+    if event.may_recover:
+        return UnavailableError(event.reason)
+    return ServerError(event.reason) if event.param is None else RequestError(event.reason, event.param)
 
 
 def _to_blame(submitted: list[LiveSequence], running: list[LiveSequence]) -> list[LiveSequence]:

@@ -73,7 +73,7 @@ _LONGEST_FORMATS = {"date-time": 35, "time": 24, "duration": 40}
 
 
 def check_schema(schema: object, limits: RequestLimits, param: str = "response_format") -> Schema:
-    """What llguidance is given for `schema`; raises RequestError naming `param`."""
+    """The schema that llguidance gets for `schema`; raises RequestError naming `param`."""
     # A schema inside a schema is two levels of JSON: properties → name.
     if depth(schema, 2 * limits.max_schema_depth) > 2 * limits.max_schema_depth:
         raise RequestError(
@@ -119,18 +119,13 @@ class _SchemaReader:
 
         closes: it allows only these even if it has none.
         """
-        self._n_visited += 1
-        if self._n_visited > _MAX_SCHEMAS:
-            raise SchemaError(f"more than {_MAX_SCHEMAS} schemas in all")
+        schema = self._checked(schema, path)
         if isinstance(schema, bool):
             return schema
-        if not isinstance(schema, dict):
-            raise SchemaError(f"{path}: a schema is an object")
-        _check_keywords(schema, path)
-        schema = self._readable(schema, path)
         if is_wrapper(schema):
             inner = below(below(path, "allOf"), 0)
             return self._visit(schema["allOf"][0], inner, names, is_part=is_part, closes=closes)
+        # which properties it names itself, and whether its parts can be read together
         is_part = is_part or path in self._references.merged
         parts = list(self._references.parts(schema))
         if len(parts) > 1 or any(keyword in schema for keyword in ALTERNATIVES):
@@ -138,6 +133,7 @@ class _SchemaReader:
         named = _names(parts) if schema.keys() != {"$ref"} else frozenset()
         own = names | named
         closes |= schema.get("unevaluatedProperties") is False
+        # its keywords, each read anew; then those that follow from several
         copy: Schema = {
             keyword: self._copy_value(schema, keyword, path, own, is_part=is_part, closes=closes)
             for keyword in schema
@@ -155,6 +151,18 @@ class _SchemaReader:
         if self._is_closed(parts, path, closes=closes, names_some=names_some and not is_part):
             copy |= self._closed(copy, own, schema.get("unevaluatedProperties", False), path)
         return copy
+
+    def _checked(self, schema: object, path: str) -> Schema | bool:
+        """A schema that is counted, and whose keywords are supported; raises SchemaError."""
+        self._n_visited += 1
+        if self._n_visited > _MAX_SCHEMAS:
+            raise SchemaError(f"more than {_MAX_SCHEMAS} schemas in all")
+        if isinstance(schema, bool):
+            return schema
+        if not isinstance(schema, dict):
+            raise SchemaError(f"{path}: a schema is an object")
+        _check_keywords(schema, path)
+        return self._readable(schema, path)
 
     def _copy_value(
         self, schema: Schema, keyword: str, path: str, names: frozenset[str], *, is_part: bool, closes: bool
@@ -318,15 +326,15 @@ def _bounds(schema: Schema, path: str) -> Schema:
     if multiple is not None:
         _check_multiple(multiple, path)
     is_integer = "integer" in (types if isinstance(types, list) else [types])
-    most = _MAX_NUMBER if multiple is None else _MAX_MULTIPLIED
+    maximum = _MAX_NUMBER if multiple is None else _MAX_MULTIPLIED
     bounds = {}
     for keywords, sign in ((_LOWER, 1), (_UPPER, -1)):
         given = [keyword for keyword in keywords if keyword in schema]
         for keyword in given:
             if _is_too_large(schema[keyword], keyword, sign, path):
-                bounds[keyword] = -sign * most
+                bounds[keyword] = -sign * maximum
         if not given and (is_integer or multiple is not None):
-            bounds[keywords[0]] = -sign * most
+            bounds[keywords[0]] = -sign * maximum
     return bounds
 
 

@@ -21,7 +21,7 @@ class NotRegularError(SchemaError):
 
 
 def plain_patterns(pattern: str, path: str) -> list[str]:
-    """Patterns without look-around that a text matches all of where it matches `pattern`.
+    """Patterns without look-around: a text matches `pattern` if it matches all of them.
 
     Raises NotRegularError naming `path` where there are none.
     """

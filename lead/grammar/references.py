@@ -49,7 +49,7 @@ _BESIDE_REFERENCE = {
 
 
 class SchemaError(ValueError):
-    """What is wrong with a schema, and where."""
+    """An error in a schema, and its place."""
 
 
 class Addresses:
@@ -174,7 +174,7 @@ class References(Addresses):
 
 
 def is_wrapper(schema: Schema) -> bool:
-    """Whether a schema says the same as the only one in its `allOf`."""
+    """True if a schema says the same as the only one in its `allOf`."""
     parts = schema.get("allOf")
     return schema.keys() & READ == {"allOf"} and isinstance(parts, list) and len(parts) == 1
 

@@ -38,7 +38,7 @@ class Heads(Protocol):
     reads_first: bool
 
     def decode(self, spans: Sequence[MtpSpan]) -> list[MtpOutput]:
-        """One pass over all spans. Raises KvCacheFullError."""
+        """Decode all spans in one pass. Raises KvCacheFullError."""
 
     def trim(self, slot: int, first: int) -> None:
         """Remove the tokens from position `first` on."""
@@ -92,7 +92,7 @@ class MtpDraft(InlineDraft):
         return list(self.drafted), list(self.confidences)
 
     def place(self, slot: int, context: Sequence[int]) -> None:
-        """What was drafted is of no use where the target's states of the context are others now."""
+        """Assign the draft to `slot`; drop what was drafted if the slot or the context is another one."""
         if self.slot != slot or self.context is not context:
             self.slot, self.context = slot, context
             self.base = 0
@@ -138,12 +138,12 @@ class MtpDrafter:
         make_sampler: MakeSampler,
         end_tokens: frozenset[int],
         *,
-        n_most: int,
+        n_max: int,
         budget: GrammarBudget | None = None,
     ) -> None:
-        """`states` is filled by the target's model. `n_most`: the longest draft."""
+        """`states` is filled by the target's model. `n_max`: the longest draft."""
         self.source = heads.source
-        self.n_most = n_most
+        self.n_max = n_max
         self._heads = heads
         self._states = states
         self._make_sampler = make_sampler
@@ -160,7 +160,7 @@ class MtpDrafter:
         return MtpDraft(self, sampling, tokens)
 
     def leave(self, slot: int) -> None:
-        """Its sequence has left it; what was read stays for the next one."""
+        """Free the slot of a sequence; what was read stays for the next one."""
         if slot in self._caches:
             self._caches[slot].is_idle = True
 
@@ -173,16 +173,16 @@ class MtpDrafter:
             return None
         self._sync(draft, draft.slot)
         has_ended = bool(draft.drafted) and draft.drafted[-1] in self._end_tokens
-        if has_ended or len(draft.drafted) >= self.n_most:
+        if has_ended or len(draft.drafted) >= self.n_max:
             return None
         if draft.unranked is not None:
             return 1
         start = self._start(draft, draft.slot)
         return None if start is None else draft.end - start
 
-    def draft(self, drafts: Sequence[MtpDraft], n_most: int) -> tuple[int, Sequence[MtpDraft]]:
+    def draft(self, drafts: Sequence[MtpDraft], n_max: int) -> tuple[int, Sequence[MtpDraft]]:
         work = [each for each in drafts if self.n_pending(each)]
-        n_spare = min(n_most, self._heads.n_batch) - len(work)
+        n_spare = min(n_max, self._heads.n_batch) - len(work)
         spans: list[MtpSpan] = []
         for draft in work:
             if draft.unranked is None:

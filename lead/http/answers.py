@@ -21,7 +21,7 @@ EndReason = Literal["stop", "length", "tool_calls"]
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnd:
-    """How an answer ended. `drafts` are those of its steps, in order; steps without one are left out."""
+    """The end of an answer. `drafts` are those of its steps, in order; steps without one are left out."""
 
     reason: EndReason
     seed: int
@@ -33,7 +33,7 @@ class AnswerEnd:
 
 @dataclass(slots=True)
 class AnswerUpdate:
-    """What is new of one answer: text that became certain, its end, or how far its prompt has been read.
+    """An update of one answer: text that became certain, its end, or how far its prompt has been read.
 
     index: of the prompt that is answered. deltas: the parsed text. n_drafted, n_accepted: of the steps that
     the tokens came from. n_cached: tokens of the prompt found in the KV cache, once there are tokens or the
@@ -58,6 +58,8 @@ class AnswerUpdate:
 
 @dataclass(frozen=True, slots=True)
 class WholeAnswer:
+    """All updates of an answer, and its end."""
+
     updates: list[AnswerUpdate]
     end: AnswerEnd
 
@@ -79,7 +81,7 @@ class WholeAnswer:
 
 
 async def answer_updates(request: GenerationRequest, services: Services) -> AsyncGenerator[AnswerUpdate]:
-    """What is new of all answers, as it comes; the last update of each has an `end`.
+    """Updates of all answers, as they come; the last update of each has an `end`.
 
     Closing it early cancels them all. Nothing is submitted to the engine before it is read. Raises
     RequestError, UnavailableError, QueueFullError where a sequence cannot begin or go on.
@@ -97,7 +99,7 @@ async def answer_updates(request: GenerationRequest, services: Services) -> Asyn
                     if update.end:
                         engine.cancel(reader.sequence)  # it may go on after a stop string
                         if request.remember:
-                            request.remember(reader.sequence.tokens[len(reader.sequence.request.tokens) :])
+                            request.remember(reader.sequence.generated)
                     yield update
             if not all(reader.finished for reader in unfinished):
                 await change.wait()
@@ -140,7 +142,7 @@ class _AnswerReader:
         self._n_progress = 0
 
     def read(self) -> Iterator[AnswerUpdate]:
-        """What is new. Raises the error with which the sequence failed."""
+        """The new part of the answer. Raises the error with which the sequence failed."""
         while not self.finished:
             for progress in self.sequence.progress[self._n_progress :]:
                 self._n_progress += 1

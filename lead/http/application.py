@@ -33,7 +33,7 @@ class HttpOptions(TypedDict, total=False):
 
 
 def http_options(settings: LeadSettings, keys: Keyring) -> HttpOptions:
-    """Those of the command line."""
+    """The options of the HTTP server on the command line."""
     return {
         "keys": keys,
         "limits": settings.limits,
@@ -44,7 +44,7 @@ def http_options(settings: LeadSettings, keys: Keyring) -> HttpOptions:
 
 
 def application(routers: Iterable[APIRouter], **options: Unpack[HttpOptions]) -> FastAPI:
-    """With these routes, the earlier ones first; the page's are before them."""
+    """An application with these routes, the earlier ones first; the page's are before them."""
     keys, origins = options.get("keys") or Keyring(), options.get("origins") or AllowedOrigins()
     hosts, with_page = options.get("hosts"), options.get("with_page", True)
     public = public_routes(with_page=with_page)

@@ -9,14 +9,14 @@ from fastapi import Request, WebSocket, WebSocketDisconnect
 
 T = TypeVar("T")
 
-_MOST_REASON_BYTES = 123  # RFC 6455: control frames have at most 125 bytes, two of them the code
+_MAX_REASON_BYTES = 123  # RFC 6455: control frames have at most 125 bytes, two of them the code
 
 
 class ClientGoneError(Exception):
     """The client has closed its connection."""
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which is cancelled if the client leaves first (ClientGoneError)."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_disconnect(request))
@@ -37,8 +37,8 @@ async def cancel(*tasks: asyncio.Future[Any]) -> None:
 
 
 async def close_socket(socket: WebSocket, code: int, reason: str = "") -> None:
-    """As far as that is still possible: the client may have been faster."""
-    cut = reason.encode("utf-8", "replace")[:_MOST_REASON_BYTES].decode("utf-8", "ignore")
+    """Close a WebSocket, if that is still possible: the client may have been faster."""
+    cut = reason.encode("utf-8", "replace")[:_MAX_REASON_BYTES].decode("utf-8", "ignore")
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
         await socket.close(code, cut)
 

@@ -98,7 +98,7 @@ def http_error(
 
 
 def error_body(error: Exception) -> dict[str, Any]:
-    """Only the body: the last event of a stream that has begun."""
+    """The body of an error alone: the last event of a stream that has begun."""
     status, kind = _status_and_type(error)
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
         return _body("the server failed; see its log", kind)
@@ -109,7 +109,7 @@ def error_body(error: Exception) -> dict[str, Any]:
 
 
 def body_at(path: str, error: Exception) -> dict[str, Any]:
-    """The same in the shape of the API at `path`."""
+    """The body of an error in the shape of the API at `path`."""
     body = error_body(error)
     return _other_shape(path, _status_and_type(error)[0], body["error"]) or body
 
@@ -166,7 +166,7 @@ def _cut(text: str) -> str:
 
 
 def first_invalid(error: ValidationError, value: object) -> RequestError:
-    """What is wrong with the first invalid field of `value`, as a RequestError.
+    """A RequestError about the first invalid field of `value`.
 
     For a union pydantic reports an error of each member. The client meant the one whose error is deepest
     inside the field.

@@ -1,4 +1,4 @@
-"""What one HTTP request asks the engine for, whatever API it came by."""
+"""A request for generation, of any API, as submissions to the engine."""
 
 import functools
 import logging
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
 from lead.engine.commands import Submit
-from lead.http.client_gone import unless_gone
+from lead.http.client_gone import cancel_on_disconnect
 from lead.http.error_responses import first_invalid
 from lead.http.json_route import client_of
 from lead.http.schema import GenerationFields, sampling_parameters
@@ -21,21 +21,22 @@ from lead.settings.keys import ANYONE, Principal
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import (
     FieldTexts,
-    Jobs,
     KnownTurn,
     MadePrompt,
     PreparedRequest,
     Prompt,
+    TokenizerJobs,
     write_conversation,
 )
 from shared.errors import ContextExceededError, RequestError
+from shared.image_span import without_images
 from shared.logs import LogLevel
 from shared.protocol import fits_into_open
 from shared.sampling.parameters import MAX_SEED
 
 log = logging.getLogger("lead")
 
-_LEAST_SHIFTED = 4
+_MIN_SHIFTED = 4
 """The least tokens of the context that are not kept: at each shift half of them go (as in llama-server)."""
 
 P = ParamSpec("P")
@@ -45,7 +46,7 @@ T = TypeVar("T", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """What to generate: a submission for each of the `n` answers to each prompt, and how to show it.
+    """Submissions for each of the `n` answers to each prompt, and how answers are shown.
 
     The answers to a prompt differ in their seeds only: seed, seed + 1, … `gbnf` and `n_keep` are as the
     client sent them. private: not shown to backs. `parser` is None if all text is content. `prompt_texts`:
@@ -71,22 +72,22 @@ class GenerationRequest:
         return self.submissions[0]
 
     def prompt_text(self, index: int) -> str:
-        """Of a submission."""
+        """The text of a submission's prompt."""
         return self.prompt_texts[index // self.n]
 
 
 def generation_request(
     fields: GenerationFields, prepared: PreparedRequest, services: Services, sender: Principal = ANYONE
 ) -> GenerationRequest:
-    """What `fields` ask for; `prepared` is what their texts come to. Raises RequestError naming the field."""
+    """The request of `fields`, whose texts have become `prepared`. Raises RequestError naming the field."""
     settings, limits = services.settings, services.settings.limits
     n, stops, max_seconds = fields.n_answers(limits.max_n), fields.stops(limits), fields.time_limit()
     _check_lengths(prepared, services)
     is_private = settings.security.private_by_default if fields.private is None else fields.private
     n_keep = settings.keep if fields.n_keep is None else fields.n_keep
     sampling = sampling_parameters(fields, services, prepared)
-    for reason in prepared.unconstrained:
-        _say_that_calls_are_free(reason)
+    _log_request(prepared, with_texts=settings.log_prompts and not is_private)
+    # what the submissions have in common: all but the prompt, its seed and place
     common = Submit(
         tokens=[],
         sampling=sampling,
@@ -103,9 +104,6 @@ def generation_request(
         keep_for=None if is_private else sender.id,
         unread=not (fields.stream or stops or max_seconds is not None),  # these look at the text as it comes
     )
-    if settings.log_prompts and not is_private:
-        for text in prepared.prompt_texts:
-            log.info("prompt: %r", text)
     return GenerationRequest(
         submissions=[
             _submission(common, tokens, i, n_keep, services)
@@ -125,11 +123,18 @@ def generation_request(
     )
 
 
+def _log_request(prepared: PreparedRequest, *, with_texts: bool) -> None:
+    for reason in prepared.unconstrained:
+        _say_that_calls_are_free(reason)
+    for text in prepared.prompt_texts if with_texts else ():
+        log.info("prompt: %r", text)
+
+
 def _submission(common: Submit, prompt: list[int], i: int, n_keep: int, services: Services) -> Submit:
     """For the answer `i` to a prompt."""
     changes: dict[str, int] = {"seed": (common.sampling.seed + i) & MAX_SEED}
     if common.sampling.is_constrained:
-        changes["grammar_start"] = len(prompt)
+        changes["grammar_start"] = len(without_images(prompt))
     return common.model_copy(
         update={
             "tokens": prompt,
@@ -144,7 +149,7 @@ def _n_kept(prompt: Sequence[int], n_keep: int, services: Services) -> int:
     vocabulary = services.vocabulary
     n_bos = int(vocabulary.adds_bos and prompt[:1] == [vocabulary.bos])
     n_kept = len(prompt) if n_keep < 0 else min(n_keep + n_bos, len(prompt))
-    return min(n_kept, services.n_ctx - _LEAST_SHIFTED)
+    return min(n_kept, services.n_ctx - _MIN_SHIFTED)
 
 
 async def read_text_request(
@@ -162,7 +167,7 @@ async def read_text_request(
         and any(_first_text(each).startswith(model.bos_text) for each in prompts)
     ):
         _say_that_bos_is_read_once(model.bos_text)
-    request, _ = await _read(fields, http_request, services, Jobs.prepare_prompts, prompts, texts)
+    request, _ = await _read(fields, http_request, services, TokenizerJobs.prepare_prompts, prompts, texts)
     return request
 
 
@@ -170,11 +175,11 @@ async def _read(
     fields: GenerationFields,
     http_request: Request,
     services: Services,
-    method: Callable[Concatenate[Jobs, P], PreparedRequest],
+    method: Callable[Concatenate[TokenizerJobs, P], PreparedRequest],
     *arguments: P.args,
     **options: P.kwargs,
 ) -> tuple[GenerationRequest, PreparedRequest]:
-    services.engine.expect()
+    services.engine.wake()
     prepared = await prepare(http_request, services, method, *arguments, **options)
     if prepared.reads_control_texts:
         _say_that_control_texts_are_read()
@@ -235,10 +240,10 @@ def _check_number(n_prompts: int, n: int, limits: RequestLimits) -> None:
 
 def _check_lengths(prepared: PreparedRequest, services: Services) -> None:
     """Raises RequestError for a prompt that is empty, too long, or leaves no room for an answer."""
-    most = services.settings.limits.max_prompt_tokens
+    maximum = services.settings.limits.max_prompt_tokens
     for prompt in prepared.prompts:
-        if most and len(prompt) > most:
-            raise ContextExceededError(len(prompt), most + 1, "--max-prompt-tokens")
+        if maximum and len(prompt) > maximum:
+            raise ContextExceededError(len(prompt), maximum + 1, "--max-prompt-tokens")
         if not prompt:
             raise RequestError("the prompt is empty", "prompt")
         if len(prompt) >= services.n_ctx:
@@ -246,7 +251,7 @@ def _check_lengths(prepared: PreparedRequest, services: Services) -> None:
 
 
 class ChatRequest(GenerationFields, ConversationFields):
-    """What a client posts to the chat."""
+    """The body of a chat completion request."""
 
     def shows_prompt(self, log_level: LogLevel) -> bool:
         return log_level == "debug" if self.verbose is None else self.verbose
@@ -264,7 +269,7 @@ async def read_chat_request(
     last = services.answers.find(owner, body.messages) if is_kept else None
     known = KnownTurn(last, has_checkpoints=ready is not None and ready.has_checkpoints)
     request, prepared = await _read(
-        body, http_request, services, Jobs.prepare_chat, write_conversation(body), texts, known
+        body, http_request, services, TokenizerJobs.prepare_chat, write_conversation(body), texts, known
     )
     if not is_kept or prepared.turn is None:
         return request
@@ -291,21 +296,21 @@ def check_tools(body: ConversationFields, services: Services) -> None:
 
 
 async def count_prompt(body: ConversationFields, http_request: Request, services: Services) -> int:
-    """How many tokens the model reads before it answers; raises RequestError."""
-    return await prepare(http_request, services, Jobs.count_prompt, write_conversation(body))
+    """Count the tokens that the model reads before it answers; raises RequestError."""
+    return await prepare(http_request, services, TokenizerJobs.count_prompt, write_conversation(body))
 
 
 async def prepare(
     http_request: Request,
     services: Services,
-    method: Callable[Concatenate[Jobs, P], R],
+    method: Callable[Concatenate[TokenizerJobs, P], R],
     *arguments: P.args,
     **options: P.kwargs,
 ) -> R:
-    """What `method` of `Jobs` returns, called in a tokenizer process.
+    """Call `method` of `TokenizerJobs` in a tokenizer process; returns what it returns.
 
     Raises RequestError, UnavailableError, and ClientGoneError if the client leaves, which stops the job.
     """
-    return await unless_gone(
+    return await cancel_on_disconnect(
         http_request, services.tokenizer.run(client_of(http_request), method, *arguments, **options)
     )

@@ -27,7 +27,7 @@ from starlette.requests import ClientDisconnect
 from lead.chat.fields import ConvertedRequest
 from lead.http.client_gone import ClientGoneError
 from lead.http.error_responses import first_invalid
-from lead.http.turns import Turns
+from lead.http.fair_lock import FairLock
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.fair_queue import Client, FairQueue
 from shared.errors import QueueFullError, RequestError
@@ -44,12 +44,12 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 """Possessive, and it may be unclosed: linear in the size of any bytes."""
 _MAX_INLINE_BYTES = 64 << 10
 """Smaller bodies take less time than changing threads would save others."""
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 """The size of all bodies together that arrive or wait to be parsed. If they are larger, the newest of whoever
 has the most is refused (see `Client`)."""
 _BYTES_PER_CONTAINER = 64
 _MIN_CONTAINERS = 1 << 16
-_MOST_BODY_BYTES = {"/v1/speculation": MAX_BACK_MESSAGE_BYTES, "/v1/join": 4 << 10}
+_MAX_BODY_BYTES = {"/v1/speculation": MAX_BACK_MESSAGE_BYTES, "/v1/join": 4 << 10}
 """Instead of --max-body-bytes; to join needs no key."""
 
 
@@ -61,7 +61,7 @@ class _ArrivingBody:
         self.is_refused = False
 
     def refuse(self) -> None:
-        """It has to go for others."""
+        """Refuse the body, to make room for others."""
         self.is_refused = True
         self.until_refused.reschedule(0)
 
@@ -74,8 +74,8 @@ class BodyReader:
         # Each level of a schema is two levels of JSON ({"properties": {"a": …}}) inside the body's own.
         self._max_nesting = 2 * limits.max_schema_depth + 16
         self._max_containers = max(_MIN_CONTAINERS, limits.max_body_bytes // _BYTES_PER_CONTAINER)
-        self._arriving = FairQueue[_ArrivingBody](sys.maxsize, max(_MOST_BYTES, 2 * limits.max_body_bytes))
-        self._turns = Turns()
+        self._arriving = FairQueue[_ArrivingBody](sys.maxsize, max(_MAX_BYTES, 2 * limits.max_body_bytes))
+        self._fair_lock = FairLock()
         self._thread = ThreadPoolExecutor(1, "json")
 
     async def read(self, request: Request, model: type[T]) -> tuple[bytes, T | None]:
@@ -108,12 +108,12 @@ class BodyReader:
         """The result of `work` on what was made from a body of this size."""
         if n_bytes <= _MAX_INLINE_BYTES:
             return work()
-        async with self._turns.turn(client):
+        async with self._fair_lock.turn(client):
             return await self._in_thread(work)
 
     async def _receive(self, request: Request, turn: contextlib.AsyncExitStack) -> bytes:
         """The whole body; if it is large, its turn has come, which lasts as long as `turn`."""
-        max_bytes = _MOST_BODY_BYTES.get(request.scope["path"], self._limits.max_body_bytes)
+        max_bytes = _MAX_BODY_BYTES.get(request.scope["path"], self._limits.max_body_bytes)
         client, seconds, arriving = client_of(request), self._limits.body_seconds, _ArrivingBody()
 
         def count(n_bytes: int) -> None:
@@ -126,7 +126,7 @@ class BodyReader:
                 async with asyncio.timeout(seconds):
                     body = await _collect(request, max_bytes, count)
                 if len(body) > _MAX_INLINE_BYTES:
-                    await turn.enter_async_context(self._turns.turn(client))
+                    await turn.enter_async_context(self._fair_lock.turn(client))
         except TimeoutError:
             if not arriving.is_refused:
                 raise HTTPException(408, f"the body did not arrive within {seconds:g} seconds") from None
@@ -209,7 +209,7 @@ async def convert(request: Request, work: Callable[[], R]) -> R:
 
 
 def client_of(request: Request) -> Client:
-    """Whom a request counts for where clients take turns: its key and its address."""
+    """The client that a request counts for where clients take turns: its key and its address."""
     principal = getattr(request.state, "principal", None)
     return Client(str(principal), request.client.host if request.client else "")
 
@@ -223,7 +223,7 @@ def _is_of_page(request: Request) -> bool:
 
 
 def has_body(request: Request) -> bool:
-    """Whether a request has a body of at least one byte, according to its headers."""
+    """True if a request has a body of at least one byte, according to its headers."""
     return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
 
 

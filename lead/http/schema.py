@@ -93,26 +93,26 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
         if self.lora:
             raise RequestError("lora: adapters are the same for all requests: --lora FILE:SCALE", "lora")
 
-    def n_answers(self, most: int) -> int:
+    def n_answers(self, maximum: int) -> int:
         for name in ("n", "n_cmpl"):
             value = getattr(self, name)
             if value is not None:
-                if not 1 <= value <= most:
-                    raise RequestError(f"{name}: {value} is not between 1 and {most}", name)
+                if not 1 <= value <= maximum:
+                    raise RequestError(f"{name}: {value} is not between 1 and {maximum}", name)
                 return int(value)
         return 1
 
     def n_alternatives(self, limits: RequestLimits) -> int | None:
-        """How many of the most likely tokens to report; 0: only the chosen one; None: no probabilities."""
-        most = limits.max_top_logprobs
-        n_top = _within("top_logprobs", self.top_logprobs, most)
+        """The number of most likely tokens to report; 0: only the chosen one; None: no probabilities."""
+        maximum = limits.max_top_logprobs
+        n_top = _within("top_logprobs", self.top_logprobs, maximum)
         if n_top and self.logprobs is not True:
             raise RequestError("top_logprobs: logprobs must be true", "top_logprobs")
         if self.n_probs:
-            return _within("n_probs", self.n_probs, most)
+            return _within("n_probs", self.n_probs, maximum)
         if isinstance(self.logprobs, bool) or self.logprobs is None:
             return n_top if self.logprobs else None
-        return _within("logprobs", self.logprobs, most)
+        return _within("logprobs", self.logprobs, maximum)
 
     def n_draft(self) -> int | None:
         """The most draft tokens to verify per step; None: the planner decides."""
@@ -171,11 +171,11 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
             yield pair[0], pair[1]
 
     def shows_prompt(self, log_level: LogLevel) -> bool:  # noqa: ARG002 - only a chat asks for it
-        """Whether the answer has the prompt's text in it."""
+        """True if the answer has the prompt's text in it."""
         return False
 
     def texts(self, limits: RequestLimits) -> FieldTexts:
-        """What is to be tokenized of these fields; raises RequestError."""
+        """The texts of these fields that are to be tokenized; raises RequestError."""
         if len(self.logit_bias or ()) > limits.max_logit_bias:
             raise RequestError(
                 f"logit_bias: at most {limits.max_logit_bias} entries are accepted", "logit_bias"
@@ -192,11 +192,11 @@ def _is_id(key: str) -> bool:
     return key.isascii() and key.isdecimal()
 
 
-def _within(name: str, value: int | None, most: int) -> int:
-    """`value`, or 0 for None; raises RequestError unless it is between 0 and `most`."""
+def _within(name: str, value: int | None, maximum: int) -> int:
+    """`value`, or 0 for None; raises RequestError unless it is between 0 and `maximum`."""
     value = value or 0
-    if not 0 <= value <= most:
-        raise RequestError(f"{name}: {value} is not between 0 and {most}", name)
+    if not 0 <= value <= maximum:
+        raise RequestError(f"{name}: {value} is not between 0 and {maximum}", name)
     return value
 
 
@@ -207,7 +207,7 @@ _SEED_BITS = 32
 def sampling_parameters(
     fields: GenerationFields, services: Services, prepared: PreparedRequest
 ) -> SamplingParameters:
-    """How to sample; a seed is drawn if none is given. Raises RequestError naming the field at fault."""
+    """Sampling parameters, with a drawn seed if none is given. Raises RequestError naming the field."""
     vocabulary, defaults = services.vocabulary, services.settings.sampling
     asked = fields.sampling()
     if asked.get("dry_base", 1) < 1:  # llama-server uses the default then
@@ -254,11 +254,11 @@ def _sampler_names(given: str | list[str]) -> tuple[SamplerName, ...]:
 
 
 def _biases_within(
-    fields: GenerationFields, vocabulary: FrontVocabulary, biased: Mapping[str, list[int]], most: int
+    fields: GenerationFields, vocabulary: FrontVocabulary, biased: Mapping[str, list[int]], maximum: int
 ) -> dict[int, float]:
     biases = dict(_biases(fields, vocabulary, biased))
-    if len(biases) > most:
-        raise RequestError(f"logit_bias: at most {most} tokens are accepted", "logit_bias")
+    if len(biases) > maximum:
+        raise RequestError(f"logit_bias: at most {maximum} tokens are accepted", "logit_bias")
     return biases
 
 

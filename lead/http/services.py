@@ -1,4 +1,4 @@
-"""What the HTTP routes work with, once the vocabulary has been read."""
+"""The objects that HTTP routes work with, once the vocabulary has been read."""
 
 import contextlib
 import time
@@ -20,6 +20,8 @@ from shared.errors import NotServingError, UnavailableError
 
 @dataclass(frozen=True, slots=True)
 class Services:
+    """The parts of a lead that its routes use."""
+
     vocabulary: FrontVocabulary
     tokenizer: TokenizerPool
     engine: EngineClient
@@ -51,7 +53,7 @@ class Services:
         return self.engine.ready.n_ctx_sequence
 
     async def explain(self) -> dict[str, Any] | None:
-        """What the planner has learned and done; None if there is no engine, or it does not reply in time."""
+        """The planner's report; None if there is no engine, or it does not reply in time."""
         with contextlib.suppress(UnavailableError):
             return (await self.engine.ask(Explain())).report
         return None

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from starlette.types import Message, Receive, Scope, Send
 
 from lead.http.answers import AnswerUpdate, WholeAnswer, answer_updates, whole_answers
-from lead.http.client_gone import ClientGoneError, cancel, unless_gone
+from lead.http.client_gone import ClientGoneError, cancel, cancel_on_disconnect
 from lead.http.error_responses import error_body
 from lead.http.generation_request import GenerationRequest
 from lead.http.services import Services
@@ -32,7 +32,7 @@ SseEvent = JsonObject | str
 
 
 class Renderer(ABC):
-    """How an API shows answers, in a stream or whole.
+    """An API's form of answers, in a stream or whole.
 
     Events are server-sent ones unless a renderer says otherwise; `ping`: what is sent meanwhile.
     """
@@ -41,7 +41,7 @@ class Renderer(ABC):
     ping: ClassVar = b": ping\n\n"
 
     def line(self, event: SseEvent) -> bytes:
-        """As it is sent.
+        """The event as it is sent.
 
         An event with a type is also named by it, as in the streams of Anthropic's API and of Responses.
         """
@@ -75,7 +75,7 @@ async def respond(
     """Generate the answers and send them as `renderer` shows them; raises ClientGoneError."""
     if request.streamed:
         return await event_stream(http_request, answer_updates(request, services), renderer)
-    whole = renderer.whole(await unless_gone(http_request, whole_answers(request, services)))
+    whole = renderer.whole(await cancel_on_disconnect(http_request, whole_answers(request, services)))
     return Response(to_json(whole), media_type="application/json")
 
 
@@ -88,7 +88,7 @@ async def event_stream(
     PING_SECONDS it begins anyway.
     """
     stream = _EventStream(updates, renderer)
-    await unless_gone(request, stream.begin())
+    await cancel_on_disconnect(request, stream.begin())
     return stream
 
 
@@ -116,7 +116,7 @@ class _EventStream(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Unlike Starlette's own, cancels the answer once, and waits for what it releases."""
         with contextlib.suppress(ClientGoneError):
-            await unless_gone(Request(scope, receive), self.stream_response(send))
+            await cancel_on_disconnect(Request(scope, receive), self.stream_response(send))
 
     async def stream_response(self, send: Send) -> None:
         n_sent = 0

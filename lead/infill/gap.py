@@ -1,4 +1,4 @@
-"""What a prompt for `/infill` is made of."""
+"""The parts of a prompt for `/infill`."""
 
 from array import array
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from lead.tokenizer.jobs import MadePrompt
 
 @dataclass(frozen=True, slots=True)
 class Gap(MadePrompt):
-    """What is around a gap; extra: names and texts of other files. n_ctx: tokens of a context."""
+    """The texts around a gap; extra: names and texts of other files. n_ctx: tokens of a context."""
 
     prefix: str
     suffix: str

@@ -26,7 +26,7 @@ class ExtraFile(NullIsDefault, strict=True):
 
 
 class InfillRequest(NativeFields):
-    """What is around a gap in a text; `prompt` is what it begins with."""
+    """The body of `/infill`: the texts around a gap; `prompt` is what it begins with."""
 
     input_prefix: str
     input_suffix: str

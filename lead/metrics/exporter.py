@@ -24,6 +24,8 @@ _DRAFTING = {
 
 
 class MetricsExporter(Collector):
+    """The lead's metrics for Prometheus."""
+
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 
     def __init__(self, sequences: Sequences, backs: Backs) -> None:
@@ -67,7 +69,7 @@ class MetricsExporter(Collector):
             "Length of the longest sequence, including its prompt",
             value=self._of_sequences.n_tokens_max,
         )
-        waiting = sum(sequence.is_waiting for sequence in self._sequences)
+        waiting = sum(sequence.is_waiting for sequence in self._sequences)  # now, not at the last event
         yield GaugeMetricFamily(
             "llamacpp:requests_processing",
             "Number of requests processing",
@@ -136,7 +138,7 @@ def _gauges(occupancy: Occupancy) -> Iterator[Metric]:
     )
 
 
-MOST_NAMES = 256
+MAX_NAMES = 256
 """Backs choose their names, and each name is a set of time series: further names are summed under OTHERS."""
 OTHERS = "others"
 
@@ -154,7 +156,7 @@ _COUNTERS = {
 
 
 class BackMetrics(Collector):
-    """One series per connected back; the series of a disconnected back are removed."""
+    """A series for each connected back; the series of a disconnected back are removed."""
 
     def __init__(self, backs: Backs) -> None:
         self._backs = backs
@@ -186,7 +188,7 @@ class BackMetrics(Collector):
             yield family
 
     def _label(self, name: str) -> str:
-        if name not in self._names and len(self._names) >= MOST_NAMES:
+        if name not in self._names and len(self._names) >= MAX_NAMES:
             return OTHERS
         self._names.add(name)
         return name

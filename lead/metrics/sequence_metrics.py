@@ -26,6 +26,7 @@ class SequenceMetrics:
         def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
             return Histogram(f"llama_duo:{name}_seconds", text, buckets=buckets, registry=registry)
 
+        # the names of llama-server where it counts the same, so that its dashboards work
         self._prompt_tokens = counter(
             "prompt_tokens", "Number of prompt tokens processed, excluding cached tokens"
         )
@@ -47,6 +48,7 @@ class SequenceMetrics:
         self._accepted_by = self._by_source("accepted", "Of these, accepted", registry)
         ended = Counter("llama_duo:requests", "Ended requests by reason", ["reason"], registry=registry)
         self._ended = {reason: ended.labels(reason) for reason in ("stop", "length", "failed")}
+        # vLLM's names, but for the prefix
         self._queue = histogram("request_queue_time", "From a request to its slot", _SECONDS)
         self._first = histogram("time_to_first_token", "From a request to its first token", _SECONDS)
         self._between = histogram(
@@ -93,7 +95,7 @@ class SequenceMetrics:
         return {source: counter.labels(source) for source in sorted(OWN_SOURCES)}
 
     def on_end(self, sequence: LiveSequence) -> None:
-        self.n_tokens_max = max(self.n_tokens_max, len(sequence.tokens))
+        self.n_tokens_max = max(self.n_tokens_max, sequence.n_tokens)
         if sequence.last_token_at is not None:
             self._whole.observe(sequence.last_token_at - sequence.created_at)
         self._ended[sequence.finish_reason or "failed"].inc()

@@ -1,1 +1,1 @@
-"""Pairing: machines join with a code (`lead invite`), and come in by a door of their own."""
+"""Pairing: machines join with a code (`lead invite`), and are served on a port of their own."""

@@ -1,4 +1,4 @@
-"""Beside a lead's own address: the door for members, and the announcement in the local network."""
+"""Beside a lead's own address: the pairing port, for members, and the announcement in the local network."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 from platformdirs import user_data_path
 
-from lead.pairing.door import Door
+from lead.pairing.pairing_server import PairingServer
 from lead.server.site import Companion, Site
 from shared.errors import ConfigError
 from shared.pairing.discovery import announced
@@ -18,24 +18,24 @@ _LAST_PORT = 65535
 
 def companions(site: Site) -> list[Companion]:
     found: list[Companion] = []
-    if door := _door(site):
-        found.append(door)
+    if pairing := _pairing_server(site):
+        found.append(pairing)
     if site.settings.announce:
         found.append(_Announcement(site))
     return found
 
 
-def _door(site: Site) -> Door | None:
+def _pairing_server(site: Site) -> PairingServer | None:
     """At the port after the lead's own; None if it cannot be read who is a member."""
     port = site.address.port
     folder = user_data_path("llama-duo") / f"lead-{port}"
     try:
-        door = Door(folder, port + 1 if port < _LAST_PORT else port - 1, site.server)
+        pairing = PairingServer(folder, port + 1 if port < _LAST_PORT else port - 1, site.server)
     except ConfigError as error:
         log.error("%s: nobody can be invited", error)  # noqa: TRY400 - a sentence for a person
         return None
-    site.app.state.door = door
-    return door
+    site.app.state.pairing = pairing
+    return pairing
 
 
 class _Announcement:

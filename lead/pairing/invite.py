@@ -118,7 +118,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def run(settings: InviteSettings) -> str:
-    """What to print; raises ConfigError."""
+    """Ask the lead; returns the text to print. Raises ConfigError."""
     if settings.close:
         _ask(settings, object, "DELETE", "/v1/invitations")
         return "no other machine is let in any more"

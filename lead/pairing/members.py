@@ -15,7 +15,7 @@ from shared.errors import DuoError, UnavailableError
 from shared.pairing.invitation import SECRET_BYTES
 
 INVITATION_SECONDS = 600.0
-_MOST_INVITATIONS = 64
+_MAX_INVITATIONS = 64
 _FIRST_NUMBER = 1 << 20
 """Of members' principals: more than there are keys in files."""
 _KEY_BYTES = 24
@@ -41,6 +41,8 @@ class JoinedMachine:
 
 
 class Members:
+    """The members, and the invitations that are open."""
+
     def __init__(
         self,
         known: Iterable[JoinedMachine] = (),
@@ -73,7 +75,7 @@ class Members:
         Whoever joins with it has this role.
         """
         self._drop_old()
-        while len(self._invited) >= _MOST_INVITATIONS:
+        while len(self._invited) >= _MAX_INVITATIONS:
             del self._invited[next(iter(self._invited))]
         secret = secrets.token_bytes(SECRET_BYTES)
         self._invited[_digest(secret)] = role, self._clock() + INVITATION_SECONDS
@@ -110,7 +112,7 @@ class Members:
         return member, key
 
     def remove(self, name: str) -> JoinedMachine | None:
-        """Its key is worth nothing from now on; None: there is no such member."""
+        """Remove a member, whose key is refused from now on; None: there is no such member."""
         return self._members.pop(name, None)
 
     def identify(self, key: str | None) -> Principal | None:

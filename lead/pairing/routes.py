@@ -10,8 +10,8 @@ from starlette.exceptions import HTTPException
 from lead.chat.fields import AtMost, NullIsDefault
 from lead.http.json_route import JsonRoute
 from lead.http.middleware.auth import own_keys
-from lead.pairing.door import Door
 from lead.pairing.members import INVITATION_SECONDS, NotInvitedError
+from lead.pairing.pairing_server import PairingServer
 from shared.errors import ConfigError, RequestError, UnavailableError
 from shared.pairing.invitation import MemberRole
 
@@ -20,12 +20,12 @@ router = APIRouter(route_class=JsonRoute)
 _Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,253}$")]
 
 
-def get_door(request: Request) -> Door:
-    """Raises RequestError where nobody can be invited."""
-    door: Door | None = getattr(request.app.state, "door", None)
-    if door is None:
+def get_pairing_server(request: Request) -> PairingServer:
+    """The lead's pairing server; raises RequestError where nobody can be invited."""
+    pairing: PairingServer | None = getattr(request.app.state, "pairing", None)
+    if pairing is None:
         raise RequestError("this lead cannot invite machines")
-    return door
+    return pairing
 
 
 class InvitationRequest(NullIsDefault):
@@ -43,25 +43,27 @@ class InvitationRequest(NullIsDefault):
 
 
 @router.post("/v1/invitations")
-async def invite(body: InvitationRequest, door: Annotated[Door, Depends(get_door)]) -> dict[str, Any]:
+async def invite(
+    body: InvitationRequest, pairing: Annotated[PairingServer, Depends(get_pairing_server)]
+) -> dict[str, Any]:
     """A code for one machine; `qr` are the rows of its QR code, 1 for dark modules."""
     import segno  # noqa: PLC0415 - only who invites needs it
 
     if body.open:
         try:
-            await door.open()
+            pairing.open()
         except ConfigError as error:
             raise RequestError(str(error), "open") from error
-    if not door.is_open:
+    if not pairing.is_open:
         raise RequestError(
             "only this machine reaches this lead so far: `lead invite --open` lets invited ones in", "open"
         )
     if body.nearby:
         try:
-            await door.announce()
+            await pairing.announce()
         except ConfigError as error:
             raise RequestError(str(error), "nearby") from error
-    invitation = door.invite(body.role, body.addresses, nearby=body.nearby)
+    invitation = pairing.invite(body.role, body.addresses, nearby=body.nearby)
     code = invitation.code()
     return {
         "code": code,
@@ -73,33 +75,34 @@ async def invite(body: InvitationRequest, door: Annotated[Door, Depends(get_door
 
 
 @router.delete("/v1/invitations")
-async def close(door: Annotated[Door, Depends(get_door)]) -> dict[str, Any]:
+async def close(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) -> dict[str, Any]:
     """Let nobody in any more."""
-    door.close()
+    pairing.close()
     return {"open": False}
 
 
 @router.get("/v1/members")
-async def members(door: Annotated[Door, Depends(get_door)]) -> dict[str, Any]:
-    """Who has joined; codes that can still be used, and attempts with wrong ones."""
+async def members(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) -> dict[str, Any]:
+    """The members; codes that can still be used, and attempts with wrong ones."""
     return {
-        "open": door.is_open,
-        "addresses": door.addresses() if door.is_open else (),
+        "open": pairing.is_open,
+        "addresses": pairing.addresses() if pairing.is_open else (),
         "members": [
             {"name": each.name, "role": each.role.value, "joined_at": int(each.joined_at)}
-            for each in door.members
+            for each in pairing.members
         ],
-        "invited": door.members.n_invited,
-        "refused": door.members.n_refused,
+        "invited": pairing.members.n_invited,
+        "refused": pairing.members.n_refused,
     }
 
 
 @router.delete("/v1/members")
 async def revoke(
-    name: Annotated[str, Query(max_length=64)], door: Annotated[Door, Depends(get_door)]
+    name: Annotated[str, Query(max_length=64)],
+    pairing: Annotated[PairingServer, Depends(get_pairing_server)],
 ) -> dict[str, Any]:
     """A member's key is worth nothing any more, and its connections are cut."""
-    if not door.revoke(name):
+    if not pairing.revoke(name):
         raise RequestError(f"no member is called {name!r}", "name")
     return {"revoked": name}
 
@@ -111,10 +114,10 @@ class _JoinRoute(JsonRoute):
         handle = super().get_route_handler()
 
         async def handle_admitted(request: Request) -> Response:
-            door = get_door(request)
+            pairing = get_pairing_server(request)
             if own_keys(request.scope) is None:
                 raise RequestError("codes are used where invited machines come in")
-            door.members.admit(_peer(request))
+            pairing.members.admit(_peer(request))
             return await handle(request)
 
         return handle_admitted
@@ -132,11 +135,11 @@ _joining = APIRouter(route_class=_JoinRoute)
 
 @_joining.post("/v1/join")
 async def join(
-    body: JoinRequest, request: Request, door: Annotated[Door, Depends(get_door)]
+    body: JoinRequest, request: Request, pairing: Annotated[PairingServer, Depends(get_pairing_server)]
 ) -> dict[str, Any]:
     """The key of a new member, which has the role for which the code was made."""
     try:
-        member, key = door.join(body.secret, body.name, _peer(request))
+        member, key = pairing.join(body.secret, body.name, _peer(request))
     except NotInvitedError as error:
         raise HTTPException(403, str(error)) from error
     except ConfigError as error:

@@ -1,1 +1,1 @@
-"""Which rings the lead has, and where they are plugged in."""
+"""The rings that the lead has, and where they are plugged in."""

@@ -26,7 +26,7 @@ log = logging.getLogger("models")
 
 _HELLO_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
-_MOST_PEERS = 1024
+_MAX_PEERS = 1024
 _POLICY, _RESTART = 1008, 1012  # RFC 6455, IANA
 _NextMessage = asyncio.Future[Message]
 """What the back sends next."""
@@ -44,6 +44,8 @@ class _FollowedModel:
 
 
 class BackRelay:
+    """Passes the connections of backs on to the models that they draft for."""
+
     def __init__(self, host: ModelHost) -> None:
         self._host = host
         self._links: set[_FollowedModel] = set()
@@ -112,7 +114,7 @@ class BackRelay:
         peers = self._of_peers
         peers.pop(_peer(link.socket), None)
         peers[_peer(link.socket)] = link.model
-        while len(peers) > _MOST_PEERS:
+        while len(peers) > _MAX_PEERS:
             del peers[next(iter(peers))]
         self._links.add(link)
         try:
@@ -156,7 +158,7 @@ class BackRelay:
     def _best(self, vocabulary: str, links: "set[_FollowedModel] | None" = None) -> str | None:
         """The model for a back: of its vocabulary if possible, then with few backs, then the last used."""
         n_backs = Counter(link.model for link in (self._links if links is None else links))
-        awake = [model.name for model in self._host.residency.awake() if self._may_follow(model.name)]
+        awake = [model.name for model in self._host.pool.awake() if self._may_follow(model.name)]
         ranked = sorted(awake, key=lambda name: (not self._speaks(name, vocabulary), n_backs[name]))
         return next(iter(ranked), None)
 

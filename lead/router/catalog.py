@@ -1,4 +1,4 @@
-"""Which models there are on this machine: in a folder, in the hub's cache, in packages."""
+"""The models on this machine: in a folder, in the hub's cache, in packages."""
 
 import logging
 from collections.abc import Iterator

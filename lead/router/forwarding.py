@@ -11,7 +11,7 @@ from fastapi import Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from lead.http.client_gone import ClientGoneError, unless_gone
+from lead.http.client_gone import ClientGoneError, cancel_on_disconnect
 from lead.http.error_responses import body_at
 from lead.router.model_host import ModelHost
 from lead.router.model_process import ModelProcess
@@ -20,7 +20,7 @@ from shared.next_hop import BegunAnswer, NextHop, passed_on, target_of
 
 log = logging.getLogger("models")
 
-_MOST_ATTEMPTS = 5
+_MAX_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.5
 """Until a request is sent again that a model did not serve although its process goes on."""
 _CONNECT_SECONDS = 10.0
@@ -44,7 +44,7 @@ class Forwarder:
         return self._n_running
 
     def fail_all(self, reason: str) -> None:
-        """No request waits for a model any more; those that are answered end with their models."""
+        """Refuse requests that wait for a model; those that are answered end with their models."""
         self._host.refuse_all(reason)
 
     async def close(self) -> None:
@@ -54,13 +54,15 @@ class Forwarder:
     async def answer(
         self, request: Request, name: str, body: bytes, keep_seconds: float | None = None
     ) -> Response:
-        """What the model `name` answers; for `keep_seconds` see `ModelHost.use`.
+        """The answer of the model `name`; for `keep_seconds` see `ModelHost.use`.
 
         Raises UnavailableError, ClientGoneError.
         """
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(self._counted())
-            answer = await unless_gone(request, self._begin(request, name, body, keep_seconds, stack))
+            answer = await cancel_on_disconnect(
+                request, self._begin(request, name, body, keep_seconds, stack)
+            )
             answer.held = stack.pop_all()
             return answer
 
@@ -81,7 +83,7 @@ class Forwarder:
         held: contextlib.AsyncExitStack,
     ) -> "ForwardedAnswer":
         """An answer of which something has arrived; what it holds is released by `held`."""
-        for _ in range(_MOST_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             async with contextlib.AsyncExitStack() as attempt:
                 process = await attempt.enter_async_context(self._host.use(name, keep_seconds))
                 try:
@@ -95,7 +97,7 @@ class Forwarder:
                 else:
                     held.push_async_callback(attempt.pop_all().aclose)
                     return ForwardedAnswer(answer)
-        raise UnavailableError(f"{name} has ended {_MOST_ATTEMPTS} times before it answered this request")
+        raise UnavailableError(f"{name} has ended {_MAX_ATTEMPTS} times before it answered this request")
 
     def _ask(
         self, process: ModelProcess, request: Request, body: bytes
@@ -121,7 +123,7 @@ class ForwardedAnswer(Response):
         """Stops when the client has left: then the model stops, too."""
         async with self.held:
             with contextlib.suppress(ClientGoneError):
-                await unless_gone(Request(scope, receive), self._send(scope, send))
+                await cancel_on_disconnect(Request(scope, receive), self._send(scope, send))
 
     async def _send(self, scope: Scope, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def kind(settings: LeadSettings, _routed: object) -> "Router | None":
-    """Raises ConfigError."""
+    """The router that `settings` start with `--models-dir`; None: they start a lead. Raises ConfigError."""
     if settings.served.models_dir is None:
         return None
     from lead.router.router import Router  # noqa: PLC0415 - a lead with one model starts faster

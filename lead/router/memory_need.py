@@ -1,4 +1,4 @@
-"""How much memory a model with its options will take, measured in a process of its own: `measure`.
+"""The memory that a model with its options will take, measured in a process of its own: `measure`.
 
 llama.cpp says it without reading weights (`shared.memory.plan_memory`). It stays in memory once it is loaded,
 and a lead that only passes requests on should remain small.
@@ -38,7 +38,7 @@ class MemoryNeed(BaseModel):
 
 
 async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> MemoryNeed:
-    """Of a model with these options (see `ServedModel`), as if it were alone.
+    """Measure a model with these options (`ServedModel`), as if it were alone.
 
     in_use: what models that might go take on each device. Raises ConfigError with the reason.
     """
@@ -62,7 +62,7 @@ async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> Memo
 
 
 def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed:
-    """The same, in this process. Raises ConfigError."""
+    """Measure the memory of a model in this process. Raises ConfigError."""
     from lead.engine.inline_sources import planned_source  # noqa: PLC0415
     from lead.engine.target_loading import options_of_target, plan_target  # noqa: PLC0415
     from lead.settings.placed_load import placed_load  # noqa: PLC0415 - loads llama.cpp

@@ -1,4 +1,4 @@
-"""Runs the models that requests need, each in a process; `Residency` decides which."""
+"""Runs the models that requests need, each in a process; `ModelPool` decides which."""
 
 import asyncio
 import contextlib
@@ -9,19 +9,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from typing import Any
 
 from lead.router.memory_need import MemoryNeed, measure
-from lead.router.model_process import ModelEndedError, ModelProcess
-from lead.router.models_file import ServedModel
-from lead.router.residency import (
+from lead.router.model_pool import (
     Admitted,
     MeasureModel,
+    ModelPool,
     ModelState,
     NotServed,
-    Residency,
-    Resident,
+    PooledModel,
     StartModel,
     StopModel,
     WaitingFor,
 )
+from lead.router.model_process import ModelEndedError, ModelProcess
+from lead.router.models_file import ServedModel
 from shared.errors import ConfigError, NotServingError, QueueFullError, UnavailableError
 from shared.llama.placement import CPU
 
@@ -32,12 +32,14 @@ _RETRY_SECONDS = 1.0
 
 
 class ModelHost:
+    """Runs the processes of models as a `ModelPool` decides."""
+
     def __init__(
         self,
         models: Iterable[ServedModel],
         *,
-        most: int = 0,
-        most_waiting: int = 128,
+        maximum: int = 0,
+        max_waiting: int = 128,
         idle_seconds: float = math.inf,
         host_room: Callable[[int], int],
         spawn: Callable[[], Awaitable[ModelProcess]] = ModelProcess.spawn,
@@ -45,27 +47,27 @@ class ModelHost:
         prepares: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """most: models in memory; 0: any number. most_waiting: requests that wait for a model.
+        """maximum: models in memory; 0: any number. max_waiting: requests that wait for a model.
 
         host_room: host memory for all models together, given how much of it the running ones hold, in bytes.
         prepares: whether to have a process ready for the next model. clock: seconds.
         """
         self.models: dict[str, ServedModel] = {}
         self.needs: dict[str, MemoryNeed] = {}
-        self.residency = Residency(most)
+        self.pool = ModelPool(maximum)
         self.on_change: Callable[[], None] = lambda: None
         """Called when a model has been loaded or has ended."""
-        self._most_waiting = most_waiting
+        self._max_waiting = max_waiting
         self._idle_seconds = idle_seconds
         self._host_room = host_room
         self._spawn = spawn
         self._prepares = prepares
         self._measure_need = measure_need
         self._clock = clock
-        self._devices: dict[str, int] = {}
+        self._devices: dict[str, int] = {}  # free bytes by name
         self._processes: dict[str, ModelProcess] = {}
-        self._prepared: ModelProcess | None = None
-        self._admissions: dict[WaitingFor, asyncio.Future[ModelProcess]] = {}
+        self._prepared: ModelProcess | None = None  # started, without a model yet
+        self._admissions: dict[WaitingFor, asyncio.Future[ModelProcess]] = {}  # requests that wait
         self._tasks: set[asyncio.Future[Any]] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._is_stopping = False
@@ -75,7 +77,7 @@ class ModelHost:
         """From now on these; what is loaded of others, or has changed, is unloaded and stays until then."""
         wanted = {model.name: model for model in models}
         for name in self.models.keys() - wanted.keys():
-            if self.residency.forget(name):
+            if self.pool.forget(name):
                 del self.models[name]
             else:
                 self.unload(name)
@@ -84,11 +86,11 @@ class ModelHost:
                 continue
             if model.name in self.models:
                 self.unload(model.name)
-                self.residency.residents[model.name].pinned = model.pinned
-                self.residency.forget_need(model.name)
+                self.pool.models[model.name].pinned = model.pinned
+                self.pool.forget_need(model.name)
             else:
-                self.residency.add(
-                    Resident(model.name, pinned=model.pinned, idle_seconds=self._usual_seconds(model))
+                self.pool.add(
+                    PooledModel(model.name, pinned=model.pinned, idle_seconds=self._usual_seconds(model))
                 )
             self.models[model.name] = model
 
@@ -97,11 +99,11 @@ class ModelHost:
         seconds = model.settings.sleep_idle_seconds
         return seconds if seconds > 0 else self._idle_seconds
 
-    def state(self, name: str) -> Resident:
-        return self.residency.residents[name]
+    def state(self, name: str) -> PooledModel:
+        return self.pool.models[name]
 
     def process(self, name: str) -> ModelProcess | None:
-        """None unless it is loaded."""
+        """The process of a model; None unless it is loaded."""
         return self._processes.get(name) if self.state(name).state is ModelState.LOADED else None
 
     def start(self) -> None:
@@ -127,11 +129,11 @@ class ModelHost:
             raise NotServingError("the server is shutting down")
         if name not in self.models:
             raise UnavailableError(f"{name} is not served any more")
-        if self.residency.n_waiting >= self._most_waiting:
+        if self.pool.n_waiting >= self._max_waiting:
             raise QueueFullError("too many requests wait for a model: try again in a moment")
         ticket = object()
         admission = self._admissions[ticket] = asyncio.get_running_loop().create_future()
-        self.residency.ask(ticket, name)
+        self.pool.ask(ticket, name)
         try:
             self.decide()
             process = await asyncio.shield(admission)  # it may be given and cancelled at the same time
@@ -139,7 +141,7 @@ class ModelHost:
             if admission.done() and admission.exception() is None:
                 self._release(name)
             else:
-                self.residency.withdraw(ticket)
+                self.pool.withdraw(ticket)
                 self.decide()
             raise
         finally:
@@ -148,16 +150,16 @@ class ModelHost:
             yield process
         finally:
             if keep_seconds is not None:
-                self.residency.keep(name, keep_seconds)
+                self.pool.keep(name, keep_seconds)
             self._release(name)
 
     def unload(self, name: str) -> None:
         """After the requests that it answers; returns at once."""
-        self.residency.unload(name)
+        self.pool.unload(name)
         self.decide()
 
     def refuse_all(self, reason: str) -> None:
-        """Who waits for a model gets an error, and nobody waits from now on: `stop` is next."""
+        """Refuse all who wait for a model, and whoever comes from now on: `stop` is next."""
         self._is_stopping = True
         for admission in self._admissions.values():
             if not admission.done():
@@ -179,7 +181,7 @@ class ModelHost:
         """Do what is to be done now; to be called after every change."""
         if self._is_stopping:
             return
-        while actions := self.residency.next(self._clock(), self._room):
+        while actions := self.pool.next(self._clock(), self._room):
             for action in actions:
                 match action:
                     case Admitted(ticket, name):
@@ -204,12 +206,12 @@ class ModelHost:
         if self._alarm:
             self._alarm.cancel()
             self._alarm = None
-        if (deadline := self.residency.deadline()) is not None:
+        if (deadline := self.pool.deadline()) is not None:
             seconds = max(0.0, deadline - self._clock())
             self._alarm = asyncio.get_running_loop().call_later(seconds, self.decide)
 
     def _release(self, name: str) -> None:
-        self.residency.release(name, self._clock())
+        self.pool.release(name, self._clock())
         self.decide()
 
     def _refuse(self, ticket: WaitingFor, reason: str) -> None:
@@ -231,12 +233,12 @@ class ModelHost:
             pass  # it is another one by now, which is measured when somebody asks, or is served no more
         elif isinstance(need, ConfigError):
             log.error("%s cannot be loaded: %s", name, need)
-            for refused in self.residency.cannot_measure(name, str(need)):
+            for refused in self.pool.cannot_measure(name, str(need)):
                 self._refuse(refused.ticket, refused.reason)
         else:
             self.needs[name] = need
             self._devices |= need.free
-            self.residency.measured(name, need.sizes)
+            self.pool.measured(name, need.sizes)
         self.decide()
 
     async def _run(self, name: str) -> None:
@@ -250,7 +252,7 @@ class ModelHost:
                     await process.load(self.models[name])
                 if self._is_loading(name):  # nobody has unloaded it meanwhile
                     log.info("%s is loaded, after %.1f s", name, self._clock() - started_at)
-                    self.residency.loaded(name, self._clock())
+                    self.pool.loaded(name, self._clock())
                     self.decide()
                     self.on_change()
                     self._do(self._prepare())
@@ -285,7 +287,7 @@ class ModelHost:
         was_wanted = self.state(name).state is not ModelState.UNLOADING
         if was_wanted:
             log.error("%s: %s", name, failure)
-        for refused in self.residency.ended(name, failure, is_final=is_final):
+        for refused in self.pool.ended(name, failure, is_final=is_final):
             self._refuse(refused.ticket, refused.reason)
         self.decide()
         self.on_change()

@@ -31,7 +31,7 @@ _FINAL = {1, 2}
 """Statuses after which starting it again does not help: a wrong model, or a wrong option."""
 _LEVEL = re.compile(r"^\S+ \S+ ERROR: ")
 """What the log has before a message (`shared.logs`)."""
-_MOST_LINE_BYTES = 1 << 16
+_MAX_LINE_BYTES = 1 << 16
 
 
 class ModelEndedError(DuoError):
@@ -44,15 +44,17 @@ class ModelEndedError(DuoError):
 
 @dataclass(slots=True)
 class AboutModel:
-    """What a model says of itself once it is loaded: its record in /v1/models, and its vocabulary."""
+    """Facts of a loaded model: its record in /v1/models, and its vocabulary."""
 
     record: dict[str, Any] = field(default_factory=dict)
     vocabulary: str = ""
 
 
 class ModelProcess(Child):
+    """The process of one model: a lead without an address of its own."""
+
     def __init__(self) -> None:
-        """One that imports what it needs, and waits for the model that it is to serve; raises OSError."""
+        """Start a process that waits for the model that it is to serve; raises OSError."""
         with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
             super().__init__(
                 child_command("lead.router.model_lead"),
@@ -77,7 +79,7 @@ class ModelProcess(Child):
         return cls()
 
     def headers_for(self, connection: HTTPConnection) -> list[tuple[str, str]]:
-        """Which say who has sent a request that is passed on: key, address, and its id in the log."""
+        """Headers that name the sender of a request that is passed on: key, address, id in the log."""
         client = connection.client
         return [
             ("authorization", f"Bearer {vouch(self._secret, connection.state.principal)}"),
@@ -148,8 +150,8 @@ class ModelProcess(Child):
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(stream), self.stderr
         )
-        while chunk := await stream.read(_MOST_LINE_BYTES):
-            *lines, rest = (rest + chunk)[-_MOST_LINE_BYTES:].split(b"\n")
+        while chunk := await stream.read(_MAX_LINE_BYTES):
+            *lines, rest = (rest + chunk)[-_MAX_LINE_BYTES:].split(b"\n")
             for line in lines:
                 text = sanitize(line.decode("utf-8", "replace"))
                 say(prefix + text)

@@ -1,4 +1,4 @@
-"""What `lead models show` says of a model: sizes, context, what fits here, which drafts pair with it."""
+"""The report of `lead models show`: sizes, context, what fits here, which drafts pair with it."""
 
 from collections.abc import Iterable, Iterator
 

@@ -54,7 +54,7 @@ class ServedModel:
 
     @property
     def path(self) -> Path | None:
-        """None: of the hub, and not looked for yet."""
+        """The file of the model; None: it is on the hub, and was not looked for yet."""
         return self.settings.source.model
 
 

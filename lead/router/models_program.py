@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def run(settings: ModelsSettings) -> str:
-    """What to print; raises ConfigError."""
+    """The text that a command prints; raises ConfigError."""
     if settings.action == "list":
         return _table(find_models(settings.models_dir, settings.hub).values())
     if settings.name is None:

@@ -20,7 +20,7 @@ class RoutedBy:
     secret: str
 
     def keyring(self, own: Iterable[Key]) -> Keyring:
-        """Whom the lead believes: the router, and who has a key of `own`."""
+        """The keyring of a routed lead: the router's key, and those of `own`."""
         return RoutersKeyring(self.secret, own)
 
 
@@ -34,7 +34,7 @@ class RoutersKeyring(Keyring):
         self._secret = secret
 
     def identify(self, secret: str | None) -> Principal | None:
-        """See `Keyring`; the sender that a router names, if the key is its own."""
+        """The sender with this key (`Keyring`), or whom a router names, if the key is the router's."""
         shown, _, sender = (secret or "").partition(_SEPARATOR)
         if hmac.compare_digest(shown.encode(), self._secret.encode()):
             return _read_principal(sender)

@@ -31,6 +31,8 @@ _CACHE_SHARE = 16
 
 
 class Router:
+    """The program of `lead --models-dir`."""
+
     def __init__(self, settings: LeadSettings) -> None:
         """Raises ConfigError for models, options and keys that are wrong."""
         self._settings = settings
@@ -39,8 +41,8 @@ class Router:
         self._cache_mib = room(0) // _CACHE_SHARE // _MIB
         self._host = ModelHost(
             self._find().values(),
-            most=settings.served.models_max,
-            most_waiting=settings.limits.max_queue,
+            maximum=settings.served.models_max,
+            max_waiting=settings.limits.max_queue,
             idle_seconds=settings.sleep_idle_seconds if settings.sleep_idle_seconds > 0 else math.inf,
             host_room=room,
         )
@@ -96,5 +98,5 @@ class Router:
 
 
 def host_room(n_bytes: int) -> Callable[[int], int]:
-    """What all models together may take of host memory, given what the running ones hold; 0: what is free."""
+    """The host memory for all models together, given what the running ones hold; 0: what is free."""
     return lambda held: n_bytes or free_memory() + held

@@ -1,4 +1,4 @@
-"""What the router answers itself: which models there are, and loading them; all else goes to a model."""
+"""The router's own routes: listing models and loading them; all else goes to a model."""
 
 import asyncio
 import math
@@ -29,8 +29,8 @@ from lead.http.middleware.auth import has_principal, without_key
 from lead.router.back_relay import BackRelay
 from lead.router.forwarding import Forwarder
 from lead.router.model_host import ModelHost
+from lead.router.model_pool import ModelState, PooledModel
 from lead.router.models_file import ServedModel
-from lead.router.residency import ModelState, Resident
 from lead.settings.cache_shares import size_if_known
 from shared.errors import ConfigError, NotServingError, RequestError, UnavailableError
 from shared.models.file_kind import read_beginning
@@ -46,7 +46,7 @@ Name = Annotated[str, Field(max_length=1000)]
 
 @dataclass(frozen=True, slots=True)
 class RouterServices:
-    """What the routes work with. started_at: Unix time. reload: finds out which models there are now."""
+    """The objects that routes work with. started_at: Unix time. reload: looks for models anew."""
 
     host: ModelHost
     forwarder: Forwarder
@@ -67,7 +67,7 @@ class RouterServices:
 
     def default(self) -> str | None:
         """The model of requests that name none: the last one in use, or the only one that there is."""
-        for model in self.host.residency.awake():
+        for model in self.host.pool.awake():
             return model.name
         starting = [model.name for model in self.host.models.values() if model.on_startup or model.pinned]
         return next(iter(starting), None) or (
@@ -84,7 +84,7 @@ Routing = Annotated[RouterServices, Depends(get_router_services)]
 
 
 class RoutedFields(BaseModel):
-    """What the router reads of any body."""
+    """The fields that the router reads of any body."""
 
     model: Name | None = None
     name: Name | None = None  # what older clients of Ollama send
@@ -145,7 +145,7 @@ async def unload(body: ModelByName, services: Routing) -> Response:
 @router.get("/v1/models/{name:path}")
 @router.get("/models/{name:path}", include_in_schema=False)
 async def show_model(name: str, services: Routing) -> Response:
-    """One model, by any of its names."""
+    """The record of a model, by any of its names."""
     sizes = await _sizes(services.host.models.values())
     if (found := services.find(name)) is None:
         return _unknown(name, services)
@@ -168,7 +168,7 @@ async def tags(services: Routing) -> dict[str, Any]:
 async def running(services: Routing) -> dict[str, Any]:
     """The models in memory, for clients of Ollama."""
     records = await _ollama_records(services.host.models.values())
-    awake = [resident for resident in services.host.residency.awake() if resident.name in records]
+    awake = [pooled for pooled in services.host.pool.awake() if pooled.name in records]
     return {"models": [_running_record(each, services, records[each.name]) for each in awake]}
 
 
@@ -188,7 +188,7 @@ everything_else = APIRouter(include_in_schema=False)
 
 @everything_else.api_route("/{path:path}", methods=_METHODS)
 async def forward(request: Request, services: Routing) -> Response:
-    """What the model answers that the body or `?model=` names; without either the one in use."""
+    """Forward a request to the model that the body or `?model=` names; without either to the one in use."""
     if not has_principal(request):
         return without_key()
     bodies: BodyReader = request.app.state.bodies
@@ -244,7 +244,7 @@ async def _ollama_records(models: Iterable[ServedModel]) -> dict[str, dict[str, 
 
 def _record(model: ServedModel, services: RouterServices, sizes: Mapping[str, int]) -> dict[str, Any]:
     """As llama-server's router describes it; of a loaded model, with what that says of itself."""
-    resident, process = services.host.state(model.name), services.host.process(model.name)
+    pooled, process = services.host.state(model.name), services.host.process(model.name)
     need = services.host.needs.get(model.name)
     return {
         "id": model.name,
@@ -254,18 +254,18 @@ def _record(model: ServedModel, services: RouterServices, sizes: Mapping[str, in
         "created": services.started_at,
         "owned_by": "llama-duo",
         "path": str(model.path or ""),
-        "status": _status(resident),
+        "status": _status(pooled),
         "pinned": model.pinned,
         "needs": need.sizes if need else None,
         "meta": process.about.record.get("meta") if process else {"size": sizes.get(model.name, 0)},
     }
 
 
-def _status(resident: Resident) -> dict[str, Any]:
+def _status(pooled: PooledModel) -> dict[str, Any]:
     """One that is being unloaded is loaded to clients: a request for it is served later."""
-    if resident.state is ModelState.UNLOADED and resident.failure:
-        return {"value": "unloaded", "failed": True, "exit_code": 1, "message": resident.failure}
-    return {"value": "loaded" if resident.state is ModelState.UNLOADING else resident.state.value}
+    if pooled.state is ModelState.UNLOADED and pooled.failure:
+        return {"value": "unloaded", "failed": True, "exit_code": 1, "message": pooled.failure}
+    return {"value": "loaded" if pooled.state is ModelState.UNLOADING else pooled.state.value}
 
 
 def _ollama_record(model: ServedModel) -> dict[str, Any]:
@@ -281,11 +281,11 @@ def _ollama_details(model: ServedModel) -> dict[str, Any]:
     )
 
 
-def _running_record(resident: Resident, services: RouterServices, record: dict[str, Any]) -> dict[str, Any]:
-    process = services.host.process(resident.name)
+def _running_record(pooled: PooledModel, services: RouterServices, record: dict[str, Any]) -> dict[str, Any]:
+    process = services.host.process(pooled.name)
     until = FOREVER
-    if math.isfinite(resident.idle_seconds) and not resident.pinned:
-        until = time_text(time.time() + resident.idle_seconds)
+    if math.isfinite(pooled.idle_seconds) and not pooled.pinned:
+        until = time_text(time.time() + pooled.idle_seconds)
     meta = process.about.record.get("meta", {}) if process else {}
     return running_record(record, until, meta.get("n_ctx"))
 

@@ -8,13 +8,13 @@ from lead.engine.load import Load
 from lead.rpc.rpc_workers import wait_for_workers
 from shared.rpc import rpc_backend
 
-_LEAST_SECONDS = 0.001
+_MIN_SECONDS = 0.001
 """CPU time between two looks that counts as computing: more than a sign of life takes, less than loading a
 part of a model."""
 
 
 class Computing:
-    """Whether this process computes, while it loads a model of which other machines have a part."""
+    """Tells if this process computes, while it loads a model of which other machines have a part."""
 
     def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
         """`clock`: seconds of CPU time that this process has used."""
@@ -22,13 +22,13 @@ class Computing:
         self._before = clock()
 
     def has_proceeded(self) -> bool:
-        """Whether it has computed since it was asked last."""
+        """True if it has computed since the last call."""
         before, self._before = self._before, self._clock()
-        return self._before - before > _LEAST_SECONDS
+        return self._before - before > _MIN_SECONDS
 
 
 def before_load(load: Load, heartbeat: Heartbeat | None) -> Load:
-    """Raises ModelLoadError, WorkerAwayError."""
+    """Wait for the workers of `load`; raises ModelLoadError, WorkerAwayError."""
     if not load.rpc:
         return load
     wait_for_workers(load.rpc, load.rpc_timeout)

@@ -88,7 +88,7 @@ class RpcWorkerSettings(ProgramSettings):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serves until a signal; exits with status 1 and a sentence if it cannot."""
+    """Serve as a worker until a signal; exits with status 1 and a sentence if it cannot."""
     settings = RpcWorkerSettings.from_command_line(arguments)
     configure_logging("info")
     with exiting_in_words(settings.program):

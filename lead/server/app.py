@@ -14,7 +14,7 @@ _OF_THE_CORE = (chat, completions, tokens, models, monitoring, speculation)
 
 
 def create_app(services: Services | None = None, **options: Unpack[HttpOptions]) -> FastAPI:
-    """See `application`. Until `app.state.services` is set, /health and all else answer 503."""
+    """The lead's `application`. Until `app.state.services` is set, /health and all else answer 503."""
     modules = *_OF_THE_CORE, *plugged(RINGS, "model_routes"), *plugged(RINGS, "routes")
     app = application((module.router for module in modules), **options)
     app.state.services = None

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 
 from lead.settings.lead_settings import LeadSettings
 from shared.keeper import Child, Keeper
-from shared.pace import Backoff
 from shared.python_child import child_command
+from shared.rate_limit import Backoff
 from shared.sandbox import NO_GPU, without_secrets
 from shared.supervisor import ChildState, Supervisor
 

@@ -32,7 +32,7 @@ from lead.settings.cache_shares import cache_shares
 from lead.settings.keys import Key, Keyring, Principal, Role
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.fair_queue import Client
-from lead.tokenizer.jobs import Jobs
+from lead.tokenizer.jobs import TokenizerJobs
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from shared.free_memory import free_memory
@@ -45,16 +45,18 @@ _END_SECONDS = 30.0
 
 
 class Routed(Protocol):
-    """How a router asks a lead."""
+    """The connection from a router to a lead."""
 
     @property
     def listener(self) -> socket.socket: ...
 
     def keyring(self, own: Iterable[Key]) -> Keyring:
-        """Whom the lead believes, beside those who have a key of `own`."""
+        """The keys that the lead accepts: its own service keys, and those of `own`."""
 
 
 class Lead:
+    """The program of a lead with one model."""
+
     def __init__(self, settings: LeadSettings, routed: Routed | None = None) -> None:
         """Raises ConfigError for keys that cannot be read. routed: serve one model for a router."""
         self._settings = settings
@@ -110,12 +112,12 @@ class Lead:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether a signal, `stop` or a failure is ending it."""
+        """True if a signal, `stop` or a failure is ending it."""
         return self._server.should_exit
 
     @property
     def has_given_up_back(self) -> bool:
-        """Whether its own back cannot draft, and is not started again."""
+        """True if its own back cannot draft, and is not started again."""
         return self._local_back is not None and self._local_back.ended.is_set()
 
     def _create_app(self) -> FastAPI:
@@ -236,6 +238,7 @@ class Lead:
                     sleep_seconds=settings.sleep_idle_seconds,
                     on_sleep=tokenizer.rest,
                 )
+                # requests are taken as soon as the vocabulary is read, while the engine still loads
                 if not self._stopping.is_set():
                     opening = asyncio.ensure_future(self._open_services(engine, tokenizer))
                     async with _in_background(self._note_ready(engine, opening)), _in_background(opening):
@@ -246,10 +249,10 @@ class Lead:
 
     async def _open_services(self, engine: EngineClient, tokenizer: TokenizerPool) -> DraftReports:
         own = Client("lead")
-        model = await tokenizer.run(own, Jobs.describe)
+        model = await tokenizer.run(own, TokenizerJobs.describe)
         if model.problem:
             log.warning("%s; using ChatML instead of the model's own", model.problem)
-        vocabulary = FrontVocabulary(model, engine.pieces, lambda: tokenizer.run(own, Jobs.identify))
+        vocabulary = FrontVocabulary(model, engine.pieces, lambda: tokenizer.run(own, TokenizerJobs.identify))
         services = self._services(vocabulary, engine, tokenizer)
         open_services(self._app, services)
         return services.backs

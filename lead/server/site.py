@@ -1,4 +1,4 @@
-"""What runs beside the server of a lead or a router: a seam for rings."""
+"""Companions of the server of a lead or a router: a seam for rings."""
 
 import asyncio
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class Companion(Protocol):
 
 @dataclass(frozen=True)
 class Site:
-    """Where companions are. name: what is served there."""
+    """The server that companions run beside. name: what is served there."""
 
     app: FastAPI
     server: DrainingServer
@@ -34,10 +34,10 @@ class Site:
 
 
 def companions_of(site: Site) -> list[Companion]:
-    """Those of all rings; also before they start, the application may use them."""
+    """The companions of all rings; the application may use them even before they start."""
     return [each for module in plugged(RINGS, "companions") for each in module.companions(site)]
 
 
 async def end_all(companions: Iterable[Companion]) -> None:
-    """Whatever ails one, the rest is to end, too."""
+    """End all companions, even if one of them fails to."""
     await asyncio.gather(*(each.end() for each in companions), return_exceptions=True)

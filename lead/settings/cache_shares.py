@@ -1,4 +1,4 @@
-"""How much of earlier texts each model that one lead starts may keep in host memory."""
+"""Shares of the host memory for earlier texts, of each model that one lead starts."""
 
 from pathlib import Path
 from typing import NamedTuple

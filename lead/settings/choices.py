@@ -1,4 +1,4 @@
-"""What some options may be set to, for those who read them."""
+"""Values of options that are one of several."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""How conversations become prompts, and answers become messages."""
+"""Options for conversations: how they become prompts, and answers become messages."""
 
 import json
 from collections.abc import Mapping

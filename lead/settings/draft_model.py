@@ -21,7 +21,7 @@ from shared.settings.options import (
 )
 
 _BUILTIN = Path("builtin")
-_MOST_DRAFTED = 32
+_MAX_DRAFTED = 32
 
 
 def _source(given: Path | None, repository: str | None, hub: ModelSource) -> ModelSource:
@@ -34,7 +34,7 @@ def _source(given: Path | None, repository: str | None, hub: ModelSource) -> Mod
 
 
 class DraftModelOptions(OptionGroup):
-    """Which draft model, and how it computes; everything else is as for the target."""
+    """A draft model, and how it computes; everything else is as for the target."""
 
     draft_model: ModelPath | None = Field(
         None,
@@ -79,7 +79,7 @@ class DraftModelOptions(OptionGroup):
         "auto (if the file has them, and there is no --draft-model)",
     )
     draft_max: int = Field(
-        16, ge=1, le=_MOST_DRAFTED, description="the most tokens to draft inside the engine for one step"
+        16, ge=1, le=_MAX_DRAFTED, description="the most tokens to draft inside the engine for one step"
     )
 
     @model_validator(mode="after")
@@ -106,7 +106,7 @@ class DraftModelOptions(OptionGroup):
         return _source(self.draft_model, self.hf_repo_draft, hub)
 
     def model_options(self, target: ModelOptions, cache_ram: int) -> ModelOptions:
-        """How to load it with a target that is loaded with `target`; it keeps `cache_ram` MiB of texts.
+        """Options to load it with, beside a target loaded with `target`; it keeps `cache_ram` MiB of texts.
 
         What says where the target's weights go does not hold for those of the draft model, but that both are
         on one GPU with --split-mode none.
@@ -137,7 +137,7 @@ class DraftModelOptions(OptionGroup):
 
 
 class OwnBackOptions(OptionGroup):
-    """Its draft model and where that runs; everything else is set by BACK_* variables."""
+    """The draft model of the lead's own back, and its cores; everything else is set by BACK_* variables."""
 
     back: ModelPath | None = Field(
         None,
@@ -181,7 +181,7 @@ class OwnBackOptions(OptionGroup):
 
     @property
     def n_threads(self) -> int:
-        """One by default, because the back shares the lead's cores, unless it has cores of its own (0)."""
+        """Threads of the back: one by default, as it shares the lead's cores; 0 if it has its own cores."""
         return self.back_threads or (0 if self.back_cpus else 1)
 
     def located(self, hub: ModelSource) -> Self:
@@ -194,5 +194,5 @@ class OwnBackOptions(OptionGroup):
         return self.model_copy(update={"back": self.source(hub).located().model, "back_hf_repo": None})
 
     def source(self, hub: ModelSource) -> ModelSource:
-        """See `_source`; none without --back."""
+        """The source of the back's model; none without --back."""
         return _source(self.back, self.back_hf_repo, hub)

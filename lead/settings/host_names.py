@@ -19,7 +19,7 @@ class AllowedHosts:
         self._suffixes = tuple(name[1:] for name in wanted if name.startswith("*"))
 
     def allows(self, host: str) -> bool:
-        """Whether to serve a request with this Host header; without one it does not come from a browser."""
+        """True if a request with this Host header is served; without one it does not come from a browser."""
         match = _HOST.fullmatch(host.strip().lower())
         if match is None:
             return False
@@ -42,7 +42,7 @@ def listening_host(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a server that listens on `host` can be reached only from this machine; False if unsure."""
+    """True if a server that listens on `host` can be reached only from this machine; False if unsure."""
     return host.lower() == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 

@@ -92,7 +92,7 @@ class Keyring:
 
 
 def identify(secret: str, known: Iterable[tuple[str, Principal]]) -> Principal | None:
-    """Whose key this is, of those with the digests `known`.
+    """The principal with this key, of those with the digests `known`.
 
     The time it takes depends only on the number of keys: all of them are compared, by their hashes, whose
     first bytes reveal nothing about the key's.

@@ -33,7 +33,7 @@ from shared.settings.server_url import split_address
 log = logging.getLogger("lead")
 
 
-_MOST_WORKERS = 16
+_MAX_WORKERS = 16
 """GGML_RPC_MAX_SERVERS in ggml-rpc.h."""
 
 
@@ -64,12 +64,12 @@ class RpcOptions(OptionGroup):
 
     @model_validator(mode="after")
     def _check_number(self) -> Self:
-        if len(self.rpc) != len(set(self.rpc)) or len(self.rpc) > _MOST_WORKERS:
-            raise OptionError("rpc", f"at most {_MOST_WORKERS} workers, each named once")
+        if len(self.rpc) != len(set(self.rpc)) or len(self.rpc) > _MAX_WORKERS:
+            raise OptionError("rpc", f"at most {_MAX_WORKERS} workers, each named once")
         return self
 
     def check_built(self) -> None:
-        """Raises ConfigError if there are workers, and llama.cpp cannot use any."""
+        """Raise ConfigError if there are workers, and llama.cpp cannot use any."""
         if self.rpc:
             from shared.rpc import rpc_backend  # noqa: PLC0415 - imports llama.cpp
 
@@ -284,7 +284,7 @@ class LeadSettings(FileSettings):
         return self
 
     def aliases(self, own: str) -> tuple[str, ...]:
-        """What clients call the model, in alphabetical order; `own`, its name in the metadata, by default."""
+        """The model's names for clients, sorted; by default `own`, its name in the metadata."""
         return _split(self.alias) or (own,)
 
     @property
@@ -303,7 +303,7 @@ class LeadSettings(FileSettings):
         return _demo_model(cancelled)
 
     def located(self) -> Self:
-        """With models that exist: files are checked, those of the hub downloaded. Raises ConfigError."""
+        """The settings with models that exist: files are checked or downloaded. Raises ConfigError."""
         self.workers.check_built()
         return self.model_copy(
             update={
@@ -315,7 +315,7 @@ class LeadSettings(FileSettings):
         )
 
     def alone(self) -> Self:
-        """For a lead that only this program and its back can reach, whatever the lead's variables say."""
+        """Settings of a lead that only this program and its back can reach, whatever variables say."""
         return self.model_copy(
             update={
                 "host": "127.0.0.1",
@@ -330,11 +330,11 @@ class LeadSettings(FileSettings):
 
     @property
     def n_threads(self) -> int:
-        """One core is left to HTTP (and to a small back), unless the cores were chosen by hand."""
+        """The target's threads: a core is left to HTTP and a small back, unless cores were chosen."""
         return self.compute.threads or max(1, cpus.n_physical() - (0 if self.cpus else 1))
 
     @property
-    def _most_threads(self) -> int:
+    def _max_threads(self) -> int:
         """What may be used instead, if nobody has said how many; else 0."""
         said = self.compute.threads or self.compute.threads_batch or self.cpus
         return 0 if said else cpus.n_physical()
@@ -348,11 +348,11 @@ class LeadSettings(FileSettings):
 
     @property
     def model_options(self) -> ModelOptions:
-        """How to load the model, with the number of threads that was chosen."""
+        """The options to load the model with, and the number of threads that was chosen."""
         return self.compute.model_copy(update={"threads": self.n_threads})
 
     def load_command(self, model: Path, cache_ram: int | None = None, draft_cache_ram: int = 0) -> Load:
-        """What the engine is to load, once it is `located`, and how it is to draft.
+        """The model that the engine loads, once it is `located`, and how it drafts.
 
         model: the target's file. cache_ram, draft_cache_ram: MiB of earlier texts that the target and a draft
         model in the engine keep at most; None: as the options say.
@@ -363,8 +363,8 @@ class LeadSettings(FileSettings):
             options=options if cache_ram is None else options.model_copy(update={"cache_ram": cache_ram}),
             draft=self.load_draft(draft_cache_ram),
             mtp=self.drafting.mtp,
-            n_most_mtp=self.drafting.draft_max,
-            most_threads=self._most_threads,
+            max_mtp=self.drafting.draft_max,
+            max_threads=self._max_threads,
             **dict(self.workers),
             **dict(self.disk),
             **dict(self.engine) | {"suffix_memory": self.suffix_mib},
@@ -379,7 +379,7 @@ class LeadSettings(FileSettings):
         return LoadDraft(
             model=drafting.draft_model,
             options=options,
-            n_most=drafting.draft_max,
+            n_max=drafting.draft_max,
             fixed_threads=drafting.threads_draft > 0,
         )
 

@@ -1,4 +1,4 @@
-"""What a client or a back may ask of the lead: options, each with a default."""
+"""Limits on what a client or a back may ask of the lead: options, each with a default."""
 
 from pydantic import Field
 

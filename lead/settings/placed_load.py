@@ -1,4 +1,4 @@
-"""What a start with given settings would load, for who asks before there is one. Loads llama.cpp."""
+"""The load of a start with given settings, for those who ask before there is one. Loads llama.cpp."""
 
 import contextlib
 from pathlib import Path
@@ -13,7 +13,7 @@ from shared.free_memory import free_memory
 
 
 def placed_load(settings: LeadSettings, model: Path) -> Load:
-    """What the engine would be told, with the place of a draft model that is at hand.
+    """The engine's load, with the placement of a draft model that is at hand.
 
     What is wrong with that is said elsewhere.
     """

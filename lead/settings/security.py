@@ -1,4 +1,4 @@
-"""Who may use the lead: keys, host names, origins of web pages, HTTPS."""
+"""Access to the lead: keys, host names, origins of web pages, HTTPS."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -81,17 +81,17 @@ class SecurityOptions(OptionGroup):
 
     @property
     def has_keys(self) -> bool:
-        """Whether requests without a key are refused."""
+        """True if requests without a key are refused."""
         files = (self.api_key_file, self.back_key_file, self.admin_key_file, self.keys_file)
         return any((self.api_key, self.back_key, self.admin_key, *files))
 
     def may_listen_on(self, host: str) -> bool:
-        """Whether only this machine reaches the address, or others need a key, or need none on purpose."""
+        """True if only this machine reaches the address, or others need a key, or need none on purpose."""
         return is_loopback(host) or self.insecure or self.has_keys
 
     @property
     def https(self) -> bool:
-        """Whether the lead serves HTTPS instead of HTTP."""
+        """True if the lead serves HTTPS instead of HTTP."""
         return self.ssl_cert_file is not None
 
     @property

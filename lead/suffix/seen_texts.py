@@ -96,7 +96,7 @@ class SeenTexts(Sequence[int]):
             self._blocks.pop(next(iter(self._blocks)))
 
     def turn(self, _now: float, *, idle: bool) -> float:
-        """As a `lead.engine.loop.Chore`: texts are forgotten at their age, whatever else is done."""
+        """Forget texts at their age, whatever else is done (`lead.engine.loop.Chore`)."""
         del idle
         self.forget_old()
         return 0.0

@@ -2,5 +2,5 @@
 
 Chat templates, tokenizing and compiling grammars take time and memory that a client chooses, partly in native
 code. So it is done in processes that may be killed: `pool` and `workers` are the front's side, `job_handler`
-is what `shared.fork_server` and its forks run, `preparation` has the jobs.
+is what `shared.fork_server` and its forks run, `request_preparer` has the jobs.
 """

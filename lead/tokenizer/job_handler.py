@@ -1,9 +1,9 @@
-"""What runs in the tokenizer processes."""
+"""The handler of jobs in tokenizer processes."""
 
 import logging
 from multiprocessing.connection import Connection
 
-from lead.tokenizer.jobs import JobLimits, Jobs, decode, encode
+from lead.tokenizer.jobs import JobLimits, TokenizerJobs, decode, encode
 from shared.errors import DuoError, RequestError, ServerError
 from shared.sandbox import WorkerLimits
 
@@ -13,7 +13,7 @@ log = logging.getLogger("tokenizer")
 class JobHandler:
     """A `shared.sandbox.TaskHandler`: a task is jobs, each answered with its result or an error."""
 
-    def __init__(self, jobs: Jobs | DuoError, base_seconds: float) -> None:
+    def __init__(self, jobs: TokenizerJobs | DuoError, base_seconds: float) -> None:
         """jobs: an error: why none can be done."""
         self._jobs = jobs
         self._base_seconds = base_seconds
@@ -22,7 +22,7 @@ class JobHandler:
         """All is loaded."""
 
     def warm_up(self) -> None:
-        """Nothing is slower the first time."""
+        """Do each kind of job once: none is slower the first time."""
 
     def do(self, connection: Connection, limits: WorkerLimits) -> None:
         """Do jobs until the other end of `connection` is closed, or one has taken much memory."""

@@ -1,7 +1,7 @@
-"""What passes between the front and a tokenizer process, and what a job may cost.
+"""Messages between the front and a tokenizer process, and the limits of a job.
 
-A job is a call of a method of `Jobs`. Messages are pickled, because both ends are one program with the same
-rights, as in `multiprocessing`. Nothing here needs llama.cpp or Jinja: the front has neither.
+A job is a call of a method of `TokenizerJobs`. Messages are pickled, because both ends are one program with
+the same rights, as in `multiprocessing`. Nothing here needs llama.cpp or Jinja: the front has neither.
 """
 
 import pickle
@@ -92,7 +92,7 @@ class MadePrompt(ABC):
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """What the front knows of the model and of llama.cpp.
+    """A description of the model and of llama.cpp, for the front.
 
     template: the chat template. problem: why that is ChatML instead of the model's own, if so. reasons: the
     model thinks before it answers.
@@ -110,8 +110,8 @@ class ModelDescription:
     cpu_kernel: str | None
 
 
-class Jobs(Protocol):
-    """What the front may ask of a tokenizer process; they raise RequestError naming the field at fault.
+class TokenizerJobs(Protocol):
+    """The jobs of a tokenizer process for the front; they raise RequestError naming the field at fault.
 
     A `conversation` is from `write_conversation`.
     """
@@ -120,7 +120,7 @@ class Jobs(Protocol):
         """The model."""
 
     def identify(self) -> VocabularyId:
-        """What lead and back compare at `hello`; for a quarter of a million tokens it takes .15 s."""
+        """The vocabulary's id, which lead and back compare; it takes .15 s for 256,000 tokens."""
 
     def prepare_prompts(
         self, prompts: Sequence[Prompt | MadePrompt], texts: FieldTexts = NO_TEXTS
@@ -160,7 +160,7 @@ HEADER = struct.Struct("!i")
 
 
 def encode_job(method: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> bytes:
-    """A call of a method of `Jobs`."""
+    """A call of a method of `TokenizerJobs`."""
     return encode((method.__name__, arguments, options))
 
 
@@ -192,7 +192,7 @@ class JobLimits:
 
     @classmethod
     def of(cls, n_bytes: int, base_seconds: float) -> "JobLimits":
-        """For a job of `n_bytes`; an empty one may take `base_seconds`."""
+        """The limits of a job of `n_bytes`; an empty one may take `base_seconds`."""
         megabytes = n_bytes / _MEGABYTE
         return cls(
             base_seconds * (1 + _SECONDS_PER_SECOND_AND_MEGABYTE * megabytes),

@@ -1,4 +1,4 @@
-"""Where jobs wait for a tokenizer process, and what happens if one takes too long or dies.
+"""A pool of tokenizer processes: jobs wait for one, and are stopped if they take too long.
 
 Two lanes, each with one worker. Short jobs get a slice of time in the quick lane; what needs longer is
 stopped and begins again in the other one, which long jobs enter at once. So no job delays short ones by more
@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lead.tokenizer.fair_queue import Client, FairQueue
-from lead.tokenizer.jobs import GrammarsNeededError, JobLimits, Jobs, encode_job
+from lead.tokenizer.jobs import GrammarsNeededError, JobLimits, TokenizerJobs, encode_job
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import Worker, WorkerDiedError, Workers
 from shared.errors import DuoError, ModelLoadError, QueueFullError, RequestError, UnavailableError
-from shared.pace import Backoff
+from shared.rate_limit import Backoff
 from shared.sandbox import FOLLOW, JOBS
 
 log = logging.getLogger("lead")
@@ -28,9 +28,9 @@ R = TypeVar("R")
 
 _QUICK_BYTES = 64 << 10
 _QUICK_SECONDS = 0.25
-_MOST_WAITING = 256
-_MOST_WAITING_BYTES = 64 << 20
-_MOST_TRIES = 3
+_MAX_WAITING = 256
+_MAX_WAITING_BYTES = 64 << 20
+_MAX_TRIES = 3
 _GRACE_SECONDS = 0.05
 """A job whose client has left may take this long to end by itself: that is cheaper than another fork."""
 _HUNG_SECONDS = 5.0
@@ -63,7 +63,7 @@ class _Lane:
     slice_seconds: float = 0.0
     needs_grammars: bool = False
     rests: bool = False
-    queue: FairQueue[_Ticket] = field(default_factory=lambda: FairQueue(_MOST_WAITING, _MOST_WAITING_BYTES))
+    queue: FairQueue[_Ticket] = field(default_factory=lambda: FairQueue(_MAX_WAITING, _MAX_WAITING_BYTES))
     has_some: asyncio.Event = field(default_factory=asyncio.Event)
 
     def push(self, ticket: _Ticket) -> None:
@@ -77,7 +77,7 @@ class _Lane:
         self.has_some.set()
 
     async def pop(self) -> _Ticket | None:
-        """None: it rests."""
+        """The next job; None: nothing waits."""
         while not (self.queue or self.rests):
             self.has_some.clear()
             await self.has_some.wait()
@@ -108,7 +108,7 @@ class _Lane:
         ticket.n_tries += 1
         if ticket.answer.done():
             return
-        if ticket.n_tries < _MOST_TRIES:
+        if ticket.n_tries < _MAX_TRIES:
             self.push(ticket)
         else:
             ticket.fail(UnavailableError(_TRY_AGAIN))
@@ -130,11 +130,11 @@ class TokenizerPool:
     async def run(
         self,
         client: Client,
-        method: Callable[Concatenate[Jobs, P], R],
+        method: Callable[Concatenate[TokenizerJobs, P], R],
         *arguments: P.args,
         **options: P.kwargs,
     ) -> R:
-        """What `method` of `Jobs` returns, called in a tokenizer process.
+        """Call `method` of `TokenizerJobs` in a tokenizer process; returns what it returns.
 
         Raises RequestError, UnavailableError, QueueFullError; ModelLoadError or ConfigError if no job can be
         done with this model and template. If some could before, as with a file that is being replaced, the

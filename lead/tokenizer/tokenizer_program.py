@@ -1,4 +1,4 @@
-"""What a fork server is started for: tokenizer processes, and those that follow the engine's grammars."""
+"""The program of a fork server: tokenizer processes, and those that follow the engine's grammars."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,15 +41,15 @@ class TokenizerProgram:
     def _load(self) -> Mapping[bytes, TaskHandler]:
         # The front makes the program, and has neither llama.cpp nor Jinja.
         from lead.chat.template import model_template  # noqa: PLC0415
-        from lead.tokenizer.preparation import Preparation  # noqa: PLC0415
+        from lead.tokenizer.request_preparer import RequestPreparer  # noqa: PLC0415
         from shared.llama.vocabulary import Vocabulary  # noqa: PLC0415
         from shared.sampling.grammar_handler import GrammarHandler  # noqa: PLC0415
 
         vocabulary = Vocabulary.load(self.model, writes_text=self.writes_text)
         template, problem = model_template(vocabulary, self.chat_template)
         vocabulary.tokenize("", add_special=True, parse_special=True)
-        preparation = Preparation(
+        preparer = RequestPreparer(
             vocabulary, template, self.chat, self.limits, problem=problem, indexes_grammars=False
         )
-        jobs = JobHandler(preparation, self.limits.prepare_seconds)
+        jobs = JobHandler(preparer, self.limits.prepare_seconds)
         return {JOBS: jobs, FOLLOW: GrammarHandler(vocabulary)}

@@ -43,6 +43,8 @@ class Workers(Sandbox):
 
 
 class Worker:
+    """A connection to one tokenizer process."""
+
     def __init__(self, connection: _Streams, supervision: _Streams) -> None:
         """The two ends of a `shared.sandbox.Task`."""
         self._answer, self._job = connection
@@ -50,7 +52,7 @@ class Worker:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it does no more jobs: it has grown, or died."""
+        """True if it does no more jobs: it has grown, or died."""
         return self._answer.at_eof() or self._answer.exception() is not None
 
     async def has_begun(self) -> None:
@@ -76,6 +78,6 @@ class Worker:
         self._orders.write(KILL)
 
     def close(self) -> None:
-        """Nothing more is wanted of it."""
+        """Close the connection to the worker, which then ends."""
         self._job.close()
         self._orders.close()

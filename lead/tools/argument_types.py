@@ -15,7 +15,7 @@ _MAX_DEPTH = 8
 
 
 def argument_types(parameters: object) -> Mapping[str, Types]:
-    """Of a tool's arguments by their names, where its `parameters` say something of them."""
+    """Types of a tool's arguments by their names, where its `parameters` say something of them."""
     if not isinstance(parameters, dict) or not isinstance(given := parameters.get("properties"), dict):
         return {}
     addresses = Addresses(parameters)

@@ -1,4 +1,4 @@
-"""How the beginnings of calls are recognised in an answer, up to where a grammar of the rest can apply."""
+"""Recognises beginnings of calls in an answer, up to where a grammar of the rest can apply."""
 
 import re
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ class CallBeginnings(NamedTuple):
 
 
 def call_beginnings(calls: CallFormat, names: Iterable[str]) -> CallBeginnings | None:
-    """Of calls of tools with these names, as they are written; None where a call shows no end.
+    """Beginnings of calls of tools with these names; None where a call shows no end.
 
     They are what `lead.chat.parser` takes for a call: the last text with which calls start, and all of the
     head after it, with a tool's name. A start alone occurs in ordinary text, too.

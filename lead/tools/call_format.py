@@ -1,4 +1,4 @@
-"""How a model writes calls of tools, as data; `lead.tools.call_probes` derives it from a chat template."""
+"""The format of a model's tool calls; `lead.tools.call_probes` derives it from a chat template."""
 
 import json
 import re
@@ -79,33 +79,33 @@ class CallFormat:
 
     @property
     def is_object(self) -> bool:
-        """Whether a call is one JSON object, with its name and its arguments."""
+        """True if a call is one JSON object, with its name and its arguments."""
         return self.arguments is None and "{" in self.head
 
     @property
     def around_content(self) -> tuple[str, str]:
-        """What is around content that is JSON, if all answers are; else two empty texts."""
+        """The texts around JSON content, if all answers are JSON; else two empty texts."""
         return ('{"response": ', "}") if self.is_generic else ("", "")
 
     @property
     def json_only(self) -> bool:
-        """Whether a JSON object is a call without any mark."""
+        """True if a JSON object is a call without any mark."""
         return self.is_object and not self.starts and not self.is_generic
 
     @property
     def is_bare(self) -> bool:
-        """Whether a call has no mark of its own, but only all of them together."""
+        """True if a call has no mark of its own, but only all of them together."""
         return self.head.startswith(NAME)
 
     @property
     def closing(self) -> tuple[str, ...]:
-        """What may follow the last of several arguments."""
+        """The text that may follow the last of several arguments."""
         first = _PIECE.match(self.tail.strip())
         return tuple(dict.fromkeys([*([first[0]] if first else []), *self.ends]))
 
     @property
     def name_is_key(self) -> bool:
-        """Whether that object has one member, called as the tool."""
+        """True if a call's object has one member, called as the tool."""
         return self.head.endswith(f'{{"{NAME}": ')
 
     def frame(self, name: str, number: object = 0, call_id: str = "") -> tuple[str, str]:
@@ -161,7 +161,7 @@ class CallFormat:
         return tuple(sorted(brackets | {each for each in found if '"' not in each and each not in starts}))
 
     def header_length(self, text: str) -> int:
-        """How much of `text`, after a start, comes before the arguments; -1 if it does not reach to them."""
+        """The length of `text`, after a start, before the arguments; -1 if it does not reach to them."""
         if self.arguments is None:
             return text.find("{")
         if last := re.split(_PLACE, self.head)[-1].strip():

@@ -46,7 +46,7 @@ def call_grammars(
     special_tokens: Mapping[str, int],
     check_grammar: Callable[[str], None],
 ) -> tuple[CallGrammars | None, list[str]]:
-    """What applies once a call has begun in an answer that may also have none; None: nothing does.
+    """The grammars that apply once an optional call has begun; None: nothing constrains calls.
 
     Also why tools have no grammar of their arguments; for one that is `strict` that is raised, as what
     `check_grammar` raises.
@@ -57,6 +57,7 @@ def call_grammars(
     def check(schema: object, field: str) -> Mapping[str, Any]:
         return check_schema(schema, limits, field)
 
+    # a tool without a grammar of its arguments can still be called: only `strict` ones must have it
     for tool in request.usable_tools:
         writer = GrammarWriter(check, special_tokens)
         try:
@@ -72,6 +73,7 @@ def call_grammars(
                 check_grammar(grammar)
     if not grammars or not (found := call_beginnings(calls, grammars)):
         return None, problems
+    # grammars apply to answers, not to calls that the model only thinks about
     marks = (reasoning.start, reasoning.end) if reasoning else ("", "")
     known = CallGrammars(grammars=grammars, reasoning=marks, said=said.encode(), **found._asdict())
     return known, problems

@@ -78,7 +78,7 @@ class _Probes:
         self._as_object = as_object
 
     def derive(self) -> CallFormat:
-        """Raises _NotDerivedError."""
+        """The format that the probes show; raises _NotDerivedError."""
         arguments = dict(zip(_KEYS, _VALUES, strict=True))
         text = self._written([arguments] * self._n_calls)
         if repr(arguments) in text:  # it expects text
@@ -91,7 +91,7 @@ class _Probes:
         return self._tagged(text)
 
     def id_characters(self) -> int:
-        """How long ids have to be, if the template refuses one that is longer than those of the probes."""
+        """The length of ids, if the template refuses one that is longer than those of the probes."""
         try:
             self._written([{}], longer_ids="0")
         except _NotDerivedError:

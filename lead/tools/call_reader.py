@@ -94,7 +94,7 @@ class CallReader:
 
     @property
     def active(self) -> bool:
-        """Whether the text that comes next is its to read."""
+        """True if this reader has to read the text that comes next."""
         return self._state is not _Expected.OUTSIDE
 
     @property
@@ -106,7 +106,7 @@ class CallReader:
 
     @property
     def begins_with_object(self) -> bool:
-        """Whether an answer that begins with a JSON object may be a call."""
+        """True if an answer that begins with a JSON object may be a call."""
         return self._format.json_only
 
     def begin_answer(self) -> None:
@@ -139,7 +139,7 @@ class CallReader:
         return self._read_between_calls()
 
     def finish(self, *, is_cut: bool) -> list[Delta]:
-        """What remains when all has been read; of a call only if that is whole."""
+        """The remaining parts when all has been read; a call only if it is whole."""
         if self._is_unfinished_call():
             return [] if is_cut else self._reject_call()
         match self._state:

@@ -1,4 +1,4 @@
-"""What this ring does for the core (`lead.chat.calls`)."""
+"""Tool calls, as the core asks for them (`lead.chat.calls`)."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What chat templates do not show of the format of calls: by a text in the template, and why it is here."""
+"""Formats of calls as far as chat templates do not show them, by a text in the template, with reasons."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -69,7 +69,7 @@ _ALSO: tuple[tuple[str, Mapping[str, Any]], ...] = (
 
 
 def format_without_calls(template: str) -> CallFormat:
-    """Of a template from whose renderings none was derived."""
+    """The format for a template from whose renderings none was derived."""
     return next((calls for sign, calls in _WITHOUT_CALLS if sign in template), GENERIC)
 
 

@@ -1,4 +1,4 @@
-"""Where a value ends that says so itself, in JSON, in Python, or with quotes of a template's own."""
+"""Finds the end of a literal, in JSON, in Python, or with quotes of a template's own."""
 
 import re
 
@@ -18,7 +18,7 @@ class LiteralScanner:
         self._at = 0
 
     def end(self, text: str) -> int | None:
-        """Where the value at the beginning of `text` ends: before a comma, or a bracket that is not its own.
+        """The end of the value at the beginning of `text`: before a comma, or a bracket that is not its own.
 
         None if it goes on after `text`, which may only have grown since the last call.
         """

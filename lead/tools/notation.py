@@ -35,7 +35,7 @@ def type_name(value: object) -> str:
 
 
 def spellings(value: object, quotes: tuple[str, str]) -> Iterator[str]:
-    """How templates write `value`; `quotes` are around strings where they are not JSON's."""
+    """The ways in which templates write `value`; `quotes` are around strings where they are not JSON's."""
     for options in ({}, {"separators": (",", ":")}, {"indent": 2}, {"indent": 4}):
         yield json.dumps(value, ensure_ascii=False, **options)
     yield repr(value)
@@ -78,7 +78,7 @@ class _ValueReader:
         return self._text[self._at : self._at + 1]
 
     def value(self, depth: int) -> Any:
-        """Raises ValueError."""
+        """The value of `text`; raises ValueError."""
         if depth > MAX_DEPTH:
             raise ValueError("nested too deeply")
         if (string := self._string()) is not None:

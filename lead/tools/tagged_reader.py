@@ -61,7 +61,7 @@ class TaggedReader:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no argument has been begun and not ended."""
+        """True if no argument has been begun and not ended."""
         return self._state is _State.BETWEEN
 
     def push(self, text: str, *, complete: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What is written as a call of a tool, once all of it is there."""
+"""Reads the text of a whole call of a tool."""
 
 import json
 import re
@@ -90,7 +90,7 @@ class HeldCall:
         self._markers.append(marker)
 
     def begin_object(self) -> None:
-        """What comes next is a JSON object. If that is not a call and had no marker, its brace is content."""
+        """Begin a JSON object. If that is not a call and had no marker, its brace is content."""
         if not self:
             self._n_content = 1
 

@@ -17,7 +17,7 @@ _N_FILES = 16
 
 
 class OfferedVocabulary(NamedTuple):
-    """The same file twice, and what it is known by: models with the same tokens may cut texts otherwise."""
+    """A vocabulary in two files, and their digest: models with the same tokens may cut texts otherwise."""
 
     digest: str
     plain: Path

@@ -59,7 +59,7 @@ def pending_conversion(path: Path, tokenizer: Path | None = None) -> Conversion 
 
 
 def cached_path(conversion: Conversion) -> Path:
-    """Where the converted model is, or will be; raises ModelLoadError.
+    """The path of the converted model, which may be made yet; raises ModelLoadError.
 
     The folder's name depends on path, size and time of change of all files of the source; the file has the
     model's name.

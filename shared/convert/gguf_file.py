@@ -89,6 +89,8 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
+    """The weights of a tensor, and the encoder that they are written with."""
+
     weights: Weights
     encoder: Encoder
 

@@ -133,7 +133,7 @@ class Gpt2Config(BaseModel):
         return self.n_inner or 4 * self.n_embd
 
     def why_impossible(self) -> str | None:
-        """What llama.cpp's GPT-2 cannot compute; None if it can."""
+        """The reason why llama.cpp's GPT-2 cannot compute it; None if it can."""
         if self.n_embd % self.n_head:
             return f"its width {self.n_embd} is not a multiple of its {self.n_head} heads"
         if self.activation_function not in _GELU:
@@ -180,7 +180,7 @@ def read_folder(folder: Path) -> Conversion:
 
 
 def read_config(path: Path) -> Gpt2Config:
-    """Raises ModelLoadError, also for the config.json of another kind of model."""
+    """Read config.json; raises ModelLoadError, also for another kind of model."""
     try:
         kind = _ModelKind.model_validate_json(data := read_small(path, _MAX_CONFIG)).model_type
         if kind == "gpt2":

@@ -149,7 +149,7 @@ class Llama2cHeader:
 
 @dataclass(frozen=True, slots=True)
 class TensorPlace:
-    """Where a tensor is in a checkpoint; `at` in bytes. name: empty for what is not a tensor."""
+    """The place of a tensor in a checkpoint; `at` in bytes. name: empty for what is not a tensor."""
 
     name: str
     dimensions: tuple[int, ...]

@@ -32,6 +32,8 @@ _Offset = Annotated[int, Field(ge=0, lt=1 << 63, strict=True)]
 
 
 class TensorEntry(BaseModel):
+    """A tensor's entry in the header of a file."""
+
     model_config = ConfigDict(extra="ignore", frozen=True)
     dtype: str
     shape: Annotated[list[_Offset], Field(max_length=_MAX_DIMENSIONS)]
@@ -43,7 +45,7 @@ class _Index(BaseModel):
 
 
 class SafetensorsFile:
-    """One file; its weights are memory-mapped. entries: by name."""
+    """A file of memory-mapped weights. entries: by name."""
 
     def __init__(self, path: Path) -> None:
         """Raises ModelLoadError."""
@@ -142,7 +144,7 @@ def _check_place(name: str, entry: TensorEntry, n_bytes: int) -> None:
 
 
 def is_known_type(entry: TensorEntry) -> bool:
-    """Whether `SafetensorsFile.rows` can read it."""
+    """True if `SafetensorsFile.rows` can read this type."""
     return entry.dtype in _TYPES
 
 

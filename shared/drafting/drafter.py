@@ -63,7 +63,7 @@ class Drafter:
         self._model = model
         self._look_ahead = look_ahead
         self._interrupt = interrupt
-        self._under_way: tuple[Work, list[Span]] = (), []
+        self._under_way: tuple[Work, list[Span]] = (), []  # between `begin` and `finish`
         self._budget = budget or GrammarBudget()
         self._options = options
         self._tuned: dict[int, DrafterOptions] = {}  # by group
@@ -83,7 +83,7 @@ class Drafter:
 
     @property
     def idle(self) -> bool:
-        """Nothing to do until the next message of the lead."""
+        """True if there is nothing to do until the next message of the lead."""
         return not any(self._has_work(state) for state in self.sequences.values())
 
     @property
@@ -126,24 +126,24 @@ class Drafter:
             self._close(state)
         self._tuned.pop(group, None)
 
-    def step(self, only: Collection[str] | None = None, n_most: int | None = None) -> list[SequenceState]:
-        """One decode; the sequences whose drafts have grown, once for each new token.
+    def step(self, only: Collection[str] | None = None, n_max: int | None = None) -> list[SequenceState]:
+        """Decode once; returns the sequences whose drafts have grown, once for each new token.
 
-        only: of these sequences; None: of all. n_most: tokens in the batch, at least one for each of them;
+        only: of these sequences; None: of all. n_max: tokens in the batch, at least one for each of them;
         None: as many as it holds.
         """
-        grown = self.begin(only, n_most)
+        grown = self.begin(only, n_max)
         return grown + self.finish()
 
-    def begin(self, only: Collection[str] | None = None, n_most: int | None = None) -> list[SequenceState]:
+    def begin(self, only: Collection[str] | None = None, n_max: int | None = None) -> list[SequenceState]:
         """The first part of `step`: choose what to decode."""
         if self._interrupt:
             self._interrupt.clear()
         self._budget.set(0.0)
         grown = self._rank_again()
         work = self._choose_work(only)
-        n_most = self._model.n_batch if n_most is None else min(n_most, self._model.n_batch)
-        spans = spans_of(work, n_most, self._options.n_chunk)
+        n_max = self._model.n_batch if n_max is None else min(n_max, self._model.n_batch)
+        spans = spans_of(work, n_max, self._options.n_chunk)
         self._under_way = work, spans
         self.n_decoded.clear()
         for (state, _), span in zip(work, spans, strict=True):

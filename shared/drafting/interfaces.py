@@ -1,4 +1,4 @@
-"""What a drafter is given: a model, samplers, and perhaps a look ahead in another vocabulary."""
+"""Interfaces of what a drafter uses: a model, samplers, and perhaps a look ahead in another vocabulary."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -21,7 +21,7 @@ class DraftModel(SlotMemory, Protocol):
     traits: MemoryTraits
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """One forward pass; logits for each span, shape (n_logits, n_vocab).
+        """Decode in one forward pass; logits for each span, shape (n_logits, n_vocab).
 
         Raises KvCacheFullError, and DecodeAbortedError after `Interrupt.set`.
         """

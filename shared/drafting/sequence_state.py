@@ -57,7 +57,7 @@ class DraftPath:
 
     @property
     def key(self) -> tuple[int, int]:
-        """Of a branch: there is no other with the same start and first token."""
+        """The start and first token of a branch, which no other branch has."""
         return self.start, self.ranked[0][0].token
 
     @property
@@ -146,7 +146,7 @@ class SequenceState:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the main path has all the tokens that it is to get before others are committed."""
+        """True if the main path has all the tokens that it gets before others are committed."""
         main = self.main
         if len(main.ranked) >= self.options.n_ahead:
             return True
@@ -156,7 +156,7 @@ class SequenceState:
 
     @property
     def can_extend(self) -> bool:
-        """Whether the main path may get another token."""
+        """True if the main path may get another token."""
         return self.main.unranked is None and self.main.end > 0 and not self.is_complete
 
     def append(self, path: DraftPath, choices: Sequence[RankedToken]) -> None:
@@ -170,7 +170,7 @@ class SequenceState:
 
     @property
     def n_pending_after_move(self) -> int:
-        """What `n_pending` of the main path will be after `move_window`."""
+        """The `n_pending` of the main path after `move_window`."""
         if self._fits_window:
             return self.n_pending(self.main)
         return min(self.main.end, self._n_kept)
@@ -183,7 +183,7 @@ class SequenceState:
         return [*self.committed[start : start + n], *path.tokens][:n]
 
     def can_follow(self, path: DraftPath, tokens: Sequence[int]) -> bool:
-        """Whether a path of the draft agrees with these tokens, which follow the committed ones."""
+        """True if a path of the draft agrees with these tokens, which follow the committed ones."""
         drafted = [*self.main.tokens[: path.start - self.main.start], *path.tokens]
         return all(mine == theirs for mine, theirs in zip(drafted, tokens, strict=False))
 
@@ -219,7 +219,7 @@ class SequenceState:
     def restore_cache(self) -> None:
         """Reuse more of the slot's previous contents: a long prompt arrives in several messages."""
         n = min(common_prefix_length(self.previous_cache, self.committed), len(self.committed) - 1)
-        n = self.main.cache.reachable(n)
+        n = self.main.cache.reachable(n, self.previous_cache)
         if n > len(self.main.cache):
             self.main.cache.restore(self.previous_cache[:n])
 
@@ -309,7 +309,7 @@ class SequenceState:
         )
 
     def is_due(self, now: float) -> bool:
-        """Whether the draft has grown, and it is time to send it."""
+        """True if the draft has grown, and it is time to send it."""
         return self.grown_from is not None and now - self.sent_at >= self._send_delay(self.grown_from)
 
     def _send_delay(self, n_before: int) -> float:
@@ -371,12 +371,12 @@ Work = Sequence[tuple[SequenceState, DraftPath]]
 """The paths to decode, those of more importance first."""
 
 
-def spans_of(work: Work, n_most: int, n_chunk: int) -> list[Span]:
-    """A span for each path: one token if it is drafting; prompts share the rest of `n_most` tokens.
+def spans_of(work: Work, n_max: int, n_chunk: int) -> list[Span]:
+    """A span for each path: one token if it is drafting; prompts share the rest of `n_max` tokens.
 
     n_chunk: tokens of prompts, at most, while a path is drafting.
     """
-    n_spare = max(0, n_most - len(work))
+    n_spare = max(0, n_max - len(work))
     if any(state.n_pending(path) == 1 for state, path in work):
         n_spare = min(n_spare, n_chunk)
     spans = []

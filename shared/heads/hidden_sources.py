@@ -33,7 +33,7 @@ def target_layers(drafter: Any) -> list[int]:
 
 
 class NextnStates(HiddenStates):
-    """What MTP heads read of `target`."""
+    """The hidden states of `target` that MTP heads read."""
 
     def __init__(self, target: Model) -> None:
         """All slots must be empty."""
@@ -49,7 +49,7 @@ class NextnStates(HiddenStates):
 
 
 class LayerInputs(HiddenStates):
-    """What EAGLE-3 drafters read of `target`: the inputs of some layers."""
+    """The hidden states of `target` that EAGLE-3 drafters read: the inputs of some layers."""
 
     def __init__(self, target: Model, layers: Sequence[int]) -> None:
         """The target must be of one of `ARCHITECTURES`, and have these layers; all slots must be empty.

@@ -39,7 +39,7 @@ _FEW_TOKENS = 16
 
 
 def has_heads(path: Path) -> bool:
-    """Whether a model file has a head that can be used. Looks at the tensors: some files only name heads."""
+    """True if a model file has a head that can be used. Looks at the tensors: some files only name heads."""
     if read_beginning(path).get("general.architecture") not in _ARCHITECTURES:
         return False
     names = {name for part in parts_of(path) for name in tensor_names(part)}
@@ -47,12 +47,12 @@ def has_heads(path: Path) -> bool:
 
 
 def is_heads_file(path: Path) -> bool:
-    """Whether a file has a head that can be used, and no model: mtp-*.gguf."""
+    """True if a file has a head that can be used, and no model: mtp-*.gguf."""
     return has_heads(path) and _FIRST_LAYER not in tensor_names(parts_of(path)[0])
 
 
 def open_heads(target: Model, path: Path | None = None) -> "MtpHeads":
-    """Those of `target`, with a cache for as many slots and tokens; raises ModelLoadError.
+    """The heads of `target`, with a cache for as many slots and tokens; raises ModelLoadError.
 
     path: the file that they are in; None: the target has loaded them. They read its `NextnStates`.
     """
@@ -107,7 +107,7 @@ class MtpHeads:
         self._batch = MtpBatch(self.n_batch, self.n_embd)
 
     def decode(self, spans: Sequence[MtpSpan]) -> list[MtpOutput]:
-        """One pass over all spans; arrays are views that the next call overwrites.
+        """Decode all spans in one pass; arrays are views that the next call overwrites.
 
         Raises KvCacheFullError, DecodeFatalError.
         """

@@ -1,4 +1,4 @@
-"""What a head reads and gives. Imports no native library."""
+"""Inputs and outputs of a head. Imports no native library."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

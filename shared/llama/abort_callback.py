@@ -1,4 +1,4 @@
-"""What another thread can learn of a `llama_decode` that has not returned, and how it can stop it.
+"""Lets another thread watch a `llama_decode` that has not returned, and stop it.
 
 llama.cpp asks its abort callback before each operation of a graph on the CPU: thousands of times in a step. A
 Python callback would cost some per cent of the step, and a lock that another thread may hold. So functions of
@@ -36,7 +36,7 @@ class StepProgress:
         _set_callback(context, _libc().sigemptyset, self._flag)
 
     def has_proceeded(self) -> bool:
-        """Whether the CPU has begun an operation of a graph since the last call; for any thread."""
+        """True if the CPU has begun an operation of a graph since the last call; for any thread."""
         has = self._flag[0] == b"\0"
         self._flag[0] = b"\1"
         return has

@@ -1,4 +1,4 @@
-"""How spans are divided into passes, each of which is one call of llama_decode, and what pads them.
+"""Division of spans into passes, each of which is one call of llama_decode, and their padding.
 
 It is decided here only: a scheduler plans a `Layout`, and `Model.decode` carries it out. Imports no native
 library.
@@ -31,22 +31,22 @@ class BatchSizes(Protocol):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether generated tokens have the same bits when they are read again as part of a prompt."""
+        """True if generated tokens have the same bits when they are read again as part of a prompt."""
 
     @property
     def max_draft(self) -> int:
         """The most draft tokens of a sequence in one pass."""
 
     def n_padding(self, n_tokens: int) -> int:
-        """How many draft tokens can join `n_tokens` of a sequence for nothing: they replace padding."""
+        """Draft tokens that can join `n_tokens` of a sequence for nothing: they replace padding."""
 
     def passes(self, spans: Sequence[Span]) -> list[Pass]:
-        """How to decode `spans`. The parts of a span follow each other in later passes."""
+        """The passes that decode `spans`. The parts of a span follow each other in later passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutRules:
-    """What of a model decides about passes.
+    """The properties of a model that decide about passes.
 
     n_batch: the most tokens of a pass. n_ctx_sequence: the most tokens of a slot, padding included.
     own_cells: slots do not share one pool of cells. batch_sizes: None: tokens are decoded in any.
@@ -62,17 +62,17 @@ class LayoutRules:
 
     @property
     def splits_lengths(self) -> bool:
-        """Whether llama.cpp divides a pass into ubatches in which each slot has the same number of tokens."""
+        """True if llama.cpp divides a pass into ubatches in which each slot has the same number of tokens."""
         return self.own_cells or self.traits.equal_lengths
 
     @property
     def pads(self) -> bool:
-        """Whether drafts are padded to equal lengths, where that saves an ubatch and costs no replay."""
+        """True if drafts are padded to equal lengths, where that saves an ubatch and costs no replay."""
         return self.splits_lengths and self.traits.n_rollback != 0
 
     @property
     def rolls_states_back(self) -> bool:
-        """Whether what was decoded can be removed from recurrent states, if it was decoded last."""
+        """True if what was decoded last can be removed from recurrent states."""
         return bool(self.traits.n_rollback) and self.traits.equal_lengths
 
 
@@ -110,6 +110,8 @@ class Layout(Sequence[Span]):
 
 def layout(spans: Sequence[Span], rules: LayoutRules) -> Layout:
     """Divide `spans`, at least one and at most one of each slot, into passes."""
+    if any([span.image for span in spans]):  # noqa: C419 - a list is faster than a generator
+        return _images_first(spans, rules)
     if rules.batch_sizes:
         return _layout(spans, rules.batch_sizes.passes(spans), rules)
     parts = [SpanPart(number, span) for number, span in enumerate(spans)]
@@ -124,6 +126,30 @@ def one_pass(spans: Sequence[Span]) -> Layout:
     """All `spans` in one pass, without padding."""
     parts = [SpanPart(number, span) for number, span in enumerate(spans)]
     return Layout(list(spans), [parts], frozenset(span.slot for span in spans), 1)
+
+
+def _images_first(spans: Sequence[Span], rules: LayoutRules) -> Layout:
+    """Rows of an image are alone in their passes: llama.cpp reads either tokens or embeddings.
+
+    Nothing of them is rolled back.
+    """
+    images = [piece for number, span in enumerate(spans) for piece in _pieces(number, span, rules.n_batch)]
+    numbers = [number for number, span in enumerate(spans) if not span.image]
+    if not numbers:
+        return Layout(list(spans), images, frozenset(), len(images))
+    rest = layout([spans[number] for number in numbers], rules)
+    passes = [[part._replace(number=numbers[part.number]) for part in each] for each in rest.passes]
+    return Layout(list(spans), images + passes, rest.can_roll_back, len(images) + rest.n_ubatches)
+
+
+def _pieces(number: int, span: Span, n_batch: int) -> list[Pass]:
+    """The passes of an image; none of other spans."""
+    if not span.image:
+        return []
+    cuts = range(0, len(span.tokens), n_batch)
+    rows = ((at, span.tokens[at : at + n_batch]) for at in cuts)
+    pieces = (Span(span.slot, span.start + at, each, 0, span.is_prompt, span.image) for at, each in rows)
+    return [[SpanPart(number, piece)] for piece in pieces]
 
 
 def _layout(spans: Sequence[Span], passes: list[Pass], rules: LayoutRules) -> Layout:

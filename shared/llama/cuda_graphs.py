@@ -28,7 +28,7 @@ NO_FLASH_ATTENTION = "Flash Attention not supported"
 
 
 def switch_off_if_wrong(path: Path, log_lines: Iterable[str], *, flash_attention: bool) -> None:
-    """For this process, before its first step with the model at `path`.
+    """Switch CUDA graphs off for this process, before its first step with the model at `path`.
 
     log_lines: what llama.cpp has said of the devices, and of the model's context. flash_attention: not
     switched off.

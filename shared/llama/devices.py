@@ -63,12 +63,12 @@ def has_gpu() -> bool:
 
 
 def pointers() -> list[int]:
-    """Each a ggml_backend_dev_t."""
+    """Pointers to the devices, each a ggml_backend_dev_t."""
     return [function("ggml_backend_dev_get")(i) for i in range(function("ggml_backend_dev_count")())]
 
 
 def array(found: Sequence[int]) -> Any:
-    """For llama_model_params.devices: NULL-terminated; empty: only the CPU."""
+    """The array for llama_model_params.devices: NULL-terminated; empty: only the CPU."""
     return (ctypes.c_void_p * (len(found) + 1))(*found, None)
 
 
@@ -106,12 +106,12 @@ def chosen(options: ModelOptions) -> list[int] | None:
 
 
 def describe(found: Sequence[int]) -> list[Device]:
-    """What they are, and their memory."""
+    """Names of devices, and their memory."""
     return [_describe(device) for device in found]
 
 
 def all_devices() -> list[Device]:
-    """Those that a model can be offloaded to; raises ModelLoadError."""
+    """The devices that a model can be offloaded to; raises ModelLoadError."""
     library.start()
     try:
         return describe([device for device in pointers() if _is_gpu(device)])
@@ -200,13 +200,13 @@ def _describe(device: int) -> Device:
 
 def _max_tensor(device: int, n_total: int) -> int:
     """The largest tensor that it can hold, to a MiB: llama.cpp ends the process for a larger cache."""
-    least, most = 0, n_total // _MIB
-    if _can_hold(device, most):
+    minimum, maximum = 0, n_total // _MIB
+    if _can_hold(device, maximum):
         return n_total
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (middle, most) if _can_hold(device, middle) else (least, middle)
-    return least * _MIB
+    while maximum - minimum > 1:
+        middle = (minimum + maximum) // 2
+        minimum, maximum = (middle, maximum) if _can_hold(device, middle) else (minimum, middle)
+    return minimum * _MIB
 
 
 def _can_hold(device: int, n_mib: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a GGUF file holds besides weights: names of tensors, and metadata, also as a file of their own."""
+"""The content of a GGUF file besides weights: names of tensors, and metadata, also as a file of their own."""
 
 import hashlib
 import os
@@ -26,7 +26,7 @@ def tensor_sizes(path: Path) -> dict[str, int]:
 
 
 def unquantized_tensors(path: Path) -> list[str]:
-    """Those in f32, f16 or bf16, as `tensor_names`."""
+    """Names of tensors in f32, f16 or bf16, as `tensor_names`."""
     return [name for name, _, type_ in _tensors(path) if type_ in _UNQUANTIZED]
 
 
@@ -60,7 +60,7 @@ def integers(path: Path, prefix: str) -> dict[str, int]:
 
 
 def content_digest(path: Path) -> str:
-    """What such a file is known by between leads and backs: the beginning of its SHA-256, in hexadecimal."""
+    """The name of such a file between leads and backs: the beginning of its SHA-256, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:32]
 

@@ -92,14 +92,14 @@ def captured_log() -> Iterator[list[str]]:
 
 
 def kernel() -> str:
-    """That of the CPU: llama.cpp's name for a kind of CPU, such as zen4; `compiled` if it is the only one."""
+    """The kernel of the CPU, by llama.cpp's name (zen4, say); `compiled` if it is the only one."""
     chosen = start()
     found = _KERNEL.search(chosen.name) if chosen else None
     return found[1] if found else "compiled"
 
 
 def describe_kernel() -> str:
-    """That, and which of the CPU's instructions it uses, for people."""
+    """The CPU's kernel, and which of the CPU's instructions it uses, for people."""
     start()
     of_cpu = re.search(r"CPU : ([^:]*)", llama_cpp.llama_print_system_info().decode())
     features = _FEATURE.findall(of_cpu[1] if of_cpu else "")
@@ -107,7 +107,7 @@ def describe_kernel() -> str:
 
 
 def build() -> str:
-    """Which build of llama.cpp this is, and which CPU kernel of it computes with which instructions."""
+    """The build of llama.cpp, its CPU kernel and the instructions that it uses."""
     chosen = start()
     others = set(FOLDER.glob("*ggml-cpu-*")) - {chosen}
     files = sorted(set(FOLDER.glob("*")) - others)

@@ -1,4 +1,4 @@
-"""What a model is loaded with: who puts a program together plans it (`shared.memory.plan_memory`)."""
+"""The plan of memory that a model is loaded with, made by `shared.memory.plan_memory`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,13 +8,13 @@ from shared.llama.memory_size import MemorySize
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.native_parameters import context_parameters, make_room
 from shared.llama.placement import Placement
-from shared.prompt_cache import PromptCacheSize
 from shared.settings.model_options import MAX_SLOTS, ModelOptions
+from shared.text_store import PromptCacheSize
 
 
 @dataclass(frozen=True, slots=True)
 class ContextNeeds:
-    """What a context has to hold, wherever its layers are.
+    """The requirements on a context, wherever its layers are.
 
     n_window: tokens that see each other in a sliding window; 0: there are none. kv_unified: see
     `ModelOptions`; a recurrent target with windows has cells of its own for each slot, whatever was asked.
@@ -28,12 +28,12 @@ class ContextNeeds:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether a `WindowGuard` keeps the cells that leave the window."""
+        """True if a `WindowGuard` keeps the cells that leave the window."""
         return self._is_plain_pool and self.n_window > 0
 
     @property
     def checks_windows(self) -> bool:
-        """Whether a slot that was cut back may have lost some cells of its window.
+        """True if a slot that was cut back may have lost some cells of its window.
 
         Of recurrent models llama.cpp does not tell.
         """
@@ -41,7 +41,7 @@ class ContextNeeds:
 
     @property
     def has_parts(self) -> bool:
-        """Whether texts are stored in parts.
+        """True if texts are stored in parts.
 
         Ranges of cells have names of their own in one pool only, and where nothing but cells is in memory.
         """
@@ -49,7 +49,7 @@ class ContextNeeds:
 
     @property
     def can_store(self) -> bool:
-        """With all cells of windows a text can be cut anywhere.
+        """True if texts can be stored: with all cells of windows a text can be cut anywhere.
 
         Of a sequence llama.cpp stores none outside of its last window, but parts are no longer than that.
         """
@@ -78,7 +78,7 @@ class ContextNeeds:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """What a model is loaded with.
+    """Context, placement and caches that a model is loaded with.
 
     files: which ones were looked at (`start_key`). options: as asked for, with the layers on devices and the
     batches that were chosen. placement: None if llama.cpp places layers. step_bytes: weights that are read to

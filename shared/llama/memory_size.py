@@ -1,4 +1,4 @@
-"""What a context takes, as far as llama.cpp says it: in its log, and of its largest graph."""
+"""The memory that a context takes, as far as llama.cpp says it: in its log, and of its largest graph."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ _LAYER = re.compile(r"(llama_kv_cache|llama_memory_recurrent)\w*[:,] layer +(\d+
 
 @dataclass(frozen=True, slots=True)
 class MemorySize:
-    """What a context takes, in bytes.
+    """The memory of a context, in bytes.
 
     n_states: how many recurrent states there are. layers: which have part in `full_attention`, `windows` and
     `states`, each as much. buffers: parts of `computing` by the name of the buffer.
@@ -40,11 +40,11 @@ class MemorySize:
         return self.full_attention + self.windows + self.states + self.computing
 
     def with_graphs(self, n_bytes: int) -> "MemorySize":
-        """The same, with `n_bytes` more to compute."""
+        """The sizes with `n_bytes` more to compute."""
         return replace(self, computing=self.computing + n_bytes)
 
     def caches(self, n_layers: int) -> list[int]:
-        """What each layer keeps of texts."""
+        """The bytes that each layer keeps of texts."""
         found = [0] * n_layers
         for n_bytes, layers in zip(
             (self.full_attention, self.windows, self.states), self.layers, strict=True
@@ -106,7 +106,7 @@ def read_sizes(lines: Iterable[str]) -> MemorySize:
 
 
 def graph_bytes(context: Any, parameters: Any) -> int:
-    """What computing takes besides the compute buffers: the CPU's work buffer and the graphs.
+    """Memory for computing besides the compute buffers: the CPU's work buffer and the graphs.
 
     Without flash attention the work buffer holds the attention scores of a whole batch in the type of the KV
     cache: batch · cells · heads · 2 bytes. `context` is new, and was made with these llama_context_params:

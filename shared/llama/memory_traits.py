@@ -1,4 +1,4 @@
-"""What the memory of a model can do, and what hears of its edits. Imports no native library.
+"""Traits of a model's memory, and the parts that follow its edits. Imports no native library.
 
 Every llama.cpp memory grows at its end. Models differ in what can be taken back:
 
@@ -17,7 +17,7 @@ from shared.llama.span import Pass
 
 @dataclass(frozen=True, slots=True)
 class MemoryTraits:
-    """How a slot's memory can be cut back, and what it costs.
+    """The ways in which a slot's memory can be cut back, and their cost.
 
     n_rollback: how many tokens at the end of the last decode can be removed before the next decode, but never
     all of them; None: any number of tokens at any time. n_step_checkpoints: how many states of each slot
@@ -32,17 +32,17 @@ class MemoryTraits:
 
     @property
     def can_trim(self) -> bool:
-        """Whether a slot can be cut back to any length at any time."""
+        """True if a slot can be cut back to any length at any time."""
         return self.n_rollback is None
 
     @property
     def can_speculate(self) -> bool:
-        """Whether rejected draft tokens can be taken back."""
+        """True if rejected draft tokens can be taken back."""
         return self.n_rollback != 0 or self.n_step_checkpoints > 0
 
     @property
     def replays(self) -> bool:
-        """Whether accepted tokens of a rejected draft must be decoded again."""
+        """True if accepted tokens of a rejected draft must be decoded again."""
         return self.n_rollback == 0 and self.n_step_checkpoints > 0
 
 
@@ -51,7 +51,7 @@ PLAIN = MemoryTraits()
 
 
 class SlotPart:
-    """One thing that is kept of each slot. Every method is called after the cells were edited."""
+    """Data that is kept for each slot. Every method is called after the cells were edited."""
 
     token_bytes = 0
     """Bytes that are kept for each token of a text that was stored."""
@@ -72,7 +72,7 @@ class SlotPart:
         """The tokens `start` to `end` of `slot` were stored as `key`."""
 
     def loaded(self, slot: int, key: int, n_keep: int) -> None:
-        """What was stored as `key` follows what `slot` had, which has `n_keep` tokens now."""
+        """Note that the copy `key` was put behind the first `n_keep` tokens of `slot`."""
 
     def forget(self, key: int) -> None:
         """Free what was stored as `key`, if it is known."""

@@ -1,4 +1,4 @@
-"""What a GGUF file says of its model."""
+"""Facts of a model from its GGUF file."""
 
 from dataclasses import dataclass
 from pathlib import Path

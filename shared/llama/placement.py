@@ -1,4 +1,4 @@
-"""Which device has which weights and which part of the KV cache, and what that takes.
+"""Placement of weights and KV cache on devices, and the memory that it takes.
 
 llama.cpp counts `n_gpu_layers` from the last layer, with the output as one more layer after it, and gives
 each device a run of consecutive layers.
@@ -29,7 +29,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One that layers can be on. Sizes in bytes.
+    """A device that layers can be on. Sizes in bytes.
 
     is_shared: its memory is the host's. max_tensor: the largest tensor that it can hold.
     """
@@ -63,17 +63,17 @@ class Placement:
 
     @property
     def host_bytes(self) -> int:
-        """Of host memory, with that of devices that share it."""
+        """Bytes of host memory, with those of devices that share it."""
         return self.used(CPU) + sum(self.used(device.name) for device in self.devices if device.is_shared)
 
     @property
     def host_weights(self) -> int:
-        """Of the CPU alone: they may be mapped, and then the system counts them as free."""
+        """Bytes of weights of the CPU alone: they may be mapped, and then the system counts them as free."""
         return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in _OF_TEXTS)
 
     @property
     def cpu_weights(self) -> int:
-        """Bytes with which the CPU computes: of embeddings it only looks up rows."""
+        """Bytes of weights that the CPU multiplies with, so without embeddings, which it only looks up."""
         no_products = {*_OF_TEXTS, EMBEDDINGS}
         return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in no_products)
 
@@ -82,7 +82,7 @@ class Placement:
         return any(group == EXPERTS for group, _ in self.parts)
 
     def with_computing(self, computing: Mapping[str, int]) -> "Placement":
-        """The same, with these bytes for intermediate results."""
+        """The placement with these bytes for intermediate results."""
         weights = {key: n_bytes for key, n_bytes in self.parts.items() if key[0] != COMPUTING}
         found = {(COMPUTING, where): n_bytes for where, n_bytes in computing.items()}
         return replace(self, parts=weights | found)

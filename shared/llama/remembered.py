@@ -1,4 +1,4 @@
-"""What was measured of a model, kept in the cache folder for the next start like this one.
+"""Measurements of a model, kept in the cache folder for the next start like this one.
 
 One file for each key (`start_key`).
 """
@@ -22,6 +22,8 @@ _N_FILES = 256
 
 
 class Remembered(Generic[T]):
+    """A measurement of one kind, under the key of a start."""
+
     def __init__(self, folder: CacheFolder, kind: type[T], key: str) -> None:
         """key: of all that decides what is found."""
         self._kind = kind
@@ -29,7 +31,7 @@ class Remembered(Generic[T]):
         self.path = user_cache_path("llama-duo") / folder / f"{key}.json"
 
     def recall(self, max_age: float = math.inf) -> T | None:
-        """None if nothing was measured for such a start within `max_age` seconds, or it cannot be read."""
+        """A measurement of such a start within `max_age` seconds; None: there is none that can be read."""
         try:
             if time.time() - self.path.stat().st_mtime > max_age:
                 return None
@@ -38,7 +40,7 @@ class Remembered(Generic[T]):
             return None
 
     def keep(self, found: T) -> None:
-        """For the next start like this one; where nothing can be written, that measures again."""
+        """Keep a measurement for the next start like this one, which measures again if it cannot be kept."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(self.path) as part:

@@ -32,6 +32,8 @@ class SpecialToken:
 
 
 class SpecialTokens:
+    """The special tokens of a vocabulary, found in texts."""
+
     def __init__(self, tokens: Iterable[SpecialToken]) -> None:
         # llama.cpp: the longest first (in bytes), everywhere in the text, before the next one is looked for.
         ordered = sorted(tokens, key=lambda token: (-len(token.text.encode("utf-8", "replace")), token.id))
@@ -42,7 +44,7 @@ class SpecialTokens:
 
     @property
     def control(self) -> list[SpecialToken]:
-        """Those that are only found where the caller trusts the text."""
+        """The special tokens that are only found where the caller trusts the text."""
         return [token for token in self._order if token.control]
 
     def split(self, text: str, *, control: bool, breaks: Sequence[int] = ()) -> list[Fragment]:

@@ -1,4 +1,4 @@
-"""What tells starts apart, for whatever one start keeps for the next: `DECIDES` has a row for each input.
+"""Keys of starts, for whatever one start keeps for the next: `DECIDES` has a row for each input.
 
 A key is a digest of the inputs that decide what is kept: of options, files, llama.cpp's build, the CPU and
 other devices. The files are described by the process that loads them, before it does (`state_of_files`).
@@ -20,7 +20,7 @@ from shared.settings.model_options import ModelOptions
 
 
 class LoadedFacts(NamedTuple):
-    """What tells starts apart and is known of a model once it is loaded.
+    """Facts of a loaded model that tell starts apart.
 
     files: as `state_of_files` describes them. n_ctx_of_rope: with LongRoPE, the length of context by which
     keys are rotated; 0: it makes no difference. uses_flash_attention: values are stored in another order
@@ -33,7 +33,7 @@ class LoadedFacts(NamedTuple):
 
 
 class StoredKind(enum.Flag):
-    """What is kept, each under keys of its own."""
+    """Kinds of kept data, each under keys of its own."""
 
     NOTHING = 0
     TEXTS = enum.auto()
@@ -71,7 +71,7 @@ DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
         "version": _ALL,  # of what is measured or written
         "with_heads": _MEASURED,  # they have a cache of their own
         "rpc": StoredKind.EXACTNESS | StoredKind.STEP_TIMES,  # texts are not stored then
-        "most_threads": StoredKind.STEP_TIMES,
+        "max_threads": StoredKind.STEP_TIMES,
         "cores": StoredKind.STEP_TIMES | StoredKind.ATTENTION,
         "batch_sizes": StoredKind.TEXTS | StoredKind.STEP_TIMES,
         "traits": StoredKind.TEXTS,
@@ -85,7 +85,7 @@ DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
 
 
 def start_key(kept: StoredKind, files: str, options: ModelOptions, **facts: Any) -> str:
-    """Of a start with these `files` and options; facts: the other inputs that decide what is `kept`, all."""
+    """The key of a start with these `files` and options; facts: all that decides what is `kept`."""
     decisive = {name for name, kinds in DECIDES.items() if kept in kinds}
     assert facts.keys() == decisive - ModelOptions.model_fields.keys(), f"other facts decide {kept}"
     chosen = options.model_dump_json(include=decisive)
@@ -99,7 +99,7 @@ def start_key(kept: StoredKind, files: str, options: ModelOptions, **facts: Any)
 
 
 def state_of_files(model: Path, options: ModelOptions) -> str:
-    """Which files a model and its adapters are, with their sizes and times; raises ModelLoadError."""
+    """The files of a model and its adapters, with their sizes and times; raises ModelLoadError."""
     paths = [*parts_of(model), *(adapter.path for adapter in options.lora)]
     try:
         states = [(path.absolute(), path.stat()) for path in paths]
@@ -109,7 +109,7 @@ def state_of_files(model: Path, options: ModelOptions) -> str:
 
 
 def changed_meanwhile(model: Path) -> ModelLoadError:
-    """For files that are others after loading than they were before."""
+    """The error for files that are others after loading than they were before."""
     return ModelLoadError(f"{model}, or an adapter, has changed while it was loaded: try again")
 
 

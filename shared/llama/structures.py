@@ -1,4 +1,4 @@
-"""Whether llama.cpp's structures are laid out as llama_cpp's classes for them.
+"""Checks that llama.cpp's structures are laid out as llama_cpp's classes for them.
 
 A field that another version of the library has before others shifts those, no name of a function changes, and
 options come to mean others in silence.

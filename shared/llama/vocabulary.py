@@ -77,24 +77,24 @@ class Vocabulary:
 
     @functools.cached_property
     def end_tokens(self) -> frozenset[int]:
-        """Those that end an answer."""
+        """The tokens that end an answer."""
         ends = map(llama_cpp.llama_vocab_is_eog, itertools.repeat(self._vocab), range(self.n_tokens))
         return frozenset(itertools.compress(range(self.n_tokens), ends))
 
     @functools.cached_property
     def fim(self) -> "FimTokens":
-        """Those around a gap that is to be filled."""
+        """The tokens around a gap that is to be filled."""
         names = FimTokens._fields
         read = (getattr(llama_cpp, f"llama_vocab_fim_{name}") for name in names)
         return FimTokens(*(_token_or_none(each(self._vocab)) for each in read))
 
     def is_end(self, token: int) -> bool:
-        """Whether a token ends an answer; without `end_tokens`, which takes as long as `attributes`."""
+        """True if a token ends an answer; without `end_tokens`, which takes as long as `attributes`."""
         return bool(llama_cpp.llama_vocab_is_eog(self._vocab, self.check(token)))
 
     @functools.cached_property
     def attributes(self) -> "array[int]":
-        """Of each token: asking for a quarter of a million takes a tenth of a second."""
+        """The attributes of each token: asking for a quarter of a million takes a tenth of a second."""
         tokens = range(self.n_tokens)
         return array("i", map(llama_cpp.llama_vocab_get_attr, itertools.repeat(self._vocab), tokens))
 
@@ -146,7 +146,7 @@ class Vocabulary:
     def tokenize(
         self, text: str, *, add_special: bool, parse_special: bool, breaks: Sequence[int] = ()
     ) -> list[int]:
-        """The same as `encode`, as a list."""
+        """Tokenize a text as `encode` does, as a list."""
         return self.encode(text, add_special=add_special, parse_special=parse_special, breaks=breaks).tolist()
 
     def encode(
@@ -236,12 +236,12 @@ class Vocabulary:
 
     @functools.cached_property
     def reads_any_text(self) -> bool:
-        """Whether llama.cpp can tokenize every text: SentencePiece aborts at a byte that has no token."""
+        """True if llama.cpp can tokenize every text: SentencePiece aborts at a byte that has no token."""
         n_bytes = sum(1 for _ in self._with_attributes(llama_cpp.LLAMA_TOKEN_ATTR_BYTE))
         return self.info.vocab_type != llama_cpp.LLAMA_VOCAB_TYPE_SPM or n_bytes == _N_BYTES
 
     def is_unused(self, token: int) -> bool:
-        """Whether a token only fills up the vocabulary to a round size."""
+        """True if a token only fills up the vocabulary to a round size."""
         attributes = llama_cpp.llama_vocab_get_attr(self._vocab, self.check(token))
         return bool(attributes & llama_cpp.LLAMA_TOKEN_ATTR_UNUSED)
 
@@ -266,7 +266,7 @@ class Vocabulary:
         return token
 
     def identify(self) -> VocabularyId:
-        """What lead and back compare at `hello`."""
+        """The vocabulary's id, which lead and back compare at `hello`."""
         return VocabularyId(fingerprint=self._fingerprint, n_tokens=self.n_tokens, model=self.info.name[:128])
 
     def _read_piece(self, token: int, *, special: bool) -> bytes:

@@ -28,7 +28,7 @@ def check_adapters(adapters: Sequence[LoraAdapter], model: Path) -> None:
 
 
 def load_adapters(model: Any, adapters: Sequence[LoraAdapter]) -> list[Any]:
-    """Of a llama_model, which owns them, before it has contexts; raises ModelLoadError."""
+    """Load adapters of a llama_model, which owns them, before it has contexts; raises ModelLoadError."""
     loaded = []
     for each in adapters:
         with library.captured_log() as lines:
@@ -44,7 +44,7 @@ def load_adapters(model: Any, adapters: Sequence[LoraAdapter]) -> list[Any]:
 
 
 def apply_adapters(context: Any, loaded: Sequence[Any], adapters: Sequence[LoraAdapter]) -> None:
-    """To a llama_context, whatever it computes from now on."""
+    """Apply adapters to all that a llama_context computes from now on."""
     if not loaded:
         return
     pointers = (llama_cpp.llama_adapter_lora_p_ctypes * len(loaded))(

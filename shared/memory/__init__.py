@@ -1,1 +1,1 @@
-"""What a model and its context will take of memory: planned from sizes, before weights are read."""
+"""Plans of the memory that a model and its context take: made from sizes, before weights are read."""

@@ -1,4 +1,4 @@
-"""How a model's memory is used: how many cells and states to keep, and what llama.cpp would do wrongly."""
+"""The use of a model's memory: how many cells and states to keep, and what llama.cpp would do wrongly."""
 
 from pathlib import Path
 
@@ -28,11 +28,11 @@ def refuse_several_slots(path: Path, n_slots: int) -> None:
 
 
 def refuse_unguarded_slots(path: Path, context: ContextNeeds) -> None:
-    """Each slot needs a second sequence (`WindowGuard`)."""
-    n_most, n_slots = MAX_SLOTS // 2, context.n_slots
-    if context.is_guarded and n_slots > n_most:
+    """Raise if slots are too many to have a second sequence each (`WindowGuard`)."""
+    n_max, n_slots = MAX_SLOTS // 2, context.n_slots
+    if context.is_guarded and n_slots > n_max:
         raise ModelLoadError(
-            f"{path}: a model with a sliding window has at most {n_most} slots in one KV cache, not "
+            f"{path}: a model with a sliding window has at most {n_max} slots in one KV cache, not "
             f"{n_slots}: lower --parallel, or use --no-kv-unified"
         )
 
@@ -51,7 +51,7 @@ def choose_n_ctx(options: ModelOptions, n_ctx_train: int) -> int:
 def choose_traits(
     probe: MemoryProbe, options: ModelOptions, n_slots: int, free_bytes: int, n_step_checkpoints: int = 0
 ) -> MemoryTraits:
-    """How to use the memory of a model, with `free_bytes` of memory free besides its weights.
+    """The traits to use a model's memory with, if `free_bytes` are free besides its weights.
 
     n_step_checkpoints: keep this many states of each slot, or fewer, rather than to roll back; 0: either.
     """

@@ -1,4 +1,4 @@
-"""How large the memory of a model is, measured without its weights.
+"""The size of a model's memory, measured without its weights.
 
 llama.cpp can make a model and contexts with all their buffers but without their memory (`no_alloc` in
 llama.h), in a few milliseconds. How large the buffers are, it says in its log only, and not of all
@@ -67,7 +67,7 @@ class ModelOutline:
     @classmethod
     @contextmanager
     def load(cls, path: Path, options: ModelOptions, *, with_heads: bool = False) -> Iterator["ModelOutline"]:
-        """With its layers on the devices that `options` choose; raises ModelLoadError."""
+        """An outline with layers on the devices that `options` choose; raises ModelLoadError."""
         library.start()
         parameters = model_parameters(options)
         parameters.no_alloc = True
@@ -98,7 +98,7 @@ class ModelOutline:
         )
 
     def texts_size(self, parameters: Any) -> MemorySize:
-        """The same as `size` for what keeps texts; nothing is allocated for the rest."""
+        """The part of `size` that keeps texts; nothing is allocated for the rest."""
         with self._context(parameters) as (_, size):
             return replace(size, computing=0)
 

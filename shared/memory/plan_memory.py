@@ -22,10 +22,10 @@ from shared.memory.context_choice import (
 from shared.memory.stored_outline import MeasuredOutline, StoredOutline
 from shared.memory.texts_kept import size_prompt_cache
 from shared.models.file_kind import parts_of
-from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.rings import RINGS, adapters
 from shared.seams import plugged
 from shared.settings.model_options import ModelOptions
+from shared.text_store import NO_PROMPT_CACHE
 
 _LONG_FACTORS = "rope_factors_long"
 """In the names of tensors with the factors for long contexts."""
@@ -39,7 +39,7 @@ class Headroom(NamedTuple):
     host_free: int
 
     def left_by(self, n_weights: int) -> int:
-        """What weights leave of the devices; of these and the host if they are on both."""
+        """The memory that weights leave free: of devices, or of these and the host if they are on both."""
         n_gpus = sum(device.free for device in self.gpus)
         n_host = 0 if any(device.is_shared for device in self.gpus) else self.host_free
         return n_gpus - n_weights if n_gpus > n_weights else n_gpus + n_host - n_weights
@@ -71,7 +71,7 @@ def plan_memory(
     with_workers: bool = False,
     taken: Mapping[str, int] | None = None,
 ) -> MemoryPlan:
-    """How to load a model; raises ModelLoadError. What does not fit on devices is said by the placement.
+    """Plan how to load a model; raises ModelLoadError. What does not fit on devices is said by the placement.
 
     n_slots: number of sequences, if some of them only share the cells of others; None: `parallel`.
     n_step_checkpoints: how many states of each slot to keep if the model is recurrent, at most; 0: what suits
@@ -87,6 +87,7 @@ def plan_memory(
     with StoredOutline.open(path, options.on_cpu(), with_heads=with_heads) as outline:
         probe = outline.measured.probe
         used = options if n_step_checkpoints else without_a_wrong_pool(options, probe)
+        # what weights leave decides how the context is used, and that what it takes
         weights = _weights(path, used, outline.measured, with_heads=with_heads)
         n_left = room.left_by(sum(weights.values()))
         traits = choose_traits(probe, used, n_slots, n_left, n_step_checkpoints)

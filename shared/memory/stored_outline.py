@@ -1,4 +1,4 @@
-"""What contexts of a model would take, without loading its vocabulary again to find out.
+"""Memory of a model's contexts, known without loading its vocabulary again.
 
 llama.cpp reads the vocabulary even of a model without weights, which is most of what measuring takes: for a
 quarter of a million tokens more than a second.
@@ -24,7 +24,7 @@ _VERSION = 1
 
 
 class MeasuredOutline(BaseModel):
-    """What `ModelOutline` says of a model; sizes by the context's parameters."""
+    """Measurements of a `ModelOutline`; sizes by the context's parameters."""
 
     n_ctx_train: int
     n_layers: int
@@ -84,11 +84,11 @@ class StoredOutline:
         )
 
     def texts_size(self, parameters: Any) -> MemorySize:
-        """See `ModelOutline`."""
+        """As in `ModelOutline`, but remembered."""
         return self._size(ModelOutline.texts_size, parameters)
 
     def size(self, parameters: Any) -> MemorySize:
-        """See `ModelOutline`."""
+        """As in `ModelOutline`, but remembered."""
         return self._size(ModelOutline.size, parameters)
 
     def _size(self, measure: Callable[[ModelOutline, Any], MemorySize], parameters: Any) -> MemorySize:

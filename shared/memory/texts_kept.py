@@ -1,19 +1,19 @@
-"""How much of earlier texts, and how many checkpoints, may be kept in host memory."""
+"""Limits of host memory for earlier texts and checkpoints."""
 
 from shared.free_memory import MEMORY_SHARE
 from shared.llama.memory_plan import ContextNeeds
 from shared.llama.memory_traits import MemoryTraits
 from shared.memory.model_outline import MemoryProbe
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import ModelOptions
 from shared.terminal import size_text
+from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 _PART_BYTES = 32 << 20
 """How much of a text is stored or loaded in one step: it takes some hundredths of a second."""
 
 
 def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:
-    """How many states of each slot may be stored in host memory, to reuse prompts."""
+    """The number of states of each slot that may be stored in host memory, to reuse prompts."""
     if traits.can_trim:
         return 0
     all_bytes = options.parallel * max(1, traits.checkpoint_bytes)
@@ -23,7 +23,7 @@ def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:
 def size_prompt_cache(
     options: ModelOptions, probe: MemoryProbe, n_left: int, context: ContextNeeds
 ) -> PromptCacheSize:
-    """How large it may be with `n_left` bytes free."""
+    """The prompt cache's size with `n_left` bytes free."""
     if not context.can_store:
         return NO_PROMPT_CACHE
     n_bytes = max(0, int(MEMORY_SHARE * n_left))
@@ -35,18 +35,16 @@ def size_prompt_cache(
     return PromptCacheSize(n_bytes, token_bytes, 0, _part(max(1, _PART_BYTES // max(1, token_bytes)), probe))
 
 
-def _part(n_most: int, probe: MemoryProbe) -> int:
+def _part(n_max: int, probe: MemoryProbe) -> int:
     """Tokens in a part. None begins in one window and ends in the next (Llama 4's begin at multiples)."""
     n_window = probe.n_window
     if n_window == 0:
-        return n_most
-    return n_window // next(
-        n for n in range(1, n_window + 1) if n_window % n == 0 and n_window // n <= n_most
-    )
+        return n_max
+    return n_window // next(n for n in range(1, n_window + 1) if n_window % n == 0 and n_window // n <= n_max)
 
 
 def describe_prompt_cache(size: PromptCacheSize) -> str:
-    """For the log and `--check`."""
+    """The prompt cache in words, for the log and `--check`."""
     if size.n_bytes == 0:
         return "none"
     text = f"up to {size_text(size.n_bytes)} of earlier texts in host memory, "
@@ -58,7 +56,7 @@ def describe_prompt_cache(size: PromptCacheSize) -> str:
 
 
 def describe_checkpoints(traits: MemoryTraits, options: ModelOptions) -> str:
-    """For the log and `--check`; empty if the memory needs none."""
+    """The checkpoints in words, for the log and `--check`; empty if the memory needs none."""
     if traits.can_trim:
         return ""
     n, n_bytes = n_prompt_checkpoints(traits, options), traits.checkpoint_bytes

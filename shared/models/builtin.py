@@ -1,4 +1,4 @@
-"""Where the models that come with llama-duo are, and the demo's target, grown from a small one.
+"""Paths of the models that come with llama-duo, and the demo's target, grown from a small one.
 
 A step of the shipped target takes less time than its overhead. The demo needs a step that takes as long as a
 real model's, so its target is the shipped one grown to 0.4G parameters: made on first use, kept in the user's
@@ -71,7 +71,7 @@ def packaged_models() -> dict[str, Path]:
 
 
 def grown_path() -> Path:
-    """Where the demo's target is, or will be; raises ConfigError in an installation without its source.
+    """The path of the demo's target, made or not; raises ConfigError in an installation without its source.
 
     The name depends on everything that it is made from.
     """

@@ -1,4 +1,4 @@
-"""What a GGUF file is by its name and the beginning of its metadata: one of several parts, or no text model.
+"""The kind of a GGUF file by its name and first metadata: one of several parts, or no text model.
 
 That takes no time, and is done before llama.cpp sees the file, which explains neither. What cannot be told
 from the beginning is left to `shared.llama.vocabulary`.
@@ -86,7 +86,7 @@ def _reason(architecture: str, kind: str) -> str | None:
 
 
 def is_eagle_file(path: Path) -> bool:
-    """Whether a file is an EAGLE-3 drafter, which `check_kind` refuses: it is not a model by itself."""
+    """True if a file is an EAGLE-3 drafter, which `check_kind` refuses: it is not a model by itself."""
     return read_beginning(path).get("general.architecture") == EAGLE
 
 
@@ -212,7 +212,7 @@ class Part:
 
 
 def read_name(name: str) -> Part | None:
-    """None for a model in one file."""
+    """The number of a part and of all parts, from a file's name; None for a model in one file."""
     found = _PART.match(name)
     return found and Part(found["prefix"], int(found["number"]), int(found["count"]))
 

@@ -33,7 +33,7 @@ class HubModel:
 
     @classmethod
     def parse(cls, text: str, file: str | None = None) -> "HubModel":
-        """Raises ValueError."""
+        """The model of a name such as OWNER/MODEL:QUANT; raises ValueError."""
         found = _REPOSITORY.fullmatch(text)
         if not found:
             raise ValueError("write it as in ggml-org/gemma-3-1b-it-GGUF or ggml-org/gemma-3-1b-it-GGUF:Q8_0")
@@ -71,7 +71,7 @@ class HubModel:
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """Where to look; None: as huggingface_hub's own variables (HF_TOKEN, HF_ENDPOINT, HF_HOME) say."""
+    """The hub to look in; None: as huggingface_hub's own variables (HF_TOKEN, HF_ENDPOINT, HF_HOME) say."""
 
     token: str | None = None
     offline: bool = False
@@ -170,7 +170,7 @@ def _huggingface_hub() -> ModuleType:
 
 
 def is_model(name: str) -> bool:
-    """Whether a file of this name is a model, or the first part of one."""
+    """True if a file of this name is a model, or the first part of one."""
     path = PurePosixPath(name)
     part = read_name(name)
     first = part is None or part.number == 1

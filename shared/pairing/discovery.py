@@ -31,7 +31,7 @@ _READ_MS = 3000
 """Time-out for the details of a lead whose name is known."""
 _MORE_SECONDS = 2.5
 """How long to wait for further leads after the first; an answer may be held back for a second (RFC 6762)."""
-_MOST_NAME_BYTES = 200
+_MAX_NAME_BYTES = 200
 """A property in multicast DNS has at most 255 bytes, including its key."""
 _KNOCK_SECONDS = 1.0
 _MAX_LEADS = 32
@@ -45,6 +45,8 @@ _NO_MULTICAST = (OSError, RuntimeError)
 
 @dataclass(frozen=True, slots=True, order=True)
 class FoundLead:
+    """A lead that announces itself: its URL and model."""
+
     url: str
     name: str
 
@@ -66,7 +68,7 @@ def announced(host: str, port: int, name: str, scheme: Scheme = "http") -> Itera
 
 
 @contextlib.contextmanager
-def announced_door(port: int, fingerprint: str) -> Iterator[None]:
+def announce_pairing(port: int, fingerprint: str) -> Iterator[None]:
     """Announce where invited machines come in to this lead, with a certificate of this fingerprint.
 
     Blocks as `announced` does. Raises ConfigError.
@@ -107,7 +109,7 @@ def find_leads(seconds: float) -> list[FoundLead]:
         return resolve(names, read, answers)
 
 
-def find_door(fingerprint: str, seconds: float) -> tuple[str, ...]:
+def find_pairing(fingerprint: str, seconds: float) -> tuple[str, ...]:
     """host:port at which a lead with this certificate says that invited machines come in.
 
     It is not believed: whoever connects compares certificates. Raises ConfigError.
@@ -232,7 +234,7 @@ def _describe(addresses: list[str], port: int, name: str, scheme: Scheme) -> "Se
         parsed_addresses=addresses,
         properties={
             "protocol": str(PROTOCOL_VERSION),
-            "model": name.encode("utf-8", "replace")[:_MOST_NAME_BYTES],
+            "model": name.encode("utf-8", "replace")[:_MAX_NAME_BYTES],
             "scheme": scheme,
         },
     )
@@ -249,11 +251,11 @@ def _lead(info: "ServiceInfo", reaches: Callable[[str, int], bool]) -> FoundLead
     port, addresses = info.port or 0, info.parsed_addresses()[:_MAX_ADDRESSES]
     address = next((each for each in addresses if reaches(each, port)), addresses[0])
     host = f"[{address}]" if ":" in address else address
-    return FoundLead(f"{scheme}://{host}:{port}", one_line(model[:_MOST_NAME_BYTES]))
+    return FoundLead(f"{scheme}://{host}:{port}", one_line(model[:_MAX_NAME_BYTES]))
 
 
 def answers(address: str, port: int) -> bool:
-    """Whether a server accepts connections there, within a second."""
+    """True if a server accepts connections there, within a second."""
     try:
         socket.create_connection((address, port), _KNOCK_SECONDS).close()
     except OSError:

@@ -36,7 +36,7 @@ class Invitation:
     addresses: tuple[str, ...]
 
     def code(self) -> str:
-        """As a person copies it: letters, digits, `-` and `_`."""
+        """The code that a person copies: letters, digits, `-` and `_`."""
         content = self.secret + self.fingerprint + ",".join(self.addresses).encode("ascii")
         prefix = _PREFIXES[self.role]
         data = _checksum(prefix, content) + content
@@ -44,7 +44,7 @@ class Invitation:
 
     @classmethod
     def parse(cls, code: str) -> "Invitation":
-        """Raises ConfigError."""
+        """The invitation in a code; raises ConfigError."""
         code = "".join(code.split())
         prefix, digits = code[:_PREFIX_LENGTH], code[_PREFIX_LENGTH:]
         role = _ROLES.get(prefix)
@@ -70,7 +70,7 @@ def _content(prefix: str, digits: str) -> bytes | None:
 
 
 def fingerprint(certificate: str) -> bytes:
-    """Of the first certificate in PEM text."""
+    """The fingerprint of the first certificate in PEM text."""
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).digest()[:_FINGERPRINT_BYTES]
 
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from shared.cached_files import write_private
 from shared.errors import ConfigError
-from shared.pairing.discovery import find_door
+from shared.pairing.discovery import find_pairing
 from shared.pairing.invitation import Invitation, MemberRole, fingerprint
 from shared.terminal import said_by_lead
 from shared.tls import trusting_only
@@ -137,7 +137,7 @@ def _reach(invitation: Invitation) -> tuple[str, str]:
 
 def _look_for(invitation: Invitation) -> tuple[str, ...]:
     """On the local network; raises ConfigError."""
-    if addresses := find_door(invitation.fingerprint.hex(), _LOOK_SECONDS):
+    if addresses := find_pairing(invitation.fingerprint.hex(), _LOOK_SECONDS):
         return addresses
     raise ConfigError(
         "the lead of this code is not found on this network: is the code older than ten minutes, or is the "

@@ -11,7 +11,7 @@ from shared.placement.layer_search import ModelSizes, settle
 
 
 def place_layers(model: Unplaced) -> tuple[Placement, MemorySize]:
-    """What goes where, and what the context takes there; what does not fit is said by the placement."""
+    """The placement of layers, and the context's memory there; what does not fit is said by the placement."""
     outline, room = model.outline, model.room
     without_devices = model.context.parameters(model.options.on_cpu())
     size = outline.texts_size(without_devices) if room.gpus else outline.size(without_devices)

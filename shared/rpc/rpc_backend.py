@@ -23,7 +23,7 @@ def is_available() -> bool:
 
 
 def require() -> None:
-    """Raises ConfigError with what to do if it was not."""
+    """Raise ConfigError, which says what to do, if llama.cpp was not built with RPC."""
     if not is_available():
         raise ConfigError(HOW_TO_BUILD)
 

@@ -27,7 +27,7 @@ class WorkerAwayError(AwayError):
 
 
 class ForeignWorkerError(DuoError):
-    """What listens there is not a worker that this llama.cpp can use."""
+    """The server at an address is not a worker that this llama.cpp can use."""
 
 
 def probe(address: str, seconds: float) -> socket.socket:

@@ -25,10 +25,10 @@ class Constraint(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the last question can be asked again without a PendingAnswerError."""
+        """True if the last question can be asked again without a PendingAnswerError."""
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:
-        """Which of `tokens` may come next; all of them after a token that may not."""
+        """True for each of `tokens` that may come next; for all of them after a token that may not."""
 
     def allowed(self) -> NDArray[np.int32]:
         """The ids of all tokens that may come next, ascending; while the grammar applies."""

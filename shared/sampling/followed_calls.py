@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling.call_grammars import AnswerText, BegunCall, CallGrammars
+from shared.sampling.answer_text import AnswerText, BegunCall
+from shared.sampling.call_grammars import CallGrammars
 from shared.sampling.constrained import Constraint
 from shared.sampling.grammar import FollowedGrammar, GrammarMatcher, some_tokens
 from shared.sampling.sampler import every_token

@@ -61,7 +61,7 @@ def prepare(vocabulary: Vocabulary) -> LLTokenizer:
 
 
 def is_prepared(vocabulary: Vocabulary) -> bool:
-    """Whether `prepare` returns at once."""
+    """True if `prepare` returns at once."""
     return vocabulary in _INDEXES
 
 
@@ -82,7 +82,7 @@ class GrammarMatcher:
             raise ValueError(_plain(self._matcher.get_error()))
 
     def allows(self, token: int) -> bool:
-        """Whether `token` may come next; an end token only where the text may end.
+        """True if `token` may come next; an end token only where the text may end.
 
         Raises RequestError at a limit, as all methods do.
         """
@@ -103,7 +103,7 @@ class GrammarMatcher:
 
     @property
     def may_end(self) -> bool:
-        """Whether the text is one of the grammar."""
+        """True if the text is one of the grammar."""
         return bool(self._matcher.is_accepting())
 
     def accept(self, token: int) -> bool:
@@ -148,7 +148,7 @@ class FollowedGrammar:
 
     @property
     def may_end(self) -> bool:
-        """Whether the grammar allows nothing to follow."""
+        """True if the text may end here."""
         return self._matcher is None or self._matcher.may_end
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:

@@ -1,4 +1,4 @@
-"""How a worker follows grammars, one at a time, for `shared.sampling.remote_grammar`.
+"""A worker that follows grammars, one at a time, for `shared.sampling.remote_grammar`.
 
 A task is one grammar, or those of the calls of an answer. Its first message is pickled: these, and whether a
 grammar that cannot be compiled allows everything. Every other message consists of operations, int32 numbers

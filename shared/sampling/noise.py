@@ -53,7 +53,7 @@ def gumbel(seed: int, position: int, tokens: NDArray[np.integer[Any]]) -> NDArra
 
 
 def uniform(seed: int, position: int) -> float:
-    """One number in (0, 1) for this position, independent of the noise of its tokens."""
+    """A number in (0, 1) for this position, independent of the noise of its tokens."""
     return _unit(_bits_int(_first_state(seed, position), _NO_TOKEN))
 
 

@@ -1,4 +1,4 @@
-"""How a client asks for tokens to be sampled: names, defaults and limits, each written down here only."""
+"""Sampling parameters of clients: names, defaults and limits, each written down here only."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self, get_args
@@ -14,13 +14,13 @@ MAX_TEXT_TOKENS = 1 << 24
 BANNED = -1e9
 """A logit bias that no logit and no noise can compensate; finite, because JSON has no infinity."""
 
-MOST_REMEMBERED = 1 << 16
+MAX_REMEMBERED = 1 << 16
 """The maximum number of last tokens that penalties and DRY consider."""
 
-_MOST_XTC = 0.5
+_MAX_XTC = 0.5
 """Above this threshold at most one candidate can reach it, so XTC never removes any."""
 
-_MOST_BREAKERS = 256
+_MAX_BREAKERS = 256
 """Characters of all breakers together; llama.cpp searches every token of the vocabulary for each."""
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -38,7 +38,7 @@ Breaker = Annotated[str, Field(min_length=1, max_length=40)]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How a parameter is asked for, in the metadata of its field: by its name in every API.
+    """A parameter's names in every API, as metadata of its field.
 
     option: the lead has an option of that name, too. spellings, variables: what else llama-server calls that
     option. least: of the option, where that is more or less than the parameter's own bound. in_chat: the
@@ -48,7 +48,7 @@ class Asked:
     option: bool = True
     spellings: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
-    least: int | None = None
+    minimum: int | None = None
     in_chat: bool = False
 
 
@@ -83,7 +83,7 @@ class SamplingParameters(BaseModel):
     repeat_penalty: Annotated[Finite, Asked(variables=("LLAMA_ARG_REPEAT_PENALTY",), in_chat=True)] = Field(
         1.0, ge=1e-6, le=1e6, description="penalty for repeated tokens; 1: disabled"
     )
-    repeat_last_n: Annotated[int, Asked(least=-1)] = Field(
+    repeat_last_n: Annotated[int, Asked(minimum=-1)] = Field(
         64,
         ge=0,
         le=MAX_TEXT_TOKENS,
@@ -110,7 +110,7 @@ class SamplingParameters(BaseModel):
         le=1e6,
         description="DRY sampling multiplier, which penalizes repeated sequences; 0: disabled",
     )
-    dry_base: Annotated[Finite, Asked(least=1)] = Field(
+    dry_base: Annotated[Finite, Asked(minimum=1)] = Field(
         1.75,
         ge=0,
         le=1e6,
@@ -186,23 +186,23 @@ class SamplingParameters(BaseModel):
     @field_validator("dry_sequence_breakers")
     @classmethod
     def _within_reason(cls, breakers: tuple[str, ...]) -> tuple[str, ...]:
-        if sum(map(len, breakers)) > _MOST_BREAKERS:
-            raise ValueError(f"at most {_MOST_BREAKERS} characters together")
+        if sum(map(len, breakers)) > _MAX_BREAKERS:
+            raise ValueError(f"at most {_MAX_BREAKERS} characters together")
         return breakers
 
     def biases(self, n_vocab: int, end_tokens: frozenset[int]) -> dict[int, float]:
-        """What to add to the logits of which tokens: `logit_bias`, and the ban of end tokens."""
+        """The numbers to add to logits, by token: `logit_bias`, and the ban of end tokens."""
         biases = {token: value for token, value in self.logit_bias.items() if 0 <= token < n_vocab}
         return biases | dict.fromkeys(end_tokens, BANNED) if self.ignore_eos else biases
 
     @property
     def penalties_window(self) -> int:
-        return min(self.repeat_last_n, MOST_REMEMBERED)
+        return min(self.repeat_last_n, MAX_REMEMBERED)
 
     @property
     def dry_window(self) -> int:
         n = self.dry_penalty_last_n
-        return MOST_REMEMBERED if n == -1 else min(n, MOST_REMEMBERED)
+        return MAX_REMEMBERED if n == -1 else min(n, MAX_REMEMBERED)
 
     @property
     def penalizes(self) -> bool:
@@ -214,7 +214,7 @@ class SamplingParameters(BaseModel):
 
     @property
     def dries(self) -> bool:
-        """Whether DRY, the penalty for repeated sequences, is on."""
+        """True if DRY, the penalty for repeated sequences, is on."""
         return (
             "dry" in self.samplers
             and self.dry_multiplier > 0
@@ -229,17 +229,17 @@ class SamplingParameters(BaseModel):
 
     @property
     def remembers(self) -> bool:
-        """Whether the choice depends on previous tokens by more than the model's logits."""
+        """True if the choice depends on previous tokens by more than the model's logits."""
         return self.is_constrained or self.n_remembered > 0
 
     @property
     def for_backs(self) -> Self:
-        """What backs are told: without the grammars of calls, which rarely change a choice, but are long."""
+        """The parameters for backs: without grammars of calls, which rarely change a choice, but are long."""
         return self if self.calls is None else self.model_copy(update={"calls": None})
 
     @property
     def is_constrained(self) -> bool:
-        """Whether a grammar may rule out tokens."""
+        """True if a grammar may rule out tokens."""
         return self.grammar is not None or self.calls is not None
 
     @property
@@ -248,7 +248,7 @@ class SamplingParameters(BaseModel):
 
     @property
     def active_samplers(self) -> tuple[SamplerName, ...]:
-        """Those of `samplers` that have an effect with these parameters."""
+        """The filters of `samplers` that have an effect with these parameters."""
         idle = set() if self.penalizes else {"penalties"}
         idle |= set() if self.dries else {"dry"}
         idle |= {"top_n_sigma"} if self.top_n_sigma <= 0 else set()
@@ -256,5 +256,5 @@ class SamplingParameters(BaseModel):
         idle |= {"typ_p"} if self.typical_p >= 1 else set()
         idle |= {"top_p"} if self.top_p >= 1 else set()
         idle |= {"min_p"} if self.min_p <= 0 else set()
-        idle |= {"xtc"} if self.xtc_probability <= 0 or self.xtc_threshold > _MOST_XTC else set()
+        idle |= {"xtc"} if self.xtc_probability <= 0 or self.xtc_threshold > _MAX_XTC else set()
         return tuple(name for name in self.samplers if name not in idle)

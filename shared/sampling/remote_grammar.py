@@ -5,6 +5,7 @@ import contextlib
 import math
 import os
 import pickle
+import signal
 import socket
 import threading
 import time
@@ -19,24 +20,27 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import PendingAnswerError, RequestError
+from shared.errors import PendingAnswerError, RequestError, UnavailableError
 from shared.sampling.call_grammars import CallGrammars
 from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.grammar_handler import GrammarProgram
 from shared.sampling.grammar_worker import AnswerKind, Operation
-from shared.sandbox import FOLLOW, Sandbox
+from shared.sandbox import FOLLOW, STATUS, Sandbox
 
 _AT_ONCE_BYTES = 1 << 16
 """The kernel buffers this much of a message that nobody reads yet; more may wait for a compilation."""
-_MOST_OPENED = 3
+_MAX_OPENED = 3
 _NEWS_SECONDS = 1.0
 """The news of the fork server usually come within microseconds of the end of the connection."""
-_NO_START = "the process that follows grammars does not start"
+_RETRY_SECONDS = 0.25
+_PATIENCE_SECONDS = 30.0
+"""How long there may be no descriptor, memory or process for following a grammar."""
+_NO_START = "the process that follows grammars does not start: try again in a moment"
 _TOO_COSTLY = "the grammar takes too much time or memory"
 
 
 class TimeBudget(GrammarBudget):
-    """How long to wait for answers from now on, all together; `left` is in seconds."""
+    """The time to wait for answers from now on, all together; `left` is in seconds."""
 
     def __init__(self, seconds: float = math.inf, clock: Callable[[], float] = time.perf_counter) -> None:
         self.left = seconds
@@ -47,11 +51,17 @@ class TimeBudget(GrammarBudget):
         self.left = seconds
 
     def poll(self, connection: Connection) -> bool:
-        """Whether there is something to read, now or before the time is up."""
+        """True if there is something to read, now or before the time is up."""
         begun = self._clock()
         ready = connection.poll(None if math.isinf(self.left) else max(0.0, self.left))
         self.left -= self._clock() - begun
         return ready
+
+    def sleep(self, seconds: float) -> None:
+        """Or until the time is up."""
+        slept = max(0.0, min(seconds, self.left))
+        time.sleep(slept)
+        self.left -= slept
 
 
 class GrammarServer(Sandbox):
@@ -83,7 +93,7 @@ class _Channel:
     """One grammar's process; several places in texts share it."""
 
     def __init__(self, sandbox: Sandbox, grammar: bytes, budget: TimeBudget) -> None:
-        """grammar: the first message; raises RequestError."""
+        """grammar: the first message."""
         self.n_places = 1
         self.unsent = array.array("i")
         """Operations to send with the next question."""
@@ -93,18 +103,23 @@ class _Channel:
         self._sent = [grammar]
         """All messages until the first answer: they may be lost with the fork server."""
         self._n_opened = 0
+        self._connection: Connection | None = None
+        self._sending: threading.Thread | None = None
+        self._lacks_since: float | None = None
+        """When there was no descriptor, memory or process to open it with."""
         self._open()
 
     def _open(self) -> None:
-        if self._n_opened == _MOST_OPENED:
-            raise RequestError(_NO_START, "grammar")
+        """Have it followed, if that can be done now."""
+        self._connection, self._tried_at = None, time.monotonic()
         try:
             task = self._sandbox.open(FOLLOW)
-        except OSError as error:
-            raise RequestError(_NO_START, "grammar") from error
-        self._n_opened += 1
+        except OSError:
+            self._lacks_since = self._lacks_since or self._tried_at
+            return
+        self._n_opened, self._lacks_since = self._n_opened + 1, None
         self._connection, self._supervision = (Connection(each.detach()) for each in task)
-        self._sending: threading.Thread | None = None
+        self._sending = None
         for message in self._sent:
             self._send(message)
 
@@ -124,6 +139,8 @@ class _Channel:
     def _send(self, message: bytes) -> None:
         """Send a message, or have a thread send it that waits until somebody reads."""
         connection, earlier = self._connection, self._sending
+        if connection is None:
+            return  # `_open` sends all
         if len(message) <= _AT_ONCE_BYTES and (earlier is None or not earlier.is_alive()):
             _send_after(None, connection, message)
         else:  # a long grammar, or a long text that is resumed
@@ -133,8 +150,11 @@ class _Channel:
             self._sending.start()
 
     def wait_for(self, question: _Question) -> bytes:
-        """The answer; raises PendingAnswerError if it does not come in time."""
+        """The answer; raises PendingAnswerError if it does not come in time, and see `RemoteGrammar`."""
         while question.answer is None:
+            if self._connection is None:
+                self._retry()
+                continue
             if not self._budget.poll(self._connection):
                 raise PendingAnswerError("a grammar is being followed")
             try:
@@ -142,6 +162,8 @@ class _Channel:
             except (EOFError, OSError) as error:
                 if not self._is_lost():
                     raise RequestError(_TOO_COSTLY, "grammar") from error
+                if self._n_opened == _MAX_OPENED:
+                    raise UnavailableError(_NO_START) from error
                 self._open()
             else:
                 self._unanswered.popleft().answer = answer
@@ -149,11 +171,28 @@ class _Channel:
                 self._supervision.close()
         return question.answer
 
+    def _retry(self) -> None:
+        """Try to open it again, when that is due; raises as `wait_for`."""
+        assert self._lacks_since is not None
+        due = self._tried_at + _RETRY_SECONDS
+        self._budget.sleep(due - time.monotonic())
+        if time.monotonic() < due:
+            raise PendingAnswerError("there is no process for a grammar yet")
+        if self._tried_at - self._lacks_since > _PATIENCE_SECONDS:
+            raise UnavailableError(_NO_START)
+        self._open()
+
     def _is_lost(self) -> bool:
-        """Whether the fork server has ended before a worker began."""
-        if not self._sent:
-            return False
-        return self._supervision.poll(_NEWS_SECONDS) and not os.read(self._supervision.fileno(), 1)
+        """Whether it can be followed anew: nothing was answered, and its process was killed from outside.
+
+        Or the fork server has ended before a worker began.
+        """
+        news = b""
+        while self._sent and len(news) <= STATUS.size and self._supervision.poll(_NEWS_SECONDS):
+            if not (part := os.read(self._supervision.fileno(), 1 + STATUS.size - len(news))):
+                return not news
+            news += part
+        return len(news) > STATUS.size and STATUS.unpack(news[1:])[0] == -signal.SIGKILL
 
 
 def _send_after(earlier: threading.Thread | None, connection: Connection, message: bytes) -> None:
@@ -167,7 +206,8 @@ def _send_after(earlier: threading.Thread | None, connection: Connection, messag
 class RemoteGrammar:
     """A place in a text under a grammar: a `shared.sampling.constrained.Constraint`.
 
-    A question raises PendingAnswerError if there is no answer in time. Ask the same again later.
+    A question raises PendingAnswerError if there is no answer in time: ask the same again later. It raises
+    RequestError if the grammar is at fault, and UnavailableError if this machine cannot follow any for now.
     """
 
     _channel: _Channel
@@ -183,12 +223,12 @@ class RemoteGrammar:
             self._channel.wait_for(self._question)
         except PendingAnswerError:
             return False
-        except RequestError:  # for the one who asks again
+        except (RequestError, UnavailableError):  # for the one who asks again
             return True
         return True
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:
-        """Which of `tokens` may come next; an end token only where the text may end."""
+        """True for each of `tokens` that may come next; an end token only where the text may end."""
         return [bool(each) for each in self._ask(Operation.ALLOWS, tokens)]
 
     def allowed(self) -> NDArray[np.int32]:

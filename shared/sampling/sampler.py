@@ -1,4 +1,4 @@
-"""How lead and backs choose the next token: llama.cpp's filters, then the coupled choice.
+"""The choice of the next token, in lead and backs: llama.cpp's filters, then the coupled choice.
 
 The choice is Gumbel-max under noise that lead and backs share, `argmax_i logit_i / temperature + g(seed,
 position, i)` over the candidates that the filters leave: an exact sample of the filtered distribution, and a

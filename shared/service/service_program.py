@@ -139,7 +139,7 @@ class _Service:
         return f"{self._name} is removed.{kept}"
 
     def status(self) -> int:
-        """What systemd says of it, printed; returns systemctl's exit status, 3 for one that does not run."""
+        """Print what systemd says of the service; returns systemctl's status, 3 if it does not run."""
         if self._on_mac:
             print_text(f"launchctl print gui/{os.getuid()}/{self._name}")
             return 0
@@ -249,7 +249,7 @@ class _Service:
                 "RunAtLoad": True,
                 "KeepAlive": {"SuccessfulExit": False},
                 "ExitTimeOut": int(self._facts.stop_seconds),
-                "SoftResourceLimits": {"NumberOfFiles": self._facts.most_files},
+                "SoftResourceLimits": {"NumberOfFiles": self._facts.max_files},
                 "StandardErrorPath": log,
                 "StandardOutPath": log,
             }

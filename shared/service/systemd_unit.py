@@ -72,18 +72,18 @@ GPU_GROUPS = ("video", "render")
 
 @dataclass(frozen=True, slots=True)
 class ServiceFacts:
-    """What a program needs as a service. listen: (host, port) of a socket that systemd opens for it."""
+    """The needs of a program as a service. listen: (host, port) of a socket that systemd opens for it."""
 
     program: str
     stop_seconds: float
-    most_files: int
+    max_files: int
     has_engine: bool = False
     listen: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SystemdService:
-    """What its units say. name: of the units. command: the program, then the file of settings.
+    """The content of a service's units. name: of the units. command: the program, then the file of settings.
 
     credentials: by their names, files that only root may read, of which the service gets copies. environment:
     variables, in which %d is their folder.
@@ -98,7 +98,7 @@ class SystemdService:
     groups: tuple[str, ...] = GPU_GROUPS
 
     def units(self) -> dict[str, str]:
-        """Their texts, by file name; raises ConfigError."""
+        """The texts of the units, by file name; raises ConfigError."""
         units = {f"{self.name}.service": "".join(f"{part}\n" for part in self._service())}
         if self.facts.listen:
             units[f"{self.name}.socket"] = self._socket(*self.facts.listen)
@@ -116,7 +116,7 @@ class SystemdService:
         if self.is_system:
             yield f"CacheDirectory={self.name}\nEnvironment=XDG_CACHE_HOME=%C/{self.name}"
             yield f"StateDirectory={self.name}\nEnvironment=XDG_DATA_HOME=%S/{self.name}"
-        yield f"TimeoutStopSec={facts.stop_seconds:.0f}\nLimitNOFILE={facts.most_files}"
+        yield f"TimeoutStopSec={facts.stop_seconds:.0f}\nLimitNOFILE={facts.max_files}"
         yield _RUNNING + _ENGINE * facts.has_engine + _SYSTEM_RIGHTS * self.is_system
         if self.is_system and self.groups:
             yield f"SupplementaryGroups={' '.join(self.groups)}\n"

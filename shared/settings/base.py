@@ -4,7 +4,6 @@ A settings class has options and groups of options (nested models) as fields. Us
 is spelled `--n-gpu-layers`, `LEAD_N_GPU_LAYERS` in the environment and `n-gpu-layers` in a TOML file.
 """
 
-import importlib.metadata
 import inspect
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from shared.settings.command_line import Dialect, OptionParser
 from shared.settings.options import OptionError
 from shared.settings.sources import OptionSources
 from shared.terminal import sanitize
+from shared.version import VERSION
 
 
 class ProgramSettings(BaseModel):
@@ -112,14 +112,14 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def sources(cls, arguments: Sequence[str] = ()) -> OptionSources:
-        """Where options are read from; its `parser()` knows all of them."""
+        """The sources of options; its `parser()` knows all of them."""
         description = inspect.cleandoc(cls.__doc__ or "")
         parser = OptionParser(cls.program, description, cls.version, cls.headings_by_option(), cls.dialect)
         return OptionSources(cls.options(), cls.prefix, parser, cls.dialect, list(arguments))
 
     @classmethod
     def version(cls) -> str:
-        return f"llama-duo {importlib.metadata.version('llama-duo')}"
+        return f"llama-duo {VERSION}"
 
 
 class FileSettings(ProgramSettings):
@@ -141,7 +141,7 @@ class FileSettings(ProgramSettings):
 
     @classmethod
     def version(cls) -> str:
-        """With what a report of a bug needs; takes half a second."""
+        """The version, with what a report of a bug needs; takes half a second."""
         from shared.diagnostics.installation import installation  # noqa: PLC0415 - imports llama.cpp
 
         return "\n".join([super().version(), *installation()])

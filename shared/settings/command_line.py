@@ -43,7 +43,7 @@ _DOCTOR = "doctor"
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How another program spells one of our options.
+    """Another program's spelling of one of our options.
 
     options: take a value as our option does. constants: take no value and set the one given here.
     variables: environment variables. default: the other program's default, if it differs from ours.
@@ -140,7 +140,7 @@ class OptionParser(argparse.ArgumentParser):
         return namespace
 
     def given_as(self, setting: str, arguments: Sequence[str]) -> str | None:
-        """How the option `setting` is spelled in `arguments`; None if it is not there."""
+        """The spelling of the option `setting` in `arguments`; None if it is not there."""
         options = self._settings.get(setting, [])
         typed = (argument.partition("=")[0] for argument in arguments)
         return next((name for name in typed if name in options), None)

@@ -1,4 +1,4 @@
-"""How to load a model and compute with it: options of lead and back, named as in llama-server."""
+"""Options to load a model and compute with it, of lead and back, named as in llama-server."""
 
 import re
 from pathlib import Path
@@ -271,11 +271,11 @@ class ModelOptions(ComputeOptions):
     )
 
     def on_cpu(self) -> Self:
-        """The same without devices."""
+        """The options without devices."""
         return self.model_copy(update={"n_gpu_layers": 0})
 
     def for_exact(self) -> Self:
-        """What `exact` asks for: cells of its own for each slot, which keep whole texts in order."""
+        """The options for `exact`: cells of its own for each slot, which keep whole texts in order."""
         flash_attn = self.flash_attn
         if flash_attn == "auto" and self.cache_type_v in UNQUANTIZED:
             flash_attn = "off"  # on a CPU its results depend on how full the cache is

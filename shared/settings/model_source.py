@@ -1,4 +1,4 @@
-"""Which model to load: a file, or one from the Hugging Face hub."""
+"""The model to load: a file, or one from the Hugging Face hub."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
@@ -25,7 +25,7 @@ HubRepository = Annotated[str, AfterValidator(_check_repository)]
 
 
 def find_named(value: Path) -> Path:
-    """See `named_model`; raises ValueError."""
+    """The model of a name (`named_model`); raises ValueError."""
     try:
         return named_model(value)
     except ConfigError as error:
@@ -75,7 +75,7 @@ class ModelSource(OptionGroup):
         return self
 
     def located(self) -> Self:
-        """With a `model` that llama.cpp can load: checked, converted or downloaded. Raises ConfigError."""
+        """The source with a `model` to load, checked, converted or downloaded. Raises ConfigError."""
         if self.hf_repo is None:
             if self.model is None:
                 return self
@@ -84,7 +84,7 @@ class ModelSource(OptionGroup):
         return self.model_copy(update={"model": path, "hf_repo": None, "hf_file": None})
 
     def pending_conversion(self) -> "Conversion | None":
-        """What `located` would convert; None if nothing. Raises ConfigError."""
+        """The conversion that `located` would do; None if none. Raises ConfigError."""
         return None if self.model is None else pending_conversion(self.model, self.tokenizer)
 
     def fetched(self, model: HubModel) -> Path:

@@ -1,4 +1,4 @@
-"""Where the values of options come from: the command line, the environment, a TOML file."""
+"""Sources of the values of options: the command line, the environment, a TOML file."""
 
 import difflib
 import os
@@ -56,7 +56,7 @@ class OptionSources:
         return self._file | given
 
     def parser(self) -> OptionParser:
-        """With all options, and without having parsed anything."""
+        """A parser with all options, which has not parsed anything."""
         self._command_line(_flat_settings(self.options, self._prefix), None)
         return self._parser
 
@@ -72,7 +72,7 @@ class OptionSources:
         )
 
     def origin(self, option: str) -> str:
-        """Where a person finds the value of `option`."""
+        """The place where a person finds the value of `option`."""
         if spelled := self._parser.given_as(option, self._arguments):
             return spelled
         variables = [f"{self._prefix}{option.upper()}"]
@@ -148,7 +148,7 @@ def _read_file(path: Path | str, known: set[str]) -> dict[str, Any]:
 
 
 def explain_unknown(name: str, known: set[str]) -> str:
-    """That there is no option of this name, and which was probably meant."""
+    """A sentence that there is no option of this name, and which was probably meant."""
     similar = difflib.get_close_matches(name, known, 1)
     hint = f": did you mean {similar[0].replace('_', '-')}?" if similar else ""
     return f"unknown option {name.replace('_', '-')}{hint}"

@@ -65,7 +65,7 @@ class ByteVocabulary:
         return start, bisect_left(self._sorted, after, start) if after else len(self._sorted)
 
     def has_longer(self, prefix: bytes) -> bool:
-        """Whether a token begins with `prefix` and goes on."""
+        """True if a token begins with `prefix` and goes on."""
         start, end = self.continuing(prefix)
         return start < end
 

@@ -36,11 +36,11 @@ class DecodedText:
         return self._ends[n_tokens - 1] if n_tokens else self.base
 
     def n_until(self, offset: int) -> int:
-        """How many draft tokens end at `offset` or before."""
+        """The number of draft tokens that end at `offset` or before."""
         return bisect_right(self._ends, offset)
 
     def following(self, n_tokens: int) -> NextTokens | None:
-        """What follows the first `n_tokens`, if that is still known."""
+        """The bytes that follow the first `n_tokens`, if they are still known."""
         return self._following.get(n_tokens)
 
     def path(self, n_first: int, n_last: int) -> list[Node]:

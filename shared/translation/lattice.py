@@ -48,12 +48,12 @@ class NextTokens:
         return 0.0
 
     def in_range(self, ranks: NDArray[np.int32], start: int, end: int) -> "NextTokens":
-        """Those with start <= ranks[token] < end; probabilities stay as they are."""
+        """The tokens with start <= ranks[token] < end; probabilities stay as they are."""
         own = ranks[self.ids]
         return self.where((own >= start) & (own < end))
 
     def where(self, chosen: NDArray[np.bool_]) -> "NextTokens":
-        """Some of them; chosen: for each."""
+        """The tokens for which `chosen` is True."""
         return NextTokens(self.ids[chosen], self.probabilities[chosen])
 
     def without(self, token: int) -> "NextTokens":
@@ -95,7 +95,7 @@ class Node:
 
 
 class Reading(NamedTuple):
-    """What makes a target token likely: the draft token `token` after the path's node `node`.
+    """A reading that makes a target token likely: the draft token `token` after the path's node `node`.
 
     data: the text behind the position if that draft token follows. begins_token: whether a draft token
     begins at the position then.
@@ -195,7 +195,7 @@ class _Exits:
 
 
 def inside(projection: Projection, following: NextTokens, rest: bytes, begun: int | None) -> NextTokens:
-    """Those of the draft tokens `following` that begin with `rest` and go on.
+    """The draft tokens of `following` that begin with `rest` and go on.
 
     begun: the target token that `rest` begins with, if known: the target would have cut the others otherwise.
     """

@@ -9,8 +9,8 @@ from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.interfaces import MakeSampler
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
-from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.grammar_budget import GrammarBudget
+from shared.text_store import NO_PROMPT_CACHE
 from shared.translation.projection import Projection
 from shared.translation.stored_pair import stored_pair
 from shared.translation.translating_model import TranslatingModel
@@ -47,7 +47,7 @@ def translating_maker(model: Model, vocabulary: Vocabulary, log: logging.Logger)
 
 
 def describe_translation(draft: Vocabulary, target: Vocabulary, projection: Projection) -> str:
-    """For the log, at the start."""
+    """The translation in words, for the log at the start."""
     return (
         f"translating: {draft.info.name} has another tokenizer than {target.info.name}; "
         f"{100 * projection.share_exact:.0f} % of its tokens are also tokens of that. A draft model with the "

@@ -46,7 +46,7 @@ class Projection:
         return found
 
     def has_longer(self, data: bytes, *, only_target: bool) -> bool:
-        """Whether a target token begins with `data` and goes on; only_target: one that is no draft token."""
+        """True if a target token begins with `data` and goes on; only_target: one that is no draft token."""
         if not only_target:
             return self.target.has_longer(data)
         place = bisect_right(self._only_target, data)

@@ -1,4 +1,4 @@
-"""How much of what a draft model writes it still drafts when it has to translate.
+"""The share of its own text that a draft model still drafts when it has to translate.
 
 What it writes itself it would draft without a mistake in its own vocabulary: all that is missing is lost by
 the translation.
@@ -14,7 +14,7 @@ from shared.translation.translating_model import TranslatingModel
 
 _PROMPT = b"Once upon a time there was a fox"
 _N_DRAFT_TOKENS = 96
-_N_LEAST = 16
+_MIN_TOKENS = 16
 """Fewer tokens than this say nothing."""
 
 N_CONTEXT = 192
@@ -36,7 +36,7 @@ def measure_retention(model: Model, projection: Projection, prefix: Sequence[int
     text = _PROMPT + _written(model, projection, prefix)
     tokens = projection.target.encode(text)[:-1]  # the last one may be cut off
     n_first = len(projection.target.encode(_PROMPT))
-    if len(tokens) - n_first < _N_LEAST:
+    if len(tokens) - n_first < _MIN_TOKENS:
         return None
     translating = TranslatingModel(model, projection, prefix)
     n_right = n_followed(translating, tokens, n_first)
@@ -45,7 +45,7 @@ def measure_retention(model: Model, projection: Projection, prefix: Sequence[int
 
 
 def n_followed(model: TranslatingModel, tokens: Sequence[int], n_first: int) -> int:
-    """How many of the target tokens after the first ones are drafted, each by itself, at temperature 0."""
+    """The number of target tokens after the first ones that are drafted, each alone, at temperature 0."""
     n_right = start = 0
     for end in range(n_first, len(tokens)):
         (rows,) = model.decode([Span(0, start, tokens[start:end], 1)])

@@ -109,7 +109,7 @@ class TranslatedSlot:
         return source.decoded.n_until(self.position)
 
     def plan(self, *, unfinished: bool, n_room: int) -> Feed:
-        """What to decode so that the text is covered.
+        """The tokens to decode so that the text is covered.
 
         unfinished: more of the prompt follows, and no distribution is asked for. n_room: how many draft
         tokens the slot can hold; if there are more, the draft model sees only the end of the text.
@@ -135,7 +135,7 @@ class TranslatedSlot:
         self._lattice = None
 
     def lattice(self) -> Lattice:
-        """What follows the text, which must be covered."""
+        """The lattice of what follows the text, which must be covered."""
         if self._lattice is None:
             n_last = len(self.decoded) if self._is_covered else self._n_before
             text = bytes(self._text)
@@ -147,7 +147,7 @@ class TranslatedSlot:
         return self._lattice
 
     def look_ahead(self, token: int, n_room: int) -> Feed:
-        """What to decode to see whether the target token `token` is only the beginning of a longer one.
+        """The tokens to decode to see if the target token `token` is only the beginning of a longer one.
 
         NOTHING if that is settled, or if it does not fit into `n_room` draft tokens. Where a draft token
         begins as the target token does, the draft model would have chosen the longer one if it had it.

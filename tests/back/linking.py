@@ -43,7 +43,7 @@ class Recorder:
     def __init__(self):
         self.received = asyncio.Queue()
 
-    def hear(self, _lead, message):
+    def on_message(self, _lead, message):
         self.received.put_nowait(message or "disconnected")
 
 

@@ -9,8 +9,8 @@ import pytest
 from back import link as link_module
 from back.dial import OtherVocabularyError, RefusedError
 from back.link import LeadLink, LostError, Outbox
-from shared.pace import Backoff
 from shared.protocol import Close, Draft, Extend, Refused, Welcome, parse_back_message
+from shared.rate_limit import Backoff
 from tests.back.linking import (
     HELLO,
     OPEN,
@@ -190,8 +190,8 @@ async def test_after_a_stable_connection_the_delays_are_short_again(delays, monk
     monkeypatch.setattr(link_module, "STABLE_SECONDS", 0.0)
 
     class Drafting(Recorder):
-        def hear(self, lead, message):
-            super().hear(lead, message)
+        def on_message(self, lead, message):
+            super().on_message(lead, message)
             link.outbox.post(Draft(sequence="s", base=2, tokens=[3]))
 
     handle = saying(WELCOME, OPEN, then=hang_up_after_a_draft)

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from back.lead_shares import LeadShares
 from back.worker import DraftWorker
 from shared.errors import DecodeAbortedError
 from shared.protocol import Close, Extend, Open, Tune
@@ -42,13 +43,14 @@ class Working:
             [lambda draft, lead=lead: self.drafts.put((lead, draft)) for lead in range(n_leads)],
             on_failure,
             lambda: 0.00055 * next(ticks),
+            shares=LeadShares(n_leads) if n_leads > 1 else None,
             **options,
         )
         self.tell(*map(open_of, opened))
 
     def tell(self, *messages, lead=0):
         for message in messages:
-            self.worker.hear(lead, message)
+            self.worker.on_message(lead, message)
 
     def step(self, n=1):
         for _ in range(n):
@@ -64,7 +66,7 @@ class Working:
 def test_all_messages_are_handled_before_a_step_and_in_order():
     working = Working()
     working.tell(OPEN, EXTEND, CLOSE, OPEN)
-    working.worker.hear(0, None)
+    working.worker.on_message(0, None)
     working.tell(OPEN, EXTEND, open_of("t"))
     working.step()
     committed = {name: state.committed for name, state in working.drafter.sequences.items()}
@@ -131,7 +133,7 @@ def test_a_lead_cannot_open_more_than_its_share():
 def test_when_one_lead_is_lost_the_others_are_served():
     working = Working(opened="s", n_leads=2)
     working.tell(open_of("u"), lead=1)
-    working.worker.hear(0, None)
+    working.worker.on_message(0, None)
     working.step()
     assert [(lead, draft.sequence) for lead, draft in working.sent()] == [(1, "u")]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from gguf import GGUFReader
 
-from bench.processes import start_lead
+from lab.parts.processes import start_lead
 from tests.http_server import HttpServer
 
 BIN = Path(sys.prefix) / "client-programs/bin"

@@ -48,7 +48,7 @@ def test_the_readme_leads_to_every_page():
 MAP = (ROOT / "docs" / "map.md").read_text("utf-8")
 FILES = {
     path.relative_to(ROOT).as_posix()
-    for package in ("lead", "back", "chat", "fleet", "shared", "bench", "tests")
+    for package in ("lead", "back", "chat", "fleet", "shared", "lab", "bench", "tests")
     for path in (ROOT / package).rglob("*")
     if path.is_file()
 }

@@ -26,7 +26,7 @@ def source():
     """All texts of the programs, with what the formatter has broken apart put together again."""
     code = "\n".join(
         path.read_text("utf-8")
-        for package in ("lead", "back", "chat", "shared")
+        for package in ("lead", "back", "chat", "shared", "lab")
         for path in sorted((ROOT / package).rglob("*.py"))
     )
     joined = re.sub(r"([\"'])\s*\n\s*f?([\"'])", "", code)

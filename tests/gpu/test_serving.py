@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import ProgramError, start_lead
+from lab.parts.processes import ProgramError, start_lead
 from shared.llama import devices
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.sandbox import NO_GPU

@@ -18,8 +18,8 @@ from lead.server.app import create_app, open_services
 from lead.settings.conversation import ConversationOptions
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.jobs import Jobs, decode, encode
-from lead.tokenizer.preparation import Preparation
+from lead.tokenizer.jobs import TokenizerJobs, decode, encode
+from lead.tokenizer.request_preparer import RequestPreparer
 from shared.errors import RequestError
 from tests.lead.chat.cases import source
 
@@ -30,18 +30,18 @@ class InProcessTokenizer:
     """Does in this process what a tokenizer process does."""
 
     def __init__(self, vocabulary, template, chat=None, limits=None):
-        self._preparation = Preparation(
+        self._preparer = RequestPreparer(
             vocabulary, template, chat or ConversationOptions(), limits or RequestLimits()
         )
 
     async def run(self, _client, *job, **options):
         method, *arguments = decode(encode(job))
-        return decode(encode(getattr(self._preparation, method.__name__)(*arguments, **options)))
+        return decode(encode(getattr(self._preparer, method.__name__)(*arguments, **options)))
 
     def vocabulary(self, vocabulary):
         """What the front knows, all pieces among it."""
         return FrontVocabulary(
-            self._preparation.describe(), vocabulary, lambda: self.run(None, Jobs.identify)
+            self._preparer.describe(), vocabulary, lambda: self.run(None, TokenizerJobs.identify)
         )
 
 
@@ -73,7 +73,7 @@ class ScriptedEngine:
         self.submission = asyncio.Event()
         self.cancellation = asyncio.Event()
 
-    def expect(self):
+    def wake(self):
         """A sequence is about to come."""
 
     def hold(self):

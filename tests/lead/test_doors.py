@@ -16,7 +16,7 @@ from fastapi.routing import iter_route_contexts
 from lead.http.middleware.auth import OWN_KEYS
 from lead.http.page import FILES
 from lead.http.routes.models import REASONS
-from lead.pairing.door import Door
+from lead.pairing.pairing_server import PairingServer
 from lead.router.memory_need import MemoryNeed
 from lead.router.router import Router
 from lead.server.app import create_app
@@ -26,7 +26,7 @@ from shared.models.builtin import builtin_draft
 from shared.next_hop import passed_on
 from tests.lead.http.middleware.asgi import asgi_request
 from tests.lead.http.middleware.test_auth import ADMINS, CLIENTS, EVERYBODY, KEYS, MAY, bearer, keyring
-from tests.lead.pairing.test_door import Server
+from tests.lead.pairing.test_pairing_server import Server
 from tests.lead.router.conftest import echo
 from tests.lead.router.fakes import FakeProcess
 
@@ -157,22 +157,26 @@ def may_fail(request, *, is_router):
     return {503} if path == "/v1/join" or is_unnamed else set()
 
 
-def door_of(folder):
+def pairing_server_of(folder):
     """One whose members have the keys of the tests."""
-    door = Door(
+    pairing = PairingServer(
         folder / "door",
         5556,
         Server(),
         listen=lambda host, port: f"{host}:{port}",
         own_addresses=lambda: ["10.0.0.1"],
     )
-    door.members.identify = keyring().identify
-    return door
+    pairing.members.identify = keyring().identify
+    return pairing
 
 
-def watch_door(app):
-    door = app.state.door
-    return door and (door.is_open, list(door.members), door.members.n_invited)
+def watch_pairing(app):
+    pairing = app.state.pairing
+    return pairing and (
+        pairing.is_open,
+        list(pairing.members),
+        pairing.members.n_invited,
+    )
 
 
 @pytest.fixture(params=["plain", "no page", "no keys", "door", "fleet"])
@@ -185,15 +189,15 @@ def plain(request, lead, tmp_path):
         keys=keyring() if has_keys or request.param == "door" else None,
         with_page=with_page,
     )
-    app.state.door = door_of(tmp_path)
+    app.state.pairing = pairing_server_of(tmp_path)
     engine = lead.engine
 
     def watch():
         counts = len(engine.submitted), len(engine.posted), len(engine.cancelled), len(lead.sequences)
         acted = [question for question in engine.asked if not question.only_looks]
-        return counts, acted, engine.policy, engine.connected, watch_door(app)
+        return counts, acted, engine.policy, engine.connected, watch_pairing(app)
 
-    state = {OWN_KEYS: app.state.door} if request.param == "door" else {}
+    state = {OWN_KEYS: app.state.pairing} if request.param == "door" else {}
     keys = {} if request.param == "no keys" else KEYS
     return House(
         behind_fleet(app) if request.param == "fleet" else app,
@@ -239,13 +243,13 @@ async def routers(tmp_path):
         find = router._find
         router._find = lambda: n_scans.append(1) or find()
         host._spawn, host._measure_need, host._prepares = spawn, measure, False
-        router.app.state.door = door_of(tmp_path)
+        router.app.state.pairing = pairing_server_of(tmp_path)
 
         def watch():
-            known = repr(host.residency), len(host._tasks), list(host.models)
-            return known, len(n_started), len(n_scans), len(router._forwarder), watch_door(router.app)
+            known = repr(host.pool), len(host._tasks), list(host.models)
+            return known, len(n_started), len(n_scans), len(router._forwarder), watch_pairing(router.app)
 
-        state = {OWN_KEYS: router.app.state.door} if kind == "door" else {}
+        state = {OWN_KEYS: router.app.state.pairing} if kind == "door" else {}
         keys = {} if kind == "no keys" else KEYS
         return House(
             router.app, watch, keys=keys, state=state, with_page="no page" not in kind, is_router=True

@@ -1,6 +1,6 @@
 import pytest
 
-from bench.processes import start_back, start_lead
+from lab.parts.processes import start_back, start_lead
 from tests.network.namespaces import Network, why_not
 from tests.real.client import ask
 from tests.real.processes import BACK, LEAD

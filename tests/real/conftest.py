@@ -2,7 +2,7 @@ import shutil
 
 import pytest
 
-from bench.processes import start_lead
+from lab.parts.processes import start_lead
 from tests.real.processes import LEAD
 
 

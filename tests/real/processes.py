@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.processes import Program, start_back
+from lab.parts.processes import Program, start_back
 
 F32_CACHE = ("--cache-type-k", "f32", "--cache-type-v", "f32")
 """The precision of the weights: a text that is read again in other batches than it was generated in, or

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from bench.processes import start_lead
+from lab.parts.processes import start_lead
 from tests.clients import scripted_lead
 from tests.lead.chat.cases import source, template
 from tests.real.client import post

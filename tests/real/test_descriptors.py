@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 
-from bench.processes import Program, start_lead
+from lab.parts.processes import Program, start_lead
 from shared.models.builtin import builtin_draft
 from tests.real.client import TIMEOUT_S, ask, get, stream
 from tests.real.processes import LEAD, back_of, engine_of, tokenizer_of

@@ -2,9 +2,9 @@
 
 import httpx
 import pytest
-
-from bench.minilm import tiny_bert
 from bench.processes import start_lead
+
+from tests.minilm import tiny_bert
 from tests.real.client import ask
 from tests.real.processes import LEAD, run_to_end
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 import httpx
 import pytest
 
-from bench.processes import Program, start_lead
+from lab.parts.processes import Program, start_lead
 from tests.real.client import ENDLESS, ask, ask_until_accepted, chat, get, post, stream
 from tests.real.processes import LEAD, back_of, engine_of
 

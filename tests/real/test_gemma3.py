@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from bench.processes import start_lead
+from lab.parts.processes import start_lead
 from tests.real.client import connect, planner
 from tests.real.processes import back_of, run_to_end
 

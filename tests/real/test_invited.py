@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from bench.processes import Program, free_port
+from lab.parts.processes import Program, free_port
 from shared.models.builtin import builtin_draft
 from tests.real.client import TIMEOUT_S
 from tests.real.processes import BACK

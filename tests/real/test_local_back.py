@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from bench.processes import free_port, start_lead
+from lab.parts.processes import free_port, start_lead
 from tests.real.client import TIMEOUT_S, ask, ask_until_accepted, backs, stream
 from tests.real.processes import LEAD, local_back_of, wait_for_end
 

@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 
-from bench.processes import Program
+from lab.parts.processes import Program
 from shared.models.builtin import builtin_draft
 from tests.real.processes import BACK
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.processes import Program, start_back, start_lead
+from lab.parts.processes import Program, start_back, start_lead
 from shared.models.builtin import builtin_draft
 from tests.real.client import ask, stream
 from tests.real.processes import BACK, LEAD

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from bench.processes import free_port, start_back, start_lead
+from lab.parts.processes import free_port, start_back, start_lead
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.pairing.joined_lead import JoinedLead

@@ -18,8 +18,8 @@ import httpx
 import psutil
 import pytest
 
-from bench.processes import free_port
 from fleet.settings import FleetSettings
+from lab.parts.processes import free_port
 from lead.settings.keys import Role
 from lead.settings.limits import RequestLimits
 from shared.convert.grow import Shape, grow

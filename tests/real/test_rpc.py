@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from bench.processes import Program, ProgramError, free_port, start_lead
+from lab.parts.processes import Program, ProgramError, free_port, start_lead
 from shared.rpc import rpc_backend
 from tests.real.client import ENDLESS, ask, stream
 from tests.real.processes import LEAD, kill

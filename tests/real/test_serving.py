@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from bench.processes import start_lead
+from lab.parts.processes import start_lead
 from tests.real.client import ENDLESS, ask, get, post, stream
 from tests.real.processes import back_of
 

@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bench.processes import start_back, start_lead
+from lab.parts.processes import start_back, start_lead
 from tests.real.client import ask, ask_until_accepted
 from tests.real.processes import BACK, LEAD, kill
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import start_lead
+from lab.parts.processes import start_lead
 from tests.real.client import planner, post
 from tests.real.processes import back_of, run_to_end
 from tests.real.test_exact import (

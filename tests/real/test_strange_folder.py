@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Program, start_back, start_lead
+from lab.parts.processes import Program, start_back, start_lead
 from shared import cpus
 from shared.models.builtin import builtin_draft
 from tests.real.client import ask

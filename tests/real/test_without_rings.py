@@ -6,7 +6,7 @@ import shutil
 import httpx
 import pytest
 
-from bench.processes import start_lead
+from lab.parts.processes import start_lead
 from tests.real.client import CHAT, ask, ask_until_accepted, chat
 from tests.real.processes import LEAD, back_of
 from tests.test_wall import RINGS, ROOT, WITHOUT

@@ -2,11 +2,14 @@
 
 import os
 import resource
+import socket
 import sys
+import threading
+from unittest.mock import Mock
 
 import pytest
 
-from shared.fork_server import fork
+from shared.fork_server import ForkServer, fork
 from shared.sandbox import MEGABYTE, WorkerLimits
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
@@ -57,3 +60,10 @@ def test_memory_that_was_given_back_counts_as_growth():
         assert limits.has_grown
 
     assert status_of(grow) == 0
+
+
+def test_a_worker_for_which_there_is_no_thread_ends_as_one_that_has_begun_nothing(monkeypatch):
+    monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+    control, ours = socket.socketpair()
+    with control, ours:
+        assert status_of(lambda: ForkServer(control, {})._start_work(ours, None)) == 0

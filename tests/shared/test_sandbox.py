@@ -99,6 +99,16 @@ def test_a_worker_knows_no_keys_has_no_gpu_one_thread_and_leaves_no_core_file(mo
 
 
 @linux
+def test_who_is_short_of_descriptors_for_a_moment_hands_that_down_to_nobody():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with toy() as sandbox:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+        sandbox.start()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert resource.prlimit(Client(sandbox).pid, resource.RLIMIT_NOFILE) == (min(1 << 14, hard), hard)
+
+
+@linux
 def test_a_workers_memory_is_limited(sandbox):
     client = Client(sandbox)
     assert 0 < client.ask("describe")[3] < 4 << 30

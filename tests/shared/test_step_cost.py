@@ -299,6 +299,52 @@ def test_a_start_beside_other_programs_leaves_no_size_too_long_to_be_used(interr
         assert cost.seconds(n) < 3 * true_seconds(n), n
 
 
+STRIX_HALO = {1: 1.0, 2: 1.04, 3: 6.0, 4: 1.06, 5: 9.6, 6: 1.1}
+"""T(n) / T(1) of q8_0 weights."""
+
+
+def calibrated(table):
+    cost = StepCost()
+    cost.learn_turns([(n, T1 * ratio) for n, ratio in table.items()] * 5)
+    return cost
+
+
+def test_a_size_timed_once_on_a_busy_machine_is_not_slower_than_wider_ones_for_long():
+    cost = calibrated({1: 1.0, 16: 2.0, 24: 3.0})
+    cost.learn(18, 50 * T1)
+    assert cost.seconds(18) > cost.seconds(24)
+    for _ in range(300):
+        cost.learn(16, 2 * T1)
+        cost.learn(24, 3 * T1)
+    assert cost.seconds(16) <= cost.seconds(18) <= cost.seconds(24)
+
+
+def test_one_token_is_not_slower_than_two_for_ever():
+    cost = calibrated({1: 2.0, 2: 1.0, 3: 1.1})
+    for _ in range(2000):
+        cost.learn(2, T1)
+        cost.learn(3, 1.1 * T1)
+    assert cost.seconds(1) == pytest.approx(T1, rel=0.05)
+
+
+def test_what_was_timed_often_is_slower_than_wider_ones_for_thousands_of_steps():
+    cost = calibrated(STRIX_HALO)
+    for _ in range(1200):
+        cost.learn(4, T1 * STRIX_HALO[4])
+        cost.learn(6, T1 * STRIX_HALO[6])
+    assert ratios(cost, STRIX_HALO) == pytest.approx(STRIX_HALO, rel=0.05)
+
+
+def test_a_size_that_was_forgotten_is_as_slow_as_before_after_a_few_steps():
+    cost = calibrated(STRIX_HALO)
+    for _ in range(3000):
+        cost.learn(4, T1 * STRIX_HALO[4])
+    assert cost.seconds(3) < 1.1 * T1
+    for n in (3, 4, 3, 4):
+        cost.learn(n, T1 * STRIX_HALO[n])
+    assert cost.seconds(3) > 4 * T1
+
+
 def test_turns_replace_what_was_known_of_their_sizes_and_keep_the_others_in_proportion():
     cost = learned(Q4_0)
     cost.learn_turns([(1, 2 * T1), (2, 4 * T1), (1, 2 * T1), (2, 4 * T1), (1, 9 * T1), (2, 4 * T1)])

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from shared.pace import Backoff
+from shared.rate_limit import Backoff
 from shared.supervisor import ChildAction, ChildState, Supervisor
 
 KILL, LEAVE, START, STOP = ChildAction.KILL, ChildAction.LEAVE, ChildAction.START, ChildAction.STOP

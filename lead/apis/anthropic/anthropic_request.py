@@ -41,7 +41,7 @@ class AnthropicTool(BaseModel, strict=True):
 
 
 class AnthropicChoice(NullIsDefault, strict=True):
-    """Which tools may or must be called."""
+    """`tool_choice`: the tools that may or must be called."""
 
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None
@@ -49,7 +49,7 @@ class AnthropicChoice(NullIsDefault, strict=True):
 
 
 class AnthropicThinking(BaseModel, strict=True):
-    """Whether to reason; the budget is ignored."""
+    """`thinking`: on or off; the budget is ignored."""
 
     type: Literal["enabled", "disabled", "adaptive"]
 

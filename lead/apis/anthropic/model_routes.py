@@ -30,7 +30,7 @@ async def create_message(
 async def count_message_tokens(
     body: MessagesRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, int]:
-    """How many tokens a request's prompt has."""
+    """Count the tokens of a request's prompt."""
     chat = await convert(http_request, lambda: _as_chat(body, services))
     return {"input_tokens": await count_prompt(chat, http_request, services)}
 

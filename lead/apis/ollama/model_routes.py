@@ -87,7 +87,7 @@ async def running(services: Annotated[Services, Depends(get_services)]) -> dict[
 async def show(
     body: OllamaModelRequest, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, Any]:
-    """What is known of the model, by any name: there is one."""
+    """The model's metadata, by any name: there is one model."""
     del body
     model = services.vocabulary.model
     info, thinks = model.info, ["thinking"] if model.reasons else []
@@ -120,7 +120,7 @@ async def manage() -> None:
 def _loaded(renderer: OllamaRenderer, services: Services, *, unloads: bool) -> Response:
     """A lead unloads its model by itself, with --sleep-idle-seconds: it is not loaded for being unloaded."""
     if not unloads:
-        services.engine.expect()
+        services.engine.wake()
     return Response(to_json(renderer.loaded(unloads=unloads)), media_type="application/json")
 
 

@@ -1,4 +1,4 @@
-"""What leads and routers tell Ollama's clients alike, and `keep_alive`, which both read."""
+"""The records that leads and routers alike send Ollama's clients, and `keep_alive`, which both read."""
 
 import datetime as dt
 import hashlib
@@ -46,7 +46,7 @@ def model_details(architecture: str, n_params: str, file_type: str) -> dict[str,
 def model_record(
     name: str, size: int, modified_at: str, identity: object, details: dict[str, Any]
 ) -> dict[str, Any]:
-    """As in a list of models. The digest is one of `identity`: that of a file takes a minute."""
+    """A model's record in `/api/tags`. The digest is one of `identity`: that of a file takes a minute."""
     digest = hashlib.sha256(repr(identity).encode()).hexdigest()
     name = tagged(name)
     same = {"name": name, "model": name}
@@ -54,7 +54,7 @@ def model_record(
 
 
 def running_record(record: dict[str, Any], expires_at: str, n_ctx: int | None) -> dict[str, Any]:
-    """As in a list of models in memory. record: that of `model_record`."""
+    """A model's record in `/api/ps`. record: that of `model_record`."""
     return record | {"expires_at": expires_at, "size_vram": 0, "context_length": n_ctx}
 
 

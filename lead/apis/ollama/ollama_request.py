@@ -55,7 +55,7 @@ class OllamaOptions(SamplingFields, strict=True):
 
 
 class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True):
-    """What both kinds of requests have. A stream unless `stream` is false, as in Ollama."""
+    """The fields of both kinds of requests. A stream unless `stream` is false, as in Ollama."""
 
     unused: ClassVar = OLLAMA
     own_names: ClassVar = {
@@ -76,7 +76,7 @@ class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True)
 
     @property
     def unloads(self) -> bool:
-        """Whether, without anything to answer, it asks to unload the model rather than to load it."""
+        """True if a request without a prompt asks to unload the model rather than to load it."""
         return self.keep_alive in {0, "0", "0s", "0m"}
 
     def common(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class TextOptions(BaseModel, strict=True):
 
 
 class ReasoningOptions(BaseModel, strict=True):
-    """How much the model reasons."""
+    """`reasoning`: the effort of the model."""
 
     effort: str | None = None
 
@@ -98,7 +98,7 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
         return chat
 
     def names(self) -> dict[str, dict[str, Any]]:
-        """What a call of a function of a namespace says, by the one name that the model knows it by."""
+        """Namespace and name of each function, by the one name that the model knows it by."""
         return {
             _flat_name(space, tool.get("name")): {"name": tool.get("name"), "namespace": space}
             for space, tool in self._functions()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 class Followers:
-    """What followed a token the last time: the cheapest guess, for places in a batch that cost nothing.
+    """The token that followed a token the last time: a cheap guess, for places in a batch that cost nothing.
 
     One equal token is too little for a draft (`lookup.SHORTEST_MATCH`), but better than padding. For one
     sequence, whose text only grows; no copy of it is kept.

@@ -28,7 +28,7 @@ _DISPUTED_POWER = 1.5
 
 _TRUST = 6
 """The length of the initial match: how far the client's prediction is trusted at first."""
-_MOST_PLACES = 8
+_MAX_PLACES = 8
 """The number of occurrences of the answer's last tokens to compare: the nearest ones."""
 
 
@@ -40,7 +40,7 @@ class Match(NamedTuple):
 
 
 def match_length(text: Sequence[int], at: int, other: Sequence[int], other_at: int) -> int:
-    """How many tokens before text[at] equal those before other[other_at], at most LONGEST_MATCH."""
+    """The number of equal tokens before text[at] and other[other_at], at most LONGEST_MATCH."""
     longest = min(at, other_at, LONGEST_MATCH)
     before, other_before = text[at - longest : at], other[other_at - longest : other_at]
     if before == other_before:
@@ -54,7 +54,7 @@ def match_length(text: Sequence[int], at: int, other: Sequence[int], other_at: i
 
 
 def longest_first(text: Sequence[int], places: Iterable[int], other: Sequence[int]) -> list[Match]:
-    """What precedes `places` in `text` and equals the end of `other`; of equal length the later first."""
+    """Matches before `places` in `text` with the end of `other`, longest first, of equal length the later."""
     found = [
         Match(length, at)
         for at in places
@@ -76,7 +76,7 @@ def confidence(length: int, n_agreeing: int, n_matches: int) -> float:
 
 
 def follow(text: Sequence[int], matches: Sequence[Match], max_tokens: int, *, wraps: bool) -> Continuation:
-    """What follows the first of `matches` in `text`, at most `max_tokens` tokens.
+    """At most `max_tokens` tokens that follow the first of `matches` in `text`.
 
     The other matches only change the confidences.
 
@@ -194,6 +194,6 @@ class PredictionDrafter(LookupDrafter):
         found = (self._array[:-1] == last[0]) & (self._array[1:] == last[1])
         places = SHORTEST_MATCH + np.flatnonzero(found)
         n_passed = int(np.searchsorted(places, self._left))
-        ahead = places[n_passed : n_passed + _MOST_PLACES]
-        passed = places[max(0, n_passed - _MOST_PLACES) : n_passed]
-        return [*ahead.tolist(), *passed[::-1].tolist()][:_MOST_PLACES]
+        ahead = places[n_passed : n_passed + _MAX_PLACES]
+        passed = places[max(0, n_passed - _MAX_PLACES) : n_passed]
+        return [*ahead.tolist(), *passed[::-1].tolist()][:_MAX_PLACES]

@@ -1,4 +1,4 @@
-"""When further draft tokens of a source will arrive: how far away it is, and how fast it drafts."""
+"""Prediction of when draft tokens of a source arrive: how far away it is, and how fast it drafts."""
 
 import logging
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ AT_ONCE = Arrival(0.0, 1, 0.0)
 
 
 class FutureDraft(NamedTuple):
-    """What a source may add to its draft of a sequence, and when.
+    """The tokens that a source may add to its draft of a sequence, and when.
 
     `probabilities` are those of its `n_drafted` current tokens and of all that may follow. A back adds them
     at its own pace (`arrival`). What drafts in the engine adds one with each round: the first round decodes
@@ -77,7 +77,7 @@ class _Timing:
 
 
 class Arrivals:
-    """What was learned about each back's times. Times are seconds of one clock.
+    """The learned times of each back. Times are seconds of one clock.
 
     What anchors it: each sample is a time between two events. Only gaps between tokens are compared with what
     is known, and those that seem too long are believed once there are too many of them.
@@ -98,7 +98,7 @@ class Arrivals:
         return max((timing.first.value or 0.0 for timing in self._sources.values()), default=0.0)
 
     def connect(self, sources: Iterable[str], sequences: Iterable[Drafts]) -> None:
-        """These sources are connected now; all others are forgotten, also in the open `sequences`."""
+        """Forget all sources but these, also in the open `sequences`."""
         names = set(sources)
         gone = self._sources.keys() - names
         for source in sorted(gone):
@@ -131,7 +131,7 @@ class Arrivals:
             last.dead_since = None
 
     def on_parts(self, source: str, waited: float, drafted: float) -> None:
-        """What `source` says of its part of the way from a rejection to its next draft, in seconds."""
+        """Learn the time of `source` itself from a rejection to its next draft, in seconds."""
         timing = self._sources.setdefault(source, _Timing())
         timing.waited.learn(waited, self._constants.arrival_gain)
         timing.drafted.learn(drafted, self._constants.arrival_gain)
@@ -153,12 +153,12 @@ class Arrivals:
                 return self._answer(timing, last, drafts.last_commit, now)
 
     def is_drafting(self, drafts: Drafts, now: float, patience: float) -> bool:
-        """Whether a source is to answer for a sequence and was silent for at most `patience` seconds."""
+        """True if a source owes a draft for a sequence and was silent for at most `patience` seconds."""
         records = (drafts.by_source.get(source) for source in self._sources)
         return any(now - (each.silent_since if each else drafts.opened_at) <= patience for each in records)
 
     def describe(self, source: str) -> dict[str, float | None]:
-        """For `GET /v1/speculation`, in milliseconds."""
+        """A source's times for `GET /v1/speculation`, in milliseconds."""
         timing = self._sources.get(source, _Timing())
         return {
             "first_draft_ms": _ms(timing.first.value),

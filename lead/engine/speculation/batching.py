@@ -1,34 +1,47 @@
-"""Which batches a step with drafts may have.
+"""The batches that a step with drafts may have.
 
 How draft tokens of several sequences share a step depends on the memory of the model: the likeliest tokens
-first, or equally many of each sequence.
+first, or as in `memory_batching`.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from itertools import accumulate, chain, pairwise, repeat, zip_longest
+from itertools import accumulate, chain
 
-from lead.engine.engine_limits import EngineLimits
-from lead.engine.speculation.constants import DEFAULTS, MAX_DEPTH, SpeculationConstants
+from lead.engine.speculation.constants import MAX_DEPTH
 from lead.engine.speculation.drafts import Probabilities
 from lead.engine.speculation.forecast import Candidate
-from lead.engine.speculation.widths import Widths
 from shared.step_cost import StepCost
+
+
+class StepWidths:
+    """In how many tokens a step is decoded: here in as many as it has; see `widths`."""
+
+    def __init__(self, cost: StepCost) -> None:
+        self._cost = cost
+
+    def seconds(self, sizes: range) -> list[float]:
+        """What the next step takes with each of these sizes; without drafts it has sizes[0] tokens."""
+        return list(map(self._cost.seconds, sizes))
+
+    def width(self, n_tokens: int, n_draft: int) -> int:  # noqa: ARG002 - for others
+        """In how many tokens a step of `n_tokens` is decoded, `n_draft` of which are drafts."""
+        return n_tokens
+
+    def learn(self, base: int, yields: Sequence[float], rate: float) -> None:
+        """The next step would yield yields[n] tokens with `base` + n tokens; a second is worth `rate`.
+
+        What the engine takes to draft them is deducted.
+        """
 
 
 class Batching(ABC):
     """The batches that a step may have, from the one without drafts on: of these `sizes`, in tokens."""
 
-    def __init__(
-        self,
-        cost: StepCost | None = None,
-        *,
-        pads: bool = False,
-        constants: SpeculationConstants = DEFAULTS,
-    ) -> None:
-        """pads: see `Widths`."""
+    def __init__(self, cost: StepCost | None = None, widths: StepWidths | None = None) -> None:
+        """widths: with the same `cost`."""
         self.cost = cost or StepCost()
-        self.widths = Widths(self.cost, constants, pads=pads)
+        self.widths = widths or StepWidths(self.cost)
 
     @abstractmethod
     def sizes(self, n_base: int, lengths: Sequence[int]) -> range:
@@ -40,7 +53,7 @@ class Batching(ABC):
         candidates: Sequence[Candidate],  # noqa: ARG002 - for `Replaying`
         n_prompt: int,
     ) -> list[float]:
-        """How long a step takes with each of the sizes, which count `n_prompt` tokens of prompts."""
+        """Seconds of a step with each of the sizes, which count `n_prompt` tokens of prompts."""
         return list(map(self.cost.seconds, sizes)) if n_prompt else self.widths.seconds(sizes)
 
     @abstractmethod
@@ -49,7 +62,7 @@ class Batching(ABC):
 
     @abstractmethod
     def depths(self, drafts: Sequence[Probabilities], n: int) -> tuple[int, ...]:
-        """How many draft tokens of each sequence are in a batch of sizes[n] tokens."""
+        """Draft tokens of each sequence in a batch of sizes[n] tokens."""
 
 
 class LikeliestFirst(Batching):
@@ -70,88 +83,3 @@ class LikeliestFirst(Batching):
         )
         taken = [i for _, i in ranked[:n]]
         return tuple(taken.count(i) for i in range(len(drafts)))
-
-
-class EqualDepths(Batching):
-    """The same depth for all, where llama.cpp would decode spans of different lengths in several passes.
-
-    For a sequence with a shorter draft, padding tokens are decoded (`shared.llama.span`).
-    """
-
-    def sizes(self, n_base: int, lengths: Sequence[int]) -> range:
-        n_sequences = len(lengths)
-        n_draft = n_sequences * min(max(lengths), MAX_DEPTH // n_sequences)
-        return range(n_base, n_base + n_draft + 1, n_sequences)
-
-    def expected(self, drafts: Sequence[Probabilities], n: int) -> list[float]:
-        columns = [sum(column) for column in zip_longest(*drafts, fillvalue=0.0)]
-        return list(accumulate(columns[:n], initial=float(len(drafts))))
-
-    def depths(self, drafts: Sequence[Probabilities], n: int) -> tuple[int, ...]:
-        return tuple(min(len(draft), n) for draft in drafts)
-
-
-class Replaying(EqualDepths):
-    """For recurrent models without rollback, which decode what was accepted of a rejected draft again.
-
-    Such a model returns to the state before the draft (`shared.llama.slot_parts`). What was accepted is
-    replayed together with the next draft, so a rejection makes the next step wider. Depths are equal, but
-    without padding, which would be a rejected draft token of each sequence: spans may have unequal lengths,
-    and llama.cpp decodes them in several passes.
-    """
-
-    def seconds(self, sizes: range, candidates: Sequence[Candidate], n_prompt: int) -> list[float]:
-        max_depth = len(sizes) - 1
-        replays = [self._replay_seconds(each, max_depth) for each in candidates]
-        return [
-            self._step_seconds(candidates, n_prompt, depth) + sum(replay[depth] for replay in replays)
-            for depth in range(max_depth + 1)
-        ]
-
-    def _step_seconds(self, candidates: Sequence[Candidate], n_prompt: int, depth: int) -> float:
-        """The time of all passes; the first has as many tokens of each span as the shortest, and so on."""
-        if len(candidates) == 1:
-            return self.cost.seconds(candidates[0].n_fed + depth + n_prompt)
-        lengths = sorted(
-            each.n_fed + (min(depth, len(each.chain)) if each.chain else depth) for each in candidates
-        )
-        if n_prompt:
-            lengths.append(lengths[-1] + n_prompt)
-        batch_sizes = [
-            (longer - shorter) * (len(lengths) - i)
-            for i, (shorter, longer) in enumerate(pairwise([0, *lengths]))
-            if longer > shorter
-        ]
-        return sum(map(self.cost.seconds, batch_sizes))
-
-    def _replay_seconds(self, candidate: Candidate, max_depth: int) -> list[float]:
-        """By depth: how much longer the next step is expected to take for what it replays.
-
-        If the draft is rejected after a accepted tokens, they and the `n_fed` before them are replayed.
-        """
-        plain, seconds, result = self.cost.seconds(1), 0.0, [0.0]
-        probabilities = [1.0, *_extended(candidate.probabilities, max_depth)]
-        for n_accepted, (before, after) in enumerate(pairwise(probabilities)):
-            n_replayed = candidate.n_fed + n_accepted
-            seconds += (before - after) * max(0.0, self.cost.seconds(1 + n_replayed) - plain)
-            result.append(seconds)
-        return result
-
-
-def batching_for(limits: EngineLimits, cost: StepCost | None = None) -> Batching:
-    """What suits the memory of the model."""
-    if limits.traits.replays:
-        return Replaying(cost)
-    if limits.pads:
-        return EqualDepths(cost)
-    may_pad = limits.traits.can_trim and not limits.splits_lengths and limits.batch_sizes is None
-    return LikeliestFirst(cost, pads=may_pad)
-
-
-def _extended(draft: Probabilities, n: int) -> list[float]:
-    """`draft` as if its last token were followed by others of the same probability."""
-    known = list(draft[:n])
-    ratio = known[-1] / known[-2] if len(known) > 1 else (known[0] if known else 1.0)
-    for _ in repeat(None, n - len(known)):
-        known.append((known[-1] if known else 1.0) * ratio)
-    return known

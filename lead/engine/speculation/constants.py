@@ -69,9 +69,12 @@ class SpeculationConstants(StepCostConstants):
     guard_loss: float = 1.5
     """A pause begins when speculation has lost so many steps without drafts: patience against lost time."""
     first_pause: int = 64
-    """Steps of the first pause; each further one has twice as many …"""
+    """Steps of the first pause."""
+    pause_growth: int = 4
+    """Each further one takes so many times as long …"""
     longest_pause: int = 1024
-    """… up to so many: lost time against noticing late that drafts would pay now."""
+    """… up to so many steps: noticing soon that drafts would pay now against the time of trials. Where steps
+    are short, one takes up to six: the way to another width and back, and the text that was missed."""
     longest_pause_s: float = 30.0
     """The same in seconds, where steps take long: then a trial costs little in comparison."""
     look_every: int = 8

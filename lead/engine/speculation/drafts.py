@@ -43,7 +43,7 @@ DraftChain = Sequence[DraftToken]
 
 
 def survival(chain: DraftChain) -> tuple[float, ...]:
-    """`Probabilities` of a chain with the forecast's confidences; mere guesses (None) count for nothing."""
+    """The chance of each token of `chain` that it and all before it are right; guesses (None) have none."""
     return tuple(accumulate([each.confidence or 0.0 for each in chain], mul))
 
 
@@ -89,7 +89,7 @@ class DraftTree:
 
     @property
     def alive(self) -> bool:
-        """Whether any of its tokens may still be accepted."""
+        """True if any of its tokens may still be accepted."""
         return bool(self.branch)
 
     def follow(self, tokens: Sequence[int]) -> DraftChain:
@@ -125,7 +125,7 @@ class DraftTree:
 
 
 class SourceState(Enum):
-    """What a source does for a sequence, as far as its last draft tells."""
+    """The state of a source for a sequence, as far as its last draft tells."""
 
     SILENT = "it has sent nothing yet"
     GROWING = "its draft agrees with the text, of which it has seen all; more tokens of it may come"
@@ -135,7 +135,7 @@ class SourceState(Enum):
 
 @dataclass(slots=True)
 class SourceProgress:
-    """How far a source has come with a sequence.
+    """The progress of a source with a sequence.
 
     n_scored: up to which position of the text its tokens were compared. n_right: how many were right, in time
     and too late, since they were last asked for.
@@ -196,20 +196,20 @@ class Drafts:
 
     @property
     def branches(self) -> list[DraftChain]:
-        """What each source proposes that has a draft, without side branches."""
+        """The main branch of each source that has a draft."""
         return [tree.branch for tree in self.trees.values()]
 
     def branch(self, source: str) -> DraftChain:
-        """What one source proposes; empty if it has no draft."""
+        """The main branch of one source; empty if it has no draft."""
         return self.trees[source].branch if source in self.trees else ()
 
     @property
     def n_pending(self) -> int | None:
-        """See `InlineDraft.n_pending`."""
+        """The tokens that the inline drafter has yet to decode (`InlineDraft.n_pending`)."""
         return self.inline.n_pending if self.inline else None
 
     def guesses(self, drafted: DraftChain, n: int, source: str) -> DraftChain:
-        """At most `n` guesses at what follows `drafted`: what followed before. Cheap, and often wrong."""
+        """At most `n` tokens that followed the end of `drafted` before: cheap guesses, and often wrong."""
         last = drafted[-1].token if drafted else self.tokens[-1]
         return [DraftToken(token, source, None) for token in self._followers.follow(self.tokens, last, n)]
 
@@ -234,7 +234,7 @@ class Drafts:
         return tree.alive
 
     def post_own(self, source: str, tokens: Sequence[int], confidences: Sequence[float]) -> None:
-        """A draft of the engine's own, after all committed tokens; without tokens the last one stays."""
+        """Take a draft of the engine's own, after all committed tokens; without tokens the last one stays."""
         if tokens:
             self.trees[source] = DraftTree(source, len(self.tokens), tokens, None, confidences)
 
@@ -246,7 +246,7 @@ class Drafts:
 
     @property
     def n_looked_up(self) -> int:
-        """How many committed tokens a lookup's living draft has had right, at most."""
+        """The most committed tokens that a lookup's draft, still alive, has had right."""
         lasting = [self.trees[source].base for source in self.lookups if source in self.trees]
         return len(self.tokens) - min(lasting, default=len(self.tokens))
 
@@ -313,7 +313,7 @@ class Drafts:
 
     @property
     def last_commit(self) -> float:
-        """When tokens were last committed."""
+        """The time when tokens were last committed."""
         return self._commits[-1][1]
 
     def reached(self, n_committed: int) -> float | None:
@@ -327,7 +327,7 @@ class Drafts:
     # Who comes and goes
 
     def disconnect(self, sources: Iterable[str]) -> None:
-        """These backs have left; others may come under their names. Their drafts may still be right."""
+        """Note that these backs have left, whose drafts may still be right; their names may come again."""
         for source in sources:
             if record := self.by_source.get(source):
                 self.by_source[source] = SourceProgress(self.opened_at, record.n_scored, record.n_right)

@@ -1,4 +1,4 @@
-"""How many draft tokens will be right, and when more of them arrive: learned from all drafts and commits.
+"""Forecasts how many draft tokens are right and when more arrive, learned from all drafts and commits.
 
 How likely a token is right: its source's confidence, corrected by the outcomes of such tokens so far. So it
 is known which chain of the drafts of several sources is the best.
@@ -49,7 +49,7 @@ class Candidate(NamedTuple):
 
     @property
     def probabilities(self) -> Probabilities:
-        """Those of the chain."""
+        """The probabilities of the chain's tokens."""
         return survival(self.chain)
 
 
@@ -77,7 +77,7 @@ class _SourceRecord:
 
 
 class Forecast:
-    """Written by the manager. `arrivals`: when tokens of backs arrive.
+    """Estimates how many draft tokens are right. `arrivals`: when tokens of backs arrive.
 
     What anchors it: counts of outcomes, to which a source's own confidence is added as a few more.
     """
@@ -111,7 +111,7 @@ class Forecast:
         counts[1] += right
 
     def probability(self, source: str, confidence: float | None, agreement: Agreement) -> float:
-        """That a token is accepted if those before it are."""
+        """The probability that a token is accepted if those before it are."""
         prior = self._unknown if confidence is None else confidence
         record = self._records.get(source)
         if record is None:
@@ -150,7 +150,7 @@ class Forecast:
         return _Merge(self.probability, min_probability).after(branches, 0, 1.0) if branches else []
 
     def outlook(self, drafts: Drafts, source: str) -> tuple[list[float], list[DraftToken]]:
-        """How likely the tokens of `source` are, and those that others propose next, as in `best`.
+        """The probabilities of the tokens of `source`, and of those that others propose next, as in `best`.
 
         Each if all before it are accepted. Others count as long as they agree with all tokens before it: they
         agree with this one, too, or conflict.
@@ -174,12 +174,12 @@ class Forecast:
         return probabilities, _Merge(self.probability, 0.0).after(others, len(own), 1.0)
 
     def awaited(self, drafts: Drafts, source: str, n_useful: int, now: float) -> FutureDraft | None:
-        """What a back is about to add to its draft of a sequence; None: nothing, as far as is known."""
+        """The tokens that a back is about to add to its draft of a sequence; None: none that are known."""
         arrival = self.arrivals.expected(drafts, source, now)
         if arrival is None:
             return None
-        n_most = min(n_useful, self._max_awaited)
-        return self.future(drafts, source, self.mean(source), n_useful, n_most, arrival)
+        n_max = min(n_useful, self._max_awaited)
+        return self.future(drafts, source, self.mean(source), n_useful, n_max, arrival)
 
     def future(  # noqa: PLR0917 - a draft, and what is known of its next tokens
         self,
@@ -187,10 +187,10 @@ class Forecast:
         source: str,
         mean: float,
         n_useful: int,
-        n_most: int,
+        n_max: int,
         arrival: Arrival = AT_ONCE,
     ) -> FutureDraft:
-        """A source's draft with its next tokens, which are right with probability `mean`, up to `n_most`.
+        """A source's draft with its next tokens, which are right with probability `mean`, up to `n_max`.
 
         Where others have proposed a token already, it shows how hard that place is: what makes theirs less
         likely than usual does so half as much to this source's.
@@ -202,12 +202,12 @@ class Forecast:
             min(1.0, max(0.0, mean + ((each.confidence or 0.0) - self.mean(each.source)) / 2))
             for each in following
         ]
-        n_most = max(n_drafted, n_most)
-        own += [mean] * (n_most - len(own))
-        return FutureDraft(tuple(accumulate(own[:n_most], mul)), n_drafted, arrival)
+        n_max = max(n_drafted, n_max)
+        own += [mean] * (n_max - len(own))
+        return FutureDraft(tuple(accumulate(own[:n_max], mul)), n_drafted, arrival)
 
     def connect(self, backs: Iterable[str], own: Iterable[str], sequences: Iterable[Drafts]) -> None:
-        """These backs are connected. Others are forgotten: another of the same name may be different."""
+        """Forget all backs but these: another one of the same name may be different."""
         known = {*backs, *own}
         for gone in self._records.keys() - known:
             del self._records[gone]

@@ -1,4 +1,4 @@
-"""Whether to speculate at all: where it gains nothing it pauses, and is tried again less and less often."""
+"""Pauses speculation where it gains nothing, and tries it again less and less often."""
 
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 
@@ -14,8 +14,8 @@ class Guard:
     What a step yields is what was expected of it: its tokens are that or luck. What it takes is all time
     since the step before, waits, drafting and the engine's own time among it, over what steps took in
     pauses. So a loss of 1 % is noticed, in a hundred steps. A trial ends when the balance is down by
-    `guard_loss`, and has shown a gain when it is up by as much. Each pause takes twice as many steps as
-    the one before it.
+    `guard_loss`, and has shown a gain when it is up by as much. Each pause takes several times as
+    many steps as the one before it.
     """
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
@@ -32,13 +32,8 @@ class Guard:
     def is_pausing(self) -> bool:
         return self.n_left > 0
 
-    @property
-    def has_lost(self) -> bool:
-        """Whether the last trial that has ended has shown a loss."""
-        return self._last_pause > 0
-
     def reset(self) -> None:
-        """Something has changed that decides whether drafts pay."""
+        """Begin anew: something has changed that decides whether drafts pay."""
         self._last_pause = 0
         self.resume()
 
@@ -56,17 +51,17 @@ class Guard:
             self._plain += _PLAIN_GAIN * (min(ratio, 1 + _MAX_LOSS) - self._plain)
             self._pass(n_sequences, seconds)
             return
-        most = self._constants.guard_loss
+        maximum = self._constants.guard_loss
         gain = n_expected / n_sequences - ratio / self._plain
-        self._balance = min(most, self._balance + max(-_MAX_LOSS, gain))
-        if self._balance == most:
+        self._balance = min(maximum, self._balance + max(-_MAX_LOSS, gain))
+        if self._balance == maximum:
             self._last_pause = 0
-        elif self._balance < -most:
+        elif self._balance < -maximum:
             self._pause(n_sequences)
 
     def _pause(self, n_sequences: int) -> None:
         constants = self._constants
-        steps = max(constants.first_pause, 2 * self._last_pause)
+        steps = max(constants.first_pause, constants.pause_growth * self._last_pause)
         self.n_left = self._last_pause = min(steps, constants.longest_pause)
         self._seconds_left = constants.longest_pause_s
         self._n_sequences = n_sequences

@@ -1,4 +1,4 @@
-"""What drafting inside the engine costs, which sequences may be drafted for, and when to look again.
+"""Drafting inside the engine: its cost, the sequences that it is for, and the time until the next look.
 
 An inline drafter takes the engine's own time: every draft token delays the step. Whether it is worth that is
 for the policy to say; here is what it needs to know.
@@ -97,13 +97,13 @@ class InlineDrafting:
     # Drafting
 
     def draft(self, order: DraftOrder) -> tuple[int, list[Drafts]]:
-        """One round: its number of tokens, and the sequences whose drafts have grown.
+        """Draft one round; returns its number of tokens, and the sequences whose drafts have grown.
 
         A sequence that has not is left alone until the next step, unless it is read `at_once`.
         """
         sequences = order.sequences
-        n_most = _UNLIMITED if order.at_once else len(sequences) + _CATCH_UP_CHUNK
-        n_tokens, grown_drafts = self.drafter.draft([each.inline for each in sequences], n_most)
+        n_max = _UNLIMITED if order.at_once else len(sequences) + _CATCH_UP_CHUNK
+        n_tokens, grown_drafts = self.drafter.draft([each.inline for each in sequences], n_max)
         grown = [each for each in sequences if each.inline in grown_drafts]
         for sequence in sequences:
             n_pending = sequence.n_pending
@@ -121,7 +121,7 @@ class InlineDrafting:
             self._n_rounds += 1
 
     def describe(self) -> dict[str, Any]:
-        """For `GET /v1/speculation`."""
+        """The record of drafting in the engine for `GET /v1/speculation`."""
         return {
             "token_ms": round(1000 * self.cost.seconds(1), 3),
             "n_tokens": self._n_tokens,

@@ -80,14 +80,14 @@ class SpeculationManager:
         self._batch_sizes = batch_sizes
         self._end_tokens = end_tokens
         self._make_drafters = make_drafters
-        self._own_sources: set[str] = {inline.source} if inline else set()
-        self._n_stale: Counter[str] = Counter()
+        self._own_sources: set[str] = {inline.source} if inline else set()  # that draft in the engine
+        self._n_stale: Counter[str] = Counter()  # drafts that came too late, by source, since the last event
         draft_cost = self.inline.cost if self.inline else None
         self._adaptive = Adaptive(batching, draft_cost, constants)  # outlives another policy
         self.guard = Guard(constants)
-        self._waited = 0.0
+        self._waited = 0.0  # seconds of waits and drafting since the last step
         self._ended_at: float | None = None  # the last step, if the engine has been busy since then
-        self._n_measured = self.cost.n_measured
+        self._n_measured = self.cost.n_measured  # when it changes, a pause ends
         self.set_policy(policy, depth)
 
     # Commands of the front
@@ -101,7 +101,7 @@ class SpeculationManager:
         self.guard.reset()
 
     def connect(self, backs: Sequence[str], sequences: Iterable[EngineSequence]) -> None:
-        """These backs are connected now. Drafts of others stay; what was learned about them is forgotten.
+        """Forget what was learned of all backs but these; drafts of the others stay.
 
         sequences: all that are open.
         """
@@ -126,7 +126,7 @@ class SpeculationManager:
             arrivals.on_parts(source, draft.waited_ms / 1000, draft.drafted_ms / 1000)
 
     def describe(self) -> dict[str, Any]:
-        """What was learned and done, for `GET /v1/speculation`."""
+        """The record of `GET /v1/speculation`: what was learned and done."""
         return {
             "policy": self._policy_name,
             "depth": self._depth,
@@ -143,7 +143,7 @@ class SpeculationManager:
     def open(self, sequence: EngineSequence, now: float) -> None:
         """A sequence begins; its list of tokens is read from now on."""
         lookups = self._make_drafters(sequence.request)
-        sequence.drafts = Drafts(sequence.id, sequence.tokens, lookups, now)
+        sequence.drafts = Drafts(sequence.id, sequence.text, lookups, now)
         self._own_sources.update(lookups)
         self._ended_at = None
         if self.inline:
@@ -155,7 +155,7 @@ class SpeculationManager:
             self.inline.close(sequence.drafts)
 
     def plan(self, generating: Sequence[Slot], n_prompt: int, now: float) -> Choice:
-        """What to verify in the slots whose next token is due, or what to do before.
+        """The drafts to verify in the slots whose next token is due, or the action to do before.
 
         The batch has `n_prompt` tokens of prompts as well.
         """
@@ -170,13 +170,13 @@ class SpeculationManager:
                 return choice
 
     def width(self, n_tokens: int, n_draft: int) -> int:
-        """In how many tokens a step of `n_tokens` is decoded, `n_draft` of which are drafts."""
+        """The batch size in which a step of `n_tokens` is decoded, `n_draft` of which are drafts."""
         if self.guard.is_pausing or self._policy_name != "adaptive":
             return n_tokens
         return self._batching.widths.width(n_tokens, n_draft)
 
     def on_commit(self, committed: Verification, now: float) -> None:
-        """One sequence's part of a step; the backs receive it at this moment. `count` has to follow."""
+        """Note one sequence's part of a step; the backs receive it at this moment. `count` has to follow."""
         drafts = committed.drafts
         drafts.extend(committed.start, committed.tokens, now)
         committed.is_covered = committed.has_rejected and bool(drafts.trees.keys() - drafts.lookups.keys())
@@ -222,7 +222,7 @@ class SpeculationManager:
         self._waited += seconds
 
     def draft(self, order: DraftOrder) -> DraftRound:
-        """One round of drafting in the engine; `on_drafted` has to follow."""
+        """Run one round of drafting in the engine; `on_drafted` has to follow."""
         assert self.inline
         source = self.inline.drafter.source
         n_tokens, grown = self.inline.draft(order)
@@ -243,7 +243,7 @@ class SpeculationManager:
         self._waited += seconds
 
     def pop_events(self) -> list[BackEvent]:
-        """What the front should know since the last call."""
+        """The events for the front since the last call."""
         events: list[BackEvent] = [
             DraftsDropped(source=source, n_stale=n) for source, n in self._n_stale.items() if n
         ]
@@ -326,10 +326,9 @@ class SpeculationManager:
             return None
         drafts.inline.place(slot.index, target.context)
         source = self.inline.drafter.source
-        # An optimism that has not paid for itself is given up.
-        mean = self.forecast.mean(source) if self.guard.has_lost else self.forecast.upper_mean(source)
-        n_most = min(n_useful, self.inline.drafter.n_most)
-        future = self.forecast.future(drafts, source, mean, n_useful, n_most)
+        mean = self.forecast.upper_mean(source)
+        n_max = min(n_useful, self.inline.drafter.n_max)
+        future = self.forecast.future(drafts, source, mean, n_useful, n_max)
         return self.inline.offer(drafts, future, target.n_left)
 
     def _n_inline(self, chain: DraftChain) -> int:

@@ -1,4 +1,4 @@
-"""What speculation has done since the engine was started: sums over all steps."""
+"""Statistics of speculation since the engine was started: sums over all steps."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class SpeculationStats:
     actual_seconds: float = 0.0
 
     def add_committed(self, committed: Committed, *, covered: bool) -> None:
-        """One sequence's part of a step. `covered`: after a rejection a draft of some back was left."""
+        """Count one sequence's part of a step. `covered`: after a rejection a draft of some back was left."""
         self.n_committed += len(committed.tokens)
         self.n_draft_tokens += committed.n_drafted
         self.n_accepted_tokens += committed.n_accepted
@@ -67,7 +67,7 @@ class SpeculationStats:
         self.depths.update(step.depths)
 
     def describe(self) -> dict[str, Any]:
-        """For `GET /v1/speculation`."""
+        """The statistics as a record for `GET /v1/speculation`."""
         return {
             "n_steps": self.n_steps,
             "step_seconds": round(self.step_seconds, 6),

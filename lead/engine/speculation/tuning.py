@@ -1,4 +1,4 @@
-"""What backs are asked to draft: how many tokens ahead, and down to which confidence."""
+"""Tuning of backs: how many tokens they draft ahead, and down to which confidence."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class BackTuning:
         self._is_pausing = False
 
     def reset(self, policy: PolicyName, depth: int) -> None:
-        """What `policy` asks of backs before anything has been measured."""
+        """The tuning that `policy` asks of backs before anything has been measured."""
         self._recent_depth = 0.0
         self.min_confidence = 0.0
         match policy:
@@ -40,7 +40,7 @@ class BackTuning:
                 self.n_ahead = 0
 
     def pause(self) -> None:
-        """Nothing is to be drafted until `note_step` is called again."""
+        """Ask backs for no drafts until `note_step` is called again."""
         self._is_pausing = True
 
     def note_step(self, depths: Sequence[int], n_committed: int, seconds: float) -> None:
@@ -64,11 +64,11 @@ class BackTuning:
         rate = self._n_tokens / self._seconds if self._seconds else 0.0  # of all sequences together
         base = max(1, n_sequences)
         batch_sizes = range(base, base + _COST_SIZES)
-        least_cost = min(cost.seconds(n + 1) - cost.seconds(n) for n in batch_sizes)
+        min_cost = min(cost.seconds(n + 1) - cost.seconds(n) for n in batch_sizes)
         n_under_way = math.ceil(rate / base * answer_seconds)
         n_wanted = 2 * round(self._recent_depth) + constants.spare_ahead
         n_ahead = min(constants.max_ahead, n_wanted + n_under_way)
-        worthwhile = max(0.0, constants.confidence_share * rate * least_cost)
+        worthwhile = max(0.0, constants.confidence_share * rate * min_cost)
         min_confidence = min(constants.max_min_confidence, worthwhile)
         change = abs(min_confidence - self.min_confidence)
         if n_ahead != self.n_ahead or change > constants.min_confidence_change:

@@ -1,4 +1,4 @@
-"""In how many tokens a step is decoded, where it matters which width the step before had.
+"""The batch size of a step, where it matters which one the step before had.
 
 Where CUDA records a graph for each width anew, a step of another width costs time, and so does the way back.
 So most steps have a usual width: one with fewer tokens is padded, one with more has to be worth the change.
@@ -6,6 +6,7 @@ So most steps have a usual width: one with fewer tokens is padded, one with more
 
 from collections.abc import Sequence
 
+from lead.engine.speculation.batching import StepWidths
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from shared.step_cost import StepCost
 
@@ -15,14 +16,14 @@ _MAX_PADDING, _MAX_SHARE = 2, 0.9
 """A step with drafts is padded by up to so many tokens if it then takes so much of its time, or less."""
 
 
-class Widths:
+class Widths(StepWidths):
     """Written by the policy: `learn` is told of each step what it would yield with each number of tokens."""
 
     def __init__(
         self, cost: StepCost, constants: SpeculationConstants = DEFAULTS, *, pads: bool = False
     ) -> None:
         """pads: whether steps may be padded, where T(n) is that of a GPU."""
-        self._cost = cost
+        super().__init__(cost)
         self._pads = pads and cost.settles
         self._max_width = constants.max_exact_size
         self._decay = constants.width_decay
@@ -37,11 +38,11 @@ class Widths:
         And what it costs to change to that, and back to the usual one. Without drafts it has sizes[0] tokens.
         """
         if not self._cost.settles:
-            return list(map(self._cost.seconds, sizes))
+            return super().seconds(sizes)
         return [price for price, _ in self._cheapest(sizes)]
 
     def width(self, n_tokens: int, n_draft: int) -> int:
-        """In how many tokens a step of `n_tokens` is decoded, `n_draft` of which are drafts."""
+        """The batch size in which a step of `n_tokens` is decoded, `n_draft` of which are drafts."""
         if not self._pads or n_tokens > self._max_width:
             return n_tokens
         return self._cheapest(range(n_tokens - n_draft, n_tokens + 1))[-1][1]
@@ -57,8 +58,8 @@ class Widths:
         if base != self._base:
             self._base, self._usual = base, base
             self._worths, self._changing = [0.0] * _N_WIDTHS, 0.0
-        most, decay = len(yields) - 1, self._decay
-        worths = [yields[min(n, most)] - rate * self._cost.seconds(base + n) for n in range(_N_WIDTHS)]
+        maximum, decay = len(yields) - 1, self._decay
+        worths = [yields[min(n, maximum)] - rate * self._cost.seconds(base + n) for n in range(_N_WIDTHS)]
         self._worths = [decay * past + worth for past, worth in zip(self._worths, worths, strict=True)]
         self._changing = decay * self._changing + max(worths) - rate * first
         best = max(self._worths)

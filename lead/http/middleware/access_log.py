@@ -1,4 +1,4 @@
-"""One log line per request, with an id that is also sent to the client."""
+"""A log line for each request, with an id that is also sent to the client."""
 
 import logging
 import re

@@ -46,13 +46,13 @@ _ROLES: Mapping[tuple[str, str], frozenset[Role]] = {
 
 class Identifies(Protocol):
     def identify(self, secret: str | None) -> Principal | None:
-        """See `lead.settings.keys.Keyring`."""
+        """The principal with this key (`lead.settings.keys.Keyring`)."""
 
 
 class AuthMiddleware:
     """Answers 401 to a request without a valid key and 403 to one whose role is not allowed here.
 
-    Who comes by the door for invited machines has to be a member, whatever else the lead allows.
+    Who comes by the pairing port has to be a member, whatever else the lead allows.
     It decides by `scope["path"]`, which routing uses too, and not by the route: a new route is protected
     from the start, and requests without a key cannot find out which paths exist. Handlers find the
     principal in `request.state.principal`.
@@ -84,7 +84,7 @@ class AuthMiddleware:
 
 
 def own_keys(scope: Scope) -> Identifies | None:
-    """Who may ask where this request came in; None: it came in at the lead's own address."""
+    """The keys of the address where this request came in; None: the lead's own address."""
     found: Identifies | None = scope.get("state", {}).get(OWN_KEYS)
     return found
 
@@ -103,7 +103,7 @@ def route_of(scope: Scope) -> Route:
 
 
 def has_principal(connection: HTTPConnection) -> bool:
-    """Whether it is known who sends a request: by a key, or because nobody needs one."""
+    """True if the sender of a request is known: by a key, or because nobody needs one."""
     return getattr(connection.state, "principal", None) is not None
 
 

@@ -18,8 +18,8 @@ from websockets.frames import CloseCode, Frame
 from lead.http.middleware.connections import ConnectionLimit, Room, only_health
 from lead.settings.limits import RequestLimits
 from shared import descriptors
-from shared.pace import Bucket
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_LEAD_MESSAGE_BYTES
+from shared.rate_limit import Bucket
 
 _GRACE_SECONDS = 1.0
 """Added to the time for a body, so that BodyReader can answer 408 before the connection is closed."""

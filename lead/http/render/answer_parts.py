@@ -49,7 +49,7 @@ def timings_of_prompt(progress: PromptProgress) -> dict[str, Any]:
 
 
 def speculation(updates: Sequence[AnswerUpdate]) -> dict[str, Any]:
-    """Which tokens were drafted, and by which source (null: not drafted)."""
+    """The source that drafted each token (null: not drafted)."""
     return {
         "tokens": [
             {"text": token.text, "source": token.source} for update in updates for token in update.tokens
@@ -139,7 +139,7 @@ class TextLogprobs:
         self._n_characters = 0
 
     def add(self, tokens: Sequence[TextToken]) -> dict[str, Any] | None:
-        """Those of the next tokens; None if none were requested."""
+        """The log probabilities of the next tokens; None if none were requested."""
         logprobs: dict[str, list[Any]] = {
             "tokens": [],
             "token_logprobs": [],

@@ -60,7 +60,7 @@ class LlamaServerRenderer(Renderer):
             yield self._last(update.index, update.end, has_new_line=has_new_line)
 
     def whole(self, answers: list[WholeAnswer]) -> Any:
-        """One object for one prompt, a list of them for several."""
+        """The body of a whole answer: an object for one prompt, a list of them for several."""
         results = [self._whole(index, answer) for index, answer in enumerate(answers)]
         return results[0] if len(results) == 1 else results
 

@@ -188,6 +188,8 @@ class ChatRenderer(_OpenAIRenderer):
 
 
 class CompletionRenderer(_OpenAIRenderer):
+    """Renders text completions."""
+
     _last_body: ClassVar[Body] = {"text": ""}
 
     def __init__(

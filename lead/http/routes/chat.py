@@ -30,5 +30,5 @@ async def create_chat_completion(
 async def count_chat_tokens(
     body: ChatRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, int]:
-    """How many tokens a conversation's prompt has."""
+    """Count the tokens of a conversation's prompt."""
     return {"input_tokens": await count_prompt(body, http_request, services)}

@@ -25,7 +25,7 @@ TokenIds = Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 
 
 class CompletionRequest(GenerationFields):
-    """What a client posts. A prompt is text or token ids; a list of them asks for one answer each."""
+    """A completion request. A prompt is text or token ids; a list of them asks for one answer each."""
 
     prompt: str | TokenIds | Annotated[list[str | TokenIds], AtMost(MAX_PROMPTS)]
     echo: bool | None = None
@@ -75,7 +75,7 @@ class PromptObject(BaseModel, strict=True):
 
 
 class NativeFields(GenerationFields):
-    """What llama-server's own forms have besides."""
+    """The fields of llama-server's own forms."""
 
     unused: ClassVar = NATIVE
 
@@ -87,7 +87,7 @@ class NativeFields(GenerationFields):
 
 
 class NativeRequest(NativeFields):
-    """What a client posts.
+    """The body of a request in llama-server's form.
 
     A prompt is text, token ids, or both in turn; a list of such asks for one answer each.
     """

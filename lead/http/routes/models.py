@@ -73,7 +73,7 @@ def _record(services: Services) -> dict[str, Any]:
 
 @router.get("/lora-adapters")
 async def adapters(services: Annotated[Services, Depends(get_services)]) -> list[dict[str, Any]]:
-    """Those that are applied to the model (`--lora`), to all requests."""
+    """The adapters that are applied to the model (`--lora`), to all requests."""
     return [
         {"id": number, "path": str(each.path), "scale": each.scale, "task_name": "", "prompt_prefix": ""}
         for number, each in enumerate(services.settings.compute.lora)
@@ -103,11 +103,12 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "is_sleeping": services.engine.state is EngineState.SLEEPING,
         "build_info": model.build,
         "cpu_kernel": model.cpu_kernel,
+        # what llama-server does not have
         "context_shift": services.settings.context_shift,
         "speculates": ready.speculates,
         "exact": ready.exactness.is_on,
         "exact_cost": ready.exactness.cost,
-        "promise": ready.exactness.promise,
+        "promise": ready.exactness.guarantee,
         "draft_model": ready.draft_model,
         "mtp": ready.mtp,
         "devices": ready.devices,

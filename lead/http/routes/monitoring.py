@@ -1,6 +1,5 @@
-"""How busy the lead is: `GET /slots`, `/loads` for routers. No text is shown."""
+"""The lead's load: `GET /slots`, `/loads` for routers. No text is shown."""
 
-import importlib.metadata
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from lead.http.render.answer_parts import public_settings
 from lead.http.services import Services, get_ready_services
 from lead.settings.keys import Role
 from shared.errors import UnavailableError, UnsupportedError
+from shared.version import VERSION
 
 router = APIRouter()
 
@@ -21,7 +21,7 @@ router = APIRouter()
 async def slots(
     request: Request, services: Annotated[Services, Depends(get_ready_services)], fail_on_no_slot: str = ""
 ) -> list[dict[str, Any]]:
-    """One record per slot; with `fail_on_no_slot` an error (503) when none is free.
+    """A record of each slot; with `fail_on_no_slot` an error (503) when none is free.
 
     How others' tokens are chosen is for admins only: with the seed, a client could choose the same ones.
     """
@@ -54,7 +54,7 @@ def _describe(index: int, sequence: LiveSequence | None, ready: Ready, *, is_adm
     }
     if sequence is None:
         return record
-    n_generated = len(sequence.tokens) - sequence.n_prompt
+    n_generated = sequence.n_generated
     limit = sequence.request.max_tokens
     return record | {
         "n_prompt_tokens": sequence.n_prompt,
@@ -76,12 +76,12 @@ def _describe(index: int, sequence: LiveSequence | None, ready: Ready, *, is_adm
 async def loads(
     request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> dict[str, Any]:
-    """How busy this lead is, as one data-parallel rank; no text, and nothing of single clients."""
+    """The lead's load, as one data-parallel rank; no text, and nothing of single clients."""
     assert services.engine.ready
     load = Occupancy.of(services.sequences, services.engine.ready)
     return {
         "timestamp": datetime.now(UTC).isoformat(),
-        "version": importlib.metadata.version("llama-duo"),
+        "version": VERSION,
         "dp_rank_count": 1,
         "draining": request.app.state.is_leaving,
         "loads": [

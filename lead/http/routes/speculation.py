@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import importlib.metadata
 import logging
 from typing import Annotated, Any, NamedTuple
 
@@ -15,7 +14,7 @@ from lead.backs.registry import Backs
 from lead.chat.fields import NullIsDefault
 from lead.engine.commands import PolicyName
 from lead.engine.speculation.constants import MAX_DEPTH
-from lead.http.client_gone import close_socket, unless_gone
+from lead.http.client_gone import cancel_on_disconnect, close_socket
 from lead.http.json_route import JsonRoute
 from lead.http.services import Services, get_ready_services, get_services
 from lead.settings.host_names import is_loopback
@@ -32,6 +31,7 @@ from shared.protocol import (
     VocabularyId,
     parse_back_message,
 )
+from shared.version import VERSION
 
 log = logging.getLogger("lead.backs")
 
@@ -62,12 +62,12 @@ async def _about(services: Services) -> dict[str, Any]:
     """What `back doctor` compares with its own side, and a back without a model sends in its hello."""
     ready = services.engine.ready
     return {
-        "version": importlib.metadata.version("llama-duo"),
+        "version": VERSION,
         "protocol": PROTOCOL_VERSION,
         "vocabulary": (await services.vocabulary.identify()).model_dump(),
         "speculates": ready.speculates if ready else None,
         "exact": ready.exactness.is_on if ready else None,
-        "promise": ready.exactness.promise if ready else "",
+        "promise": ready.exactness.guarantee if ready else "",
         "devices": ready.devices if ready else "",
         "cores": sorted(cpus.usable()),
         "n_threads": services.settings.n_threads,
@@ -75,7 +75,7 @@ async def _about(services: Services) -> dict[str, Any]:
 
 
 class PolicyRequest(NullIsDefault):
-    """How to choose depths; `depth` is for `fixed` and `sync`."""
+    """The policy that chooses depths; `depth` is for `fixed` and `sync`."""
 
     policy: PolicyName
     depth: Annotated[int, Field(ge=0, le=MAX_DEPTH)] = 4
@@ -103,7 +103,7 @@ async def exchange(
     back, answers = _take_post(body, services.backs, ours, _sender_of(request), n_bytes)
     if back is None:
         return Reply(messages=answers)
-    updates = await unless_gone(request, _updates_within(back, services, 0.0 if answers else wait))
+    updates = await cancel_on_disconnect(request, _updates_within(back, services, 0.0 if answers else wait))
     return Reply(messages=[*answers, *updates], number=back.number_reply())
 
 

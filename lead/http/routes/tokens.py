@@ -11,7 +11,7 @@ from lead.chat.request import ConversationFields
 from lead.http.generation_request import check_tools, prepare
 from lead.http.json_route import JsonRoute
 from lead.http.services import Services, get_services
-from lead.tokenizer.jobs import Jobs, write_conversation
+from lead.tokenizer.jobs import TokenizerJobs, write_conversation
 
 router = APIRouter(route_class=JsonRoute)
 
@@ -37,7 +37,7 @@ async def tokenize(
 ) -> Response:
     """The tokens of a text; with_pieces: each with its text, or its bytes if they are not valid UTF-8."""
     options = body.model_dump(exclude={"content"})
-    return _response(await prepare(http_request, services, Jobs.tokenize, body.content, **options))
+    return _response(await prepare(http_request, services, TokenizerJobs.tokenize, body.content, **options))
 
 
 @router.post("/detokenize")
@@ -45,7 +45,7 @@ async def detokenize(
     body: DetokenizeRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> Response:
     """The text of tokens, control tokens included."""
-    return _response(await prepare(http_request, services, Jobs.detokenize, body.tokens))
+    return _response(await prepare(http_request, services, TokenizerJobs.detokenize, body.tokens))
 
 
 @router.post("/apply-template")
@@ -55,7 +55,7 @@ async def apply_template(
     """The prompt that `/v1/chat/completions` would make the model continue."""
     check_tools(body, services)
     conversation = write_conversation(body)
-    return _response(await prepare(http_request, services, Jobs.render_prompt, conversation))
+    return _response(await prepare(http_request, services, TokenizerJobs.render_prompt, conversation))
 
 
 def _response(body: bytes) -> Response:

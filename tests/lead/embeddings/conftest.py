@@ -1,6 +1,6 @@
 import pytest
 
-from bench.minilm import tiny_bert
+from tests.minilm import tiny_bert
 
 WORDS = [
     *"abcdefghijklmnopqrstuvwxyz0123456789",

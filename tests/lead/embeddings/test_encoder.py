@@ -7,14 +7,14 @@ import llama_cpp.llama
 import numpy as np
 import pytest
 
-from bench.minilm import minilm, minilm_folder, reference_vector, tiny_bert, weights
-from bench.tiny_models import TinyModel, write_tiny_model
 from lead.embeddings.encoder import VectorEncoder, normalized
 from lead.embeddings.encoder_messages import EncodedText, LoadEncoder
 from shared.errors import ModelLoadError
 from shared.llama.vocabulary import Vocabulary
 from tests.conftest import more
 from tests.lead.embeddings.conftest import WORDS
+from tests.minilm import minilm, minilm_folder, reference_vector, tiny_bert, weights
+from tests.tiny_models import TinyModel, write_tiny_model
 
 RANDOM = {
     "bert, mean": ("bert", gguf.PoolingType.MEAN),

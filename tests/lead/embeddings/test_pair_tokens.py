@@ -2,9 +2,9 @@
 
 from gguf import GGUFReader, GGUFWriter
 
-from bench.tiny_models import copy_fields, write_and_close
 from lead.embeddings.embedding_requests import RankedPair
 from shared.llama.vocabulary import Vocabulary
+from tests.tiny_models import copy_fields, write_and_close
 
 
 def test_the_tokens_around_the_texts_are_the_models(ranker):

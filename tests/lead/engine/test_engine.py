@@ -11,13 +11,13 @@ import pytest
 from lead.engine.commands import SetBacks
 from lead.engine.events import Committed, Failed, Finished, Started
 from shared.cache_edits import Restore, Snapshot, Store
-from shared.errors import PendingAnswerError, RequestError
+from shared.errors import PendingAnswerError, RequestError, UnavailableError
 from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
-from shared.prompt_cache import PromptCacheSize
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
+from shared.text_store import PromptCacheSize
 from tests.engine_harness import NOW, STEP_SECONDS, EngineHarness
 from tests.toy_engine import make_engine, make_limits, submit
 from tests.toy_model import N_VOCAB, ToyGrammar, plain_run, toy_sampler
@@ -713,9 +713,14 @@ class Choking:
 
 
 @pytest.mark.parametrize(
-    ("error", "param"), [(RequestError("too complex", "grammar"), "grammar"), (ValueError(), None)]
+    ("error", "why"),
+    [
+        (RequestError("too complex", "grammar"), ("grammar", False)),
+        (UnavailableError("no process"), (None, True)),
+        (ValueError(), (None, False)),
+    ],
 )
-def test_a_sequence_whose_tokens_cannot_be_chosen_fails_alone(error, param):
+def test_a_sequence_whose_tokens_cannot_be_chosen_fails_alone(error, why):
     harness = EngineHarness()
     whole = harness.engine._make_sampler
     harness.engine._make_sampler = lambda request: (
@@ -726,7 +731,7 @@ def test_a_sequence_whose_tokens_cannot_be_chosen_fails_alone(error, param):
     harness.step()
     post(harness, TEXT[3:7])
     events = harness.drain()
-    assert [(failed.sequence, failed.param) for failed in of(Failed, events)] == [("s", param)]
+    assert [(each.sequence, (each.param, each.may_recover)) for each in of(Failed, events)] == [("s", why)]
     assert names(events, Finished) == ["t"]
     assert harness.complete("u", tokens=TEXT[:4], max_tokens=1) == 3, "what was cached stays right"
 
@@ -880,6 +885,43 @@ def test_where_others_run_what_waits_is_only_looked_at():
     harness.next()
     harness.next()
     assert seconds[0] == seconds[1] > seconds[2] == 0.0
+
+
+class Late(ToyGrammar):
+    """It allows all, and answers as often as `n_answers` says."""
+
+    n_answers = 0
+
+    @property
+    def is_ready(self):
+        return Late.n_answers > 0
+
+    def allows(self, tokens):
+        if not Late.n_answers:
+            raise PendingAnswerError("wait")
+        Late.n_answers -= 1
+        return [True] * len(tokens)
+
+
+@pytest.mark.parametrize("others", [[], ["t"]], ids=["alone", "beside another"])
+@pytest.mark.parametrize("memory", ["windows", "recurrent with rollback"])
+def test_where_a_grammar_answers_late_a_wrong_draft_costs_nothing_that_was_read(memory, others, monkeypatch):
+    monkeypatch.setattr(Late, "n_answers", 2)
+    harness = EngineHarness(traits=MEMORIES[memory])
+    follow(harness, Late)
+    harness.submit(tokens=LONG, sampling=SamplingParameters(seed=0, temperature=0, grammar="any"))
+    for each in others:
+        harness.submit(each, tokens=OTHER)
+    harness.step()
+    post(harness, [TEXT[3], (TEXT[4] + 1) % N_VOCAB, 8, 8])
+    harness.step()
+    for _ in range(2):
+        harness.carry_out(harness.next())
+    Late.n_answers = 1
+    harness.next()
+    (slot, *_) = harness.engine.slots.running()
+    assert slot.sequence.tokens == TEXT[:5]
+    assert slot.cache.tokens == TEXT[:4]
 
 
 def test_logits_of_what_waits_outlive_their_step():

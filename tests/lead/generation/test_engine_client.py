@@ -545,7 +545,7 @@ async def test_a_sleeping_engine_is_started_before_the_request_that_is_being_rea
     front = start("ready()\n" + LISTEN, sleep_seconds=0.03)
     await until_state(front, EngineState.SLEEPING)
     front.create(submission())
-    front.client.expect()
+    front.client.wake()
     await front.until(lambda front: front.events == [UP, UP])
 
 

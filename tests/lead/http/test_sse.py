@@ -4,7 +4,7 @@ import pytest
 from starlette.requests import Request
 
 from lead.http import sse
-from lead.http.client_gone import ClientGoneError, unless_gone
+from lead.http.client_gone import ClientGoneError, cancel_on_disconnect
 from lead.http.sse import Renderer, event_stream
 from shared.errors import RequestError, UnavailableError
 
@@ -192,7 +192,7 @@ async def test_work_that_ends_first_gives_its_result(connection):
     async def work():
         return 7
 
-    assert await unless_gone(connection.request, work()) == 7
+    assert await cancel_on_disconnect(connection.request, work()) == 7
 
 
 async def test_work_is_cancelled_when_the_client_leaves(connection):
@@ -206,5 +206,5 @@ async def test_work_is_cancelled_when_the_client_leaves(connection):
 
     connection.gone.set()
     with pytest.raises(ClientGoneError):
-        await unless_gone(connection.request, work())
+        await cancel_on_disconnect(connection.request, work())
     assert cancelled.is_set()

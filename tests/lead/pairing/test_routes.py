@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from lead.http.json_route import BodyReader
-from lead.pairing.door import Door
+from lead.pairing.pairing_server import PairingServer
 from lead.server.listening import listen
 from shared.errors import ConfigError, UnavailableError
 from shared.pairing import joined_lead
@@ -22,12 +22,12 @@ from tests.lead.serving import ASK
 
 
 @pytest.fixture
-async def door(lead, serve, tmp_path):
+async def pairing(lead, serve, tmp_path):
     """Of a lead that serves."""
     with contextlib.closing(listen("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     served = serve()
-    door = Door(
+    pairing = PairingServer(
         tmp_path / "lead",
         port,
         served.server,
@@ -35,13 +35,13 @@ async def door(lead, serve, tmp_path):
         own_addresses=lambda: ["127.0.0.1"],
     )
     await served.server.accepting.wait()
-    lead.app.state.door = door
-    yield door
-    lead.app.state.door = None
+    lead.app.state.pairing = pairing
+    yield pairing
+    lead.app.state.pairing = None
 
 
 @pytest.fixture
-async def admin(lead, door):  # noqa: ARG001 - the lead's
+async def admin(lead, pairing):  # noqa: ARG001 - the lead's
     async with client_of(lead.app) as client:
         yield client
 
@@ -66,10 +66,10 @@ def member(joined):
     return httpx.AsyncClient(base_url=joined.url, headers=headers, verify=pinning(joined.certificate))
 
 
-async def post_join(door, invitation, **fields):
+async def post_join(pairing, invitation, **fields):
     """What another program than ours sends to join; returns the answer."""
     secret = base64.urlsafe_b64encode(invitation.secret).decode()
-    url = f"https://127.0.0.1:{door.port}/v1/join"
+    url = f"https://127.0.0.1:{pairing.port}/v1/join"
     async with httpx.AsyncClient(verify=False, trust_env=False) as client:  # noqa: S501 - of this test
         return (await client.post(url, json={"secret": secret, "name": "guest"} | fields)).json()
 
@@ -118,18 +118,20 @@ async def test_a_used_code_is_refused(admin):
     ("made_for", "used_as", "said"),
     [("client", "back", "is for chat, not for a back"), ("back", "client", "is for a back, not for chat")],
 )
-async def test_a_code_of_another_role_is_refused_and_can_still_be_used(admin, door, made_for, used_as, said):
+async def test_a_code_of_another_role_is_refused_and_can_still_be_used(
+    admin, pairing, made_for, used_as, said
+):
     code = await invited(admin, made_for)
     with pytest.raises(ConfigError, match=said):
         await join(code, used_as)
-    assert (door.members.n_invited, door.members.n_refused) == (1, 0)
+    assert (pairing.members.n_invited, pairing.members.n_refused) == (1, 0)
     assert await join(code, made_for)
 
 
-async def test_who_joins_does_not_choose_its_role(admin, door):
+async def test_who_joins_does_not_choose_its_role(admin, pairing):
     guest = Invitation.parse(await invited(admin))
-    answer = await post_join(door, guest, role="back")
-    assert (answer["role"], [each.role.value for each in door.members]) == ("client", ["client"])
+    answer = await post_join(pairing, guest, role="back")
+    assert (answer["role"], [each.role.value for each in pairing.members]) == ("client", ["client"])
     # Whoever writes another role into the code gets what the lead has made it for.
     forged = dataclasses.replace(Invitation.parse(await invited(admin)), role="back")
     joined = await join(forged.code(), "back")
@@ -137,23 +139,23 @@ async def test_who_joins_does_not_choose_its_role(admin, door):
         assert (await client.post("/v1/speculation", json={"messages": []})).status_code == 403
 
 
-async def test_only_a_small_body_of_who_has_no_key_is_read(admin, door):
+async def test_only_a_small_body_of_who_has_no_key_is_read(admin, pairing):
     invitation = Invitation.parse(await invited(admin))
-    refused = await post_join(door, invitation, more="x" * 4096)
+    refused = await post_join(pairing, invitation, more="x" * 4096)
     assert "more than 4096 bytes" in refused["error"]["message"]
-    assert (await post_join(door, invitation))["role"] == "client"
+    assert (await post_join(pairing, invitation))["role"] == "client"
 
 
-async def test_nothing_is_read_of_who_tries_too_often(admin, door, monkeypatch):
+async def test_nothing_is_read_of_who_tries_too_often(admin, pairing, monkeypatch):
     invitation = Invitation.parse(await invited(admin))
     with contextlib.suppress(UnavailableError):
         while True:
-            door.members.admit("127.0.0.1")
+            pairing.members.admit("127.0.0.1")
     monkeypatch.setattr(BodyReader, "read", None)
-    assert "try again later" in (await post_join(door, invitation))["error"]["message"]
+    assert "try again later" in (await post_join(pairing, invitation))["error"]["message"]
 
 
-async def test_the_secret_is_not_sent_to_another_certificate(admin, door, monkeypatch):
+async def test_the_secret_is_not_sent_to_another_certificate(admin, pairing, monkeypatch):
     invitation = Invitation.parse(await invited(admin))
     posted = []
     monkeypatch.setattr(httpx, "post", lambda *_, **__: posted.append(1))
@@ -161,7 +163,7 @@ async def test_the_secret_is_not_sent_to_another_certificate(admin, door, monkey
     with pytest.raises(ConfigError, match="is not the lead that made this code"):
         await join(impostor.code())
     assert posted == []
-    assert door.members.n_invited == 1
+    assert pairing.members.n_invited == 1
 
 
 @pytest.mark.parametrize("answer", [[], {}, {"name": "laptop"}, {"key": 1, "name": "laptop"}])
@@ -216,7 +218,7 @@ async def test_a_revoked_member_is_cut_off_while_it_reads(lead, admin):
         assert (await client.get("/v1/models")).status_code == 401
 
 
-async def test_who_has_joined_is_listed(admin, door):
+async def test_who_has_joined_is_listed(admin, pairing):
     code = await invited(admin)
     await join(code)
     with pytest.raises(ConfigError):
@@ -225,14 +227,14 @@ async def test_who_has_joined_is_listed(admin, door):
     found = (await admin.get("/v1/members")).json()
     assert [(each["name"], each["role"]) for each in found["members"]] == [("laptop", "client")]
     assert (found["open"], found["invited"], found["refused"]) == (True, 1, 1)
-    assert found["addresses"] == [f"127.0.0.1:{door.port}"]
+    assert found["addresses"] == [f"127.0.0.1:{pairing.port}"]
 
 
-async def test_nobody_comes_in_after_the_door_is_closed(admin, door):
+async def test_nobody_comes_in_after_the_door_is_closed(admin, pairing):
     joined = await join(await invited(admin))
     await admin.delete("/v1/invitations")
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", door.port), 5).close()
+        socket.create_connection(("127.0.0.1", pairing.port), 5).close()
     await invited(admin)
     async with member(joined) as client:
         assert (await client.get("/v1/models")).status_code == 200
@@ -248,8 +250,8 @@ async def test_a_lead_that_keeps_no_members_says_so(lead):
 
 
 @pytest.fixture
-def network(door, monkeypatch):
-    """What is announced, by fingerprint: whoever looks for a door finds it there."""
+def network(pairing, monkeypatch):
+    """What is announced, by fingerprint: whoever looks for a pairing server finds it there."""
     announced = {}
 
     @contextlib.contextmanager
@@ -258,8 +260,8 @@ def network(door, monkeypatch):
         yield
         announced.clear()
 
-    door._announce = announce
-    monkeypatch.setattr(joined_lead, "find_door", lambda fingerprint, _: announced.get(fingerprint, ()))
+    pairing._announce = announce
+    monkeypatch.setattr(joined_lead, "find_pairing", lambda fingerprint, _: announced.get(fingerprint, ()))
     return announced
 
 
@@ -274,7 +276,7 @@ async def test_a_machine_nearby_joins_with_a_code_without_address(admin, network
         await join(code)
 
 
-async def test_who_announces_itself_as_that_lead_gets_no_secret(admin, network, door, monkeypatch):
+async def test_who_announces_itself_as_that_lead_gets_no_secret(admin, network, pairing, monkeypatch):
     code = await invited(admin, nearby=True)
     ours = Invitation.parse(code)
     network["78" * 16] = next(iter(network.values()))  # with another certificate than it says
@@ -282,7 +284,7 @@ async def test_who_announces_itself_as_that_lead_gets_no_secret(admin, network, 
     monkeypatch.setattr(httpx, "post", lambda *_, **__: posted.append(1))
     with pytest.raises(ConfigError, match="is not the lead that made this code"):
         await join(dataclasses.replace(ours, fingerprint=b"x" * 16).code())
-    assert (posted, door.members.n_invited) == ([], 1)
+    assert (posted, pairing.members.n_invited) == ([], 1)
 
 
 async def test_a_lead_that_is_not_announced_is_not_found(admin, network):
@@ -292,11 +294,11 @@ async def test_a_lead_that_is_not_announced_is_not_found(admin, network):
         await join(code)
 
 
-async def test_without_multicast_nobody_is_invited_nearby(admin, door):
+async def test_without_multicast_nobody_is_invited_nearby(admin, pairing):
     def cannot(*_):
         raise ConfigError("this machine cannot be announced by multicast: Network is unreachable")
 
-    door._announce = cannot
+    pairing._announce = cannot
     response = await admin.post("/v1/invitations", json={"role": "back", "open": True, "nearby": True})
     assert (response.status_code, response.json()["error"]["param"]) == (400, "nearby")
-    assert door.members.n_invited == 0
+    assert pairing.members.n_invited == 0

@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from bench.minilm import tiny_bert
 from lead.router.catalog import FOLDER, HUB, find_models
 from lead.router.hub_cache import CachedModel
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft
+from tests.minilm import tiny_bert
 
 
 @pytest.fixture(autouse=True)

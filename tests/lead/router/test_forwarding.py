@@ -170,7 +170,7 @@ async def test_who_waits_at_the_end_is_told_so(routed):
     process.may_load.clear()
     house.house.make = lambda: process
     asking = asyncio.ensure_future(house.ask())
-    await until(lambda: house.host.residency.n_waiting)
+    await until(lambda: house.host.pool.n_waiting)
     house.services.forwarder.fail_all("the server is shutting down")
     answer: httpx.Response = await asking
     assert answer.status_code == 503

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from lead.router.residency import ModelState
+from lead.router.model_pool import ModelState
 from shared.errors import ConfigError, NotServingError, QueueFullError, UnavailableError
 from tests.lead.router.fakes import FakeProcess, House, failing, running_house, served, until
 
@@ -51,7 +51,7 @@ async def test_who_stops_waiting_leaves_no_trace():
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
         assert house.host.process("a")
-        assert house.host.residency.n_waiting == 0
+        assert house.host.pool.n_waiting == 0
 
 
 async def test_who_is_admitted_and_cancelled_at_the_same_time_gives_the_model_back():
@@ -110,8 +110,8 @@ async def test_pinned_models_and_those_for_the_start_are_loaded_at_once():
     models = [served("a", pinned=True), served("b", on_startup=True), served("c")]
     async with running_house(models=models, room=3) as house:
         house.host.start()
-        await until(lambda: len(house.host.residency.awake()) == 2)
-        assert {model.name for model in house.host.residency.awake()} == {"a", "b"}
+        await until(lambda: len(house.host.pool.awake()) == 2)
+        assert {model.name for model in house.host.pool.awake()} == {"a", "b"}
 
 
 async def test_a_pinned_model_that_dies_is_started_again_by_itself(monkeypatch):
@@ -212,18 +212,18 @@ class Commands:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_every_command_is_answered_in_any_order_with_models_that_are_not_to_stay(seed):
-    async with running_house("abc", room=2, most_waiting=200) as house:
+    async with running_house("abc", room=2, max_waiting=200) as house:
         commands = Commands(house, random.Random(seed))
         await asyncio.gather(*(commands.give() for _ in range(200)))
         assert commands.answered == 200
-        house.host.residency.check_integrity()
+        house.host.pool.check_integrity()
 
 
 async def test_a_model_that_is_to_be_served_no_more_answers_who_waits_and_then_nobody():
     async with running_house() as house:
         async with house.host.use("a"):
             waiting = asyncio.ensure_future(use(house, "b"))
-            await until(lambda: house.host.residency.n_waiting)
+            await until(lambda: house.host.pool.n_waiting)
             house.host.serve([])
         process = await waiting
         house.host.serve([])
@@ -236,10 +236,10 @@ async def test_a_model_that_is_to_be_served_no_more_answers_who_waits_and_then_n
 
 
 async def test_too_many_who_wait_are_refused():
-    async with running_house(most_waiting=1) as house:
+    async with running_house(max_waiting=1) as house:
         async with house.host.use("a"):
             waiting = asyncio.ensure_future(use(house, "b"))
-            await until(lambda: house.host.residency.n_waiting)
+            await until(lambda: house.host.pool.n_waiting)
             with pytest.raises(QueueFullError):
                 await use(house, "b")
         await waiting
@@ -248,7 +248,7 @@ async def test_too_many_who_wait_are_refused():
 async def test_at_the_end_nobody_waits():
     async with running_house() as house, house.host.use("a"):
         waiting = asyncio.ensure_future(use(house, "b"))
-        await until(lambda: house.host.residency.n_waiting)
+        await until(lambda: house.host.pool.n_waiting)
         house.host.refuse_all("the end")
         with pytest.raises(NotServingError, match="the end"):
             await waiting

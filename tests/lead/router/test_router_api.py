@@ -7,7 +7,7 @@ import pytest
 from fastapi import Request
 
 from lead.router import router_api
-from lead.router.residency import ModelState
+from lead.router.model_pool import ModelState
 from lead.settings.keys import Key, Keyring, Principal, Role
 from shared.errors import ConfigError
 from tests.lead.router.fakes import FakeProcess, failing, served, until

@@ -173,7 +173,7 @@ class IdleBack:
 
     n_unread = 0
 
-    def hear(self, lead, message):
+    def on_message(self, lead, message):
         pass
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench.minilm import tiny_bert
 from lead.settings.vector_models import VectorModelOptions
 from shared.errors import ConfigError
+from tests.minilm import tiny_bert
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer import workers as workers_module
-from lead.tokenizer.jobs import FieldTexts, GrammarsNeededError, Jobs, encode_job
+from lead.tokenizer.jobs import FieldTexts, GrammarsNeededError, TokenizerJobs, encode_job
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import WorkerDiedError, Workers
 from shared.errors import ConfigError, ModelLoadError, ServerError
@@ -24,7 +24,7 @@ def program(path=None, **limits):
 
 def tokenize(text):
     options = {"add_special": False, "parse_special": False, "with_pieces": False}
-    return encode_job(Jobs.tokenize, [text], options)
+    return encode_job(TokenizerJobs.tokenize, [text], options)
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ async def test_a_process_that_forks_no_more_is_killed_and_started_again(workers,
 async def test_a_job_with_a_grammar_needs_a_process_that_was_forked_since_the_first_one_was_to_be_followed(
     workers,
 ):
-    job = encode_job(Jobs.prepare_prompts, [["Say"], FieldTexts(grammar='root ::= "yes"')], {})
+    job = encode_job(TokenizerJobs.prepare_prompts, [["Say"], FieldTexts(grammar='root ::= "yes"')], {})
     assert isinstance(await ask(workers, job), GrammarsNeededError)
     (await workers.begin(FOLLOW)).close()
     assert (await ask(workers, job)).grammar
@@ -109,5 +109,7 @@ async def test_a_job_with_a_grammar_needs_a_process_that_was_forked_since_the_fi
 )
 async def test_a_model_or_template_that_cannot_be_used_is_the_answer_to_each_job(path, template, error):
     workers = Workers(TokenizerProgram(path, template, ConversationOptions(), RequestLimits()))
-    assert isinstance(await asyncio.wait_for(ask(workers, encode_job(Jobs.describe, (), {})), 60), error)
+    assert isinstance(
+        await asyncio.wait_for(ask(workers, encode_job(TokenizerJobs.describe, (), {})), 60), error
+    )
     await asyncio.to_thread(workers.close)

@@ -10,7 +10,7 @@ from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer import pool as pool_module
 from lead.tokenizer.fair_queue import Client
-from lead.tokenizer.jobs import GrammarsNeededError, Jobs, decode, encode
+from lead.tokenizer.jobs import GrammarsNeededError, TokenizerJobs, decode, encode
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import WorkerDiedError
@@ -114,7 +114,7 @@ ONE = Client("one")
 
 
 def ask(pool, text, client=ONE):
-    return asyncio.ensure_future(pool.run(client, Jobs.count_prompt, text))
+    return asyncio.ensure_future(pool.run(client, TokenizerJobs.count_prompt, text))
 
 
 async def settle():
@@ -251,7 +251,7 @@ async def test_a_waiting_job_whose_client_left_is_never_begun(pool, server):
 
 
 async def test_more_waiting_jobs_than_the_queue_holds_are_refused(server, monkeypatch):
-    monkeypatch.setattr(pool_module, "_MOST_WAITING", 2)
+    monkeypatch.setattr(pool_module, "_MAX_WAITING", 2)
     pool = TokenizerPool(PROGRAM, server.start)
     waiting = [ask(pool, text) for text in "abc"]
     with pytest.raises(QueueFullError, match="try again"):

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from back.check import check as check_back
 from back.cli import main as back
-from back.doctor import check as check_back
 from back.settings import BackSettings
 from lead.cli import main as lead
 from lead.diagnostics.check import check, prospect_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lead.simulation.hardware import (
+from lab.simulation.hardware import (
     H200_8B,
     H200_20GB,
     H200_70B,

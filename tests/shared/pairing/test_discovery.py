@@ -171,8 +171,8 @@ def test_a_lead_on_loopback_is_not_announced(capsys):
 def test_a_door_is_found_by_its_certificate(monkeypatch):
     """And by nothing else: others may be announced, too."""
     infos = {
-        "mine": door_info("aa", ["10.0.0.1", "10.0.0.2"]),
-        "other": door_info("bb", ["10.0.0.3"]),
+        "mine": pairing_info("aa", ["10.0.0.1", "10.0.0.2"]),
+        "other": pairing_info("bb", ["10.0.0.3"]),
         "bare": ServiceInfo(JOIN_SERVICE, f"x.{JOIN_SERVICE}", port=1, properties={}),
     }
     browsed = []
@@ -183,12 +183,12 @@ def test_a_door_is_found_by_its_certificate(monkeypatch):
         yield [*infos, "gone"], infos.get
 
     monkeypatch.setattr(discovery, "_browsing", browsing)
-    assert discovery.find_door("aa", 1.0) == ("10.0.0.1:5556", "10.0.0.2:5556")
-    assert discovery.find_door("cc", 1.0) == ()
+    assert discovery.find_pairing("aa", 1.0) == ("10.0.0.1:5556", "10.0.0.2:5556")
+    assert discovery.find_pairing("cc", 1.0) == ()
     assert set(browsed) == {JOIN_SERVICE}
 
 
-def door_info(fingerprint, addresses):
+def pairing_info(fingerprint, addresses):
     properties = {"fingerprint": fingerprint}
     name = f"{fingerprint}.{JOIN_SERVICE}"
     return ServiceInfo(JOIN_SERVICE, name, port=5556, parsed_addresses=addresses, properties=properties)
@@ -205,7 +205,7 @@ def test_what_is_announced_of_a_door_is_found(monkeypatch):
 
     monkeypatch.setattr(discovery, "_registered", keep)
     monkeypatch.setattr(discovery, "own_addresses", lambda: ["10.0.0.1"])
-    with discovery.announced_door(5556, "aa"):
+    with discovery.announce_pairing(5556, "aa"):
         (info,) = registered
     assert (info.port, info.parsed_addresses()) == (5556, ["10.0.0.1"])
     assert info.properties == {b"fingerprint": b"aa"}

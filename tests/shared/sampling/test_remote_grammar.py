@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from shared.errors import PendingAnswerError, RequestError
+from shared.errors import PendingAnswerError, RequestError, UnavailableError
 from shared.models.builtin import builtin_target
 from shared.sampling import remote_grammar
 from shared.sampling.grammar import FollowedGrammar, GrammarMatcher
@@ -146,7 +146,7 @@ def test_an_optional_grammar_that_does_not_compile_allows_everything(server):
 
 
 def test_a_grammar_that_takes_too_long_ends_alone(server, vocabulary, monkeypatch):
-    monkeypatch.setattr(remote_grammar, "_MOST_OPENED", 2)  # each time takes a second of CPU time
+    monkeypatch.setattr(remote_grammar, "_MAX_OPENED", 2)  # each time takes a second of CPU time
     other, costly = server.follow(NUMBERS), server.follow(AMBIGUOUS)
     with pytest.raises(RequestError, match="too much time or memory"):
         costly.allowed()
@@ -176,17 +176,53 @@ def test_a_grammar_that_is_lost_with_the_server_is_followed_by_the_next_one(budg
     server.close()
 
 
+def test_a_grammar_whose_process_is_killed_before_it_answers_is_followed_by_another(server, vocabulary):
+    assert server.follow(NUMBERS).allows([0])  # the server runs
+    grammar = server.follow(NUMBERS)
+    assert grammar._channel._supervision.poll(ENDLESS)
+    for pid in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split():
+        os.kill(int(pid), signal.SIGKILL)
+    assert grammar.allows(ids(vocabulary, "7")) == [True]
+
+
 def test_a_server_that_never_starts_is_given_up():
     server = GrammarServer(Path("no.gguf"), TimeBudget())
-    with pytest.raises(RequestError, match="does not start"):
+    with pytest.raises(UnavailableError, match="does not start"):
         server.follow(NUMBERS).allowed()
     server.close()
 
 
-def test_a_server_that_the_system_cannot_start_refuses_the_grammar(monkeypatch):
-    monkeypatch.setattr(GrammarServer, "start", Mock(side_effect=OSError(errno.EMFILE, "none is left")))
-    with pytest.raises(RequestError, match="does not start"):
-        GrammarServer(Path("no.gguf"), TimeBudget()).follow(NUMBERS)
+@pytest.fixture
+def lacking(server, monkeypatch):
+    """Within this context there is no descriptor, memory or process for another grammar."""
+    monkeypatch.setattr(remote_grammar, "_RETRY_SECONDS", 0.001)
+
+    @contextlib.contextmanager
+    def lacking():
+        with monkeypatch.context() as patch:
+            patch.setattr(server, "open", Mock(side_effect=OSError(errno.EMFILE, "none is left")))
+            yield
+
+    return lacking
+
+
+def test_without_a_process_for_it_a_grammar_waits_and_goes_on(server, budget, vocabulary, lacking):
+    (digit,), (point,) = ids(vocabulary, "1"), ids(vocabulary, ".")
+    with lacking():
+        grammar = server.follow(NUMBERS)
+        grammar.accept(digit)
+        budget.set(0.0)
+        with pytest.raises(PendingAnswerError):
+            grammar.allows([point])
+        assert not grammar.is_ready
+    budget.set(ENDLESS)
+    assert grammar.allows([point]) == [True]
+
+
+def test_a_lack_that_lasts_is_not_the_fault_of_the_grammar(server, lacking, monkeypatch):
+    monkeypatch.setattr(remote_grammar, "_PATIENCE_SECONDS", 0.005)
+    with lacking(), pytest.raises(UnavailableError, match="try again in a moment"):
+        server.follow(NUMBERS).allowed()
 
 
 def test_no_descriptor_is_left_behind(server, vocabulary):

@@ -114,7 +114,8 @@ def test_a_position_never_tried_keeps_its_place_in_the_report():
 
 
 def test_the_report_shows_the_calibration_from_low_to_high():
-    report = learned(outcome(True, 0.97), outcome(False, 0.05), outcome(True, None)).describe("a")
+    outcomes = [outcome(True, 0.97), outcome(False, 0.05), *[outcome(True, None)] * 2]
+    report = learned(*outcomes).describe("a")
     assert report["calibration"] == [
         {"confidence_from": None, "chance": 1.0},
         {"confidence_from": 0.0, "chance": 0.0},

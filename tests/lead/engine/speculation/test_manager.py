@@ -434,6 +434,15 @@ def test_the_wait_before_a_step_counts_for_it_once():
     assert report["predicted_tokens_per_second"] == pytest.approx(6 / 0.3)
 
 
+def test_the_wait_before_a_step_counts_for_what_backs_are_asked_to_draft():
+    table = Table("sync")
+    noted = []
+    table.speculation.tuning.note_step = lambda *each: noted.append(each)
+    table.speculation.on_wait(0.06)
+    step(table, seconds=0.1, depth=2, n_committed=3)
+    assert noted == [([2], 3, pytest.approx(0.16))]
+
+
 def test_steps_that_took_no_time_are_counted():
     table = Table()
     for _ in range(64):
@@ -447,7 +456,7 @@ def test_steps_that_took_no_time_are_counted():
 class ScriptedInline:
     """Drafts the tokens that a test says, one in each round."""
 
-    source, n_most = "draft_model", 8
+    source, n_max = "draft_model", 8
 
     def __init__(self, *tokens, confidence=0.9):
         self.tokens, self.confidence = tokens, confidence
@@ -458,7 +467,7 @@ class ScriptedInline:
     def on_round(self, *_):
         return True
 
-    def draft(self, drafts, _n_most):
+    def draft(self, drafts, _n_max):
         grown = [each for each in drafts if each.n_pending]
         for each in grown:
             each.n_drafted += 1

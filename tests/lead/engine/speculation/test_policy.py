@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.engine.speculation.arrivals import Arrival
-from lead.engine.speculation.batching import EqualDepths, LikeliestFirst
+from lead.engine.speculation.batching import LikeliestFirst
 from lead.engine.speculation.constants import DEFAULTS, MAX_DEPTH
+from lead.engine.speculation.memory_batching import EqualDepths
 from lead.engine.speculation.policy import SYNC_PATIENCE_S, Adaptive, DraftOrder, Fixed, Sync, Verify, Wait
 from shared.step_cost import StepCost
 from tests.lead.engine.speculation.support import (
@@ -131,8 +132,8 @@ def test_it_waits_for_a_token_that_comes_soon():
 
 
 def test_it_does_not_wait_where_nothing_more_can_be_committed():
-    assert wait(F16, candidate(n_useful=0, awaited=(growing(first_in=0.001, n_most=0),))) == 0
-    soon = growing(0.9, first_in=0.001, n_most=1)
+    assert wait(F16, candidate(n_useful=0, awaited=(growing(first_in=0.001, n_max=0),))) == 0
+    soon = growing(0.9, first_in=0.001, n_max=1)
     assert wait(F16, candidate(0.9, n_useful=1, awaited=(soon,))) == 0
 
 
@@ -251,7 +252,7 @@ def test_it_waits_only_if_that_is_worth_more_and_then_for_the_best(ratios, there
         return max(expected - rate * (seconds + waited) for expected, seconds in steps(probabilities))
 
     arrival = Arrival(first_in, 1, per_token)
-    prospect = future(*there, mean=mean, n_most=DEFAULTS.max_awaited, arrival=arrival)
+    prospect = future(*there, mean=mean, n_max=DEFAULTS.max_awaited, arrival=arrival)
     chosen = waited(Adaptive(LikeliestFirst(cost)).choose([candidate(*there, awaited=(prospect,))], 0))
     by_waiting = {
         arrival.when(n): worth([*there, *[mean] * n], arrival.when(n)) for n in range(1, 11 - len(there))
@@ -336,6 +337,15 @@ def choose(price, *candidates, table=F16, n_prompt=0):
 def drafting(*drafted, sequence="s", awaited=(), **more):
     """A candidate with these tokens, which an inline drafter may add to."""
     return candidate(*drafted, sequence=sequence, awaited=awaited, inline=inline(**more))
+
+
+def test_what_the_engine_could_draft_is_worth_less_than_what_is_there_by_its_part_of_a_round():
+    drafts = cost_of({n: 0.8 + 0.2 * n for n in range(1, 9)}, 0.1 * T1)
+    candidates = [drafting(mean=0.9, n_most=1), drafting(mean=0.8, n_most=1, sequence="t")]
+    step = Adaptive(LikeliestFirst(cost_of(F16)), drafts)._next_step(candidates, 0)
+    price = step.rate * drafts.seconds(2) / 2
+    assert step.yields(drafts)[:3] == pytest.approx([2, 2.9 - price, 3.7 - 2 * price])
+    assert step.yields(None)[:3] == pytest.approx([2, 2.9, 3.7])
 
 
 def drafting_on(*drafted, sequence="s", **more):

@@ -40,6 +40,12 @@ def test_at_the_usual_width_fewer_tokens_are_padded_to_it():
     assert widths.seconds(range(1, 4)) == pytest.approx([1.1 * T1] * 3)
 
 
+def test_a_step_is_padded_to_the_last_width_up_to_the_widest_that_is_measured_by_itself():
+    flat = cost_of({1: 1.0, 32: 1.05, 64: 1.1})
+    assert Widths(settled(flat, 32), pads=True).width(8, 4) == 32
+    assert Widths(settled(flat, 64), pads=True).width(8, 4) == 8
+
+
 def test_a_wider_step_is_charged_with_both_ways():
     (seconds,) = used_to(2).seconds(range(4, 5))
     assert seconds == pytest.approx(1.15 * T1 + FIRST + FIRST + SECOND)

@@ -65,7 +65,7 @@ async def test_props_tell_what_clients_ask_llama_server_for(client):
 
 async def test_props_tell_what_is_promised_of_texts(lead, client):
     lead.engine.ready = lead.engine.ready.model_copy(
-        update={"exactness": Exactness(cost=1.5, promise="the best")}
+        update={"exactness": Exactness(cost=1.5, guarantee="the best")}
     )
     props = (await client.get("/props")).json()
     assert (props["exact"], props["exact_cost"]) == (False, 1.5)

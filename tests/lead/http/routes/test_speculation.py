@@ -451,5 +451,5 @@ async def test_the_policy_of_an_engine_that_is_not_there_cannot_be_changed(lead,
 
 async def test_the_list_says_what_is_promised_of_texts_and_which_vocabulary_a_back_must_have(lead, client):
     about = (await client.get(URL)).json()["lead"]
-    assert (about["exact"], about["promise"]) == (False, lead.engine.ready.exactness.promise)
+    assert (about["exact"], about["promise"]) == (False, lead.engine.ready.exactness.guarantee)
     assert about["vocabulary"] == lead.vocabulary.identify().model_dump()

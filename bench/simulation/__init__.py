@@ -1,1 +1,0 @@
-"""What `bench simulate` asks of `lead.simulation`: cells, contests between policies, checks."""

@@ -1,0 +1,172 @@
+"""Concurrent clients, and faults meanwhile."""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+import httpx
+
+from lab.campaign.asking import Asker, Outcome, Tally
+from lab.campaign.injector import Fault, Happened, Injector
+from lab.campaign.requests import MixedRequest
+from lab.campaign.site import Site
+from lab.measuring.answer import ReceivedAnswer
+from shared.errors import ConfigError
+
+Tell = Callable[[str], None]
+
+_SETTLING_SECONDS = 60.0
+_TELL_SECONDS = 20.0
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Resident MB by process, when the first tenth of the requests had been answered, and at the end."""
+
+    start: dict[str, float]
+    end: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a campaign found. `n_left_running`: slots that are still busy although all clients are done.
+
+    `n_hostile`, `failures`: those of the site.
+    """
+
+    tally: Tally
+    happened: Sequence[Happened]
+    memory: Memory
+    n_hostile: Mapping[str, int]
+    failures: Sequence[str]
+    seconds: float
+    n_left_running: int
+    lead_log: str
+
+
+async def answers(site: Site, requests: Iterable[MixedRequest]) -> dict[int, ReceivedAnswer]:
+    """The whole answer to each request, one after the other, each prompt read anew.
+
+    Raises ConfigError if there is none.
+    """
+    expected: dict[int, ReceivedAnswer] = {}
+    async with asking(site, time.monotonic) as asker:
+        for request in requests:
+            alone = replace(request, leaves_after=None, body={**request.body, "cache_prompt": False})
+            outcome = await asker.ask(alone)
+            if not outcome.answer.done:
+                raise ConfigError(f"request {request.index} has no answer without faults: {outcome.errors}")
+            expected[request.index] = outcome.answer
+    return expected
+
+
+async def run(
+    site: Site,
+    requests: Sequence[MixedRequest],
+    tally: Tally,
+    *,
+    n_clients: int,
+    schedule: Iterable[Fault] = (),
+    seconds: float = math.inf,
+    tell: Tell = lambda _: None,
+) -> Result:
+    """Ask all requests with `n_clients` at a time while the faults of `schedule` happen.
+
+    After `seconds` no more are begun. Raises ConfigError if the lead itself ends, or does not serve again
+    afterwards.
+    """
+    begun = time.monotonic()
+
+    def clock() -> float:
+        return time.monotonic() - begun
+
+    injector, start = Injector(site, clock), dict[str, float]()
+
+    def take(outcome: Outcome) -> None:
+        tally.add(outcome)
+        if tally.n_requests == max(1, len(requests) // 10):
+            start.update(site.memory())
+
+    try:
+        async with asking(site, clock) as asker, asyncio.TaskGroup() as group:
+            following = group.create_task(injector.follow(schedule))
+            watching = group.create_task(_watch(site, tally, len(requests), tell))
+            in_time = takewhile(lambda _: clock() < seconds, requests)
+            await _ask_all(asker, in_time, n_clients, take)
+            following.cancel()
+            watching.cancel()
+    except* ConfigError as errors:
+        raise first_error(errors) from None
+    n_seconds = clock()
+    n_left_running = await _settle(site)
+    memory = Memory(start, site.memory())
+    return Result(
+        tally,
+        injector.happened,
+        memory,
+        site.n_hostile,
+        site.failures,
+        n_seconds,
+        n_left_running,
+        site.lead.log,
+    )
+
+
+def first_error(errors: BaseExceptionGroup[ConfigError]) -> ConfigError:
+    error = errors.exceptions[0]
+    return first_error(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+@asynccontextmanager
+async def asking(site: Site, clock: Callable[[], float]) -> AsyncIterator[Asker]:
+    """A connection for each request: none is found closed by the server just when it is used again."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    async with httpx.AsyncClient(base_url=site.url, timeout=None, trust_env=False, limits=limits) as http:  # noqa: S113 - the asker has a limit of its own
+        yield Asker(http, clock, asyncio.sleep)
+
+
+async def _ask_all(
+    asker: Asker, requests: Iterable[MixedRequest], n_clients: int, take: Callable[[Outcome], None]
+) -> None:
+    waiting = iter(requests)
+
+    async def client() -> None:
+        for request in waiting:
+            take(await asker.ask(request))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(n_clients):
+            group.create_task(client())
+
+
+async def _watch(site: Site, tally: Tally, n_requests: int, tell: Tell) -> None:
+    """Report progress; raises ConfigError when the lead itself has ended."""
+    told = time.monotonic()
+    while True:
+        site.require_lead()
+        await asyncio.sleep(_POLL_SECONDS)
+        if time.monotonic() - told > _TELL_SECONDS:
+            told = time.monotonic()
+            wrong = f"{tally.n_changed} changed, {tally.n_lost} lost, {tally.n_unterminated} unterminated"
+            tell(f"{tally.n_requests} of {n_requests} requests: {wrong}")
+
+
+async def _settle(site: Site) -> int:
+    """Wait until the lead is idle again; returns how many slots are not."""
+    deadline = time.monotonic() + _SETTLING_SECONDS
+    n_busy: int | None = None
+    async with httpx.AsyncClient(base_url=site.url, trust_env=False) as http:
+        while n_busy != 0 and time.monotonic() < deadline:
+            site.require_lead()
+            with suppress(httpx.TransportError):
+                slots = await http.get("/slots")
+                n_busy = sum(slot["is_processing"] for slot in slots.json()) if slots.is_success else None
+            await asyncio.sleep(_POLL_SECONDS)
+    if n_busy is None:
+        raise ConfigError(f"the lead does not serve any more:\n{site.lead.log[-3000:]}")
+    return n_busy

@@ -1,0 +1,158 @@
+"""The real programs of a campaign: a lead, and backs that reach it through links that can be made worse."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack, suppress
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+from lab.parts.link import Link
+from lab.parts.processes import Program, ProgramError, Usage, start_lead, usage_of
+from shared.errors import ConfigError
+
+_STARTING_SECONDS = 60.0
+_BACK_NICENESS = 5
+_BACK_CACHE_MIB = 32
+"""Of ended texts: soon full, so that memory that grows later is a fault."""
+_READY = re.compile(" ready: ")
+_CHILDREN = {"lead.engine": "engine", "shared.fork_server": "tokenizer"}
+"""Processes of the lead by the module that they run."""
+
+
+class Site:
+    """An async context manager. Raises ConfigError if the lead does not start."""
+
+    def __init__(self, target: Path, drafts: Sequence[Path], options: Sequence[str]) -> None:
+        """`drafts`: the model of each back. `options` are further ones of the lead."""
+        self._arguments = ("--model", str(target), "--threads", "1", "--print", "none", *options)
+        self._drafts = drafts
+        self._stack = AsyncExitStack()
+        self._programs = ExitStack()
+        self._taken: psutil.Process | None = None
+        self._n_ready_engines = 0
+        self.replacing = False
+        """Whether another lead is taking over."""
+        self.links: list[Link] = []
+        self.backs: list[Program] = []
+        self.n_hostile: Counter[str] = Counter()
+        """Requests of hostile clients, frames of hostile backs, and so on, by what they were."""
+        self.is_starved = False
+        """Whether the lead's front is kept from memory or descriptors."""
+        self.failures: list[str] = []
+        """What hostility has done that it must not do."""
+        self.restarting = [asyncio.Lock() for _ in drafts]
+        """Held by whoever ends a back, until it has started the next one in its place."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            self.lead, self.url = await asyncio.to_thread(start_lead, *self._arguments)
+        except ProgramError as error:
+            raise ConfigError(str(error)) from error
+        self._programs.callback(self._stop_lead)
+        host, _, port = self.url.removeprefix("http://").rpartition(":")
+        for index in range(len(self._drafts)):
+            self.links.append(await self._stack.enter_async_context(Link(host, int(port))))
+            self.backs.append(self._new_back(index))
+        self._programs.callback(self._stop_backs)
+        for back in self.backs:
+            await asyncio.to_thread(back.wait_for, "drafting for ", _STARTING_SECONDS)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self._programs.close)
+        await self._stack.aclose()
+
+    @property
+    def engine(self) -> psutil.Process | None:
+        """The lead's engine; None while there is none."""
+        return self.lead_processes().get("engine")
+
+    def take_ready_engine(self) -> psutil.Process | None:
+        """The engine, but not one that has not been ready yet and follows one that was taken here.
+
+        A lead whose engines all die before they are ready gives up in the end, as it should.
+        """
+        engine, n_ready = self.engine, len(_READY.findall(self.lead.log))
+        if engine is None or (n_ready == self._n_ready_engines and engine != self._taken):
+            return None
+        self._taken, self._n_ready_engines = engine, n_ready
+        return engine
+
+    @property
+    def front(self) -> psutil.Process:
+        """The lead's front process."""
+        return psutil.Process(self.lead.process.pid)
+
+    def require_lead(self) -> None:
+        """Raise ConfigError with the end of its log if the lead itself has ended."""
+        if not self.replacing and (status := self.lead.process.poll()) is not None:
+            end = self.lead.log[-3000:]
+            raise ConfigError(f"the lead has ended with status {status}:\n{end}")
+
+    def replace_lead(self) -> None:
+        """Start a lead that takes over from this one, and wait until that has ended. Raises ConfigError."""
+        old, port = self.lead, self.url.rpartition(":")[2]
+        self.replacing = True
+        new = Program("lead", *self._arguments, "--port", port, "--takeover")
+        try:
+            new.wait_for(_READY.pattern)
+            self.lead, self._taken, self._n_ready_engines = new, None, 0
+            old.wait_for("another lead has taken over")
+            old.process.wait()
+        except ProgramError as error:
+            raise ConfigError(str(error)) from error
+        finally:
+            self.replacing = False
+            (old if self.lead is new else new).stop()
+
+    def kill_back(self, index: int) -> None:
+        """Kill it and wait until it has ended."""
+        self.backs[index].process.kill()
+        self.backs[index].stop()
+
+    def start_back(self, index: int) -> None:
+        """Start it again, without waiting for it."""
+        self.backs[index] = self._new_back(index)
+
+    def usage(self) -> dict[str, Usage]:
+        """What each process that is there holds."""
+        found = usage_of(self.lead.process.pid)
+        for index, back in enumerate(self.backs):
+            for name, usage in usage_of(back.process.pid).items():
+                found[f"back {index}" if name == "front" else f"back {index} {name}"] = usage
+        return found
+
+    def memory(self) -> dict[str, float]:
+        """Resident MB of each process that is there."""
+        return {name: usage.megabytes for name, usage in self.usage().items()}
+
+    def lead_processes(self) -> dict[str, psutil.Process]:
+        """The front process and its children, by what they do."""
+        found: dict[str, psutil.Process] = {}
+        with suppress(psutil.NoSuchProcess):
+            front = self.front
+            found["front"] = front
+            for child in front.children():
+                with suppress(psutil.NoSuchProcess):
+                    command = child.cmdline()
+                    found |= {name: child for module, name in _CHILDREN.items() if module in command}
+        return found
+
+    def _new_back(self, index: int) -> Program:
+        options = ["--lead", self.links[index].url, "--model", str(self._drafts[index]), "--threads", "1"]
+        options += ["--name", f"back-{index}", "--ping-seconds", "2", "--cache-ram", str(_BACK_CACHE_MIB)]
+        back = Program("back", *options)
+        # Backs are other machines: here they should take only what the lead leaves.
+        psutil.Process(back.process.pid).nice(_BACK_NICENESS)
+        return back
+
+    def _stop_lead(self) -> None:
+        self.lead.stop()
+
+    def _stop_backs(self) -> None:
+        for back in self.backs:
+            back.stop()

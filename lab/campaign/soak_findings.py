@@ -1,0 +1,154 @@
+"""What a soak has shown (`lab.campaign.soak`), and what of that is a failure."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from lab.campaign.asking import Tally
+from lab.parts import report
+from lab.parts.processes import Usage
+
+_LEVEL_SECONDS = 1200.0
+_MOST_GROWTH: Mapping[str, tuple[float, Callable[[Usage], float]]] = {
+    "MB of a process": (4.0, lambda usage: usage.megabytes / usage.n_processes),
+    "descriptors of a process": (4.0, lambda usage: usage.n_descriptors / usage.n_processes),
+    "processes": (1.0, lambda usage: usage.n_processes),
+}
+"""Besides `_GROWTH_SHARE`; some programs have processes that come and go with what is asked."""
+_GROWTH_SHARE = 0.05
+_MOST_STEP_TOKENS, _MOST_RATIO = 32, 100.0
+"""Between T(n) of any two n that a step of drafts may have. About 10 is true; some sizes wait to be timed."""
+_MOST_LONGER = 4.0
+"""How many times as long as a wider step one may seem: 1.5 may be true, and T(n) be wrong by 3 meanwhile."""
+_SUMS = ("n_steps", "step_seconds", "n_draft_tokens", "n_accepted_tokens")
+_DEATH = re.compile(
+    r"Traceback| (ERROR|CRITICAL): |process ended with status|local back ended|will be restarted"
+)
+_WARNING = re.compile(r" WARNING: (.*)")
+_MOST_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was there after so many seconds. step_ms: T(n) by n."""
+
+    seconds: float
+    usage: Mapping[str, Usage]
+    step_ms: Mapping[str, float]
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the run has shown. `deaths` have the time, the program and how it ended, as far as is known."""
+
+    tally: Tally = field(default_factory=lambda: Tally({}, exact=True))
+    n_compared: int = 0
+    deaths: list[str] = field(default_factory=list)
+    warnings: Counter[str] = field(default_factory=Counter)
+    samples: list[Sample] = field(default_factory=list)
+    totals: Counter[str] = field(default_factory=Counter)
+    """Of all engines: `_SUMS`."""
+    latest: dict[str, float] = field(default_factory=dict)
+    """Of the present engine."""
+    n_tokens: Counter[str] = field(default_factory=Counter)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By kind of phase."""
+
+    def read(self, line: str, when: str) -> None:
+        """A line of a program's log."""
+        if _DEATH.search(line):
+            self.deaths.append(f"{when}: {line}")
+        elif warning := _WARNING.search(line):
+            self.warnings[re.sub(r"\d[\d.]*|[0-9a-f]{8,}", "#", warning[1])[:100]] += 1
+
+    def add(self, seconds: float, usage: Mapping[str, Usage], planner: Mapping[str, Any]) -> None:
+        """Take a sample; `planner`: what the engine reports, empty while there is none."""
+        new = dict.fromkeys(_SUMS, 0)
+        for name in _SUMS if planner else ():
+            before, now = self.latest.get(name, 0), planner[name]
+            new[name] = now - before if planner["n_steps"] >= self.latest.get("n_steps", 0) else now
+        self.latest |= {name: planner[name] for name in _SUMS if planner}
+        self.totals.update(new)
+        self.samples.append(Sample(seconds, usage, planner.get("step_ms", {})))
+
+    def failures(self) -> list[str]:
+        """What must not have happened, in a line each."""
+        tally = self.tally
+        counts = {"changed": tally.n_changed, "lost": tally.n_lost, "unterminated": tally.n_unterminated}
+        found = [f"{n} answers {name}" for name, n in counts.items() if n]
+        return [*found, *self.deaths, *grown(self.samples), *nonsense(self.samples)]
+
+
+def nonsense(samples: Sequence[Sample]) -> Iterator[str]:
+    """The first T(n) that is implausible."""
+    for sample in samples:
+        costs = {n: each for n, each in sample.step_ms.items() if int(n) <= _MOST_STEP_TOKENS}
+        least, most = (choose(costs, key=costs.__getitem__, default="") for choose in (min, max))
+        if costs and not 0 < costs[most] < _MOST_RATIO * costs[least]:
+            minute, of_most, of_least = sample.seconds / 60, costs[most], costs[least]
+            yield f"minute {minute:.1f}: T({most}) is {of_most:.4g} ms, T({least}) {of_least:.4g}"
+            return
+        for n, wider in combinations(sorted(costs, key=int), 2):
+            if costs[n] > _MOST_LONGER * costs[wider]:
+                minute = sample.seconds / 60
+                yield f"minute {minute:.1f}: T({n}) is {costs[n]:.4g} ms, T({wider}) only {costs[wider]:.4g}"
+                return
+
+
+def grown(samples: Sequence[Sample]) -> Iterator[str]:
+    """What grew after 20 minutes: its most in the second half of the rest is above that in the first half."""
+    late = [sample for sample in samples if sample.seconds >= _LEVEL_SECONDS]
+    halves = late[: len(late) // 2], late[len(late) // 2 :]
+    if not halves[0]:
+        return
+    for what, (least, value) in _MOST_GROWTH.items():
+        first, second = (_most(half, value) for half in halves)
+        for name in first.keys() & second.keys():
+            if second[name] > first[name] * (1 + _GROWTH_SHARE) + least:
+                yield f"{name}: {what} grew from {first[name]:.0f} to {second[name]:.0f}"
+
+
+def _most(samples: Sequence[Sample], value: Callable[[Usage], float]) -> dict[str, float]:
+    most: defaultdict[str, float] = defaultdict(float)
+    for sample in samples:
+        for name, usage in sample.usage.items():
+            most[name] = max(most[name], value(usage))
+    return most
+
+
+def rows(findings: Findings) -> list[dict[str, str]]:
+    tally, totals = findings.tally, findings.totals
+    values: dict[str, Any] = {
+        "requests": tally.n_requests,
+        "of these compared": findings.n_compared,
+        "changed, lost, unterminated": f"{tally.n_changed}, {tally.n_lost}, {tally.n_unterminated}",
+        "clients that left": tally.n_left,
+        "deaths": len(findings.deaths),
+        "steps": totals["n_steps"],
+        "their mean, ms": f"{1000 * totals['step_seconds'] / max(1, totals['n_steps']):.2f}",
+        "draft tokens accepted, of": f"{totals['n_accepted_tokens']}, {totals['n_draft_tokens']}",
+    }
+    for kind, seconds in findings.seconds.items():
+        values[f"tokens/s, {kind}"] = f"{findings.n_tokens[kind] / seconds:.1f}"
+    values |= {f"errors that clients saw: {name}": n for name, n in tally.errors.items()}
+    values |= {f"warned: {text}": n for text, n in findings.warnings.most_common(_MOST_SHOWN)}
+    if findings.samples:
+        steps = findings.samples[-1].step_ms.items()
+        values["step_ms at the end"] = ", ".join(f"{n}: {milliseconds:g}" for n, milliseconds in steps)
+    return [{"what": name, "value": str(value)} for name, value in values.items()]
+
+
+def show_times(samples: Sequence[Sample]) -> None:
+    """Memory, descriptors and processes, and T(1), by time: about ten lines."""
+    chosen = samples[:: max(1, len(samples) // 10)]
+    names = list(dict.fromkeys(name for sample in chosen for name in sample.usage))
+    rows = [
+        {"minute": sample.seconds / 60, "T(1)": sample.step_ms.get("1")}
+        | {name: str(usage) for name, usage in sample.usage.items()}
+        for sample in chosen
+    ]
+    columns = {"minute": ("minute", ".1f"), "T(1)": ("T(1), ms", ".4g")}
+    report.show("MB, descriptors, processes", rows, columns | {name: (name, "") for name in names})

@@ -1,0 +1,103 @@
+"""The tables of a campaign, and how to ask again what failed."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lab.campaign.asking import Failure, Tally
+from lab.campaign.campaign import Result
+from lab.campaign.injector import Happened
+from lab.parts import report
+
+_MOST_FAILURES = 20
+
+Row = dict[str, Any]
+
+
+def outcome_row(name: str, result: Result) -> Row:
+    """The figures of one run."""
+    tally = result.tally
+    return {
+        "run": name,
+        "requests": tally.n_requests,
+        "tokens": tally.n_tokens,
+        "seconds": result.seconds,
+        "faults": len(result.happened),
+        "left": tally.n_left,
+        "changed": tally.n_changed,
+        "lost": tally.n_lost,
+        "unterminated": tally.n_unterminated,
+        "longest_pause": tally.longest_pause,
+        "longest_answer": tally.longest_answer,
+        "left_running": result.n_left_running,
+        "failures": len(result.failures),
+    }
+
+
+def holds(result: Result) -> bool:
+    """Whether nothing was changed, lost or left without an end, no slot is busy, and nothing else failed."""
+    return not (result.tally.failures or result.failures or result.n_left_running)
+
+
+def show(runs: Mapping[str, Result]) -> None:
+    """Print the tables of all runs, by name; those of faults, errors and memory for the last one."""
+    report.show("Answers", [outcome_row(name, result) for name, result in runs.items()], _OUTCOMES)
+    last = list(runs.values())[-1]
+    _show_counts("Requests by kind", last.tally.kinds)
+    _show_counts("Faults", Counter(happened.fault.kind for happened in last.happened))
+    _show_counts("Hostility", last.n_hostile)
+    _show_counts("Errors that clients saw", last.tally.errors)
+    memory = [
+        {"process": name, "start": last.memory.start.get(name), "end": size}
+        for name, size in last.memory.end.items()
+    ]
+    report.show("Memory, in MB", memory, _MEMORY)
+
+
+def failure_lines(tally: Tally, happened: Sequence[Happened], command: str) -> list[str]:
+    """What went wrong with which request under which faults, and the command that asks it again."""
+    return [
+        line
+        for failure in tally.failures[:_MOST_FAILURES]
+        for line in _describe(failure, active(failure, happened), command)
+    ]
+
+
+def active(failure: Failure, happened: Sequence[Happened]) -> list[str]:
+    """The kinds of the faults that overlap the time of the request."""
+    began, ended = failure.outcome.began, failure.outcome.ended
+    return sorted({each.fault.kind for each in happened if each.began <= ended and each.ended >= began})
+
+
+def _describe(failure: Failure, kinds: Sequence[str], command: str) -> list[str]:
+    outcome = failure.outcome
+    request = outcome.request
+    when = f"{outcome.began:.1f} to {outcome.ended:.1f} s"
+    errors = f"; errors: {', '.join(outcome.errors)}" if outcome.errors else ""
+    return [
+        f"request {request.index} ({request.kind}), {when}: {', '.join(failure.reasons)}{errors}",
+        f"  {command} --only {request.index} --faults {','.join(kinds) or 'none'}",
+    ]
+
+
+def _show_counts(title: str, counts: Mapping[str, int]) -> None:
+    rows = [{"what": name, "number": counts[name]} for name in sorted(counts)]
+    report.show(title, rows, {"what": ("", ""), "number": ("number", "d")})
+
+
+_OUTCOMES = {
+    "run": ("run", ""),
+    "requests": ("requests", "d"),
+    "tokens": ("tokens", "d"),
+    "seconds": ("seconds", ".0f"),
+    "faults": ("faults", "d"),
+    "left": ("clients left", "d"),
+    "changed": ("changed", "d"),
+    "lost": ("lost", "d"),
+    "unterminated": ("unterminated", "d"),
+    "longest_pause": ("longest pause, s", ".1f"),
+    "longest_answer": ("longest answer, s", ".1f"),
+    "left_running": ("slots left busy", "d"),
+    "failures": ("other failures", "d"),
+}
+_MEMORY = {"process": ("process", ""), "start": ("start", ".1f"), "end": ("end", ".1f")}

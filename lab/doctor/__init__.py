@@ -1,0 +1,1 @@
+"""`lead doctor` and `back doctor`: why there is no speed-up."""

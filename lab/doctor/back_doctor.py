@@ -1,0 +1,183 @@
+"""`back doctor`: find out why a back with these options does not make its lead faster."""
+
+import asyncio
+import ssl
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from back.dial import OtherVocabularyError, RefusedError, greet, refusal
+from back.settings import BackSettings
+from back.translation.vocabulary_download import lead_vocabulary
+from lab.doctor.lead_checks import (
+    check_contention,
+    check_draft_speed,
+    check_lead,
+    check_round_trip,
+    check_shared_cores,
+    check_version,
+)
+from shared import cpus
+from shared.diagnostics.findings import DoctorReport, Finding, good, hint, problem
+from shared.diagnostics.lead_probe import LeadProbe, is_own_address
+from shared.errors import ConfigError, DuoError, ProtocolError
+from shared.llama import library
+from shared.llama.model import Model
+from shared.llama.span import Span
+from shared.memory.plan_memory import plan_memory
+from shared.models.builtin import builtin_draft
+from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
+from shared.translation.retention import N_CONTEXT, Retention, measure_retention
+from shared.translation.stored_pair import stored_pair
+from shared.translation.vocabulary_pair import prefix_of
+from shared.version import VERSION
+
+_N_PINGS = 15
+_N_STEPS = 24
+_SECONDS = 10.0
+
+
+def diagnose(settings: BackSettings) -> DoctorReport:
+    """Loads the model, asks the lead for its report, connects for a moment and times drafting.
+
+    Raises nothing.
+    """
+    report = DoctorReport()
+    if len(settings.lead) > 1:
+        report.add([problem("doctor looks at one lead at a time: name it alone with --lead")])
+        return report
+    try:
+        key = settings.read_key()
+        settings = settings.discovered().located()
+        tls = settings.tls()
+        model = _load(settings)
+    except ConfigError as error:
+        report.add([problem(str(error))])
+        return report
+    with LeadProbe(settings.url, key, tls=tls) as probe:
+        report.add(probe.run())
+    if report.status == 0:
+        report.add(_join(settings, model, key, tls, probe))
+    report.add([good(f"CPU kernel: {library.describe_kernel()}")])
+    report.add(_draft(settings, model, probe))
+    if probe.report:
+        if is_own_address(settings.url):
+            report.add(check_shared_cores(probe.report, cpus.usable(), settings.n_threads))
+        report.add(check_lead(probe.report, settings.own_name))
+    return report
+
+
+def _load(settings: BackSettings) -> Model:
+    """Load the model as the back would; raises ConfigError."""
+    if settings.cpus:
+        cpus.pin(cpus.parse_cpus(settings.cpus))
+    options = settings.model_options.model_copy(update={"ctx_size": N_CONTEXT, "parallel": 1})
+    return Model(plan_memory(settings.source.model or builtin_draft(), options))
+
+
+def _hello(settings: BackSettings, vocabulary: VocabularyId) -> Hello:
+    name = f"{settings.own_name[:57]}-doctor"
+    return Hello(protocol=PROTOCOL_VERSION, name=name, vocabulary=vocabulary, n_ctx=0, n_sequences=1)
+
+
+def _join(
+    settings: BackSettings, model: Model, key: str | None, tls: ssl.SSLContext | None, probe: LeadProbe
+) -> Iterator[Finding]:
+    """Whether the lead accepts key, protocol and vocabulary, and the time of a round trip."""
+    if probe.report:
+        yield from check_version(probe.report, VERSION)
+    hello = _hello(settings, model.vocabulary.identify())
+    try:
+        seconds = asyncio.run(measure_round_trip(settings.websocket_url, hello, key, tls))
+    except InvalidStatus as error:
+        yield problem(f"the lead refuses this back: {refusal(error)}")
+    except OtherVocabularyError:
+        yield from _translate(settings, model, key, tls)
+    except (RefusedError, ProtocolError) as error:
+        yield problem(str(error))
+    except (OSError, ConnectionClosed, InvalidHandshake) as error:
+        yield problem(
+            f"no WebSocket connection to {settings.websocket_url} ({error}): is there a proxy in between?"
+        )
+    else:
+        yield good(
+            f"the lead accepts this back: key, protocol and vocabulary ({hello.vocabulary.model}) match"
+        )
+        yield from check_round_trip(1000 * seconds, probe.report.planner if probe.report else None)
+
+
+def _translate(
+    settings: BackSettings, model: Model, key: str | None, tls: ssl.SSLContext | None
+) -> Iterator[Finding]:
+    """Whether the draft model can draft in the lead's vocabulary, and how well."""
+    try:
+        target = lead_vocabulary(settings.url, key, tls)
+        projection = stored_pair(model.vocabulary, target)
+    except (DuoError, OSError) as error:
+        yield problem(f"the lead has another vocabulary, and this back cannot translate: {error}")
+        return
+    try:
+        kept = measure_retention(model, projection, prefix_of(model.vocabulary, target))
+    except DuoError as error:
+        yield problem(f"this back cannot translate: the draft model failed: {error}")
+        return
+    yield hint(
+        "this back translates: its model has another tokenizer than the lead's. "
+        f"{100 * projection.share_exact:.0f} % of its tokens have an exact counterpart there, the others are "
+        f"split or joined; {_expectation(kept)}"
+    )
+
+
+def _expectation(kept: Retention | None) -> str:
+    if kept is None:
+        return "a model with the same tokenizer drafts without that"
+    percent = f"{100 * kept.share:.0f} %"
+    return (
+        f"expect about {percent} of the acceptance that it would have with the lead's tokenizer (measured: "
+        f"of {kept.n_tokens} tokens of a text of its own, it drafts {percent} when it translates)"
+    )
+
+
+async def measure_round_trip(
+    url: str, hello: Hello, key: str | None, tls: ssl.SSLContext | None = None
+) -> float:
+    """Median seconds of a ping on an accepted connection.
+
+    Raises what `greet` does, OSError, and what websockets raises.
+    """
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    async with (
+        asyncio.timeout(_SECONDS),
+        connect(url, additional_headers=headers, ssl=tls, proxy=None) as connection,
+    ):
+        await greet(connection, url, hello)
+        times = [await (await connection.ping()) for _ in range(_N_PINGS)]
+    return statistics.median(times)
+
+
+def _draft(settings: BackSettings, model: Model, probe: LeadProbe) -> Iterator[Finding]:
+    try:
+        seconds = measure_step(model)
+    except DuoError as error:
+        yield problem(f"the draft model failed: {error}")
+        return
+    report = probe.report
+    found = check_draft_speed(1000 * seconds, report.planner if report else None)
+    where = f" (with --threads {settings.n_threads})"
+    yield from (Finding(each.severity, each.sentence + where) for each in found)
+    if report:
+        is_local = is_own_address(settings.url)
+        yield from check_contention(report, settings.own_name, 1000 * seconds, is_local=is_local)
+
+
+def measure_step(model: Model, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Median seconds of decoding one token, without the first quarter (warm-up)."""
+    times = []
+    for position in range(_N_STEPS):
+        began = clock()
+        model.decode([Span(0, position, [1], 1)])
+        times.append(clock() - began)
+    return statistics.median(times[_N_STEPS // 4 :])

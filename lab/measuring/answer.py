@@ -1,0 +1,119 @@
+"""What a client has received of an answer, streamed or whole, when, and how it differs from another."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_FIELDS = ("reasoning", "text", "tool_calls", "tokens", "finish_reason")
+
+
+@dataclass(slots=True)
+class ReceivedChoice:
+    """One of the `n` answers. Ids of tool calls are random and left out."""
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: dict[int, list[str]] = field(default_factory=dict)
+    """By index: name and arguments."""
+    tokens: list[str] = field(default_factory=list)
+    """Those that came with log-probabilities."""
+    logprobs: list[float] = field(default_factory=list)
+    finish_reason: str | None = None
+
+    def take(self, choice: Mapping[str, Any]) -> bool:
+        """Add a choice of a chunk, or a whole one; whether it had text."""
+        part = choice.get("delta") or choice.get("message") or {}
+        new = part.get("content") or choice.get("text") or ""
+        self.text += new
+        thought = part.get("reasoning_content") or part.get("reasoning") or ""
+        self.reasoning += thought
+        for position, call in enumerate(part.get("tool_calls") or []):
+            own = self.tool_calls.setdefault(call.get("index", position), ["", ""])
+            called = call.get("function", {})
+            own[0] += called.get("name") or ""
+            own[1] += called.get("arguments") or ""
+        for token, logprob in _logprobs(choice.get("logprobs") or {}):
+            self.tokens.append(token)
+            self.logprobs.append(logprob)
+        self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        return bool(new or thought or part.get("tool_calls"))
+
+    def begins(self, whole: "ReceivedChoice") -> bool:
+        """Whether `whole` may go on from here."""
+        return whole.text.startswith(self.text) and all(
+            name == whole.tool_calls.get(index, ["", ""])[0]
+            and whole.tool_calls[index][1].startswith(arguments)
+            for index, (name, arguments) in self.tool_calls.items()
+        )
+
+
+@dataclass(slots=True)
+class ReceivedAnswer:
+    """The choices by index, and the usage. `error`: the type of the error that ended it.
+
+    asked_at, arrivals: of the request and of each event with text, in seconds of the client's clock. timings:
+    what lead and llama-server have measured; empty from other servers.
+    """
+
+    choices: dict[int, ReceivedChoice] = field(default_factory=dict)
+    n_prompt: int | None = None
+    n_generated: int | None = None
+    error: str | None = None
+    done: bool = False
+    """It ended as answers do: with [DONE], or as a whole body."""
+    asked_at: float = 0.0
+    arrivals: list[float] = field(default_factory=list)
+    timings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """All that was said: reasoning, text, and the arguments of tool calls."""
+        return "".join(
+            each.reasoning + each.text + "".join(arguments for _, arguments in each.tool_calls.values())
+            for each in self.choices.values()
+        )
+
+    def take(self, event: Mapping[str, Any], now: float = 0.0) -> bool:
+        """Add an event of a stream, or a whole body; whether it had text."""
+        if error := event.get("error"):
+            self.error = str(error.get("type"))
+        has_text = False
+        for choice in event.get("choices", []):
+            own = self.choices.setdefault(choice.get("index", 0), ReceivedChoice())
+            has_text |= own.take(choice)
+        if usage := event.get("usage"):
+            self.n_prompt, self.n_generated = usage.get("prompt_tokens"), usage["completion_tokens"]
+        self.timings = event.get("timings") or self.timings
+        if has_text:
+            self.arrivals.append(now)
+        return has_text
+
+    def differences(self, expected: "ReceivedAnswer", *, exact: bool = False) -> list[str]:
+        """The fields that are not as in `expected`, for a client that stayed to the end.
+
+        exact: log-probabilities count, too; they differ as soon as any bit of the logits does.
+        """
+        found = [
+            name for name in ("n_prompt", "n_generated") if getattr(self, name) != getattr(expected, name)
+        ]
+        if self.choices.keys() != expected.choices.keys():
+            return ["choices", *found]
+        for index, choice in self.choices.items():
+            fields = (*_FIELDS, "logprobs") if exact else _FIELDS
+            other = expected.choices[index]
+            found += [name for name in fields if getattr(choice, name) != getattr(other, name)]
+        return found
+
+    def begins(self, expected: "ReceivedAnswer") -> bool:
+        """Whether `expected` may go on from what a client saw that left early."""
+        return all(
+            choice.begins(expected.choices.get(index, ReceivedChoice()))
+            for index, choice in self.choices.items()
+        )
+
+
+def _logprobs(logprobs: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Tokens and their log-probabilities, of the shape of chats, or that of text completions."""
+    for entry in logprobs.get("content") or []:
+        yield entry["token"], entry["logprob"]
+    yield from zip(logprobs.get("tokens") or [], logprobs.get("token_logprobs") or [], strict=False)

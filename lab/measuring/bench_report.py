@@ -1,0 +1,178 @@
+"""What `lead bench` says: a table and sentences, one JSON object, or a plot."""
+
+import importlib.util
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from lab.measuring.bench_settings import BenchSettings
+from lab.measuring.summary import Row
+from lead import text_table
+from shared.errors import ConfigError
+
+_PACKAGES = ("llama-duo", "llama-cpp-python", "numpy", "fastapi", "uvicorn", "websockets")
+_CPUINFO = Path("/proc/cpuinfo")
+_COLUMNS = {
+    "way": ("", ""),
+    "tokens_per_second": ("tokens/s", ".1f"),
+    "speedup": ("speed-up", ".2f"),
+    "accepted_share": ("accepted", ".0%"),
+    "accepted_per_step": ("per step", ".2f"),
+    "first_ms": ("first, ms", ".0f"),
+    "same_text": ("same text", ""),
+}
+_DIFFERENT = (
+    "Texts that differ are equally good samples: the last bits of a step depend on its size. With --exact "
+    "they do not."
+)
+
+
+@dataclass(slots=True)
+class BenchReport:
+    """Filled while the arrangements answer. `step_ms`: T(n) without a draft model, if it is known.
+
+    `commands`: what starts each way. `failures`: why an arrangement could not answer, a sentence each.
+    """
+
+    settings: BenchSettings
+    title: str = ""
+    rows: Sequence[Row] = ()
+    step_ms: Mapping[int, float] = field(default_factory=dict)
+    commands: dict[str, list[str]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        """Paragraphs: what was asked, the tables, T(n), what is fastest and its command."""
+        parts = [self._asked(), text_table.text(self.title, [_shown(row) for row in self.rows], _COLUMNS)]
+        if len(kinds := self._kinds()) > 1:
+            columns = {"way": ("tokens/s", ""), **{kind: (kind, ".1f") for kind in kinds}}
+            parts.append(text_table.text("", [{"way": row.way, **row.by_kind} for row in self.rows], columns))
+        if 1 in self.step_ms:
+            parts.append(self._steps())
+        parts += [f"Not measured: {failure}" for failure in self.failures]
+        return "\n\n".join([*parts, self._verdict()])
+
+    def to_json(self) -> str:
+        settings = self.settings
+        result = {
+            "title": self.title,
+            "prompts": list(settings.prompts),
+            "n_prompts": settings.n_prompts,
+            "repeats": settings.repeats,
+            "n_predict": settings.sampling.n_predict,
+            "temperature": settings.sampling.with_seed(0).temperature,
+            "environment": environment(),
+            "step_ms": dict(self.step_ms),
+            "rows": [row.record() for row in self.rows],
+            "failures": list(self.failures),
+            "commands": {way: list(lines) for way, lines in self.commands.items()},
+        }
+        return json.dumps(rounded(result))
+
+    def _asked(self) -> str:
+        sampling = self.settings.sampling
+        return (
+            f"{self.rows[0].n_texts} answers of up to {sampling.n_predict} tokens to "
+            f"{', '.join(self.settings.prompts)}, temperature {sampling.with_seed(0).temperature:g}"
+        )
+
+    def _kinds(self) -> list[str]:
+        return list(dict.fromkeys(kind for row in self.rows for kind in row.by_kind))
+
+    def _steps(self) -> str:
+        """T(n) over T(1)."""
+        one = self.step_ms[1]
+        wider = [
+            f"{self.step_ms[n] / one:.2f} times as long with {n}" for n in (2, 4, 8) if n in self.step_ms
+        ]
+        return f"{', '.join([f'A step of one token takes {one:.3g} ms', *wider])}."
+
+    def _verdict(self) -> str:
+        fastest = max(self.rows, key=lambda row: row.tokens_per_second)
+        said = [f"Fastest: {fastest.way}, {fastest.tokens_per_second:.1f} tokens/s."]
+        if lines := self.commands.get(fastest.way):
+            said += ["Run", "", *(f"  {line}" for line in lines)]
+        if any(row.n_same_text < row.n_texts for row in self.rows):
+            said += ["", _DIFFERENT]
+        return "\n".join(said)
+
+
+def check_plot(path: Path) -> None:
+    """Raises ConfigError if nothing can be drawn there."""
+    if not path.parent.is_dir():
+        raise ConfigError(f"--plot: there is no folder {path.parent}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ConfigError("--plot needs the package matplotlib: pip install 'llama-duo[bench]'")
+
+
+def draw_plot(report: BenchReport, path: Path) -> None:
+    """Bars of tokens/s by way, from the slowest repeat to the fastest. Raises ConfigError."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an optional package
+
+    rows = list(reversed(report.rows))
+    figure = Figure(figsize=(8, 1 + 0.4 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    speeds = [row.tokens_per_second for row in rows]
+    spread = [
+        [row.tokens_per_second - row.low for row in rows],
+        [row.high - row.tokens_per_second for row in rows],
+    ]
+    bars = axes.barh([row.way for row in rows], speeds, xerr=spread)
+    axes.bar_label(bars, fmt="%.1f", padding=4)
+    axes.margins(x=0.12)
+    axes.set_xlabel("tokens/s")
+    axes.set_title(report.title, loc="left")
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise ConfigError(f"--plot: cannot write {path}: {error.strerror}") from error
+
+
+def rounded(value: Any) -> Any:
+    """Round every float inside to four significant digits; more would be noise."""
+    match value:
+        case float():
+            return float(f"{value:.4g}")
+        case dict():
+            return {key: rounded(item) for key, item in value.items()}
+        case list() | tuple():
+            return [rounded(item) for item in value]
+    return value
+
+
+def environment() -> dict[str, Any]:
+    """Hardware and versions, to compare results by."""
+    return {
+        "cpu": cpu_name(),
+        "n_cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "versions": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def cpu_name() -> str:
+    """The processor's name: Linux's, elsewhere Python's."""
+    try:
+        lines = _CPUINFO.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _shown(row: Row) -> dict[str, Any]:
+    return row.record() | {"same_text": f"{row.n_same_text} of {row.n_texts}"}

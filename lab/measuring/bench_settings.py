@@ -1,0 +1,86 @@
+"""The settings of `lead bench`: those of the lead, what to ask, and whom."""
+
+import dataclasses
+from pathlib import Path
+from typing import ClassVar, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from lab.measuring.questions import BUILT_IN
+from lab.planning.plan_settings import ComparisonSettings
+from shared.settings.command_line import Spelling
+from shared.settings.llama_server_options import LLAMA_SERVER
+from shared.settings.options import CommaList, OptionError
+from shared.settings.server_url import server_url
+
+_PLOTS = (".png", ".svg", ".pdf")
+
+
+class BenchSettings(ComparisonSettings):
+    """Measure how fast the model answers, alone and with everything that can draft for it.
+
+        lead bench --model 70B.gguf --draft-model 1B.gguf --prompts human-eval
+        lead bench --model 70B.gguf --draft-model 1B.gguf --draft-model 3B.gguf --plot speed.png
+        lead bench --model 8B.gguf --prompts gsm8k,mine.jsonl --n-prompts 20 --temp 0.8 --json
+        lead bench --url https://gpu:5555 --api-key-file api.key --ca-file tls.pem
+        lead bench                                    the built-in demo models
+
+    Every arrangement is started in turn, and answers the same prompts: without drafts; with drafts from the
+    text itself; with each draft model in the engine, and in a back on other cores; with the model's own heads
+    (MTP). Those options of `lead` apply that say how models are loaded and tokens sampled. Nothing else
+    should compute meanwhile. With --url a running lead is measured with and without its drafts, or any other
+    server with OpenAI's API as it is. A lead that is measured twice drafts from its earlier answers, unless
+    it runs with --suffix-memory 0.
+    """
+
+    program = "lead bench"
+    dialect = dataclasses.replace(
+        LLAMA_SERVER, spellings={**LLAMA_SERVER.spellings, "as_json": Spelling(("--json",))}
+    )
+    headings: ClassVar = {"prompts": "measuring", **ComparisonSettings.headings}
+    defaults: ClassVar = {
+        **ComparisonSettings.defaults,
+        "n_predict": 128,
+        "temperature": 0.0,
+        "suffix_memory": 0,  # every arrangement is asked the same again
+    }
+
+    prompts: CommaList = Field(
+        (BUILT_IN,),
+        min_length=1,
+        description="what to ask, comma-separated: built-in, human-eval, gsm8k, sessions (recorded ones of "
+        "Claude Code and Codex, up to the last question; they need a long --ctx-size), or a file with a "
+        "prompt on each line (.jsonl: an object with prompt or messages). The sets that are not built in "
+        "need pip install 'llama-duo[bench]'",
+    )
+    n_prompts: int = Field(
+        4, ge=1, le=10_000, description="prompts of each kind; of sessions, the shortest ones"
+    )
+    repeats: int = Field(
+        1, ge=1, le=1000, description="how many times to start everything and ask, each time other prompts"
+    )
+    url: str | None = Field(
+        None,
+        description="measure the server that runs there, in place of --model; --api-key is sent to it, "
+        "--alias names the model to ask for",
+    )
+    ca_file: Path | None = Field(
+        None, description="file with the CA certificates (PEM) to trust with --url https://…"
+    )
+    plot: Path | None = Field(
+        None, description="also draw the speeds into this file (.png, .svg or .pdf); needs llama-duo[bench]"
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str | None) -> str | None:
+        """Also accept `/v1` at the end, as in the base URL of OpenAI clients."""
+        return url if url is None else server_url(url)
+
+    @model_validator(mode="after")
+    def _check_files(self) -> Self:
+        if self.plot is not None and self.plot.suffix not in _PLOTS:
+            raise OptionError("plot", f"its name must end with {', '.join(_PLOTS)}")
+        if self.url is None and self.ca_file is not None:
+            raise OptionError("ca_file", "needs --url")
+        return self

@@ -1,0 +1,1 @@
+"""Parts of `python -m bench`, and how they start and ask programs."""

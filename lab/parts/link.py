@@ -1,0 +1,134 @@
+"""The network between a back and the lead: a TCP proxy that can be made worse while it runs.
+
+Bytes arrive in order, half a round trip after they were sent, each way.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator, Callable
+from typing import Self
+
+_ANY_SIZE = 1 << 16
+_QUEUED = 1024
+"""Maximum number of chunks in flight; then the sender has to wait, as with a full socket."""
+
+
+class Link:
+    """Forwards connections from a port of its own to `host:port`; a context manager.
+
+    The attributes may be changed at any time and hold for the bytes that arrive from then on, both ways.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._forwarding: set[asyncio.Future[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self.delay: Callable[[], float] = _none
+        """Seconds, asked for each chunk."""
+        self.bytes_per_second = math.inf
+        self.most_bytes = _ANY_SIZE
+        """How many bytes arrive together."""
+
+    def restore(self) -> None:
+        """A perfect network from now on; what went into a black hole arrives late, as TCP sends it again."""
+        self.delay = _none
+        self.bytes_per_second = math.inf
+        self.most_bytes = _ANY_SIZE
+        self._flows.set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server
+        self._server.close()
+        self.cut()
+        for forwarding in self._forwarding:
+            forwarding.cancel()
+        await asyncio.gather(*self._forwarding, return_exceptions=True)
+        await self._server.wait_closed()
+
+    @property
+    def url(self) -> str:
+        """Where a back finds the lead through this link."""
+        assert self._server
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def cut(self) -> None:
+        """Reset all connections; bytes on their way are lost."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def stop_flow(self) -> None:
+        """Nothing arrives any more until `restore`, and nobody is told: a black hole."""
+        self._flows.clear()
+
+    async def pace(self, n_bytes: int) -> None:
+        """Wait as long as `n_bytes` take."""
+        await self._flows.wait()
+        if not math.isinf(self.bytes_per_second):
+            await asyncio.sleep(n_bytes / self.bytes_per_second)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        forwarding = asyncio.ensure_future(self._forward(reader, writer))
+        self._forwarding.add(forwarding)
+        # Streams log the CancelledError of a handler.
+        await asyncio.gather(forwarding, return_exceptions=True)
+        self._forwarding.discard(forwarding)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with self._open(writer):
+            with contextlib.suppress(OSError):
+                far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
+                async with self._open(far_writer):
+                    await asyncio.gather(self.carry(reader, far_writer), self.carry(far_reader, writer))
+
+    @contextlib.asynccontextmanager
+    async def _open(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+        """Within this context `cut` resets the connection; then it is closed."""
+        self._writers.add(writer)
+        try:
+            yield
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Copy in order, each chunk `delay` seconds after it arrived, or later, until one side ends."""
+        clock = asyncio.get_running_loop().time
+        on_their_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_QUEUED)
+
+        async def depart() -> None:
+            data = b"-"
+            while data:
+                try:
+                    data = await reader.read(self.most_bytes)
+                except OSError:  # a connection that breaks has ended, too
+                    data = b""
+                await self.pace(len(data))
+                await on_their_way.put((clock() + self.delay(), data))
+
+        departing = asyncio.ensure_future(depart())
+        try:
+            with contextlib.suppress(OSError):  # a broken connection ends in both directions
+                while True:
+                    due, data = await on_their_way.get()
+                    await asyncio.sleep(max(0.0, due - clock()))
+                    if not data:
+                        break
+                    writer.write(data)
+                    await writer.drain()
+        finally:
+            departing.cancel()
+            writer.close()
+
+
+def _none() -> float:
+    return 0.0

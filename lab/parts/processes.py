@@ -1,0 +1,192 @@
+"""Starting the real programs, waiting for lines of their logs, stopping them by their own process id."""
+
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from shared.python_child import ChildProcess, child_command, program_command
+
+_MEGABYTE = 1e6
+_STOP_SECONDS = 60.0
+_PATIENCE_SECONDS = 240.0
+"""Longer than anything takes on a machine that is busy with other things."""
+
+
+class ProgramError(Exception):
+    """A program ended, or did not log the expected line in time; the message has its last lines."""
+
+
+class Program:
+    """One of `lead`, `back`, `chat` as a child process. A context manager: leaving it stops the process."""
+
+    def __init__(self, name: str, *arguments: str, command: Sequence[str] = ()) -> None:
+        """Start `python -m name arguments`; its log (stderr) is kept and can be waited for.
+
+        `command` starts another program instead; `name` is then only what messages call it.
+        """
+        self.name = name
+        self._lines: list[str] = []
+        self._news = threading.Condition()
+        self._ended = False
+        started = program_command(*command) if command else child_command(name)
+        self.process = ChildProcess([*started, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def log(self) -> str:
+        """All that it has logged so far."""
+        with self._news:
+            return "\n".join(self._lines)
+
+    def wait_for(self, pattern: str, seconds: float = _PATIENCE_SECONDS, *, since: int = 0) -> re.Match[str]:
+        """The first match of `pattern` in a line of its log, from line `since` on; raises ProgramError."""
+        expression = re.compile(pattern)
+        with self._news:
+            self._news.wait_for(lambda: self._ended or self._search(expression, since), seconds)
+            if match := self._search(expression, since):
+                return match
+        state = "ended" if self._ended else f"has not logged it for {seconds:.0f} s"
+        raise ProgramError(f"waiting for {pattern!r}, {self.name} {state}:\n" + "\n".join(self._lines[-20:]))
+
+    def n_lines(self) -> int:
+        """The number of lines it has logged, for `wait_for(since=…)`."""
+        with self._news:
+            return len(self._lines)
+
+    def lines(self, since: int) -> list[str]:
+        """What it has logged, from line `since` on."""
+        with self._news:
+            return self._lines[since:]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to this process alone."""
+        self.process.send_signal(number)
+
+    def stop(self) -> int:
+        """Terminate it, kill it if that takes too long; returns its exit status."""
+        self.process.tell_to_end()
+        self.process.end_within(_STOP_SECONDS)
+        self._reader.join()
+        return self.process.returncode
+
+    def _search(self, expression: re.Pattern[str], since: int) -> re.Match[str] | None:
+        matches = (expression.search(line) for line in self._lines[since:])
+        return next((match for match in matches if match), None)
+
+    def _read(self) -> None:
+        assert self.process.stderr
+        with self.process.stderr as stream:
+            for line in stream:
+                with self._news:
+                    self._lines.append(line.decode(errors="replace").rstrip())
+                    self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+
+def start_lead(
+    *arguments: str, seconds: float = _PATIENCE_SECONDS, command: Sequence[str] = ()
+) -> tuple[Program, str]:
+    """Start a lead and wait until it has loaded its model; returns it and its URL.
+
+    Its port is a free one unless `arguments` say which; `command` is that of `Program`.
+    """
+    lead = Program("lead", "--port", "0", *arguments, command=command)
+    try:
+        url = lead.wait_for(r"listening on (http://\S+),", seconds).group(1)
+        lead.wait_for(r" ready: ", seconds)
+    except BaseException:
+        lead.stop()
+        raise
+    return lead, url
+
+
+def start_back(
+    url: str, *arguments: str, seconds: float = _PATIENCE_SECONDS, command: Sequence[str] = ()
+) -> Program:
+    """Start a back and wait until the lead at `url` has welcomed it; `command` is that of `Program`."""
+    back = Program("back", "--lead", url, *arguments, command=command)
+    try:
+        back.wait_for(r"drafting for ", seconds)
+    except BaseException:
+        back.stop()
+        raise
+    return back
+
+
+def split_cores(cores: Sequence[int]) -> tuple[str, str]:
+    """(lead's, back's) cores as `--cpus` takes them: the back gets one, if there is more than one."""
+    ordered = sorted(cores)
+    lead, back = (ordered[:-1], ordered[-1:]) if len(ordered) > 1 else (ordered, ordered)
+    return ",".join(map(str, lead)), ",".join(map(str, back))
+
+
+def free_port() -> int:
+    """A port that nothing listens on, below those that Linux gives to programs which ask for any port."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+@dataclass(slots=True)
+class Usage:
+    """What processes hold together."""
+
+    megabytes: float = 0.0
+    """Resident."""
+    n_descriptors: int = 0
+    n_processes: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.megabytes:.1f}, {self.n_descriptors}, {self.n_processes}"
+
+
+def usage_of(pid: int) -> dict[str, Usage]:
+    """What a process ("front") and its children hold, by the modules that they run."""
+    found: defaultdict[str, Usage] = defaultdict(Usage)
+    try:
+        front = psutil.Process(pid)
+        for process in (front, *front.children(recursive=True)):
+            usage = found["front" if process == front else _module(process.cmdline())]
+            usage.megabytes += process.memory_info().rss / _MEGABYTE
+            usage.n_descriptors += process.num_fds()
+            usage.n_processes += 1
+    except psutil.NoSuchProcess:
+        return {}
+    return found
+
+
+def memory_of(pid: int) -> dict[str, float]:
+    """Resident MB, as `usage_of`."""
+    return {name: usage.megabytes for name, usage in usage_of(pid).items()}
+
+
+def _module(command: list[str]) -> str:
+    """The module that is run, else the program."""
+    if "shared.python_child" in command[:-2]:
+        return command[command.index("shared.python_child") + 2]
+    if "-m" in command[:-1]:
+        return command[command.index("-m") + 1]
+    return command[0].rpartition("/")[2] if command else "ended"

@@ -1,0 +1,1 @@
+"""What `bench simulate` asks of `lab.simulation`: cells, contests between policies, checks."""

@@ -1,0 +1,120 @@
+"""The ways to answer that the bench compares: policies of the lead, and llama-server."""
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+
+from lab.measuring.contest import Way
+from lab.measuring.measured_answer import MeasuredAnswer, Sampling, ask
+from lab.measuring.questions import ChatQuestion
+from lab.measuring.summary import BASELINE
+from lab.parts.peer import NAME, Peer
+from shared.errors import ConfigError
+
+_PATH = "/v1/speculation"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How the lead uses drafts; `depth` is that of sync and fixed, and the maximum of adaptive."""
+
+    name: str
+    depth: int | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.depth is None else f"{self.name} {self.depth}"
+
+
+OFF = Policy("off")
+ADAPTIVE = Policy("adaptive")
+
+
+def choose(http: httpx.Client, policy: Policy) -> None:
+    """Switch the lead to `policy`. Raises ConfigError."""
+    depth = {} if policy.depth is None else {"depth": policy.depth}
+    response = http.put(_PATH, json={"policy": policy.name, **depth})
+    if not response.is_success:
+        raise ConfigError(f"the lead does not take the policy {policy}: {response.text[:300]}")
+
+
+def counters(http: httpx.Client) -> dict[str, Any]:
+    """The planner's counters since the lead started. Raises ConfigError."""
+    response = http.get(_PATH)
+    planner: dict[str, Any] | None = response.json().get("planner") if response.is_success else None
+    if planner is None:
+        raise ConfigError(f"the lead's engine tells no counters: {response.text[:300]}")
+    return planner
+
+
+def policy_way(http: httpx.Client, sampling: Sampling, policy: Policy, name: str | None = None) -> Way:
+    """The lead under `policy`, which is chosen before every prompt."""
+
+    def answer(question: ChatQuestion) -> MeasuredAnswer:
+        choose(http, policy)
+        before = counters(http)
+        measurement = ask(http, question, sampling)
+        after = counters(http)
+        return replace(
+            measurement,
+            wait_seconds=after["wait_seconds"] - before["wait_seconds"],
+            n_counted=after["n_steps"] - before["n_steps"],
+        )
+
+    return Way(name or str(policy), answer)
+
+
+def at_once(way: Way, n_clients: int) -> Way:
+    """So many clients ask at the same time, each in words of its own; measured is what they got together."""
+
+    def answer(question: ChatQuestion) -> MeasuredAnswer:
+        questions = [replace(question, text=f"{i}. {question.text}") for i in range(n_clients)]
+        began = time.perf_counter()
+        with ThreadPoolExecutor(n_clients) as clients:
+            answers = list(clients.map(way.ask, questions))
+        return MeasuredAnswer(
+            "\n".join(each.text for each in answers),
+            sum(each.n_tokens for each in answers),
+            time.perf_counter() - began,
+            sum(each.n_drafted for each in answers),
+            sum(each.n_accepted for each in answers),
+            n_first=0,
+            first_seconds=max((each.first_seconds or 0.0) for each in answers),
+        )
+
+    return way if n_clients == 1 else Way(way.name, answer)
+
+
+def baseline(http: httpx.Client, sampling: Sampling) -> Way:
+    """The lead without drafts and without a connected back."""
+    return policy_way(http, sampling, OFF, BASELINE)
+
+
+def lead_ways(
+    http: httpx.Client, sampling: Sampling, policies: Sequence[str], depths: Sequence[int]
+) -> list[Way]:
+    """The named policies; sync and fixed at each depth. Raises ConfigError for an unknown name."""
+    ways = []
+    for name in policies:
+        if name in {"sync", "fixed"}:
+            ways += [policy_way(http, sampling, Policy(name, depth)) for depth in depths]
+        elif name == "adaptive":
+            ways.append(policy_way(http, sampling, ADAPTIVE))
+        elif name == "off":
+            ways.append(policy_way(http, sampling, OFF, "off, back connected"))
+        else:
+            raise ConfigError(f"policy {name!r}: choose from off, sync, fixed, adaptive")
+    return ways
+
+
+def peer_ways(peers: Mapping[int, Peer], sampling: Sampling, where: str = "") -> list[Way]:
+    """llama-server alone and with drafts of each length; `where` is appended to their names."""
+
+    def way(depth: int, peer: Peer) -> Way:
+        name = f"{NAME} -md {depth}{where}" if depth else f"{NAME} alone{where}"
+        return Way(name, lambda question: ask(peer.http, question, sampling))
+
+    return [way(depth, peer) for depth, peer in peers.items()]

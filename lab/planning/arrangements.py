@@ -1,0 +1,233 @@
+"""Where the draft model may run, and how fast each such arrangement will be: simulated from measurements."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+from lab.planning.measurements import (
+    AcceptanceRate,
+    CoreSplit,
+    DrafterTimes,
+    EngineTimes,
+    PairTimes,
+    SplitTimes,
+)
+from lab.simulation.cell import Cell, simulate
+from lab.simulation.machine import Contention, StepTable
+from lab.simulation.simulated_back import BackSpec
+from lab.simulation.text import DraftSkill
+from lead.engine.commands import DRAFT_MODEL, MTP, PolicyName
+from shared.diagnostics.prospects import SLOW_BACK
+
+Kind = Literal["none", "mtp", "engine", "split", "remote"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""Those with the fewest parts first."""
+
+_N_TOKENS = 512
+_N_SEEDS = 3
+_MOST, _LEAST = 0.995, 0.005
+"""What the simulated texts can have as acceptance."""
+_LOCAL_TRIP_S = 0.0002
+"""Between two processes of one machine."""
+_MARGIN = 0.02
+"""An arrangement with fewer parts is preferred to one that is faster by less."""
+
+
+_FASTER, _LESS_RIGHT = 4.0, 0.1
+"""A draft model that could take the place of one that is slow: how much faster, how much less often right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """`n` equal ones beside the lead's, each with a back. `speed`: relative to this machine's.
+
+    differ: each runs another draft model that is as often right and as fast, instead of the same one.
+    """
+
+    n: int = 1
+    round_trip_s: float = 0.001
+    speed: float = 1.0
+    differ: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """One way to run the models. `split`, `elsewhere`: where backs run; a forecast needs SplitTimes.
+
+    `draft_model` names what drafts, where there are several.
+    """
+
+    kind: Kind
+    split: CoreSplit | None = None
+    elsewhere: "Machines | None" = None
+    draft_model: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """Whether other draft models than the one that was measured draft, too."""
+        return self.elsewhere is not None and self.elsewhere.differ
+
+    @property
+    def place(self) -> tuple[Kind, tuple[int, ...], "Machines | None"]:
+        """Where it drafts."""
+        return self.kind, self.split.back_cpus if self.split else (), self.elsewhere
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedForecast:
+    """Tokens per second of one client; `low` and `high` at the ends of the acceptance's interval."""
+
+    arrangement: Arrangement
+    tokens_per_second: float
+    low: float
+    high: float
+
+
+def arrangements(pair: PairTimes, elsewhere: Iterable[Machines]) -> list[Arrangement]:
+    """All that are possible, those with the fewest parts first."""
+    drafters, name = pair.engine.drafters, pair.draft_model
+    found = [Arrangement("none")]
+    if MTP in drafters:
+        found.append(Arrangement("mtp"))
+    if DRAFT_MODEL in drafters:
+        found.append(Arrangement("engine", draft_model=name))
+        found += [Arrangement("split", split, draft_model=name) for split in pair.splits]
+        found += [Arrangement("remote", elsewhere=each, draft_model=name) for each in elsewhere]
+    return found
+
+
+def forecast(arrangement: Arrangement, engine: EngineTimes, acceptance: float | None = None) -> SpeedForecast:
+    """`acceptance` of the drafter: None for what was measured."""
+    if arrangement.kind == "none":
+        rate = tokens_per_second(Cell(_steps(engine.steps, engine), n_tokens=_N_TOKENS), "off")
+        return SpeedForecast(arrangement, rate, rate, rate)
+    drafter = engine.drafters[MTP if arrangement.kind == "mtp" else DRAFT_MODEL]
+    values = _acceptances(drafter.acceptance, acceptance)
+    rates = {
+        each: tokens_per_second(_cell(arrangement, engine, drafter, each), "adaptive") for each in set(values)
+    }
+    middle, low, high = (rates[each] for each in values)
+    return SpeedForecast(arrangement, middle, low, high)
+
+
+def best(forecasts: Sequence[SpeedForecast]) -> SpeedForecast:
+    """The fastest on this machine, or an earlier one that is nearly as fast."""
+    return _fastest([each for each in forecasts if each.arrangement.kind != "remote"])
+
+
+def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> SpeedForecast | None:
+    """With backs on other machines, as few as do, if that is faster than the best on this one."""
+    remote = sorted((each for each in forecasts if each.arrangement.kind == "remote"), key=n_machines)
+    remote = [each for each in remote if not each.arrangement.differs]
+    least = best(forecasts).tokens_per_second * (1 + _MARGIN)
+    faster = [each for each in remote if each.tokens_per_second > least]
+    return _fastest(faster) if faster else None
+
+
+def best_by_place(forecasts: Sequence[SpeedForecast]) -> list[SpeedForecast]:
+    """The draft model for each place: the fastest, or an earlier one that is nearly as fast."""
+    places = defaultdict[Any, list[SpeedForecast]](list)
+    for each in forecasts:
+        if each.arrangement.draft_model and not each.arrangement.differs:
+            places[each.arrangement.place].append(each)
+    return [_fastest(rivals) for rivals in places.values()]
+
+
+def gains_of_more(forecasts: Sequence[SpeedForecast]) -> list[tuple[SpeedForecast, SpeedForecast]]:
+    """Of backs elsewhere, with one draft model or with several, each number with the next one asked for."""
+    found = defaultdict[Any, list[SpeedForecast]](list)
+    for each in forecasts:
+        if machines := each.arrangement.elsewhere:
+            kinds = (machines.differ,) if machines.n > 1 else (False, True)
+            for differ in kinds:
+                found[replace(machines, n=1, differ=differ), each.arrangement.draft_model].append(each)
+    return [pair for each in found.values() for pair in pairwise(sorted(each, key=n_machines))]
+
+
+@dataclass(frozen=True, slots=True)
+class FasterModel:
+    """What a back would give with another draft model: it takes `token_s`, less, and is less often right."""
+
+    slow: SpeedForecast
+    slow_acceptance: float
+    token_s: float
+    acceptance: float
+    tokens_per_second: float
+
+
+def faster_model(slow: SpeedForecast, engine: EngineTimes, acceptance: float | None) -> FasterModel | None:
+    """None where backs are fast enough, or would gain little. acceptance: as for `forecast`."""
+    machines, drafter = slow.arrangement.elsewhere, engine.drafters.get(DRAFT_MODEL)
+    if machines is None or drafter is None:
+        return None
+    now = _acceptances(drafter.acceptance, acceptance)[0]
+    if now <= _LESS_RIGHT or drafter.token_s / machines.speed <= SLOW_BACK * engine.steps[1]:
+        return None
+    faster = replace(drafter, token_s=drafter.token_s / _FASTER)
+    then = forecast(slow.arrangement, replace(engine, drafters={DRAFT_MODEL: faster}), now - _LESS_RIGHT)
+    if then.tokens_per_second < slow.tokens_per_second * (1 + _MARGIN):
+        return None
+    token_s = faster.token_s / machines.speed
+    return FasterModel(slow, now, token_s, now - _LESS_RIGHT, then.tokens_per_second)
+
+
+def other_models_pay(forecasts: Sequence[SpeedForecast]) -> bool:
+    """Whether further backs give more with draft models of their own than with the same one."""
+    gains = {False: 1.0, True: 1.0}
+    for fewer, more in gains_of_more(forecasts):
+        gain, differs = more.tokens_per_second / fewer.tokens_per_second, more.arrangement.differs
+        gains[differs] = max(gains[differs], gain)
+    return gains[True] > gains[False] * (1 + _MARGIN)
+
+
+def n_machines(forecast: SpeedForecast) -> int:
+    """Beside the lead's."""
+    return forecast.arrangement.elsewhere.n if forecast.arrangement.elsewhere else 0
+
+
+def _fastest(rivals: Sequence[SpeedForecast]) -> SpeedForecast:
+    """The fastest, or an earlier one that is nearly as fast."""
+    most = max(each.tokens_per_second for each in rivals)
+    return next(each for each in rivals if each.tokens_per_second >= most * (1 - _MARGIN))
+
+
+def _acceptances(measured: AcceptanceRate | None, given: float | None) -> tuple[float, float, float]:
+    """The likeliest, the least and the most. A drafter that was never asked counts as useless."""
+    if given is not None or measured is None:
+        low = middle = high = given or 0.0
+    else:
+        middle, (low, high) = measured.value, measured.interval()
+    return _possible(middle), _possible(low), _possible(high)
+
+
+def _possible(acceptance: float) -> float:
+    return min(max(acceptance, _LEAST), _MOST)
+
+
+def _cell(arrangement: Arrangement, engine: EngineTimes, drafter: DrafterTimes, acceptance: float) -> Cell:
+    skill = DraftSkill(acceptance)
+    if isinstance(split := arrangement.split, SplitTimes):
+        back = BackSpec(split.token_s + drafter.outside_s, _LOCAL_TRIP_S, skill, drafter.slope)
+        steps = _steps(split.steps, engine)
+        contention = Contention(split.lead_factor, split.back_factor)
+        return Cell(steps, (back,), n_tokens=_N_TOKENS, contention=contention)
+    steps = _steps(engine.steps, engine)
+    if machines := arrangement.elsewhere:
+        token_s = drafter.token_s / machines.speed
+        back = BackSpec(token_s, machines.round_trip_s, skill, drafter.slope)
+        others = (replace(skill, number=i * machines.differ) for i in range(machines.n))
+        return Cell(steps, tuple(replace(back, skill=each) for each in others), n_tokens=_N_TOKENS)
+    return Cell(steps, inline=BackSpec(drafter.token_s, 0.0, skill, drafter.slope), n_tokens=_N_TOKENS)
+
+
+def _steps(measured: Mapping[int, float], engine: EngineTimes) -> StepTable:
+    points = tuple((n, seconds + n * engine.choose_s) for n, seconds in sorted(measured.items()))
+    return StepTable("measured", points, engine.settling)
+
+
+def tokens_per_second(cell: Cell, policy: PolicyName) -> float:
+    """Tokens per second, the mean of some texts."""
+    outcomes = [simulate(replace(cell, seed=seed), policy) for seed in range(_N_SEEDS)]
+    return sum(outcome.tokens_per_second for outcome in outcomes) / len(outcomes)

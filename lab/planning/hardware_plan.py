@@ -1,0 +1,209 @@
+"""`lead plan --device NAME`: what to expect of hardware that is not here, simulated from published T(n)."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lab.planning.arrangements import Machines, tokens_per_second
+from lab.simulation.cell import Cell
+from lab.simulation.hardware import Hardware
+from lab.simulation.places import LARGE_PLACES, SMALL_PLACES, DraftPlace
+from shared.diagnostics.prospects import SECOND_BACK, prospect
+
+Cells = Mapping[tuple[DraftPlace, float], Cell]
+"""By place and acceptance."""
+SimulateCells = Callable[[Sequence[Cell]], Sequence[float]]
+"""Tokens per second of each cell."""
+_N_TOKENS = 512
+_WORTH = 0.02
+"""A gain that is more than the luck of a simulation."""
+_WARNING = (
+    "Simulated, not measured: steps take as long as others have published, and draft tokens as long as is "
+    "usual for such models. How often a draft model is right is assumed (--acceptance). Backs are {} ms away "
+    "(--round-trip)."
+)
+_COLUMNS = "Tokens/s (over those without drafts), by draft model and the time it takes for a token:"
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceForecast:
+    """Tokens per second of one client with a draft model at `place`, by how often it is right."""
+
+    place: DraftPlace
+    token_s: float
+    rates: Mapping[float, float]
+
+    @property
+    def middle(self) -> float:
+        """An acceptance that is usual for such a draft model."""
+        return list(self.rates)[len(self.rates) // 2]
+
+
+@dataclass(frozen=True, slots=True)
+class SecondBack:
+    """Gains over one back at `place`: with the same draft model, and with another that is as often right."""
+
+    place: PlaceForecast
+    same: float
+    other: float
+
+
+@dataclass(frozen=True, slots=True)
+class HardwarePlan:
+    """What a target on `hardware` gives alone and with drafts, in tokens per second."""
+
+    hardware: Hardware
+    alone: float
+    forecasts: Sequence[PlaceForecast]
+    second: SecondBack | None
+
+    def __str__(self) -> str:
+        """Paragraphs: the steps and their source, what they leave to backs, a table, advice."""
+        found = prospect(dict(self.hardware.steps.points))
+        parts = [f"{self._steps()}\n{found.value}", self._table(), *self._advice()]
+        return "\n\n".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        hardware = self.hardware
+        return {
+            "device": hardware.title,
+            "source": hardware.source,
+            "assumed": hardware.assumed,
+            "step_ms": {n: round(1000 * seconds, 3) for n, seconds in hardware.steps.points},
+            "prospect": prospect(dict(hardware.steps.points)).name.lower(),
+            "alone": round(self.alone, 2),
+            "arrangements": [
+                {
+                    "arrangement": _describe(each),
+                    "tokens_per_second": {right: round(rate, 2) for right, rate in each.rates.items()},
+                }
+                for each in self.forecasts
+            ],
+        }
+
+    def _steps(self) -> str:
+        hardware, first = self.hardware, self.hardware.steps.seconds(1)
+        wider = " and ".join(
+            f"{hardware.steps.seconds(n) / first:.2f} times as long with {n}" for n in (4, 8)
+        )
+        assumed = f"; assumed: {hardware.assumed}" if hardware.assumed else ""
+        return (
+            f"{hardware.title}: a step of one token takes {1000 * first:.3g} ms, {wider}. Source: "
+            f"{hardware.source}{assumed}."
+        )
+
+    def _table(self) -> str:
+        """Rows by place, columns by how often drafts are right: tokens/s, and over those without drafts."""
+        columns = sorted({right for each in self.forecasts for right in each.rates})
+        rows = [
+            ("", *(f"{right:.0%} right" for right in columns)),
+            ("no draft model", *([f"{self.alone:.1f} (1.00)"] * len(columns))),
+            *((_describe(each), *(self._rate(each, right) for right in columns)) for each in self.forecasts),
+        ]
+        width = max(len(row[0]) for row in rows)
+        lines = (f"{row[0]:<{width}}{''.join(f'{cell:>14}' for cell in row[1:])}".rstrip() for row in rows)
+        return "\n".join([_COLUMNS, "", *lines])
+
+    def _rate(self, each: PlaceForecast, right: float) -> str:
+        rate = each.rates.get(right)
+        return "" if rate is None else f"{rate:.1f} ({rate / self.alone:.2f})"
+
+    def _advice(self) -> Iterator[str]:
+        on_cpu = {each.place.model: each for each in self.forecasts if each.place.is_cpu}
+        if {"1B", "8B"} <= on_cpu.keys():
+            (small, words), (large, others) = (self._usual(on_cpu[model]) for model in ("1B", "8B"))
+            if small > large * (1 + _WORTH):
+                yield f"A back has to be fast first: on the same CPU {words}, {others}."
+        if self.second:
+            same, other = 100 * (self.second.same - 1), 100 * (self.second.other - 1)
+            words = (
+                f"A second one beside the {_describe(self.second.place)}, adds {round(same)} % with the same "
+                f"draft model, {round(other)} % with another."
+            )
+            yield f"{words} {SECOND_BACK}" if other > same + 100 * _WORTH else words
+
+    def _usual(self, each: PlaceForecast) -> tuple[float, str]:
+        """Its speed-up, also in words."""
+        gain = each.rates[each.middle] / self.alone
+        model = f"an {each.place.model}" if each.place.model == "8B" else f"a {each.place.model}"
+        return gain, f"{model} that is right in {each.middle:.0%} gives {gain:.2f}"
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareReport:
+    """One plan for each kind of weights of which T(n) is known; `machines` as for `simulate_plan`."""
+
+    plans: Sequence[HardwarePlan]
+    machines: Machines
+
+    def __str__(self) -> str:
+        warning = _WARNING.format(f"{1000 * self.machines.round_trip_s:g}")
+        return "\n\n\n".join([warning, *map(str, self.plans)])
+
+    def to_json(self) -> str:
+        return json.dumps({"simulated": [plan.to_json() for plan in self.plans]})
+
+
+def simulate_plan(
+    hardware: Hardware, machines: Machines, acceptance: float | None, simulate_cells: SimulateCells
+) -> HardwarePlan:
+    """machines: how far away backs are, and how fast in comparison with usual ones.
+
+    acceptance: of every draft model; None: those that are usual.
+    """
+    cells = {
+        (place, right): _there(cell, hardware, machines)
+        for place in (*SMALL_PLACES, *LARGE_PLACES)
+        for right in (place.acceptances if acceptance is None else (acceptance,))
+        if (cell := place.cell(hardware, right, _N_TOKENS))
+    }
+    alone, *rates = simulate_cells(
+        [Cell(hardware.steps, n_tokens=_N_TOKENS, host=hardware.host), *cells.values()]
+    )
+    found: dict[DraftPlace, dict[float, float]] = {}
+    for (place, right), rate in zip(cells, rates, strict=True):
+        found.setdefault(place, {})[right] = rate
+    forecasts = [PlaceForecast(place, _token_s(cells, place), each) for place, each in found.items()]
+    return HardwarePlan(hardware, alone, forecasts, _second(cells, forecasts, alone, simulate_cells))
+
+
+def _there(cell: Cell, hardware: Hardware, machines: Machines) -> Cell:
+    """On that hardware, with backs that far away and so fast."""
+    backs = tuple(
+        replace(each, step_s=each.step_s / machines.speed, rtt_s=machines.round_trip_s) for each in cell.backs
+    )
+    return replace(cell, backs=backs, host=hardware.host)
+
+
+def _token_s(cells: Cells, place: DraftPlace) -> float:
+    cell = next(cell for (each, _), cell in cells.items() if each == place)
+    drafting = cell.inline or cell.backs[0]
+    return drafting.step_s
+
+
+def _second(
+    cells: Cells, forecasts: Sequence[PlaceForecast], alone: float, simulate_cells: SimulateCells
+) -> SecondBack | None:
+    """Beside the back that gives most; None if none gives anything."""
+    backs = [each for each in forecasts if each.place.token_s]
+    best = max(backs, key=lambda each: each.rates[each.middle], default=None)
+    if best is None or best.rates[best.middle] < alone * (1 + _WORTH):
+        return None
+    cell = cells[best.place, best.middle]
+    (one,) = cell.backs
+    other = replace(one, skill=replace(one.skill, number=1))
+    same, different = simulate_cells([replace(cell, backs=(one, each)) for each in (one, other)])
+    return SecondBack(best, same / best.rates[best.middle], different / best.rates[best.middle])
+
+
+def rate_of(cell: Cell) -> float:
+    """Tokens per second."""
+    return tokens_per_second(cell, "adaptive" if cell.backs or cell.inline else "off")
+
+
+def _describe(each: PlaceForecast) -> str:
+    where = (
+        "back on a CPU" if each.place.is_cpu else "back on a GPU" if each.place.token_s else "in the engine"
+    )
+    return f"{where}: {each.place.model}, {1000 * each.token_s:.3g} ms"

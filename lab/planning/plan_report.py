@@ -1,0 +1,280 @@
+"""What `lead plan` says: words, a table and commands; or one JSON object."""
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from lab.planning.arrangements import (
+    Arrangement,
+    FasterModel,
+    SpeedForecast,
+    best,
+    best_by_place,
+    better_elsewhere,
+    gains_of_more,
+    n_machines,
+    other_models_pay,
+)
+from lab.planning.measurements import CoreSplit, PairTimes, SplitTimes
+from lead.engine.commands import DRAFT_MODEL, MTP
+from lead.settings.lead_settings import LeadSettings
+from shared import cpus
+from shared.diagnostics.findings import count
+from shared.diagnostics.prospects import SECOND_BACK, Prospect, prospect
+
+_ARRANGEMENTS = {
+    "none": "no draft model",
+    "mtp": "the model's own heads (MTP)",
+    "engine": "draft model in the engine",
+}
+_DRAFTERS = {DRAFT_MODEL: "draft model", MTP: "model's own head"}
+_CHOSEN_HERE = frozenset({"threads", "hf_token", "draft_model", "hf_repo_draft", "mtp"})
+_LEAD_ADDRESS = "http://LEAD:5555"
+_ANOTHER_MODEL = ["--model", "ANOTHER.gguf"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    """`commands` are those of each forecast; `remarks` say what could not be measured or is not counted.
+
+    texts: the prompts with which drafts were tried. acceptance: what was given in place of that. faster: what
+    might take the place of slow draft models.
+    """
+
+    pairs: Sequence[PairTimes]
+    forecasts: Sequence[SpeedForecast]
+    commands: Sequence[Sequence[str]]
+    remarks: Sequence[str]
+    texts: Sequence[str]
+    acceptance: float | None = None
+    faster: Sequence[FasterModel] = ()
+
+    status = 0
+
+    def __str__(self) -> str:
+        """Paragraphs: what was measured, remarks, the table, what is fastest and its commands."""
+        chosen, remote = best(self.forecasts), better_elsewhere(self.forecasts)
+        parts = [self._measured(), self._prospect().value, *self.remarks, self._table()]
+        parts.append(f"Fastest here: {self._verdict(chosen)}")
+        if remote:
+            parts.append(f"Faster still: {self._verdict(remote)}")
+        parts += [self._faster(each) for each in self.faster]
+        if gains := gains_of_more(self.forecasts):
+            advice = [SECOND_BACK] if other_models_pay(self.forecasts) else []
+            parts.append("\n".join(["What more backs add:", *(_gain(*pair) for pair in gains), *advice]))
+        if by_place := best_by_place(self.forecasts):
+            parts.append("\n".join(["The best draft model for each place:", *map(_winner, by_place)]))
+        return "\n\n".join(parts)
+
+    def to_json(self) -> str:
+        chosen = best(self.forecasts)
+        return json.dumps(
+            {
+                "measured": [asdict(pair) for pair in self.pairs],
+                "acceptance": self.acceptance,
+                "arrangements": [
+                    self._row(each, commands)
+                    for each, commands in zip(self.forecasts, self.commands, strict=True)
+                ],
+                "prospect": self._prospect().name.lower(),
+                "fastest": describe(chosen.arrangement),
+                "best_by_place": [describe(each.arrangement) for each in best_by_place(self.forecasts)],
+                "remarks": list(self.remarks),
+                "texts": list(self.texts),
+            }
+        )
+
+    def _prospect(self) -> Prospect:
+        return prospect(self.pairs[0].engine.steps)
+
+    def _faster(self, other: FasterModel) -> str:
+        plain, step_s = self.forecasts[0].tokens_per_second, self.pairs[0].engine.steps[1]
+        now, then = other.slow.tokens_per_second / plain, other.tokens_per_second / plain
+        return (
+            f"The {describe(other.slow.arrangement)}, is slow: {now:.2f} times. A draft model there that "
+            f"takes {other.token_s / step_s:.2f} of a step for a token, and is right in "
+            f"{other.acceptance:.0%} instead of {other.slow_acceptance:.0%}, would give {then:.2f} times."
+        )
+
+    def _row(self, each: SpeedForecast, commands: Sequence[str]) -> dict[str, Any]:
+        return {
+            "arrangement": describe(each.arrangement),
+            "kind": each.arrangement.kind,
+            "draft_model": each.arrangement.draft_model,
+            "tokens_per_second": round(each.tokens_per_second, 2),
+            "low": round(each.low, 2),
+            "high": round(each.high, 2),
+            "commands": list(commands),
+        }
+
+    def _measured(self) -> str:
+        lines = [f"A step of one token takes {_ms(self.pairs[0].engine.steps[1])}{self._wider()}."]
+        for pair in self.pairs:
+            lines += [
+                self._drafter(source, pair)
+                for source in pair.engine.drafters
+                if source == DRAFT_MODEL or pair is self.pairs[0]
+            ]
+            lines += [_contention(split, pair.draft_model) for split in pair.splits]
+        return "\n".join(lines)
+
+    def _wider(self) -> str:
+        steps = self.pairs[0].engine.steps
+        ratios = [f"{steps[n] / steps[1]:.2f} times as long with {n}" for n in (4, 8) if n in steps]
+        return f", {' and '.join(ratios)}" if ratios else ""
+
+    def _drafter(self, source: str, pair: PairTimes) -> str:
+        drafter = pair.engine.drafters[source]
+        cost = drafter.token_s / pair.engine.steps[1]
+        name = pair.draft_model if source == DRAFT_MODEL else ""
+        begin = (
+            f"{name or f'The {_DRAFTERS[source]}'} takes {_ms(drafter.token_s)} for a token, "
+            f"{cost:.3f} of that; "
+        )
+        if self.acceptance is not None:
+            return f"{begin}--acceptance says that {self.acceptance:.0%} of its tokens are right."
+        rate = drafter.acceptance
+        if rate is None:
+            return f"{begin}how often it is right is not known."
+        low, high = rate.interval()
+        return (
+            f"{begin}{rate.n_right} of {rate.n_positions} were right: {rate.value:.0%}, and with a "
+            f"confidence of 95 % between {low:.0%} and {high:.0%}."
+        )
+
+    def _table(self) -> str:
+        plain = self.forecasts[0].tokens_per_second
+        rows: list[tuple[str, ...]] = [("arrangement", "tokens/s", "from", "to", "speed-up")]
+        for each in self.forecasts:
+            rates = (f"{rate:.1f}" for rate in (each.tokens_per_second, each.low, each.high))
+            rows.append((describe(each.arrangement), *rates, f"{each.tokens_per_second / plain:.2f}"))
+        width = max(len(row[0]) for row in rows)
+        return "\n".join(
+            f"{row[0]:<{width}}  {''.join(f'{cell:>10}' for cell in row[1:])}".rstrip() for row in rows
+        )
+
+    def _verdict(self, chosen: SpeedForecast) -> str:
+        speedup = chosen.tokens_per_second / self.forecasts[0].tokens_per_second
+        gain = f", {speedup:.2f} times as fast as without drafts" if chosen.arrangement.kind != "none" else ""
+        name = describe(chosen.arrangement)
+        commands = self.commands[list(self.forecasts).index(chosen)]
+        begin = f"{name}, {chosen.tokens_per_second:.1f} tokens/s{gain}. Run\n"
+        return "\n".join([begin, *(f"  {command}" for command in commands)])
+
+
+def describe(arrangement: Arrangement) -> str:
+    """Unlike that of any other arrangement of the same plan."""
+    name = arrangement.draft_model
+    return f"{_place(arrangement)}: {name}" if name else _place(arrangement)
+
+
+def _place(arrangement: Arrangement) -> str:
+    if arrangement.split:
+        split = arrangement.split
+        return f"back on {_cores(split.back_cpus)}, lead on {cpus.as_ranges(split.lead_cpus)}"
+    if machines := arrangement.elsewhere:
+        where = "back on another machine" if machines.n == 1 else f"{machines.n} backs on other machines"
+        speed = f", {machines.speed:g} times as fast" if machines.speed != 1 else ""
+        models = ", different draft models" if machines.differ else ""
+        return f"{where}, {_ms(machines.round_trip_s)} away{speed}{models}"
+    return _ARRANGEMENTS[arrangement.kind]
+
+
+def _winner(best_there: SpeedForecast) -> str:
+    return f"  {describe(best_there.arrangement)}, {best_there.tokens_per_second:.1f} tokens/s"
+
+
+def _gain(fewer: SpeedForecast, more: SpeedForecast) -> str:
+    gain = more.tokens_per_second / fewer.tokens_per_second - 1
+    return f"  {describe(more.arrangement)}: {round(100 * gain):+d} % over {n_machines(fewer)}"
+
+
+def _contention(split: SplitTimes, draft_model: str) -> str:
+    name = f" and {draft_model}" if draft_model else ""
+    return (
+        f"With a back on {_cores(split.back_cpus)}{name}: a step {_ms(split.steps[1])}, a draft token "
+        f"{_ms(split.token_s)}; while both compute {split.lead_factor:.2f} and {split.back_factor:.2f} times "
+        "as long."
+    )
+
+
+def _cores(cores: Sequence[int]) -> str:
+    return f"{count(len(cores), 'core')} ({cpus.as_ranges(cores)})"
+
+
+def _ms(seconds: float) -> str:
+    ms = 1000 * seconds
+    return f"{ms:.0f} ms" if ms >= 1000 else f"{ms:.3g} ms"  # noqa: PLR2004 - no 2.4e+03
+
+
+# The command lines that start an arrangement
+
+
+def commands(arrangement: Arrangement, settings: LeadSettings, cores: Sequence[int]) -> list[str]:
+    """In the order in which to run them; `settings` as they were given."""
+    lead = ["lead", *_changed(settings.source), *_changed(settings.compute)]
+    threads = ["--cpus", settings.cpus] if settings.cpus else []
+    if settings.compute.threads or not settings.cpus:
+        threads += ["--threads", str(settings.compute.threads or len(cores))]
+    model = draft_model_words(settings)
+    if arrangement.split:
+        back = _renamed(model, "--back", "--back-hf-repo")
+        return [shlex.join([*lead, *back, *_core_words(arrangement.split)])]
+    if arrangement.kind == "remote":
+        address = ["--host", "0.0.0.0", "--keys-file", "keys"]
+        backs = [model, _ANOTHER_MODEL] if arrangement.differs else [model]
+        there = (["back", "--lead", _LEAD_ADDRESS, *each, "--key-file", "key"] for each in backs)
+        return [shlex.join([*lead, *threads, *address]), *map(shlex.join, there)]
+    return [shlex.join([*lead, *threads, *_drafting_words(arrangement, model, settings)])]
+
+
+def draft_model_words(settings: LeadSettings) -> list[str]:
+    """The draft model that was named, for `--draft-model` or for `--back`, as options of `back`."""
+    drafting, own_back = settings.drafting, settings.own_back
+    if repository := drafting.hf_repo_draft or own_back.back_hf_repo:
+        return ["--hf-repo", repository]
+    path = drafting.draft_model or own_back.back
+    return ["--model", str(path)] if path and str(path) != "builtin" else []
+
+
+def _drafting_words(arrangement: Arrangement, model: Sequence[str], settings: LeadSettings) -> list[str]:
+    """The options for drafting of a lead without a back."""
+    if arrangement.kind == "none":
+        return ["--mtp", "off"]
+    inside = ["--mtp", "on"]
+    if arrangement.kind == "engine":
+        inside = _renamed(model, "--draft-model", "--hf-repo-draft")
+    return [*inside, *_changed(settings.drafting)]
+
+
+def _renamed(model: Sequence[str], path_option: str, repository_option: str) -> list[str]:
+    if not model:
+        return [path_option, "builtin"]
+    return [{"--model": path_option, "--hf-repo": repository_option}[model[0]], model[1]]
+
+
+def _core_words(split: CoreSplit) -> list[str]:
+    lead, back = split.lead_cpus, split.back_cpus
+    on_cpu = ["--back-gpu-layers", "0"] if split.back_on_cpu else []
+    if not cpus.can_pin():
+        return ["--threads", str(len(lead)), "--back-threads", str(len(back)), *on_cpu]
+    return ["--cpus", cpus.as_ranges(lead), "--back-cpus", cpus.as_ranges(back), *on_cpu]
+
+
+def _changed(group: BaseModel) -> Iterator[str]:
+    """The options that differ from their defaults."""
+    for name, field in type(group).model_fields.items():
+        value = getattr(group, name)
+        if name not in _CHOSEN_HERE and value != field.default:
+            yield from _words(name, value)
+
+
+def _words(name: str, value: object) -> list[str]:
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{option}" if value else f"--no-{option}"]
+    return [f"--{option}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]

@@ -1,0 +1,207 @@
+"""The settings of `lead plan`: those of the lead, and what to assume."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from copy import copy
+from difflib import get_close_matches
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import AfterValidator, Field, TypeAdapter, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import CliToggleFlag
+
+from lab.planning.arrangements import Machines
+from lab.simulation.hardware import NAMES, Hardware, hardware_named
+from lead.settings.lead_settings import LeadSettings
+from shared.settings.command_line import Spelling
+from shared.settings.llama_server_options import LLAMA_SERVER
+from shared.settings.model_source import find_named
+from shared.settings.options import OptionError, PathList
+
+ModelPaths = Annotated[PathList, AfterValidator(lambda paths: tuple(map(find_named, paths)))]
+_PATHS: TypeAdapter[tuple[Path, ...]] = TypeAdapter(ModelPaths)
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|s)")
+_SECONDS = {"ms": 0.001, "s": 1.0}
+_LONGEST = 60.0
+_MOST_TRIPS = 8
+_MOST_BACKS, _MOST_NUMBERS = 16, 4
+
+
+def _read_durations(text: str) -> tuple[float, ...]:
+    """`5ms,0.1s` → (0.005, 0.1)."""
+    if text.count(",") >= _MOST_TRIPS:
+        raise ValueError(f"more than {_MOST_TRIPS} times")
+    return tuple(map(_seconds, text.split(",")))
+
+
+def _seconds(text: str) -> float:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or float(match[1]) * _SECONDS[match[2]] > _LONGEST:
+        raise ValueError(f"{text!r} is not a time up to {_LONGEST:g} s: write 5ms or 0.1s")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _read_numbers(text: str, low: float, high: float) -> list[float]:
+    """`1,2` → [1.0, 2.0]."""
+    values = sorted({float(each) for each in text.split(",")})
+    if len(values) > _MOST_NUMBERS or not all(low <= each <= high for each in values):
+        raise ValueError(f"{text!r} is not up to {_MOST_NUMBERS} numbers from {low:g} to {high:g}")
+    return values
+
+
+def _read_counts(text: str) -> list[int]:
+    if not re.fullmatch(r"[\d, ]+", text):
+        raise ValueError(f"{text!r} is not whole numbers, as in 1,2,4")
+    return [int(each) for each in _read_numbers(text, 1, _MOST_BACKS)]
+
+
+def _read_speeds(text: str) -> list[float]:
+    return _read_numbers(text, 0.01, 100)
+
+
+def _checked(read: Callable[[str], object]) -> AfterValidator:
+    """A text that `read` understands."""
+
+    def check(text: str) -> str:
+        read(text)
+        return text
+
+    return AfterValidator(check)
+
+
+class ComparisonSettings(LeadSettings):
+    """A lead with one draft model or another: `draft_models` are all of them, `drafting` has the first."""
+
+    defaults: ClassVar = {"log_level": "warning"}
+
+    draft_models: ModelPaths = ()
+    as_json: CliToggleFlag[bool] = Field(False, description="print one JSON object, with all measurements")
+
+    @classmethod
+    def options(cls) -> dict[str, FieldInfo]:
+        """Those of the lead, but that `draft_model` may be given several times."""
+        found = super().options()
+        several = found.pop("draft_models")
+        several.description = (
+            f"{found['draft_model'].description}. Repeat the option to compare several draft models"
+        )
+        return {name: several if name == "draft_model" else field for name, field in found.items()}
+
+    @classmethod
+    def from_options(cls, **values: Any) -> Self:
+        """`draft_model`: paths, separated by commas or in a list."""
+        if given := values.get("draft_model"):
+            paths = _PATHS.validate_python(given)
+            values |= {"draft_model": paths[0], "draft_models": paths}
+        return super().from_options(**values)
+
+    @model_validator(mode="after")
+    def _check_workers(self) -> Self:
+        if self.workers.rpc:
+            raise OptionError("rpc", "layers on other machines cannot be measured: this is for one machine")
+        return self
+
+    def with_each_draft(self) -> Sequence[Self]:
+        """Copies with one draft model each, also one that was named for a back; without any, one copy.
+
+        The demo's target has the demo's draft model.
+        """
+        drafting, back = self.drafting, self.own_back
+        is_demo = self.source.model is None and self.source.hf_repo is None
+        if not drafting.is_wanted and (back.is_wanted or is_demo):
+            path = back.back if back.is_wanted else Path("builtin")
+            drafting = drafting.model_copy(update={"draft_model": path, "hf_repo_draft": back.back_hf_repo})
+        drafts = [
+            drafting,
+            *(drafting.model_copy(update={"draft_model": each}) for each in self.draft_models[1:]),
+        ]
+        return [self.model_copy(update={"drafting": each}) for each in drafts]
+
+
+class PlanSettings(ComparisonSettings):
+    """Measure the model and the draft model on this machine, and say which arrangement will be fastest.
+
+        lead plan --model 70B.gguf --draft-model 1B.gguf
+        lead plan --model 70B.gguf --draft-model 1B.gguf --round-trip 0.3ms,20ms
+        lead plan --model 70B.gguf --draft-model 1B.gguf --backs 1,2,4 --back-speed 0.5
+        lead plan --model 70B.gguf --draft-model 1B.gguf --draft-model 3B.gguf
+        lead plan --model 8B.gguf --prompt "$(cat typical.txt)" --temp 0 --json
+        lead plan --device rtx4090                    hardware that is not here, simulated
+        lead plan                                     the built-in demo models
+
+    It takes some seconds and computes on all cores meanwhile; nothing else should run. It compares: no draft
+    model; the draft model inside the engine; a back on other cores of this machine; a back on another
+    machine; the model's own heads (MTP). With several draft models it says which one pays best where: one
+    that drafts elsewhere costs no step, so a bigger one may be better there. All options of `lead`
+    apply that say how models are loaded and tokens sampled.
+
+    With --device and the name of hardware that is not here it measures nothing and needs no model: it
+    simulates what others have published of that hardware, which takes up to some minutes on few cores.
+    """
+
+    program = "lead plan"
+    dialect = dataclasses.replace(
+        LLAMA_SERVER,
+        spellings={**LLAMA_SERVER.spellings, "as_json": Spelling(("--json",)), "prompt": Spelling(("-p",))},
+    )
+    headings: ClassVar = {"round_trip": "planning", **LeadSettings.headings}
+
+    round_trip: Annotated[str, _checked(_read_durations)] = Field(
+        "1ms", description="round-trip times of backs on other machines, as in 0.3ms,20ms"
+    )
+    backs: Annotated[str, _checked(_read_counts)] = Field(
+        "1,2", description="numbers of backs on other machines, as in 1,2,4"
+    )
+    back_speed: Annotated[str, _checked(_read_speeds)] = Field(
+        "1",
+        description="how fast the other machines draft, relative to this one on all its cores, as in 0.5,4",
+    )
+    acceptance: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="how often the next token of the draft model is right, instead of measuring that",
+    )
+    prompt: str | None = Field(
+        None,
+        description="beginning of the text on which drafts are tried; without it, those of some short texts",
+    )
+
+    @classmethod
+    def options(cls) -> dict[str, FieldInfo]:
+        """Those of a comparison; `device` may also be hardware that is not here."""
+        found = super().options()
+        found["device"] = copy(found["device"])
+        found[
+            "device"
+        ].description = f"{found['device'].description}. Or hardware that is not here: {', '.join(NAMES)}"
+        return found
+
+    @model_validator(mode="after")
+    def _check_hardware(self) -> Self:
+        names = self.model_options.device
+        if not any(get_close_matches(name, NAMES) for name in names):
+            return self
+        if unknown := [name for name in names if name not in NAMES]:
+            raise OptionError("device", f"{', '.join(unknown)} is not one of {', '.join(NAMES)}")
+        if self.source.model or self.source.hf_repo or self.drafting.is_wanted or self.own_back.is_wanted:
+            raise OptionError("device", f"{names[0]} is simulated, not measured: name no models with it")
+        return self
+
+    @property
+    def hardware(self) -> list[Hardware]:
+        """What is simulated because it is not here; empty: this machine is measured."""
+        return [each for name in self.model_options.device for each in hardware_named(name)]
+
+    @property
+    def round_trips(self) -> tuple[float, ...]:
+        return _read_durations(self.round_trip)
+
+    @property
+    def machines(self) -> list[Machines]:
+        """All combinations, the fewest first; several also with different draft models."""
+        axes = _read_counts(self.backs), self.round_trips, _read_speeds(self.back_speed), (False, True)
+        return [Machines(*each) for each in product(*axes) if each[0] > 1 or not each[-1]]

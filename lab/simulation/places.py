@@ -1,0 +1,73 @@
+"""Where a draft model may run, and how long its tokens are assumed to take there."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from lab.simulation.cell import Cell
+from lab.simulation.hardware import Hardware
+from lab.simulation.simulated_back import BackSpec
+from lab.simulation.text import CHAT_RECALL, DraftSkill
+
+DraftSize = Literal["0.5B", "1B", "8B"]
+_ROUND_TRIP_S = 0.0004
+_CPU_SLOPE, _GPU_SLOPE = 0.15, 0.02
+_SLOWEST = 4.0
+"""Steps that a back's token may take, of those that are simulated."""
+SMALL, LARGE = (0.5, 0.6, 0.7), (0.7, 0.8)
+"""How often such draft models are right."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftPlace:
+    """Where a draft model runs. token_s: None: in the engine.
+
+    A GPU does not stop decodes that have become useless, as a CPU does.
+    """
+
+    name: str
+    model: DraftSize
+    token_s: float | None = None
+    is_cpu: bool = False
+
+    @property
+    def acceptances(self) -> tuple[float, ...]:
+        return LARGE if self.model == "8B" else SMALL
+
+    def engine_token(self, hardware: Hardware) -> float | None:
+        """Seconds of a token of this model in the engine; None: it does not fit."""
+        return hardware.draft_8b_s if self.model == "8B" else hardware.draft_1b_s
+
+    def cell(self, hardware: Hardware, acceptance: float, n_tokens: int) -> Cell | None:
+        """None: it does not fit, or takes far longer than a step."""
+        target = Cell(hardware.steps, n_tokens=n_tokens)
+        if self.token_s is None:
+            token_s = self.engine_token(hardware)
+            return None if token_s is None else replace(target, inline=inline(token_s, acceptance))
+        if self.token_s > _SLOWEST * hardware.steps.seconds(1):
+            return None
+        return replace(target, backs=(back(self.token_s, acceptance, is_cpu=self.is_cpu),))
+
+
+SMALL_PLACES = (
+    DraftPlace("engine", "1B"),
+    DraftPlace("CPU 12 ms", "1B", 0.012, is_cpu=True),
+    DraftPlace("CPU 4 ms", "0.5B", 0.004, is_cpu=True),
+    DraftPlace("GPU 3 ms", "1B", 0.003),
+)
+LARGE_PLACES = (
+    DraftPlace("engine", "8B"),
+    DraftPlace("CPU 80 ms", "8B", 0.080, is_cpu=True),
+    DraftPlace("GPU 10 ms", "8B", 0.010),
+)
+
+
+def back(token_s: float, acceptance: float, number: int = 0, *, is_cpu: bool = True) -> BackSpec:
+    """number: of its draft model; those with equal ones guess alike."""
+    skill = DraftSkill(acceptance, number, recall=CHAT_RECALL)
+    slope = _CPU_SLOPE if is_cpu else _GPU_SLOPE
+    return BackSpec(token_s, _ROUND_TRIP_S, skill, slope, can_interrupt=is_cpu)
+
+
+def inline(token_s: float, acceptance: float) -> BackSpec:
+    """A draft model in the engine."""
+    return BackSpec(token_s, 0.0, DraftSkill(acceptance, recall=CHAT_RECALL), _GPU_SLOPE)

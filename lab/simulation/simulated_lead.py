@@ -1,0 +1,208 @@
+"""A simulated lead: the real engine; only decoding and time are simulated."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.simulation.clock import Compute, VirtualClock
+from lab.simulation.machine import HOST, HostTime, Steps
+from lab.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
+from lab.simulation.text import Text
+from lead.engine.calibration import BATCH_SIZES
+from lead.engine.commands import PolicyName, SetBacks, Submit
+from lead.engine.engine import Engine
+from lead.engine.engine_limits import EngineLimits
+from lead.engine.events import Committed, Finished
+from lead.engine.scheduler import StepPlan
+from lead.engine.speculation.batching import LikeliestFirst
+from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
+from lead.engine.speculation.manager import MakeLookups, SpeculationManager
+from lead.engine.speculation.policy import DraftOrder, Wait
+from lead.engine.speculation.speculation_stats import SpeculationStats
+from lead.engine.speculation.widths import Widths
+from shared.protocol import Draft, Tune
+from shared.sampling.sampler import Sampler
+from shared.step_cost import StepCost
+
+_JITTER = 0.02
+"""Standard deviation of a step's time, relative to T(n)."""
+_NO_TOKEN_ENDS = frozenset[int]()
+_N_CTX = 1 << 40
+_CALIBRATION_ROUNDS = 5
+
+LeadEvent = Committed | Finished | Tune
+EventObserver = Callable[[LeadEvent], None]
+
+
+class TextSampler(Sampler):
+    """Needs no logits: the text is known."""
+
+    def __init__(self, token_at: Callable[[int], int]) -> None:
+        """token_at: by its position in the sequence."""
+        super().__init__(GREEDY, None, [])
+        self._token_at = token_at
+
+    def choose(self, _logits: NDArray[np.float32], position: int) -> int:
+        return self._token_at(position)
+
+
+class SimulatedLead:
+    """Serves sequences of known texts. `observer` hears every event at the time when it happens."""
+
+    def __init__(
+        self,
+        clock: VirtualClock,
+        steps: Steps,
+        observer: EventObserver,
+        texts: Mapping[int, Text],
+        *,
+        policy: PolicyName,
+        depth: int = 0,
+        make_drafters: MakeLookups = lambda _: {},
+        n_slots: int = 16,
+        seed: int = 0,
+        constants: SpeculationConstants = DEFAULTS,
+        inline: BackSpec | None = None,
+        compute: Compute | None = None,
+        cost: StepCost | None = None,
+        host: HostTime = HOST,
+    ) -> None:
+        """texts: by the first token of their sequences. cost: learns T(n); None: one as in an engine.
+
+        inline: a draft model in the engine, whose round trip counts for nothing. compute: of a machine that
+        it shares; None: it has one of its own. host: what the engine takes itself, after each step.
+        """
+        self._clock = clock
+        self._steps = steps
+        self._compute = compute or clock.after
+        self._observer = observer
+        self._texts = texts
+        self._inline = inline
+        self._inbox: list[Draft] = []
+        self._rng = random.Random(seed)  # noqa: S311 - jitter
+        self._busy = False
+        self._host = host
+        self._n_backs = 0
+        self._n_turns = 0
+        self._size, self._n_of_size = 0, 0  # of the last steps
+        cost = cost or StepCost(constants, settles=bool(steps.settling))
+        self._speculation = SpeculationManager(
+            policy,
+            depth,
+            _NO_TOKEN_ENDS,
+            make_drafters,
+            batching=LikeliestFirst(cost, Widths(cost, constants, pads=True)),
+            constants=constants,
+            inline=simulated_draft_model(inline, texts, n_slots) if inline else None,
+        )
+        if inline and self._speculation.inline:
+            self._speculation.inline.cost.learn_table({n: inline.seconds(n) for n in range(1, 9)})
+        self._speculation.cost.learn_turns((n, steps.seconds(n)) for n in _CALIBRATION_ROUNDS * BATCH_SIZES)
+        self._speculation.cost.learn_settling(steps.settling)
+        limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
+        self._engine = Engine(
+            limits,
+            self._speculation,
+            lambda request: TextSampler(texts[request.tokens[0]].token),
+            _NO_TOKEN_ENDS,
+        )
+
+    @property
+    def stats(self) -> SpeculationStats:
+        return self._speculation.stats
+
+    def connect(self, backs: Sequence[str]) -> None:
+        self._n_backs = len(backs)
+        self._engine.apply(SetBacks(names=list(backs)), self._clock.now)
+
+    def submit(self, sequence: str, key: int) -> None:
+        """Write the text with this key, which is the prompt."""
+        n_tokens = self._texts[key].n_tokens - 1
+        request = Submit(sequence=sequence, tokens=[key], sampling=GREEDY, max_tokens=n_tokens)
+        self._engine.apply(request, self._clock.now)
+        self._wake()
+
+    def post(self, draft: Draft) -> None:
+        self._inbox.append(draft.model_copy(update={"received_at": self._clock.now}))
+        self._wake()
+
+    def _wake(self) -> None:
+        """Something has arrived: look at it, unless a step is under way."""
+        if not self._busy:
+            self._turn()
+
+    def _turn(self) -> None:
+        for draft in self._inbox:
+            self._engine.apply(draft, self._clock.now)
+        self._inbox.clear()
+        self._n_turns += 1
+        action = self._engine.next(self._clock.now)
+        self._engine.pop_edits()  # there is no memory to edit
+        match action:
+            case Wait(seconds):
+                self._wait(seconds)
+            case DraftOrder() as order:
+                self._draft(order)
+            case StepPlan() as plan:
+                self._decode(plan)
+
+    def _wait(self, seconds: float) -> None:
+        n = self._n_turns
+
+        def end() -> None:
+            if n == self._n_turns:
+                self._turn()
+
+        self._clock.after(seconds, end)
+
+    def _draft(self, order: DraftOrder) -> None:
+        assert self._inline
+        self._busy = True
+        done = self._engine.draft(order)
+        seconds = self._inline.seconds(done.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
+
+        def end() -> None:
+            self._engine.drafted(done, seconds)
+            self._busy = False
+            self._turn()
+
+        self._clock.after(seconds, end)
+
+    def _decode(self, plan: StepPlan) -> None:
+        self._busy = True
+        seconds = self._step_seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
+        host = self._host.of_step(sum(len(entry.draft) for entry in plan.entries), plans=self._plans)
+        began = self._clock.now
+
+        def end() -> None:
+            logits = [np.empty((span.n_logits, 0), np.float32) for span in plan.layout]
+            self._engine.decoded(plan, logits, self._clock.now, self._clock.now - began - host)
+            for event in self._engine.pop_events():
+                if isinstance(event, Committed | Finished | Tune):
+                    self._observer(event)
+            self._turn_later()
+
+        self._compute(seconds + host, end)
+
+    @property
+    def _plans(self) -> bool:
+        """Whether there are drafts to plan with."""
+        has_drafters = self._n_backs > 0 or self._inline is not None
+        return has_drafters and not self._speculation.guard.is_pausing
+
+    def _step_seconds(self, n: int) -> float:
+        self._n_of_size = self._n_of_size + 1 if n == self._size else 0
+        self._size = n
+        settling = self._steps.settling[self._n_of_size : self._n_of_size + 1]
+        return self._steps.seconds(n) + sum(settling)
+
+    def _turn_later(self) -> None:
+        """After everything that happens at this moment, such as a client's next request."""
+
+        def turn() -> None:
+            self._busy = False
+            self._turn()
+
+        self._clock.after(0.0, turn)

@@ -1,0 +1,112 @@
+"""Simulated text: which token is at each position, and what draft models guess.
+
+A draft model knows its chance at a position only roughly: positions are hard or easy (Beta distributed), its
+confidence is that chance with noise. Tokens are numbers without meaning; after a wrong one all are wrong.
+"""
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.sampling.sampler import RankedToken
+
+_SPREAD = 1.3
+"""a + b of the Beta distribution of chances: below 2 most positions are either easy or hard."""
+_NOISE = 0.8
+"""Standard deviation of a confidence, in logits."""
+_RECALL = (0.28, 0.09)
+"""Shares of recovered tokens that are the draft model's second and third choice, as with the shipped pair."""
+CHAT_RECALL = (0.246, 0.114, 0.077, 0.062, *[0.033] * 4, *[0.0154] * 8)
+"""The same for SmolLM2 and its draft model in chats at temperature 0.8, by `models/smollm2/acceptance.py`."""
+_ALIKE = 0.8
+"""How much draft models agree on which positions are hard."""
+_STRIDE = 1024
+_ASTRAY = 512
+"""Tokens per position, and the first one of those that are drafted after a wrong token."""
+_MOST_CHOICES = 24
+"""Tokens per position that are one draft model's own; there are at most 21 models."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSkill:
+    """How good a draft model is: backs with equal skills run the same model and guess the same.
+
+    `honest` False: it is as sure of itself as a good model, and always wrong. `recall`: the shares of
+    recovered tokens that are its first runner-up, its second, …, at most 20.
+    """
+
+    acceptance: float
+    number: int = 0
+    honest: bool = True
+    recall: tuple[float, ...] = _RECALL
+
+
+class Text:
+    """What the target writes in one sequence of `n_tokens` tokens."""
+
+    def __init__(self, n_tokens: int, seed: int) -> None:
+        self.n_tokens = n_tokens
+        self._seed = seed
+        rng = np.random.default_rng([seed, 0])
+        self._hardness = rng.normal(size=n_tokens)
+        self._luck = rng.random(n_tokens)
+        self._guesses: dict[DraftSkill, list[tuple[RankedToken, ...]]] = {}
+
+    @staticmethod
+    def token(position: int) -> int:
+        return position * _STRIDE
+
+    def guesses(self, skill: DraftSkill, position: int) -> tuple[RankedToken, ...]:
+        """What a draft model chooses there if all tokens before it are right: best first, at least two."""
+        if skill not in self._guesses:
+            self._guesses[skill] = self._draw(skill)
+        return self._guesses[skill][position]
+
+    def astray(self, skill: DraftSkill, position: int) -> tuple[RankedToken, ...]:
+        """The same if some token before it is wrong: it is wrong, too, and does not know."""
+        guesses = self.guesses(skill, (position * 7 + 3) % self.n_tokens)
+        astray = position * _STRIDE + _ASTRAY
+        return tuple(RankedToken(astray + i, each.confidence) for i, each in enumerate(guesses))
+
+    def _draw(self, skill: DraftSkill) -> list[tuple[RankedToken, ...]]:
+        n = self.n_tokens
+        rng = np.random.default_rng([self._seed, 1 + skill.number])
+        chances = self._chances(skill.acceptance, rng)
+        luck = np.where(rng.random(n) < _ALIKE, self._luck, rng.random(n))
+        right = (luck < chances) & skill.honest
+        logits = np.log(chances / (1 - chances)) + rng.normal(scale=_NOISE, size=n)
+        second = rng.random(n)
+        share = rng.uniform(0.3, 0.8, n)
+        return [
+            _guesses(skill, i, right=bool(right[i]), logit=logits[i], second=second[i], share=share[i])
+            for i in range(n)
+        ]
+
+    def _chances(self, acceptance: float, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Beta distributed, the harder positions the lower ones."""
+        drawn = np.sort(rng.beta(acceptance * _SPREAD, (1 - acceptance) * _SPREAD, self.n_tokens))
+        drawn += acceptance - drawn.mean()  # no luck of the draw between cells that are compared
+        hardness = _ALIKE * self._hardness + math.sqrt(1 - _ALIKE**2) * rng.normal(size=self.n_tokens)
+        chances = np.empty(self.n_tokens)
+        chances[np.argsort(hardness)] = np.clip(drawn, 0.001, 0.999)
+        return chances
+
+
+def _guesses(
+    skill: DraftSkill, position: int, *, right: bool, logit: float, second: float, share: float
+) -> tuple[RankedToken, ...]:
+    """`second` says which runner-up is right if the first choice is not; `share` what it has of the rest."""
+    confidence = 1 / (1 + math.exp(-logit))
+    n_runners_up = len(skill.recall)
+    true, own = Text.token(position), position * _STRIDE + 1 + _MOST_CHOICES * skill.number
+    tokens = [true if right else own, *range(own + 1, own + 1 + n_runners_up)]
+    rank = 1 + bisect_right(list(accumulate(skill.recall)), second)
+    if not right and skill.honest and rank <= n_runners_up:
+        tokens[rank] = true
+    rest = 1 - confidence
+    confidences = (confidence, *(rest * share * (1 - share) ** i for i in range(n_runners_up)))
+    return tuple(RankedToken(token, max(1e-6, c)) for token, c in zip(tokens, confidences, strict=True))

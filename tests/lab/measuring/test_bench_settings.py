@@ -1,0 +1,39 @@
+"""What can be said to `lead bench`."""
+
+from pathlib import Path
+
+import pytest
+
+from lab.measuring.bench_settings import BenchSettings
+
+
+def read(*arguments):
+    return BenchSettings.from_command_line(arguments)
+
+
+def test_texts_can_be_compared_without_being_told():
+    settings = read("--model", "m.gguf")
+    assert (settings.prompts, settings.sampling.temperature, settings.suffix_mib) == (("built-in",), 0.0, 0)
+
+
+def test_several_draft_models_and_sets_of_prompts_can_be_named():
+    settings = read("--draft-model", "a.gguf", "--draft-model", "b.gguf", "--prompts", "gsm8k,mine.txt")
+    assert settings.draft_models == (Path("a.gguf"), Path("b.gguf"))
+    assert settings.prompts == ("gsm8k", "mine.txt")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--plot", "speed.doc"), "--plot: its name must end with .png"),
+        (("--ca-file", "tls.pem"), "--ca-file: needs --url"),
+        (("--url", "gpu:5555"), "--url: write it as in http://"),
+        (("--url", "http://gpu:port"), "--url: Port could not be cast"),
+        (("--rpc", "a:1"), "--rpc: layers on other machines cannot be measured"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_sentence(arguments, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        read(*arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,97 @@
+"""Draft tokens of several sequences share a step, which takes longer with what is replayed."""
+
+import pytest
+
+from lead.engine.speculation.batching import LikeliestFirst
+from lead.engine.speculation.constants import MAX_DEPTH
+from lead.engine.speculation.drafts import DraftToken
+from lead.engine.speculation.forecast import Candidate
+from lead.engine.speculation.memory_batching import EqualDepths, Replaying, batching_for
+from lead.engine.speculation.policy import Adaptive
+from shared.llama.memory_traits import MemoryTraits
+from shared.step_cost import StepCost
+from tests.lead.engine.speculation.support import depths_of
+from tests.toy_engine import make_limits
+
+DRAFTS = [(0.9, 0.5), (0.8,)]
+
+
+def test_equal_depths_takes_the_same_number_of_each_as_far_as_it_has_them():
+    assert EqualDepths().expected(DRAFTS, 2) == pytest.approx([2, 3.7, 4.2])
+    assert [EqualDepths().depths(DRAFTS, n) for n in range(3)] == [(0, 0), (1, 1), (2, 1)]
+
+
+def test_equal_depths_grows_by_a_token_for_each_sequence():
+    assert EqualDepths().sizes(5, [2, 1, 0]) == range(5, 12, 3)
+    assert list(EqualDepths().sizes(2, [20, 20]))[-1] == 2 + MAX_DEPTH
+
+
+@pytest.mark.parametrize("batching", [LikeliestFirst(), EqualDepths()])
+def test_for_a_lone_sequence_both_do_the_same(batching):
+    draft = [(0.9, 0.5, 0.2)]
+    assert batching.expected(draft, 2) == pytest.approx([1, 1.9, 2.4])
+    assert batching.depths(draft, 2) == (2,)
+    assert list(batching.sizes(1, [3])) == [1, 2, 3, 4]
+
+
+# Memory without rollback
+
+
+def sloped(slope):
+    """T(n) = 1 + slope * (n - 1)."""
+    cost = StepCost()
+    for n in range(1, 33):
+        cost.learn(n, 1 + slope * (n - 1))
+    return cost
+
+
+def candidate(n, probability, n_fed=1):
+    return Candidate("s", n, n_fed, chain=[DraftToken(7, "a", probability)] * n)
+
+
+def seconds(*candidates, n_prompt=0, slope=0.1, max_depth=2):
+    return Replaying(sloped(slope)).seconds(range(max_depth + 1), candidates, n_prompt)
+
+
+@pytest.mark.parametrize(
+    ("traits", "batching"),
+    [
+        ({}, LikeliestFirst),
+        ({"traits": MemoryTraits(n_rollback=3, equal_lengths=True)}, EqualDepths),
+        ({"traits": MemoryTraits(n_rollback=0, n_step_checkpoints=1)}, Replaying),
+    ],
+)
+def test_the_memory_decides_how_drafts_share_a_step(traits, batching):
+    assert type(batching_for(make_limits(**traits))) is batching
+
+
+def test_without_a_draft_nothing_is_replayed():
+    assert seconds(candidate(2, 0.5))[0] == pytest.approx(1.0)
+
+
+def test_a_rejection_costs_the_next_step_what_it_replays():
+    # One draft token: half of the time 1 token is replayed. Two: a quarter of the time 2 more.
+    assert seconds(candidate(2, 0.5)) == pytest.approx([1.0, 1.1 + 0.5 * 0.1, 1.2 + 0.5 * 0.1 + 0.25 * 0.2])
+
+
+def test_a_certain_draft_costs_its_width_only():
+    assert seconds(candidate(2, 1.0)) == pytest.approx([1.0, 1.1, 1.2])
+
+
+def test_replayed_tokens_widen_the_step():
+    assert seconds(candidate(2, 0.5, n_fed=4))[0] == pytest.approx(1.3)
+
+
+def test_spans_of_unequal_lengths_take_several_passes():
+    assert seconds(candidate(0, 0.5), candidate(0, 0.5, n_fed=3))[0] == pytest.approx(1.1 + 1.1)
+
+
+def test_a_prompt_takes_a_pass_of_its_own():
+    assert seconds(candidate(0, 0.5), n_prompt=4)[0] == pytest.approx(1.4)
+    assert seconds(candidate(0, 0.5), candidate(0, 0.5), n_prompt=4)[0] == pytest.approx(1.2 + 1.3)
+
+
+def test_after_many_replayed_tokens_the_policy_lets_the_state_catch_up():
+    policy = Adaptive(Replaying(sloped(0.3)))
+    assert depths_of(policy.choose([candidate(3, 0.75)], 0)) > (0,)
+    assert depths_of(policy.choose([candidate(3, 0.75, n_fed=10)], 0)) == (0,)

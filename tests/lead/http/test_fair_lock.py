@@ -1,0 +1,59 @@
+import asyncio
+
+import pytest
+
+from lead.http.fair_lock import FairLock
+from lead.tokenizer.fair_queue import Client
+
+ONE, TWO = Client("one"), Client("two")
+
+
+@pytest.fixture
+def turns():
+    return FairLock()
+
+
+def waiting(turns, client, order, name):
+    async def take():
+        async with turns.turn(client):
+            order.append(name)
+
+    return asyncio.ensure_future(take())
+
+
+async def test_clients_take_turns(turns):
+    order = []
+    async with turns.turn(ONE):
+        tasks = [waiting(turns, ONE, order, name) for name in "abc"]
+        tasks.append(waiting(turns, TWO, order, "x"))
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    assert order == ["a", "x", "b", "c"]
+
+
+async def test_who_waits_no_more_is_passed_over(turns):
+    order = []
+    async with turns.turn(ONE):
+        first, second = waiting(turns, ONE, order, "a"), waiting(turns, ONE, order, "b")
+        await asyncio.sleep(0)
+        first.cancel()
+    await second
+    assert order == ["b"]
+
+
+async def test_a_turn_that_comes_to_one_who_leaves_goes_to_the_next(turns):
+    order = []
+    async with turns.turn(ONE):
+        first, second = waiting(turns, ONE, order, "a"), waiting(turns, ONE, order, "b")
+        await asyncio.sleep(0)
+    first.cancel()  # it has the turn, but has not run since
+    await second
+    assert order == ["b"]
+
+
+async def test_a_turn_that_fails_is_over(turns):
+    with pytest.raises(ValueError, match="x"):
+        async with turns.turn(ONE):
+            raise ValueError("x")
+    async with turns.turn(TWO):
+        pass
