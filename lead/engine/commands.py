@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from shared.image_span import ImageSpan
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
 
@@ -30,7 +31,8 @@ class Submit(BaseModel, frozen=True):
     prompt up to which later requests may share it; none if that is not known. owner: whose recent texts
     drafts may be taken from, this one among them when it has ended; None: nobody's. keep_for: whose texts on
     disk (`--cache-disk`) it may go on from, and is one of; None: it never reaches the disk. unread: the
-    client is shown nothing before its end.
+    client is shown nothing before its end. images: the rows of images among `tokens`, which has their
+    identities there, in order.
 
     A sequence that an earlier engine process had begun is submitted with what that has generated:
     `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as its `Started` said; None: it has not started.
@@ -53,6 +55,7 @@ class Submit(BaseModel, frozen=True):
     owner: int | None = None
     keep_for: str | None = None
     unread: bool = False
+    images: tuple[ImageSpan, ...] = ()
     n_prompt: int = 0
     n_cached: int | None = None
 

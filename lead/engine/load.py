@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from lead.engine.commands import PolicyName
 from lead.engine.events import Exactness
+from shared.image_span import ImageMemory
 from shared.settings.model_options import ModelOptions
 from shared.settings.options import OptionGroup
 
@@ -82,6 +83,7 @@ class Load(EngineOptions, DiskCacheOptions):
     not with a draft model. `rpc`: machines that have layers of it (host:port), waited for at most
     `rpc_timeout` seconds. `taken`: bytes that the draft model will need of the devices and the CPU, by name.
     `most_threads`: what may be used instead of `options.threads`, if that is faster; 0: nothing else.
+    `images`: where the embeddings of images are; None: requests have none.
     """
 
     model: Path
@@ -95,3 +97,4 @@ class Load(EngineOptions, DiskCacheOptions):
     rpc_timeout: float = 0.0
     taken: Mapping[str, int] = {}
     most_threads: int = 0
+    images: ImageMemory | None = None
