@@ -1,17 +1,21 @@
 """Images in a text of the target: rows of embeddings where others have tokens.
 
 A text with images is a list of ints all the same. A row of an image has its identity there, a number above
-the vocabulary, so that prefixes, slots and stored texts are compared as ever. No identity is drafted, has
+all vocabularies, so that prefixes, slots and stored texts are compared as ever. No identity is drafted, has
 text, or is sent to a back.
 """
 
 import hashlib
 import sys
 from array import array
+from collections.abc import Sequence
 
 from pydantic import BaseModel
 
-_IDENTITY_BITS = 30
+_FIRST_IDENTITY = 1 << 30
+"""No vocabulary has so many tokens. Identities fit into 31 bits."""
+_BEGINS = 1
+"""The bit of an identity that says whether an image begins there."""
 
 
 class ImageSpan(BaseModel, frozen=True):
@@ -51,9 +55,23 @@ class ImageMemory(BaseModel, frozen=True):
     most_whole: int = 0
 
 
-def row_identities(key: str, n_rows: int, n_vocab: int) -> "array[int]":
-    """What stands for the rows of the image `key` in a text of a model with `n_vocab` tokens."""
+def row_identities(key: str, n_rows: int) -> "array[int]":
+    """What stands for the rows of the image `key` in a text; at least one row."""
     digits = array("I", hashlib.shake_128(key.encode()).digest(4 * n_rows))
     if sys.byteorder == "big":
         digits.byteswap()
-    return array("i", (n_vocab + (each & ((1 << _IDENTITY_BITS) - 1)) for each in digits))
+    identities = array("i", (_FIRST_IDENTITY | (each % _FIRST_IDENTITY & ~_BEGINS) for each in digits))
+    identities[0] |= _BEGINS
+    return identities
+
+
+def image_start(tokens: Sequence[int], n: int) -> int:
+    """`n`, or where the image begins that a cut of `tokens` after the first `n` would divide."""
+    while n < len(tokens) and tokens[n] >= _FIRST_IDENTITY and not tokens[n] & _BEGINS:
+        n -= 1
+    return n
+
+
+def without_images(tokens: Sequence[int]) -> list[int]:
+    """The tokens of a text without the rows of its images: what backs and samplers see of it."""
+    return [token for token in tokens if token < _FIRST_IDENTITY]
