@@ -34,8 +34,8 @@ from lead.images.messages import (
     EncoderFailed,
     EncoderOptions,
     EncoderReady,
-    Refused,
-    Reply,
+    EncoderReply,
+    ImageRefused,
     replies,
 )
 from lead.tokenizer.fair_queue import Client
@@ -100,7 +100,7 @@ class EncoderProcess(Child):
         self._writer.write(HEADER.pack(0, len(data)) + data)
         await self._writer.drain()
 
-    async def reply(self, seconds: float, n_embd: int = 0) -> tuple[Reply, bytes]:
+    async def reply(self, seconds: float, n_embd: int = 0) -> tuple[EncoderReply, bytes]:
         """The next one, and what follows it.
 
         Raises TimeoutError, EOFError and OSError if there is none, ValueError for one that cannot be.
@@ -273,7 +273,7 @@ class ImageEncoder:
                 self._leave(process)
                 log.warning("the process that reads images has said what cannot be: %s", _first_line(error))
                 raise RequestError(f"{_UNREADABLE}: it confuses what reads it", "messages") from None
-        if isinstance(reply, Refused):
+        if isinstance(reply, ImageRefused):
             raise RequestError(reply.reason, "messages")
         assert isinstance(reply, Encoded)
         self.n_encoded += 1
@@ -288,7 +288,7 @@ class ImageEncoder:
             raise UnavailableError("images cannot be read at the moment: try again in a moment") from None
         return process
 
-    async def _answer(self, process: EncoderProcess, data: bytes, n_embd: int) -> tuple[Reply, bytes]:
+    async def _answer(self, process: EncoderProcess, data: bytes, n_embd: int) -> tuple[EncoderReply, bytes]:
         await process.ask(data)
         while True:
             reply, rows = await process.reply(_HUNG_SECONDS, n_embd)

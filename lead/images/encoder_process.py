@@ -18,7 +18,7 @@ from lead.images.messages import (
     EncoderFailed,
     EncoderOptions,
     EncoderReady,
-    Refused,
+    ImageRefused,
     framed,
 )
 from lead.images.projector import Projector
@@ -93,9 +93,9 @@ class Server:
                     chunks, rows = self._projector.encode(bitmap)
             return framed(Encoded(chunks=chunks), rows)
         except RequestError as error:
-            return framed(Refused(reason=str(error)))
+            return framed(ImageRefused(reason=str(error)))
         except MemoryError:
-            return framed(Refused(reason="messages: an image takes too much memory"))
+            return framed(ImageRefused(reason="messages: an image takes too much memory"))
 
     def _memory(self) -> AbstractContextManager[None]:
         """The limit of memory; a driver's mappings would count, too."""

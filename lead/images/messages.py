@@ -56,7 +56,7 @@ class EncoderAlive(BaseModel, frozen=True):
     type: Literal["alive"] = "alive"
 
 
-class Refused(BaseModel, frozen=True):
+class ImageRefused(BaseModel, frozen=True):
     """Why an image cannot be read."""
 
     type: Literal["refused"] = "refused"
@@ -84,9 +84,9 @@ class Encoded(BaseModel, frozen=True):
         return sum(chunk.n_rows for chunk in self.chunks)
 
 
-_AnyReply = EncoderReady | EncoderFailed | EncoderAlive | Refused | Encoded
-Reply = Annotated[_AnyReply, Field(discriminator="type")]
-replies: TypeAdapter[_AnyReply] = TypeAdapter(Reply)
+_AnyEncoderReply = EncoderReady | EncoderFailed | EncoderAlive | ImageRefused | Encoded
+EncoderReply = Annotated[_AnyEncoderReply, Field(discriminator="type")]
+replies: TypeAdapter[_AnyEncoderReply] = TypeAdapter(EncoderReply)
 
 
 def framed(message: BaseModel, payload: bytes = b"") -> bytes:
