@@ -1,16 +1,18 @@
 """A model whose logits are compared, now and then, with those of a fresh evaluation of the same tokens."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.random_images import RandomImages
 from lead.engine.target import Target
 from shared.cache_edits import Snapshot
 from shared.errors import WindowLostError
+from shared.image_span import ImageSpan
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.slot_cache import StoredText
@@ -39,7 +41,10 @@ class CheckedModel(Target):
     `fresh` has one slot: a row that is checked is compared with what it computes from an empty cache.
     """
 
-    def __init__(self, model: Model, fresh: Model, rng: random.Random) -> None:
+    def __init__(
+        self, model: Model, fresh: Model, rng: random.Random, images: RandomImages | None = None
+    ) -> None:
+        self._images = images or RandomImages(rng)
         self.n_batch = model.n_batch
         self.n_vocab = model.n_vocab
         self.traits = model.traits
@@ -159,8 +164,18 @@ class CheckedModel(Target):
         self._fresh.trim(0, 0)
         ends = [n for n in range(self._fresh.n_batch, len(text), self._fresh.n_batch) if n != n_prompt]
         ends = sorted([*ends, *([n_prompt] if 0 < n_prompt < len(text) else []), len(text)])
-        for start, end in pairwise([0, *ends]):
-            span = Span(0, start, text[start:end], 1, is_prompt=start < n_prompt)
+        images = {image.start: image for image in self._images.spans(text)}
+        for start, end in pairwise([0, *_beside(ends, images.values())]):
+            image = images.get(start)
+            n_logits = 0 if image else 1
+            span = Span(0, start, text[start:end], n_logits, is_prompt=start < n_prompt, image=image)
             (rows,) = self._fresh.decode([span])
         logits: NDArray[np.float32] = rows[0]
         return logits
+
+
+def _beside(ends: Iterable[int], images: Iterable[ImageSpan]) -> list[int]:
+    """`ends` of spans, not inside images, and those of images."""
+    spans = [(image.start, image.end) for image in images]
+    outside = {end for end in ends if not any(start < end < after for start, after in spans)}
+    return sorted(outside.union(*spans) - {0})

@@ -9,6 +9,7 @@ import random
 from dataclasses import dataclass
 from typing import get_args
 
+from bench.random_images import RandomImages, cut, ends_with_a_token
 from lead.engine.commands import (
     Cancel,
     Command,
@@ -18,6 +19,7 @@ from lead.engine.commands import (
     Submit,
 )
 from lead.engine.events import Committed, Event, Failed, Finished, Started
+from shared.image_span import without_images
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
 
@@ -60,14 +62,15 @@ class RandomClients:
 
     open = True
 
-    def __init__(self, habits: Habits, rng: random.Random) -> None:
+    def __init__(self, habits: Habits, rng: random.Random, images: RandomImages | None = None) -> None:
         self._habits = habits
+        self._images = images or RandomImages(rng)
         self._random = rng
         self.scripts: list[list[int]] = []
-        """What each request is to become, its prompt included; by the seed of its sampling."""
+        """What each request is to become, its prompt included, images not; by the seed of its sampling."""
         self._running: dict[str, list[int]] = {}  # committed tokens
         self._unanswered: set[str] = set()  # have started
-        self._past = [self.tokens(rng.randint(20, 150)) for _ in range(3)]
+        self._past = [self._images.put_into(self.tokens(rng.randint(20, 150))) for _ in range(3)]
         self._n_wanted, self._is_silent = habits.n_at_once, False
         self._leaving, self._asking = _LEAVING[1], _ASKING[0]
         self._now = 0.0
@@ -142,7 +145,7 @@ class RandomClients:
         for sequence, text in self._running.items():
             if self._is_silent or self._random.random() < 0.3:  # noqa: PLR2004
                 continue
-            base = len(text)
+            base = len(without_images(text))
             tokens = self._script(sequence)[base : base + self._random.randint(1, DEPTH)]
             if tokens and self._random.random() < 0.6:  # noqa: PLR2004
                 tokens[self._random.randrange(len(tokens))] = self.tokens(1)[0]
@@ -167,14 +170,16 @@ class RandomClients:
     def _submit(self) -> Submit:
         number, habits = len(self.scripts), self._habits
         is_short = self._random.random() < self._asking
-        prompt = (self._question() if is_short else self._prompt())[: habits.n_ctx - 2]
+        prompt = self._images.exchanged(self._question() if is_short else self._prompt())
+        prompt = ends_with_a_token(cut(prompt, habits.n_ctx - 2))
         endless = self._random.random() < habits.endless
         max_tokens = habits.n_most - len(prompt) if endless else self._random.randint(1, 60)
-        self.scripts.append([*prompt, *self.tokens(habits.n_most + 1 - len(prompt))])
+        self.scripts.append([*without_images(prompt), *self.tokens(habits.n_most + 1 - len(prompt))])
         self._running[f"s{number}"] = list(prompt)
         return Submit(
             sequence=f"s{number}",
             tokens=prompt,
+            images=self._images.spans(prompt),
             sampling=SamplingParameters(temperature=0.0, seed=number),
             max_tokens=1 if is_short else max_tokens,
             n_keep=habits.n_keep,
@@ -191,13 +196,13 @@ class RandomClients:
         before = self._random.choice([*self._past, *self._running.values()])
         match self._random.randrange(4):
             case 0:
-                return self.tokens(self._random.randint(2, 200))
+                return self._images.put_into(self.tokens(self._random.randint(2, 200)))
             case 1:
-                return [*before, *self.tokens(self._random.randint(1, 60))]
+                return [*before, *self._images.put_into(self.tokens(self._random.randint(1, 60)))]
             case 2:
                 return list(before)
             case _:
-                kept = before[: self._random.randint(1, len(before))]
+                kept = cut(before, self._random.randint(1, len(before)))
                 return [*kept, *self.tokens(self._random.randint(1, 60))]
 
     def _script(self, sequence: str) -> list[int]:

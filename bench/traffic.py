@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from bench.checked_model import CheckedModel, Comparison
 from bench.random_clients import DEPTH, Habits, RandomClients
+from bench.random_images import RandomImages, embed, random_kinds
 from lead.disk_cache.text_files import TextFiles
 from lead.disk_cache.text_keeper import TextKeeper
 from lead.engine.commands import NGRAM, Submit
@@ -32,12 +33,13 @@ from lead.simulation.simulated_lead import TextSampler
 from shared.exact.batch_invariance import RESERVE
 from shared.heads.hidden_sources import NextnStates
 from shared.heads.mtp_heads import MtpHeads, has_heads, open_heads
+from shared.image_span import ImageMemory
+from shared.llama.gguf_metadata import integers
 from shared.llama.model import Model
 from shared.memory.plan_memory import plan_memory
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import RankedToken, Sampler
 from shared.settings.model_options import CacheType, ModelOptions
-from shared.slot_cache import TextPlace
 
 _LONG = 3
 """How many contexts long an endless text is, where contexts are shifted."""
@@ -47,6 +49,8 @@ _N_STORED_TEXTS, _N_STORED_TOKENS = 5, 200
 _N_PART = 25
 """Tokens that are stored and loaded in one step."""
 _MOST_ON_DISK = 1 << 30
+_MOST_ROWS = 100
+"""Of an image: more than a ubatch has."""
 _RIGHT = 0.8
 """The share of right tokens among those that heads draft."""
 
@@ -74,6 +78,7 @@ class Traffic:
     swa_full: bool = False
     exact: bool = False  # in sizes that agree, with cells of its own for each slot
     disk: Path | None = None  # where texts are kept that survive `TrafficRun.restart`
+    images: Literal["whole", "grid"] | None = None  # of random embeddings, in prompts
     padded: bool = False  # steps without prompts, by some tokens more or less
     placement: Mapping[str, Any] = field(default_factory=dict)
     """Further options of the model, say for a GPU; it is always compared with the CPU."""
@@ -100,17 +105,21 @@ class TrafficRun:
         self._traffic = traffic
         self._random = random.Random(traffic.seed)  # noqa: S311 - seeded on purpose
         with_heads = has_heads(traffic.model)
-        self._model = _load(traffic, traffic.n_slots, traffic.n_ctx, load_mtp=with_heads)
+        images, memory, embeddings = _images_of(traffic, self._random)
+        self._model = _load(traffic, traffic.n_slots, traffic.n_ctx, load_mtp=with_heads, images=memory)
         self._states = NextnStates(self._model) if with_heads else None
         if traffic.exact:
             put_into_force(self._model)
             assert self._model.batch_sizes, f"{traffic.model} has no exact mode"
         n_ctx = limits_of(self._model).n_ctx_sequence
         n_cells = self._model.n_ctx if self._model.plan.context.kv_unified else n_ctx
-        self._fresh = _load(replace(traffic, kv_unified=True, placement={}), 1, n_cells)
+        alone = replace(traffic, kv_unified=True, placement={})
+        self._fresh = _load(alone, 1, n_cells, images=memory)
+        if embeddings:
+            embeddings.close()  # both have mapped it
         self._fresh.batch_sizes = self._model.batch_sizes
         self._heads = self._opened_heads()
-        self._target = CheckedModel(self._model, self._fresh, self._random)
+        self._target = CheckedModel(self._model, self._fresh, self._random, images)
         self._clients = RandomClients(
             Habits(
                 n_vocab=self._model.n_vocab,
@@ -121,6 +130,7 @@ class TrafficRun:
                 n_keep=traffic.n_keep,
             ),
             self._random,
+            images,
         )
         self._start()
 
@@ -235,11 +245,11 @@ class _KeeperOfTraffic(TextKeeper):
     """It tells a `CheckedModel` what it has read."""
 
     def turn(self, now: float, *, idle: bool) -> float:
-        coming = [text for text in self._engine.slots.texts.texts if text.place is TextPlace.COMING]
+        coming = [text for text in self._engine.slots.texts.texts if text.place == "coming"]
         wait = super().turn(now, idle=idle)
         assert isinstance(self._memory, CheckedModel)
         for text in coming:
-            if text.place is TextPlace.MEMORY:
+            if text.place == "memory":
                 self._memory.has_read(text)
         return wait
 
@@ -266,7 +276,21 @@ def compare(traffic: Traffic, n_comparisons: int) -> Comparison:
         run.close()
 
 
-def _load(traffic: Traffic, n_slots: int, n_ctx: int, *, load_mtp: bool = False) -> Model:
+def _images_of(traffic: Traffic, rng: random.Random) -> tuple[RandomImages, ImageMemory | None, Any]:
+    """Those of prompts, where their embeddings are, and a file to close when that was mapped."""
+    if traffic.images is None:
+        return RandomImages(rng), None, None
+    most_rows = traffic.ubatch_size if traffic.images == "whole" else _MOST_ROWS
+    lengths = (n for name, n in integers(traffic.model, "").items() if name.endswith(".embedding_length"))
+    n_embd = max(lengths)
+    kinds = random_kinds(rng, most_rows, whole=traffic.images == "whole")
+    placed, memory, file = embed(kinds, n_embd)
+    return RandomImages(rng, placed), memory, file
+
+
+def _load(
+    traffic: Traffic, n_slots: int, n_ctx: int, *, load_mtp: bool = False, images: ImageMemory | None = None
+) -> Model:
     options = ModelOptions(
         ctx_size=n_ctx,
         parallel=n_slots,
@@ -281,4 +305,4 @@ def _load(traffic: Traffic, n_slots: int, n_ctx: int, *, load_mtp: bool = False)
         cache_type_v=traffic.cache_type,
     ).model_copy(update=dict(traffic.placement))
     n_reserve = RESERVE if traffic.exact else 0
-    return Model(plan_memory(traffic.model, options, n_reserve=n_reserve, with_heads=load_mtp))
+    return Model(plan_memory(traffic.model, options, n_reserve=n_reserve, with_heads=load_mtp), images)

@@ -1,21 +1,15 @@
 """Which tokens are in one slot of a model's memory, or in host memory, as lead and back track it."""
 
-import enum
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, Self
 
 from shared.cache_edits import CacheEdit, Forget, Restore, Snapshot, Store, Trim
+from shared.image_span import image_start
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.saved_text import SavedText
 
-
-class TextPlace(enum.Enum):
-    """Where a text is: in host memory, on disk only, or on its way from there."""
-
-    MEMORY = enum.auto()
-    DISK = enum.auto()
-    COMING = enum.auto()
+TextPlace = Literal["memory", "disk", "coming"]
 
 
 @dataclass(eq=False, slots=True)
@@ -24,7 +18,7 @@ class StoredText:
 
     n_prefill: the first of its tokens, which were decoded as a prompt. checkpoints: as in `SlotCache`.
     owner: who may have it back from disk; None: it must not be written there. saved: what is there of it, or
-    of an earlier state of it.
+    of an earlier state of it. place: in host memory, on disk only, or on its way from there.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -33,7 +27,7 @@ class StoredText:
     parts: list[Snapshot] = field(default_factory=list)
     owner: str | None = None
     saved: SavedText | None = None
-    place: TextPlace = TextPlace.MEMORY
+    place: TextPlace = "memory"
 
     @property
     def is_saved(self) -> bool:
@@ -45,7 +39,14 @@ class StoredText:
 
     def may_serve(self, owner: str | None) -> bool:
         """Whether a text of `owner` may begin with it."""
-        return self.place is TextPlace.MEMORY or self.owner == owner
+        return self.place == "memory" or self.owner == owner
+
+    @classmethod
+    def described_by(cls, saved: SavedText, place: TextPlace, keys: Iterable[int]) -> Self:
+        """What is on disk, as `keys`."""
+        text = cls(list(saved.tokens), saved.n_prefill, owner=saved.owner, saved=saved, place=place)
+        text.describe_saved(keys)
+        return text
 
     def describe_saved(self, keys: Iterable[int]) -> None:
         """Its snapshots are those that are on disk from now on, as `keys`."""
@@ -56,9 +57,7 @@ class StoredText:
 
     def reachable(self, n_keep: int, *, can_trim: bool) -> int:
         """The most tokens up to `n_keep` that a slot can get; can_trim: it can be cut back to any length."""
-        if can_trim:
-            return min(n_keep, len(self.tokens))
-        return max((n for n in (len(self.tokens), *self.checkpoints) if n <= n_keep), default=0)
+        return cut_length(self.tokens, n_keep, None if can_trim else (len(self.tokens), *self.checkpoints))
 
     def n_cells(self, n_keep: int) -> int:
         """Cells that are taken while a slot gets the first `n_keep` tokens: parts are cut once loaded."""
@@ -72,14 +71,7 @@ class StoredText:
     @property
     def keys(self) -> Iterable[int]:
         """The keys of all its snapshots in host memory."""
-        return () if self.place is TextPlace.DISK else (snapshot.key for snapshot in self.snapshots)
-
-
-class Loading(NamedTuple):
-    """A slot is to get the first `n_keep` tokens of `text`, over several steps if it is long."""
-
-    text: StoredText
-    n_keep: int
+        return () if self.place == "disk" else (snapshot.key for snapshot in self.snapshots)
 
 
 @dataclass(slots=True)
@@ -92,7 +84,8 @@ class SlotCache:
     `keep` removes more than it was asked for if the model's memory cannot be cut back so precisely.
     `saved` and `checkpoints` are states that the slot had, on the device and in host memory, by their number
     of tokens. n_prefill: the first tokens, which were decoded as a prompt. cuts: lengths up to which later
-    prompts may be the same. `loading`: what is still to come.
+    prompts may be the same. loading: the slot is to get its first `n_loading` tokens, over several steps if
+    they are many.
     """
 
     index: int
@@ -103,7 +96,8 @@ class SlotCache:
     checkpoints: dict[int, Snapshot] = field(default_factory=dict)
     n_prefill: int = 0
     cuts: tuple[int, ...] = ()
-    loading: Loading | None = None
+    loading: StoredText | None = None
+    n_loading: int = 0
     owner: str | None = None  # of the last text: see `StoredText`
     _n_last: int = 0  # tokens of the last decode, as long as no other pass has followed
     _edits: list[CacheEdit] = field(default_factory=list)
@@ -117,17 +111,22 @@ class SlotCache:
         """Cells of the valid tokens, and those that a text which is being loaded will take."""
         if self.loading is None:
             return len(self.tokens)
-        return max(len(self.tokens), self.loading.text.n_cells(self.loading.n_keep))
+        return max(len(self.tokens), self.loading.n_cells(self.n_loading))
 
     def keep(self, n_keep: int) -> None:
         """Invalidate all but the first `n_keep` tokens, or more: see `reachable`."""
         del self.tokens[self.reachable(n_keep) :]
 
-    def reachable(self, n_keep: int) -> int:
-        """The most tokens up to `n_keep` that the cache can be cut back to."""
-        if n_keep >= self.n_physical or self._can_trim_to(n_keep):
-            return min(n_keep, self.n_physical)
-        return max((n for n in (*self.saved, *self.checkpoints) if n <= n_keep), default=0)
+    def reachable(self, n_keep: int, held: Sequence[int] | None = None) -> int:
+        """The most tokens up to `n_keep` that the cache can be cut back to.
+
+        held: what the native cache has, where that is more than what is valid.
+        """
+        tokens = self.tokens if held is None else held
+        n = cut_length(tokens, min(n_keep, self.n_physical))
+        if n == self.n_physical or self._can_trim_to(n):
+            return n
+        return cut_length(tokens, n, (*self.saved, *self.checkpoints))
 
     def can_fork(self, n_keep: int) -> bool:
         """Whether another slot can get the first `n_keep` valid tokens now."""
@@ -233,6 +232,15 @@ class SlotCache:
         if self._can_trim_to(n_keep):
             return Trim(self.index, n_keep)
         return Restore(self.index, self.saved.get(n_keep) or self.checkpoints[n_keep], n_keep)
+
+
+def cut_length(tokens: Sequence[int], n_most: int, stops: Iterable[int] | None = None) -> int:
+    """The most of the first `n_most` of `tokens` that can be kept or shared: here all cuts are rounded down.
+
+    stops: the lengths to which a memory can be cut back; None: to any. No cut divides an image.
+    """
+    n = image_start(tokens, min(n_most, len(tokens)))
+    return n if stops is None else max((stop for stop in stops if stop <= n), default=0)
 
 
 def least_useful(lengths: Collection[int], cuts: Iterable[int]) -> int:

@@ -14,8 +14,8 @@ from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.llama.memory_traits import PLAIN
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.protocol import MAX_DRAFT_TOKENS, Close, Draft, Extend, Open
+from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 from shared.translation.projection import Projection
 from shared.translation.translating_model import TranslatingModel
 from tests.lead.backs.harness import connected

@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from bench.random_images import RandomImages, cut, ends_with_a_token, random_kinds
 from lead.disk_cache.text_keeper import TextKeeper
 from lead.engine.calibration import Recalibration
 from lead.engine.commands import Cancel, SetBacks, SetPolicy, Submit
@@ -21,11 +22,11 @@ from lead.suffix.suffix_drafter import SuffixDrafter
 from shared.cache_edits import Forget, Store, apply_edits
 from shared.errors import KvCacheFullError, WindowLostError
 from shared.exact.batch_invariance import InvariantSizes
+from shared.image_span import without_images
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Span
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
-from shared.slot_cache import TextPlace
+from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 from tests.fake_backs import (
     Branching,
     Duplicating,
@@ -114,6 +115,15 @@ def draw_prompt_cache(traits: MemoryTraits, rng: random.Random, *, has_parts: bo
     return PromptCacheSize(n_bytes, 1, state_bytes, n_part, n_least_saved=5) if n_bytes else NO_PROMPT_CACHE
 
 
+def draw_images(rng: random.Random, limits: EngineLimits) -> RandomImages:
+    """None in half of the runs, and in exact mode."""
+    if limits.batch_sizes or rng.random() < 0.5:
+        return RandomImages(rng)
+    is_whole = rng.random() < 0.5
+    most_rows = min(12, limits.n_batch) if is_whole else 12
+    return RandomImages(rng, random_kinds(rng, most_rows, whole=is_whole))
+
+
 class RestlessTarget(FailingTarget):
     """Also loses windows now and then, or has no room when prompts have been decoded.
 
@@ -196,7 +206,10 @@ class Sometimes:
 class RestlessFront(FakeFront):
     """Clients that come, leave and come back, and people who change policies and backs."""
 
-    def __init__(self, limits: EngineLimits, rng: random.Random, n_requests: int):
+    def __init__(
+        self, limits: EngineLimits, rng: random.Random, n_requests: int, images: RandomImages | None = None
+    ):
+        self.images = images or RandomImages(rng)
         self.truth: dict[str, list[int]] = {}
         super().__init__({}, Sometimes(self._draw_drafter(rng), rng), 1 << 30)
         self.requests: dict[str, Submit] = {}
@@ -204,7 +217,7 @@ class RestlessFront(FakeFront):
         self._limits, self._rng, self._n_left = limits, rng, n_requests
         self._habits = draw_habits(rng)
         n_stem = limits.n_ctx_sequence * 3 // 5
-        self._stems = [rng.choices(range(N_VOCAB), k=n_stem) for _ in range(3)]
+        self._stems = [self.images.put_into(rng.choices(range(N_VOCAB), k=n_stem), 0.2) for _ in range(3)]
         self._prompts: list[list[int]] = []
         self._owners = random.Random(n_requests)
         self._fresh: set[str] = set()  # those that nothing was generated for
@@ -256,10 +269,10 @@ class RestlessFront(FakeFront):
     def come_back(self):
         """The engine has died: what runs is submitted again, with what it has generated."""
         again = [SetBacks(names=self._rng.sample(BACKS, self._rng.randint(0, 3)))]
-        for sequence, text in self.running.items():
+        for sequence in self.running:
             request = self.requests[sequence]
             n_cached, n_prompt = self._n_cached.get(sequence), len(request.tokens)
-            update = {"tokens": list(text), "n_prompt": n_prompt, "n_cached": n_cached}
+            update = {"tokens": self._rows(sequence), "n_prompt": n_prompt, "n_cached": n_cached}
             again.append(request.model_copy(update=update))
         self._script.setdefault(self._n_steps + 1, []).extend(again)
 
@@ -306,17 +319,22 @@ class RestlessFront(FakeFront):
     def _request(self) -> Submit:
         self._n_left -= 1
         rng, n_ctx = self._rng, self._limits.n_ctx_sequence
-        prompt = self._prompt()[: n_ctx - 1]
+        prompt = ends_with_a_token(cut(self.images.exchanged(self._prompt()), n_ctx - 1))
+        images = self.images.spans(prompt)
         sampling = rng.choice(SAMPLINGS)
         n_keep = rng.randint(0, min(len(prompt), n_ctx - 2)) if rng.random() < self._habits.shift else None
         n_most = rng.choice(self._habits.lengths)
         if n_most is None and n_keep is not None:
             n_most = 3 * n_ctx
+        n_keep = None if images else n_keep
         name = f"s{len(self.truth)}"
         request = Submit(
             sequence=name,
             tokens=prompt,
-            sampling=SamplingParameters(seed=rng.randrange(99), grammar_start=len(prompt), **sampling),
+            sampling=SamplingParameters(
+                seed=rng.randrange(99), grammar_start=len(without_images(prompt)), **sampling
+            ),
+            images=images,
             max_tokens=n_most,
             n_keep=n_keep,
             keep_for=self._owners.choice([None, "one", "one", "another"]),
@@ -324,7 +342,7 @@ class RestlessFront(FakeFront):
         )
         self.requests[name] = request
         self.truth[name], self.true_reasons[name] = plain_run(request, n_ctx, self._limits.batch_sizes)
-        answer = self.truth[name][len(prompt) :]
+        answer = self.truth[name][len(request.text) :]
         self._fresh.add(name)
         if rng.random() < 0.3:
             prediction = [token if rng.random() < 0.9 else rng.randrange(N_VOCAB) for token in answer]
@@ -337,13 +355,20 @@ class RestlessFront(FakeFront):
         end = rng.choices(range(N_VOCAB), k=rng.choice([1, 1, 2, 7]))
         if self._prompts and rng.random() < self._habits.regenerate:
             tokens = rng.choice(self._prompts[-4:])
-            return rng.choice([tokens, tokens, tokens, [*tokens[: -len(end)], *end], [*tokens, *end]])
+            other_end = [*cut(tokens, max(0, len(tokens) - len(end))), *end]
+            return rng.choice([tokens, tokens, tokens, other_end, [*tokens, *end]])
         if self.texts and rng.random() < 0.3:
-            return [*rng.choice(list(self.texts.values())), *end]
+            return [*self._rows(rng.choice(list(self.texts))), *self.images.put_into(end)]
         stem = rng.choice(self._stems)
-        stem = stem[: rng.choice([0, 3, len(stem) // 2, len(stem), len(stem)])]
-        self._prompts.append([*stem, *rng.choices(range(N_VOCAB), k=rng.choice([1, 4, 9, 50]))])
+        stem = cut(stem, rng.choice([0, 3, len(stem) // 2, len(stem), len(stem)]))
+        later = rng.choices(range(N_VOCAB), k=rng.choice([1, 4, 9, 50]))
+        self._prompts.append([*stem, *self.images.put_into(later)])
         return self._prompts[-1]
+
+    def _rows(self, sequence: str) -> list[int]:
+        """All that it has so far, with the rows of its images."""
+        request = self.requests[sequence]
+        return [*request.tokens, *self.texts[sequence][len(request.text) :]]
 
     def _options(self, n_prompt: int) -> dict[str, object]:
         rng = self._rng
@@ -383,7 +408,8 @@ class RandomRun:
         step_bytes = self._prices.choice([0, 1, 1000])
         self.limits = limits = replace(draw_limits(room, rng), step_bytes=step_bytes)
         self.policy, self._depth = rng.choice(POLICIES), rng.choice([1, 4, 9])
-        self.front = RestlessFront(limits, rng, n_requests=rng.choice([10, 30]))
+        images = draw_images(random.Random(f"images {seed}"), limits)
+        self.front = RestlessFront(limits, rng, n_requests=rng.choice([10, 30]), images=images)
         self._rates = {"rate": rng.choice([0, 0, 0.1]), "device_rate": rng.choice([0, 0.5, 1])}
         self.front.n_late = 2 if self._rates["device_rate"] else 0
         if limits.traits.n_rollback and not limits.traits.equal_lengths:
@@ -413,7 +439,7 @@ class RandomRun:
 
     def check(self) -> None:
         self._engine.check_integrity()
-        if not self._engine.slots.table._edits:  # as after a full cache, until the next plan
+        if not self._engine.slots.texts._edits:  # as after a full cache, until the next plan
             self._check_slots()
             self._check_stored()
 
@@ -435,7 +461,7 @@ class RandomRun:
             self._engine.speculation.width = lambda n, _: n + rng.choice([0, 0, 1, 3])
         if self._answers_late:
             self._engine._make_sampler = lambda request: toy_sampler(
-                request.sampling, request.tokens, follow=lambda grammar: SlowGrammar(grammar, rng)
+                request.sampling, request.text, follow=lambda grammar: SlowGrammar(grammar, rng)
             )
         self.target = RestlessTarget(
             limits.n_slots,
@@ -487,9 +513,9 @@ class RandomRun:
 
     def _check_stored(self):
         """What is stored is what the records say, and nothing else is."""
-        slots, texts = self._engine.slots._slots, self._engine.slots.table.texts.texts
+        slots, texts = self._engine.slots._slots, self._engine.slots.texts.texts
         held = [
-            *((text.tokens, text.snapshots) for text in texts if text.place is TextPlace.MEMORY),
+            *((text.tokens, text.snapshots) for text in texts if text.place == "memory"),
             *((self.target.slots[slot.index], slot.cache.checkpoints.values()) for slot in slots),
         ]
         expected = {each.key: tokens[each.start : each.end] for tokens, kept in held for each in kept}

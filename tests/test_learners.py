@@ -18,7 +18,7 @@ from lead.engine.speculation.drafts import Drafts
 from lead.engine.speculation.policy import Adaptive
 from lead.engine.speculation.tuning import BackTuning
 from shared.cache_edits import Snapshot
-from shared.prompt_cache import PromptCacheSize
+from shared.text_store import PromptCacheSize
 from tests.lead.engine.speculation.support import cost_of
 
 USUAL = 0.01

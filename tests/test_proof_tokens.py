@@ -13,8 +13,8 @@ from lead.engine.commands import SetBacks, Submit
 from lead.engine.events import Committed
 from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
+from shared.text_store import PromptCacheSize
 from tests.fake_backs import (
     Branching,
     Crowd,

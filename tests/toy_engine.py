@@ -15,9 +15,9 @@ from lead.engine.speculation.drafts import Drafts as SequenceDrafts
 from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
-from shared.prompt_cache import PromptCacheSize
 from shared.protocol import Tune
 from shared.sampling.sampler import Sampler
+from shared.text_store import PromptCacheSize
 from tests.fake_backs import Silent, Texts, cells_for
 from tests.toy_model import END_TOKENS, GREEDY, FakeTarget, toy_sampler
 
@@ -45,6 +45,7 @@ class FakeFront:
         self.open = True
         self.running: Texts = {}
         self.texts: Texts = {}  # of all sequences, cancelled ones, too
+        self._n_rows: dict[str, int] = {}  # of images
         self.reasons: dict[str, str] = {}
         self.events: list = []
         self.waits: list[float] = []
@@ -82,7 +83,7 @@ class FakeFront:
         text = self.running[event.sequence]  # KeyError: nothing may follow the end of a sequence
         match event:
             case Started():
-                assert 0 <= event.n_cached < len(text)
+                assert 0 <= event.n_cached < len(text) + self._n_rows[event.sequence]
             case Committed():
                 assert event.start == len(text), f"{event} does not follow {len(text)} tokens"
                 assert 0 <= event.n_accepted <= len(event.tokens)
@@ -100,7 +101,8 @@ class FakeFront:
 
     def _note(self, command):
         if isinstance(command, Submit):
-            self.running[command.sequence] = self.texts[command.sequence] = list(command.tokens)
+            self.running[command.sequence] = self.texts[command.sequence] = list(command.text)
+            self._n_rows[command.sequence] = len(command.tokens) - len(command.text)
         elif isinstance(command, Cancel):
             self.running.pop(command.sequence, None)
 
@@ -113,7 +115,7 @@ def local_drafters(request: Submit):
     """Those that the engine's process makes."""
     return {
         "ngram": NgramDrafter(8),
-        "prediction": PredictionDrafter(request.prediction, len(request.tokens)),
+        "prediction": PredictionDrafter(request.prediction, request.n_text_prompt),
     }
 
 
@@ -132,7 +134,7 @@ def make_engine(
     inline: ModelDrafter | None = None,
 ) -> Engine:
     def sampler_for(request: Submit) -> Sampler:
-        return toy_sampler(request.sampling, request.tokens)
+        return toy_sampler(request.sampling, request.text)
 
     speculation = SpeculationManager(
         policy,

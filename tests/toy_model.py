@@ -16,8 +16,10 @@ from lead.engine.commands import Submit
 from lead.engine.target import Target
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.exact.batch_invariance import RESERVE, InvariantSizes
+from shared.image_span import row_identities
 from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.memory_traits import PLAIN
+from shared.llama.positions import Positions
 from shared.sampling.call_grammars import CallGrammars
 from shared.sampling.constrained import ConstrainedSampler
 from shared.sampling.filters import NativeFilters
@@ -43,8 +45,9 @@ def toy_logits(text_hash: int) -> np.ndarray:
     return _toy_rows()[text_hash * 0x9E3779B97F4A7C15 % (1 << 64) >> 51]
 
 
-def extend_hash(text_hash: int, token: int) -> int:
-    return (text_hash * 0x5851F42D4C957F2D + token + 1) % (1 << 64)
+def extend_hash(text_hash: int, token: int, n_skipped: int = 0) -> int:
+    """n_skipped: how much less its position is than its row."""
+    return (text_hash * 0x5851F42D4C957F2D + token + 1 + (n_skipped << 32)) % (1 << 64)
 
 
 def as_answer(token: int) -> int:
@@ -86,6 +89,7 @@ class FakeTarget(Target):
         self._own_cells, self._batch_sizes, self._copies_late = own_cells, batch_sizes, copies_late
         self._padding: dict[int, int] = {}  # tokens at the end of slots, until the next decode
         self._last: dict[int, int] = {}  # slots of the last pass, until they are cut back, and its tokens
+        self._packed: dict[int, bytes] = {}  # positions, by the keys of what is stored
         self._saved: dict[int, tuple] = {}  # slot, state and cells, by their place
         self._wrong: set[int] = set()
         self._written: list[list[int]] = [[] for _ in range(n_slots)]  # hashes, in cells of their own
@@ -93,6 +97,8 @@ class FakeTarget(Target):
         self._reserved: dict[int, bytearray] = {}  # snapshots that are being read
         self.n_restored = self.n_loaded = 0
         self._rows = np.empty((0, N_VOCAB), np.float32)
+        self._positions = Positions(n_slots)  # as `shared.llama.model.Model` has it
+        self.n_images = 0
 
     @property
     def layout_rules(self):
@@ -104,7 +110,7 @@ class FakeTarget(Target):
     def decode(self, spans):
         self._rows[:] = np.nan  # what the last decode returned were views
         planned = spans if isinstance(spans, Layout) else layout(spans, self.layout_rules)
-        assert 0 < sum(len(span.tokens) for span in planned) <= self.n_batch
+        assert sum(len(span.tokens) for span in planned if not span.image) <= self.n_batch
         assert max(Counter(span.slot for span in planned).values()) == 1, "two spans of one slot"
         self._check_layout(planned)
         for slot in list(self._padding):
@@ -131,6 +137,7 @@ class FakeTarget(Target):
         assert 0 <= n_keep < n_held, f"slot {slot} cannot be cut back to {n_keep} tokens"
         self._roll_back(slot, n_keep, self._padding.pop(slot, 0) + n_held - n_keep)
         self._forget_saved(slot, n_keep)
+        self._positions.trimmed(slot, n_keep)
         del self.slots[slot][n_keep:]
         del self._hashes[slot][n_keep + 1 :]
         del self._cells[slot][n_keep:]
@@ -143,6 +150,7 @@ class FakeTarget(Target):
         self.slots[slot] = self.slots[source_slot][:n_keep]
         self._hashes[slot] = self._hashes[source_slot][: n_keep + 1]
         self._cells[slot] = self._cells[source_slot][:n_keep]
+        self._positions.copied(source_slot, slot, n_keep)
         if self._own_cells:
             assert self.traits.can_trim, "such a copy cannot be cut back"
             self._copies.append((source_slot, slot))
@@ -163,19 +171,22 @@ class FakeTarget(Target):
             assert (snapshot.start, snapshot.end) == (0, len(tokens)), f"slot {slot} cannot be cut"
         assert 0 <= snapshot.start < snapshot.end <= len(tokens), f"slot {slot} has no {snapshot}"
         tokens, hashes = tokens[snapshot.start : snapshot.end], hashes[snapshot.start : snapshot.end + 1]
+        self._packed[snapshot.key] = self._positions.packed(slot, snapshot.start, snapshot.end)
         self.stored[snapshot.key] = tokens, hashes, is_wrong
 
     def restore(self, slot, snapshot, n_keep):
         match snapshot.kind:
             case "device":
                 self.n_restored += 1
-                _, *state, cells = self._saved[snapshot.key]
+                owner, *state, cells = self._saved[snapshot.key]
+                self._positions.copied(owner, slot, snapshot.end)
                 self._set_state(slot, tuple(state), cells)
                 self._forget_saved(slot, len(self.slots[slot]))
             case "state":
                 self.n_loaded += 1
                 tokens = self.stored[snapshot.key][0]
                 assert self.slots[slot][: len(tokens)] == tokens, "the slot holds another text"
+                self._positions.trimmed(slot, len(tokens))
                 self._forget_saved(slot, len(tokens))
                 self._set_state(slot, self.stored[snapshot.key], self._cells[slot][: len(tokens)])
             case "text":
@@ -195,6 +206,8 @@ class FakeTarget(Target):
         self._n_cells_written += len(tokens)
         assert self.n_cells_used <= self.n_ctx, "more tokens than the cache has cells"
         del self._cells[slot][n_keep:]
+        self._positions.unpack(slot, self._packed[snapshot.key])
+        self._positions.loaded(slot, snapshot.key, n_keep)
         self.slots[slot] += tokens[: n_keep - start]
         self._hashes[slot] += hashes[1 : n_keep - start + 1]
         self._written[slot][start:] = self._hashes[slot][start + 1 :]
@@ -204,9 +217,12 @@ class FakeTarget(Target):
 
     def forget(self, key):
         del self.stored[key]
+        self._packed.pop(key, None)
 
     def lend(self, key):
-        return memoryview(pickle.dumps(self.stored[key])) if key in self.stored else None
+        if key not in self.stored:
+            return None
+        return memoryview(pickle.dumps((self.stored[key], self._packed[key])))
 
     def reserve(self, key, size):
         self._reserved[key] = bytearray(size)
@@ -217,7 +233,7 @@ class FakeTarget(Target):
         if content := self._reserved.pop(key, None):
             with contextlib.suppress(pickle.UnpicklingError, EOFError):
                 self.stored[key] = [], [], True
-                self.stored[key] = pickle.loads(content)  # noqa: S301 - of `lend`
+                self.stored[key], self._packed[key] = pickle.loads(content)  # noqa: S301 - of `lend`
 
     @property
     def n_stored(self):
@@ -290,6 +306,7 @@ class FakeTarget(Target):
                 end = span.start + len(span.tokens) + n_padding
                 n_more = RESERVE if self._batch_sizes else 0
                 assert end <= self.layout_rules.n_ctx_sequence + n_more, "more tokens than the slot has cells"
+                assert not span.image or len(together) == 1, "an image beside others"
                 if self._batch_sizes:
                     assert len(span.tokens) + n_padding in self._batch_sizes.of(span), (
                         "in a size that differs"
@@ -316,20 +333,35 @@ class FakeTarget(Target):
     def _decode_span(self, span):
         slot, cache, hashes = span.slot, self.slots[span.slot], self._hashes[span.slot]
         assert span.tokens, "an empty span"
+        n_skipped = self._check_rows(span)
         assert span.start == len(cache), f"slot {slot}: span at {span.start}, cache ends at {len(cache)}"
         assert 0 <= span.n_logits <= len(span.tokens)
         assert len(cache) + len(span.tokens) <= self.n_window, "more than the model can see"
         assert not self._is_wrong(slot), f"slot {slot} holds the memory of other tokens than its own"
         is_answer = self._batch_sizes is not None and not (span.is_prompt or self._batch_sizes.is_uniform)
         for token in span.tokens:
-            assert 0 <= token < N_VOCAB, f"no such token: {token}"
             cache.append(token)
             self._cells[slot].append(self._n_cells_written)
             self._n_cells_written += 1
-            hashes.append(extend_hash(hashes[-1], as_answer(token) if is_answer else token))
+            hashes.append(extend_hash(hashes[-1], as_answer(token) if is_answer else token, n_skipped))
         self._written[slot][span.start :] = hashes[span.start + 1 :]
         first = len(hashes) - span.n_logits
         return [self._row(text_hash) for text_hash in hashes[first:]]
+
+    def _check_rows(self, span):
+        """Returns by how much its positions are less than its rows."""
+        image = span.image
+        if image is None:
+            assert all(0 <= token < N_VOCAB for token in span.tokens), f"no such tokens: {span.tokens}"
+            return span.start - self._positions.position_of(span.slot, span.start)
+        rows, first = row_identities(image.key, image.n_rows), span.start - image.start
+        assert list(span.tokens) == list(rows[first : first + len(span.tokens)]), "rows of another image"
+        assert len(span.tokens) == image.n_rows or not image.whole, "an image that has to be whole"
+        n_skipped = image.start - self._positions.position_of(span.slot, image.start)
+        if first == 0:
+            self.n_images += 1
+            self._positions.read(span.slot, image)
+        return n_skipped
 
     def _row(self, text_hash):
         row = toy_logits(text_hash)
@@ -354,7 +386,7 @@ def last_pass(lengths: dict[int, int], n_end: int, *, adjacent: bool) -> dict[in
 
 
 class FailingTarget(FakeTarget):
-    """Has no room for a batch now and then, at random; for a single token it always has."""
+    """Has no room for a batch now and then, at random; for a single token, or an image, it always has."""
 
     def __init__(self, *args, rng: random.Random, rate: float, **kwargs):
         super().__init__(*args, **kwargs)
@@ -362,7 +394,8 @@ class FailingTarget(FakeTarget):
         self.n_failed = 0
 
     def decode(self, spans):
-        if sum(len(span.tokens) for span in spans) > 1 and self._rng.random() < self._rate:
+        n_least = sum(1 if span.image else len(span.tokens) for span in spans)
+        if n_least > 1 and self._rng.random() < self._rate:
             self.n_failed += 1
             raise KvCacheFullError("no room")
         return super().decode(spans)
@@ -485,12 +518,16 @@ def toy_sampler(
 def plain_run(
     request: Submit, n_ctx: int, batch_sizes: InvariantSizes | None = None
 ) -> tuple[list[int], str]:
-    """All tokens of a request and how it ends, one token at a time with nothing in between: the truth."""
+    """All tokens of a request and how it ends, one token at a time with nothing in between: the truth.
+
+    Without the rows of images, as events have them.
+    """
     answer = functools.partial(_answer_hash, separates=batch_sizes is not None and not batch_sizes.is_uniform)
-    tokens, context = list(request.tokens), list(request.tokens)
-    text_hash = functools.reduce(extend_hash, context, 0)
+    tokens, context = list(request.text), list(request.tokens)
+    n_skipped = sum(image.n_rows - image.n_positions for image in request.images)
+    text_hash = _prompt_hash(request)
     sampler = toy_sampler(request.sampling, tokens)
-    while request.max_tokens is None or len(tokens) < len(request.tokens) + request.max_tokens:
+    while request.max_tokens is None or len(tokens) < len(request.text) + request.max_tokens:
         if len(context) == n_ctx:
             if request.n_keep is None:
                 break
@@ -501,9 +538,17 @@ def plain_run(
         if tokens[-1] in END_TOKENS:
             return tokens, "stop"
         context.append(tokens[-1])
-        text_hash = answer(text_hash, tokens[-1])
+        text_hash = answer(text_hash, tokens[-1], n_skipped)
     return tokens, "length"
 
 
-def _answer_hash(text_hash: int, token: int, *, separates: bool) -> int:
-    return extend_hash(text_hash, as_answer(token) if separates else token)
+def _prompt_hash(request: Submit) -> int:
+    text_hash = 0
+    for row, token in enumerate(request.tokens):
+        n_skipped = sum(each.n_rows - each.n_positions for each in request.images if each.end <= row)
+        text_hash = extend_hash(text_hash, token, n_skipped)
+    return text_hash
+
+
+def _answer_hash(text_hash: int, token: int, n_skipped: int, *, separates: bool) -> int:
+    return extend_hash(text_hash, as_answer(token) if separates else token, n_skipped)

@@ -3,7 +3,7 @@
 from lead.engine.slot_manager import SlotManager
 from shared.errors import RequestError
 from shared.saved_text import SavedText
-from shared.slot_cache import StoredText, TextPlace
+from shared.slot_cache import StoredText
 
 
 class IdleSlots:
@@ -22,19 +22,19 @@ class IdleSlots:
         if slot.cache.owner is None:
             raise RequestError(f"slot {index} holds a private text, which is never written", "id_slot")
         if slot.cache.tokens:
-            if not self._slots.table.can_store(slot.cache):
+            if not self._slots.texts.can_store(slot.cache):
                 return None
-            n_left = self._slots.table.store(slot.cache, n_least=1)
+            n_left = self._slots.texts.store(slot.cache, n_least=1)
             if n_left is None:
                 raise RequestError("there is no room for its text in host memory (--cache-ram)", "id_slot")
             if n_left:
                 return None
         text = self._slots.texts.holding(tokens, slot.cache.owner)
-        if text is None or (text.place is TextPlace.DISK and not self._slots.texts.may_fetch(text)):
+        if text is None or (text.place == "disk" and not self._slots.texts.may_fetch(text)):
             raise RequestError("its text has given way to others in host memory (--cache-ram)", "id_slot")
-        if text.place is TextPlace.DISK:
-            self._slots.table.fetch(text)
-        return text if text.place is TextPlace.MEMORY else None
+        if text.place == "disk":
+            self._slots.texts.fetch(text)
+        return text if text.place == "memory" else None
 
     def expect_text(self, index: int, saved: SavedText) -> StoredText:
         """A text that a slot is to hold, and the caller reads; raises RequestError, UnavailableError."""
@@ -43,7 +43,7 @@ class IdleSlots:
             raise RequestError(
                 f"its text has {len(saved.tokens)} tokens; the context has {self._slots.n_ctx}"
             )
-        if (text := self._slots.table.expect(saved)) is None:
+        if (text := self._slots.texts.expect(saved)) is None:
             raise RequestError("there is no room for its text in host memory (--cache-ram)")
         return text
 
@@ -65,7 +65,7 @@ class IdleSlots:
         tokens = list(slot.cache.tokens or slot.moved)
         text = self._slots.texts.holding(tokens, slot.cache.owner) if tokens else None
         if text and text.tokens == tokens:
-            self._slots.table.drop(text)
+            self._slots.texts.drop(text)
         slot.moved = []
         slot.cache.keep(0)
         return len(tokens)

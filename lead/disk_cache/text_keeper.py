@@ -1,6 +1,6 @@
 """Brings texts of the prompt cache to disk, and back, beside the engine's steps (`--cache-disk`).
 
-The engine decides which text is worth it (`shared.prompt_cache`), `TextFiles` knows the files; here is when,
+The engine decides which text is worth it (`shared.text_store`), `TextFiles` knows the files; here is when,
 and in which thread. A text is read into host memory and checked before the engine loads any of it. Whatever
 fails costs the text only: the model reads it anew.
 

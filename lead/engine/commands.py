@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from shared.image_span import ImageSpan
+from shared.image_span import ImageSpan, without_images
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
 
@@ -32,7 +32,7 @@ class Submit(BaseModel, frozen=True):
     drafts may be taken from, this one among them when it has ended; None: nobody's. keep_for: whose texts on
     disk (`--cache-disk`) it may go on from, and is one of; None: it never reaches the disk. unread: the
     client is shown nothing before its end. images: the rows of images among `tokens`, which has their
-    identities there, in order.
+    identities there, in order. A token of the prompt follows each of them.
 
     A sequence that an earlier engine process had begun is submitted with what that has generated:
     `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as its `Started` said; None: it has not started.
@@ -58,6 +58,16 @@ class Submit(BaseModel, frozen=True):
     images: tuple[ImageSpan, ...] = ()
     n_prompt: int = 0
     n_cached: int | None = None
+
+    @property
+    def text(self) -> list[int]:
+        """`tokens` without the rows of images, as samplers, drafts and events count them."""
+        return without_images(self.tokens) if self.images else self.tokens
+
+    @property
+    def n_text_prompt(self) -> int:
+        """How many tokens of `text` are the prompt."""
+        return (self.n_prompt or len(self.tokens)) - sum(image.n_rows for image in self.images)
 
 
 class Cancel(BaseModel, frozen=True):

@@ -24,11 +24,11 @@ from shared.memory.model_outline import ModelOutline
 from shared.memory.plan_memory import plan_memory
 from shared.memory.texts_kept import describe_prompt_cache
 from shared.models.file_kind import size_of
-from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
 from shared.step_cost import StepCost
 from shared.terminal import size_text
+from shared.text_store import NO_PROMPT_CACHE
 
 log = logging.getLogger("engine")
 

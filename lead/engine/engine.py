@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.commands import Cancel, Command, SetBacks, SetPolicy, Submit
+from lead.engine.commands import MTP, Cancel, Command, SetBacks, SetPolicy, Submit
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Event, Failed, Finished, FinishReason, PromptProgress
 from lead.engine.scheduler import Action, PlanEntry, Scheduler, StepPlan
@@ -32,6 +32,7 @@ from shared.errors import KvCacheFullError, WindowLostError
 from shared.protocol import Draft
 from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.sampler import Sampler
+from shared.slot_cache import cut_length
 
 log = logging.getLogger("engine")
 
@@ -210,6 +211,9 @@ class Engine:
 
         An earlier engine process may have generated all of it, and ended before it said so: it is finished.
         """
+        if request.images and (reason := self._why_no_images(request)):
+            self._report(Failed(sequence=request.sequence, reason=reason, param="messages"))
+            return
         n_ctx = self._limits.n_ctx_sequence
         sequence = EngineSequence(request, n_ctx, self._make_sampler, self._checkpoints(request))
         if sequence.n_generated and (reason := self._finish_reason(sequence)):
@@ -218,6 +222,22 @@ class Engine:
         assert 0 < len(sequence.context) < n_ctx
         self.speculation.open(sequence, now)
         self.slots.add(sequence)
+
+    def _why_no_images(self, request: Submit) -> str | None:
+        """Why the images of a request cannot be read here; None: they can."""
+        inline, n_ubatch = self.speculation.inline, self._limits.n_ubatch
+        if request.n_keep is not None:
+            return "a text with images cannot be shifted: images need a lead without --context-shift"
+        if self._limits.batch_sizes:
+            return (
+                "images need a lead with --exact off: a text with images has other bits when it is read again"
+            )
+        if inline and inline.drafter.source == MTP:
+            return "images need a lead with --mtp off: heads that draft cannot read the rows of an image"
+        n_rows = max((image.n_rows for image in request.images if image.whole), default=0)
+        if n_rows > n_ubatch:
+            return f"an image takes {n_rows} rows at once: images need a lead with --ubatch-size {n_rows}"
+        return None
 
     def _checkpoints(self, request: Submit) -> tuple[int, ...]:
         """Where the prompt is stored: where the client's last message begins, and before the answer begins.
@@ -231,7 +251,7 @@ class Engine:
         lengths = {n for n in [*request.checkpoints, request.n_keep or 0] if 0 < n < n_prompt}
         if n_prompt >= _MIN_CHECKPOINT and not request.checkpoints:
             lengths.add(n_prompt - _N_GENERATION_PROMPT)
-        return tuple(sorted(lengths))
+        return tuple(sorted({cut_length(request.tokens, n) for n in lengths} - {0}))
 
     def _admit(self) -> None:
         """A sampler is made at once: its grammar is compiled while the prompt is decoded.
@@ -262,7 +282,7 @@ class Engine:
         if sequence.request.max_tokens == 0:
             self._finish(sequence, "length")
             return 0
-        sequence.verification = Verification(sequence.drafts, len(sequence.tokens), entry.draft, rows)
+        sequence.verification = Verification(sequence.drafts, len(sequence.text), entry.draft, rows)
         return self._verify(slot, now)
 
     def _verify_waiting(self, waiting: Sequence[Slot], seconds: float, now: float) -> int:

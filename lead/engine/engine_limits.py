@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from shared.llama.batch_layout import LayoutRules
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
+from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,7 +12,7 @@ class EngineLimits(LayoutRules):
 
     While some sequence is generating, the prompts of others are processed in chunks of `n_prompt_chunk`
     tokens a step, so that it does not stall; of more where that is quick (`PromptChunk`). n_checkpoints:
-    stored states of each slot. step_bytes: see `MovePrice`.
+    stored states of each slot. step_bytes: see `MovePrice`. n_ubatch: the most rows of a whole image.
     """
 
     n_slots: int
@@ -21,3 +21,4 @@ class EngineLimits(LayoutRules):
     n_checkpoints: int = 0
     prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
     step_bytes: int = 0
+    n_ubatch: int = 512

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from shared.cache_edits import Snapshot
-from shared.prompt_cache import UNLIMITED, PromptCacheSize
+from shared.text_store import UNLIMITED, PromptCacheSize
 
 _LEAST_IDLE_STEPS = 4.0
 """On a CPU an idle text has cost the steps of others about as much by then as storing and loading it."""

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
-from shared.prompt_cache import MIN_TOKENS, UNLIMITED, PromptCache
-from shared.slot_cache import SlotCache, StoredText, TextPlace, common_prefix_length
+from shared.slot_cache import SlotCache, StoredText, common_prefix_length, cut_length
+from shared.text_store import MIN_TOKENS, UNLIMITED, TextStore
 
 MIN_TOKENS_SAVED = 32
 """A sequence waits in the queue while another's prompt is decoded if that saves it this many tokens."""
@@ -35,7 +35,7 @@ class Prefix(NamedTuple):
 class Prefixes:
     """The texts of all slots and of the prompt cache, as beginnings of others."""
 
-    def __init__(self, slots: Sequence[Slot], stored: PromptCache, limits: EngineLimits) -> None:
+    def __init__(self, slots: Sequence[Slot], stored: TextStore, limits: EngineLimits) -> None:
         self._slots = slots
         self._stored = stored
         self._traits = limits.traits
@@ -51,7 +51,7 @@ class Prefixes:
         own = Prefix(self.reusable(slot, sequence), 0, slot.cache)
         others = (Prefix(self.copyable(each, sequence), self._copy_price, each.cache) for each in self._slots)
         n_loaded, text = self.loadable(sequence, n_cells)
-        price = MIN_TOKENS if text and text.place is TextPlace.MEMORY else self._n_least_saved
+        price = MIN_TOKENS if text and text.place == "memory" else self._n_least_saved
         stored = [Prefix(n_loaded, price, text)] if text else []
         return max((own, *others, *stored), key=lambda prefix: prefix.gain)
 
@@ -79,11 +79,12 @@ class Prefixes:
         n = self.common(prompt, sequence)
         if self._traits.can_trim:
             return n
-        return max((at for at in prompt.checkpoints if len(source.cache) < at <= n), default=0)
+        return cut_length(sequence.context, n, (at for at in prompt.checkpoints if at > len(source.cache)))
 
     def common(self, decoding: EngineSequence, waiting: EngineSequence) -> int:
         """Length of the common prefix, without the last token of `waiting`: see `useful`."""
-        return min(common_prefix_length(decoding.context, waiting.context), len(waiting.context) - 1)
+        n = common_prefix_length(decoding.context, waiting.context)
+        return cut_length(waiting.context, min(n, len(waiting.context) - 1))
 
     def may_share(self, sequence: EngineSequence) -> bool:
         """Whether slots may copy from each other for `sequence`."""
@@ -94,9 +95,7 @@ class Prefixes:
         if not self.may_share(sequence):
             return 0
         n = self.useful(source.cache, sequence)
-        if self._traits.can_trim:
-            return n
-        return max((length for length in source.cache.checkpoints if length <= n), default=0)
+        return n if self._traits.can_trim else cut_length(sequence.context, n, source.cache.checkpoints)
 
     def loadable(self, sequence: EngineSequence, n_cells: int = UNLIMITED) -> tuple[int, StoredText | None]:
         """How much of which stored text a slot can have for `sequence`, in at most `n_cells` cells."""
@@ -105,7 +104,7 @@ class Prefixes:
 
         def serves(text: StoredText) -> int:
             n = text.reachable(self.useful(text, sequence), can_trim=self._traits.can_trim)
-            if text.place is not TextPlace.MEMORY and not self._may_fetch(text, n, sequence):
+            if text.place != "memory" and not self._may_fetch(text, n, sequence):
                 return 0
             return n if text.n_cells(n) <= n_cells else 0
 
@@ -115,7 +114,7 @@ class Prefixes:
         """Whether `sequence` may wait for `n` tokens of a text on disk: it knows who else has had it."""
         if not text.may_serve(sequence.request.keep_for) or n < self._n_least_saved:
             return False
-        return text.place is TextPlace.COMING or self._stored.may_fetch(text)
+        return text.place == "coming" or self._stored.may_fetch(text)
 
     def reusable(self, slot: Slot, sequence: EngineSequence) -> int:
         """How much of its own cache a slot can keep for `sequence`."""
@@ -125,8 +124,8 @@ class Prefixes:
         """Length of the common prefix with `sequence`, whose last token is always decoded, for the logits."""
         n = min(common_prefix_length(text.tokens, sequence.context), len(sequence.context) - 1)
         if self._separates_prompts and text.n_prefill != sequence.n_prefill:
-            return min(n, text.n_prefill, sequence.n_prefill)
-        return n
+            n = min(n, text.n_prefill, sequence.n_prefill)
+        return cut_length(sequence.context, n)
 
 
 def may_reuse(sequence: EngineSequence) -> bool:

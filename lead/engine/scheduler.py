@@ -3,6 +3,7 @@
 Continuous batching: every step is one decode over all running sequences, prompt chunks with generation.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -14,6 +15,7 @@ from lead.engine.speculation.drafts import DraftChain, survival
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.policy import Choice, DraftOrder, Verify, Wait
 from lead.engine.speculation.speculation_stats import StepReport
+from shared.image_span import ImageSpan
 from shared.llama.batch_layout import TILE, Layout, layout
 from shared.llama.span import Span
 
@@ -36,14 +38,15 @@ class PlanEntry(Span):
     draft: DraftChain = field(default=(), kw_only=True)
 
     @classmethod
-    def of(cls, slot: Slot, n_fed: int, draft: DraftChain = ()) -> Self:
-        """With the next `n_fed` committed tokens of the slot's sequence."""
+    def of(cls, slot: Slot, n_fed: int, draft: DraftChain = (), image: ImageSpan | None = None) -> Self:
+        """With the next `n_fed` committed tokens of the slot's sequence, or the rows of `image`."""
         n_cached = len(slot.cache)
         context = slot.sequence.context if slot.sequence else []
         tokens = context[n_cached : n_cached + n_fed]
         n_logits = 1 + len(draft) if n_cached + n_fed == len(context) else 0
         tokens += [each.token for each in draft]
-        return cls(slot.index, n_cached, tokens, n_logits, slot.is_in_prompt, slot_state=slot, draft=draft)
+        is_prompt = slot.is_in_prompt
+        return cls(slot.index, n_cached, tokens, n_logits, is_prompt, image, slot_state=slot, draft=draft)
 
     @property
     def n_fed(self) -> int:
@@ -131,7 +134,7 @@ class Scheduler:
         prompts = [slot for slot in running if slot not in generating]
         n_prompt = self._n_prompt(generating, prompts)
         choice = self._choose(generating, n_prompt, now)
-        if isinstance(choice, Wait) and self._slots.table.has_moved:
+        if isinstance(choice, Wait) and self._slots.texts.has_moved:
             return Wait(0.0)  # the next part of a text moves then
         if not isinstance(choice, Verify):
             return choice
@@ -177,6 +180,8 @@ class Scheduler:
         """How many tokens of prompts are to be in the batch, at most."""
         if not prompts:
             return 0
+        if image := prompts[0].image:
+            return image.n_rows
         max_tokens = self._prompt_chunk.n_tokens if generating else self._limits.n_batch
         if self.is_minimal:
             max_tokens = 1
@@ -187,7 +192,7 @@ class Scheduler:
         planned = layout(entries, self._limits)
         if not self._limits.rolls_states_back or self._is_safe(entries, planned):
             return entries, planned
-        entries = [PlanEntry.of(entry.slot_state, entry.n_fed) for entry in entries]
+        entries = [PlanEntry.of(entry.slot_state, entry.n_fed, image=entry.image) for entry in entries]
         return entries, layout(entries, self._limits)
 
     def _is_safe(self, entries: list[PlanEntry], planned: Layout) -> bool:
@@ -210,19 +215,28 @@ class Scheduler:
         n_wanted = n_required + n_prompt
         if not self.is_minimal:
             n_wanted += sum(map(len, drafts))
-        n_spare = min(self._limits.n_batch, self._slots.free_up_to(n_wanted), n_wanted) - n_required
-        n_kept = min(n_spare, 1) if prompts else 0
+        n_free = self._slots.free_up_to(n_wanted)
+        image = prompts[0].image if prompts else None
+        if image:  # it has passes of its own
+            n_free, n_wanted = n_free - image.n_rows, n_wanted - image.n_rows
+        n_spare = min(self._limits.n_batch, n_free, n_wanted) - n_required
+        n_kept = min(n_spare, 1) if prompts and not image else 0
         entries = []
         for slot, n_fed, draft in zip(generating, n_to_decode, drafts, strict=True):
             verified = draft[: n_spare - n_kept]
             n_spare -= len(verified)
             entries.append(PlanEntry.of(slot, n_fed, verified))
+        if image:
+            return [*entries, PlanEntry.of(prompts[0], image.n_rows, image=image)]
         return entries + self._prompt_entries(prompts, min(n_spare, n_prompt)) if prompts else entries
 
     def _prompt_entries(self, prompts: list[Slot], n_spare: int) -> list[PlanEntry]:
-        """One prompt after the other: a few tokens of another cost as much attention as a tile of 64."""
+        """One prompt after the other: a few tokens of another cost as much attention as a tile of 64.
+
+        An image that is not the first waits for a step of its own.
+        """
         entries = []
-        for slot in prompts:
+        for slot in itertools.takewhile(lambda slot: not slot.image, prompts):
             n_fed = min(slot.n_to_next_checkpoint, n_spare)
             if n_fed:
                 entries.append(PlanEntry.of(slot, n_fed))

@@ -80,7 +80,7 @@ def verify(
 
 @dataclass(slots=True)
 class Verification:
-    """A step's draft, compared with the target's choices: `tokens`, which follow the first `start`.
+    """A step's draft, compared with the target's choices: `tokens`, which follow the first `start` of a text.
 
     Under a grammar a choice may not be ready when the step is over. So far `tokens` are what the sampler has
     accepted, and nothing else knows of them. When all are chosen, tokens[:n_accepted] were in the draft.
@@ -124,6 +124,9 @@ class EngineSequence:
 
     `context` is what the model sees of it: `tokens` itself, until a `shift` discards some; each shift makes
     another list. Without one the sequence ends when its context of `n_ctx` tokens is full.
+
+    `text` is what all see that see no images: `tokens` itself, or without the rows of images. Drafts and
+    choices are counted in it. images_end: the first row after all images.
     """
 
     drafts: Drafts  # from `SpeculationManager.open` on
@@ -144,6 +147,9 @@ class EngineSequence:
         self.request = request
         self.tokens = list(request.tokens)
         self.context = self.tokens
+        self.text = list(request.text) if request.images else self.tokens
+        self.images = request.images
+        self.images_end = request.images[-1].end if request.images else 0
         self.n_prompt = request.n_prompt or len(request.tokens)
         self.n_ctx = n_ctx
         self.shift = None if request.n_keep is None else ContextShift(n_ctx, request.n_keep)
@@ -179,6 +185,8 @@ class EngineSequence:
         self.tokens += tokens
         if self.context is not self.tokens:
             self.context += tokens
+        if self.text is not self.tokens:
+            self.text += tokens
 
     @property
     def sampler(self) -> Sampler:
@@ -227,7 +235,7 @@ class EngineSequence:
         """What was being verified will be decoded and chosen again."""
         if self.verification is not None:
             self.verification = None
-            self.sampler.rewind(self.tokens)
+            self.sampler.rewind(self.text)
 
     @property
     def n_generated(self) -> int:

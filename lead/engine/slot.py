@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.constants import MAX_DEPTH
 from shared.cache_edits import CacheEdit
+from shared.image_span import ImageSpan
 from shared.llama.batch_layout import BatchSizes
 from shared.slot_cache import SlotCache
 
@@ -47,7 +48,7 @@ class Slot:
     def is_generating(self) -> bool:
         """Whether the next step reaches the end of its tokens."""
         n = self.n_to_decode
-        return n == 1 or (self.is_replaying and n <= MAX_REPLAY + MAX_DEPTH)
+        return n == 1 or (self.is_replaying and n <= MAX_REPLAY + MAX_DEPTH and self.has_read_images)
 
     @property
     def is_waiting(self) -> bool:
@@ -58,6 +59,18 @@ class Slot:
     def is_replaying(self) -> bool:
         """Whether tokens that were generated have to be decoded again."""
         return self.cache.traits.replays and self.sequence is not None and self.sequence.n_generated > 0
+
+    @property
+    def has_read_images(self) -> bool:
+        """Whether nothing but tokens is left to decode."""
+        return self.sequence is not None and len(self.cache) >= self.sequence.images_end
+
+    @property
+    def image(self) -> ImageSpan | None:
+        """The image whose rows are to be decoded next."""
+        if self.sequence is None or self.has_read_images:
+            return None
+        return next((image for image in self.sequence.images if image.start == len(self.cache)), None)
 
     @property
     def is_in_prompt(self) -> bool:
@@ -78,17 +91,23 @@ class Slot:
 
     @property
     def n_required(self) -> int:
-        """Tokens that it needs in the next step."""
+        """Tokens that it needs in the next step, or all rows of an image."""
         n = self.n_to_decode
-        return n if n > 1 and self.is_generating else 1
+        if n == 1:
+            return 1
+        if image := self.image:
+            return image.n_rows
+        return n if self.is_generating else 1
 
     @property
     def n_to_next_checkpoint(self) -> int:
-        """Committed tokens to decode up to the next checkpoint of the prompt, its end, or the last one."""
+        """Committed tokens to decode up to the next checkpoint or image, the prompt's end, or the last."""
         if self.sequence is None:
             return 0
         n_cached, n_tokens = len(self.cache), len(self.sequence.context)
-        ends = (n for n in (*self.sequence.checkpoints, self.sequence.n_prefill) if n > n_cached)
+        ends = [n for n in (*self.sequence.checkpoints, self.sequence.n_prefill) if n > n_cached]
+        if not self.has_read_images:
+            ends += [n for image in self.sequence.images for n in (image.start, image.end) if n > n_cached]
         return min(ends, default=n_tokens) - n_cached
 
 

@@ -12,8 +12,8 @@ from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot, TrialPlace
 from shared.cache_edits import CacheEdit, Snapshot
 from shared.errors import RequestError, UnavailableError
-from shared.slot_cache import Loading, SlotCache, StoredText, TextPlace, least_useful
-from shared.slot_table import SlotTable
+from shared.slot_cache import SlotCache, StoredText, least_useful
+from shared.text_store import TextStore
 
 _STEPS_OF_ANSWER = 64
 """What starts beside an idle text is expected to take at least so many steps."""
@@ -35,11 +35,10 @@ class SlotManager:
         self._traits = limits.traits
         self._n_checkpoints = limits.n_checkpoints
         self._stores_idle = not limits.own_cells and limits.prompt_cache.n_bytes > 0
-        self.table = SlotTable(limits.n_slots, limits.traits, limits.prompt_cache)
-        self.texts = self.table.texts
-        """What is in host memory and on disk."""
+        self.texts = TextStore(limits.n_slots, limits.traits, limits.prompt_cache)
+        """What is in slots, in host memory and on disk."""
         self._price = MovePrice(limits.prompt_cache, limits.step_bytes)
-        self._slots = [Slot(cache) for cache in self.table.caches]
+        self._slots = [Slot(cache) for cache in self.texts.caches]
         self._prefixes = Prefixes(self._slots, self.texts, limits)
         self.sequences: dict[str, EngineSequence] = {}
         """All that have not ended, by id, in the order in which those that wait start."""
@@ -50,7 +49,7 @@ class SlotManager:
     @property
     def n_free(self) -> int:
         """Cells that hold nothing valid, and that nothing which is being loaded will take."""
-        return self.n_ctx - self.table.n_cells
+        return self.n_ctx - self.texts.n_cells
 
     def running(self) -> list[Slot]:
         """Slots with a sequence, in the order in which those started."""
@@ -70,12 +69,12 @@ class SlotManager:
     def admit(self, *, only_if_idle: bool) -> list[Started]:
         """Give free slots to the sequences that wait; with `only_if_idle` only if none runs."""
         started = []
-        self.table.begin_step(alone=all(slot.cache.loading for slot in self._running))
+        self.texts.begin_step(alone=all(slot.cache.loading for slot in self._running))
         while self._any_waits and (idle := self._idle()) and (sequence := self._next(idle)):
             self._keep_for(sequence)
             if not self._fits(sequence, only_if_idle) or self._prefixes.is_prefix_being_decoded(sequence):
                 break
-            self.table.finish_loads()
+            self.texts.finish_loads()
             slot = _best_slot(idle, sequence)
             n_common = max(self._prefixes.useful(each.cache, sequence) for each in self._slots)
             n_reused = self._reuse(slot, sequence)
@@ -207,7 +206,7 @@ class SlotManager:
 
     def pop_edits(self) -> list[CacheEdit]:
         """What makes every native cache hold what is valid in it; to be applied before anything else."""
-        return self.table.pop_edits()
+        return self.texts.pop_edits()
 
     def save_before_drafts(self, slots: Iterable[Slot]) -> list[CacheEdit]:
         """Edits with which rejected drafts of `slots` can be taken back; after those of `pop_edits`."""
@@ -290,21 +289,21 @@ class SlotManager:
         """
         n_running = sum(slot.cache.n_cells for slot in self._running)
         n, _, source = self._prefixes.best(slot, sequence, self.n_ctx - n_running)
-        if isinstance(source, StoredText) and source.place is not TextPlace.MEMORY:
-            if source.place is TextPlace.DISK:
-                self.table.fetch(source)
+        if isinstance(source, StoredText) and source.place != "memory":
+            if source.place == "disk":
+                self.texts.fetch(source)
             return None
         if isinstance(source, StoredText):
-            slot.cache.loading = Loading(source, n)  # so that it does not give way, and has its cells
+            slot.cache.loading, slot.cache.n_loading = source, n  # so that it stays, and has its cells
         if not self._make_way(slot, n if source is slot.cache else 0):
             slot.cache.loading = None
             return None
         if isinstance(source, StoredText):
-            self.table.load(slot.cache, source, n)
+            self.texts.load(slot.cache, source, n)
         elif source is slot.cache:
             return len(source)  # fewer, if what can be rolled back was stored before
         else:
-            self.table.copy(source, slot.cache, n)
+            self.texts.copy(source, slot.cache, n)
         return n
 
     def _make_way(self, slot: Slot, n_keep: int) -> bool:
@@ -314,13 +313,13 @@ class SlotManager:
         if n_keep:
             slot.cache.keep(n_keep)
         else:
-            self.table.empty(slot.cache)
+            self.texts.empty(slot.cache)
         return not slot.cache.loading or self.free_up_to(0) >= 0
 
     def store_before_loss(self, cache: SlotCache, n_keep: int = 0) -> int | None:
-        """`SlotTable.store`, unless the text is read again more quickly."""
+        """`TextStore.store`, unless the text is read again more quickly."""
         if self._price.pays(len(cache)):
-            return self.table.store(cache, n_keep)
+            return self.texts.store(cache, n_keep)
         self._price.forget()
         return None
 
@@ -328,11 +327,11 @@ class SlotManager:
         """Empty idle slots while others run, before a step: attention reads all cells of the pool."""
         if not self._stores_idle or not self._running:
             return
-        self.table.limit_moves()
+        self.texts.limit_moves()
         for slot in self._idle():
             slot.n_steps_idle += 1
             is_due = slot.n_steps_idle > self._price.idle_steps and self._price.pays(len(slot.cache))
-            if is_due and self.table.store(slot.cache) == 0:
+            if is_due and self.texts.store(slot.cache) == 0:
                 self._move_out(slot, is_stored=True)
 
     def _move_out(self, slot: Slot, *, is_stored: bool) -> None:
@@ -341,8 +340,8 @@ class SlotManager:
 
     def store_all(self) -> bool:
         """Store some of what idle slots hold, which keep it, to be written to disk; whether that was all."""
-        self.table.begin_step()
-        left = [self.table.store(slot.cache) for slot in self._idle() if slot.cache.owner is not None]
+        self.texts.begin_step()
+        left = [self.texts.store(slot.cache) for slot in self._idle() if slot.cache.owner is not None]
         return not any(left)
 
     def idle_slot(self, index: int) -> Slot:
@@ -356,7 +355,7 @@ class SlotManager:
     def learn_moves(self, texts: Sequence[Snapshot], seconds: float, step_seconds: float) -> None:
         """They were stored or loaded in so many seconds; a step of one token takes `step_seconds`."""
         self._price.learn(texts, seconds, step_seconds)
-        self.table.n_step = self._price.n_step
+        self.texts.n_step = self._price.n_step
 
     def learn_reading(self, token_seconds: float | None) -> None:
         self._price.token_seconds = token_seconds
@@ -365,7 +364,7 @@ class SlotManager:
         """Make a checkpoint; if there are too many, one goes."""
         if self._n_checkpoints == 0:
             return
-        self.table.checkpoint(cache)
+        self.texts.checkpoint(cache)
         while len(cache.checkpoints) > self._n_checkpoints:
             cache.drop(least_useful(cache.checkpoints, cache.cuts))
 

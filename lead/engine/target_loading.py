@@ -14,9 +14,9 @@ from shared.errors import ModelLoadError
 from shared.llama.memory_plan import MemoryPlan
 from shared.llama.model import Model
 from shared.memory.plan_memory import plan_memory
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.seams import plugged
 from shared.settings.model_options import ModelOptions
+from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 
 class OpenTarget(Protocol):
@@ -30,7 +30,7 @@ def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model
     """Raises ModelLoadError, also where --exact is required and cannot be had."""
 
     def open_target(options: ModelOptions, n_reserve: int = 0) -> Model:
-        model = Model(plan_target(load, planned, options, n_reserve))
+        model = Model(plan_target(load, planned, options, n_reserve), load.images)
         if planned:
             planned.attach(model)
         return model
@@ -88,6 +88,7 @@ def limits_of(
         n_checkpoints=n_checkpoints,
         prompt_cache=prompt_cache,
         step_bytes=model.plan.step_bytes,
+        n_ubatch=model.n_ubatch,
         own_cells=not model.plan.context.kv_unified,
         batch_sizes=model.batch_sizes,
         tiles_attention=model.tiles_attention,

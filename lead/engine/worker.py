@@ -141,7 +141,7 @@ def _make_engine(
     grammars = GrammarServer(load.model, budget, fork_server)
 
     def sampler_for(request: Submit) -> Sampler:
-        return make_sampler(request.sampling, vocabulary, request.tokens, follow=grammars.follow)
+        return make_sampler(request.sampling, vocabulary, request.text, follow=grammars.follow)
 
     speculation = SpeculationManager(
         load.policy,
@@ -273,5 +273,5 @@ def _lookups(request: Submit, load: Load) -> dict[str, LookupDrafter]:
     if load.ngram:
         drafters[NGRAM] = NgramDrafter(_NGRAM_BITS)
     if request.prediction:
-        drafters[PREDICTION] = PredictionDrafter(request.prediction, request.n_prompt or len(request.tokens))
+        drafters[PREDICTION] = PredictionDrafter(request.prediction, request.n_text_prompt)
     return drafters

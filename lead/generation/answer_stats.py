@@ -91,7 +91,7 @@ class RequestStats:
         self.n_sequences += 1
         self.n_prompt += sequence.n_prompt
         self.n_cached += sequence.n_cached
-        self.n_generated += len(sequence.tokens) - sequence.n_prompt
+        self.n_generated += sequence.n_generated
         self.n_drafted += sequence.n_drafted
         self.n_accepted += sequence.n_accepted
 

@@ -24,7 +24,7 @@ class Occupancy:
         running: list[int] = []
         waiting: list[int] = []
         for sequence in sequences:
-            (waiting if sequence.is_waiting else running).append(len(sequence.tokens))
+            (waiting if sequence.is_waiting else running).append(sequence.n_tokens)
         return cls(len(running), len(waiting), sum(running), sum(waiting), ready.n_slots, ready.n_ctx)
 
     @property

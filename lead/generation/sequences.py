@@ -66,8 +66,9 @@ class Broadcast:
 class LiveSequence:
     """One completion in progress: what was asked for, and what has come of it.
 
-    Times are in seconds of one clock. It waits for its first slot until `started_at`, and ends with either
-    a `finish_reason` or a `failure`.
+    tokens: the text so far, without the rows of images; drafts and events are counted in it. n_prompt counts
+    those rows, too. Times are in seconds of one clock. It waits for its first slot until `started_at`, and
+    ends with either a `finish_reason` or a `failure`.
     """
 
     request: Submit
@@ -96,7 +97,7 @@ class LiveSequence:
     changed: Broadcast = field(default_factory=Broadcast)
 
     def __post_init__(self) -> None:
-        self.tokens = array("i", self.request.tokens)
+        self.tokens = array("i", self.request.text)
 
     @property
     def id(self) -> str:
@@ -105,6 +106,20 @@ class LiveSequence:
     @property
     def n_prompt(self) -> int:
         return len(self.request.tokens)
+
+    @property
+    def generated(self) -> "array[int]":
+        """What it has got since the prompt."""
+        return self.tokens[self.request.n_text_prompt :]
+
+    @property
+    def n_generated(self) -> int:
+        return len(self.tokens) - self.request.n_text_prompt
+
+    @property
+    def n_tokens(self) -> int:
+        """The whole text's, with the rows of images: what it takes of a context."""
+        return self.n_prompt + self.n_generated
 
     @property
     def is_waiting(self) -> bool:
@@ -129,7 +144,7 @@ class LiveSequence:
         """What makes an engine process continue it, whether another one had begun it or not."""
         return self.request.model_copy(
             update={
-                "tokens": self.tokens.tolist(),
+                "tokens": [*self.request.tokens, *self.generated],
                 "n_prompt": self.n_prompt,
                 "n_cached": None if self.is_waiting else self.n_cached,
             }

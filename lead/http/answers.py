@@ -97,7 +97,7 @@ async def answer_updates(request: GenerationRequest, services: Services) -> Asyn
                     if update.end:
                         engine.cancel(reader.sequence)  # it may go on after a stop string
                         if request.remember:
-                            request.remember(reader.sequence.tokens[len(reader.sequence.request.tokens) :])
+                            request.remember(reader.sequence.generated)
                     yield update
             if not all(reader.finished for reader in unfinished):
                 await change.wait()

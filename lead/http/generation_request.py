@@ -32,6 +32,7 @@ from lead.tokenizer.jobs import (
     write_conversation,
 )
 from shared.errors import ContextExceededError, RequestError
+from shared.image_span import without_images
 from shared.logs import LogLevel
 from shared.protocol import fits_into_open
 from shared.sampling.parameters import MAX_SEED
@@ -140,7 +141,7 @@ def _submission(common: Submit, prompt: list[int], i: int, n_keep: int, services
     """For the answer `i` to a prompt."""
     changes: dict[str, int] = {"seed": (common.sampling.seed + i) & MAX_SEED}
     if common.sampling.is_constrained:
-        changes["grammar_start"] = len(prompt)
+        changes["grammar_start"] = len(without_images(prompt))
     return common.model_copy(
         update={
             "tokens": prompt,

@@ -93,7 +93,7 @@ class SequenceMetrics:
         return {source: counter.labels(source) for source in sorted(OWN_SOURCES)}
 
     def on_end(self, sequence: LiveSequence) -> None:
-        self.n_tokens_max = max(self.n_tokens_max, len(sequence.tokens))
+        self.n_tokens_max = max(self.n_tokens_max, sequence.n_tokens)
         if sequence.last_token_at is not None:
             self._whole.observe(sequence.last_token_at - sequence.created_at)
         self._ended[sequence.finish_reason or "failed"].inc()

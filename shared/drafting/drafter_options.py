@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
+from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 N_FURTHER_STATES = 2
 """A recurrent draft model keeps a state after each draft token, and those before the first ones."""

@@ -219,7 +219,7 @@ class SequenceState:
     def restore_cache(self) -> None:
         """Reuse more of the slot's previous contents: a long prompt arrives in several messages."""
         n = min(common_prefix_length(self.previous_cache, self.committed), len(self.committed) - 1)
-        n = self.main.cache.reachable(n)
+        n = self.main.cache.reachable(n, self.previous_cache)
         if n > len(self.main.cache):
             self.main.cache.restore(self.previous_cache[:n])
 

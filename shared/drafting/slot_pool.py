@@ -4,9 +4,8 @@ from collections.abc import Iterable
 
 from shared.cache_edits import SlotMemory, apply_edits
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.prompt_cache import MIN_TOKENS, NO_PROMPT_CACHE, PromptCacheSize
 from shared.slot_cache import SlotCache, common_prefix_length
-from shared.slot_table import SlotTable
+from shared.text_store import MIN_TOKENS, NO_PROMPT_CACHE, PromptCacheSize, TextStore
 
 
 class SlotPool:
@@ -25,8 +24,8 @@ class SlotPool:
         prompt_cache: PromptCacheSize = NO_PROMPT_CACHE,
     ) -> None:
         self._model = model
-        self._table = SlotTable(n_slots, traits, prompt_cache if traits.can_trim else NO_PROMPT_CACHE)
-        self._slots = self._table.caches
+        self._texts = TextStore(n_slots, traits, prompt_cache if traits.can_trim else NO_PROMPT_CACHE)
+        self._slots = self._texts.caches
         self._idle, self._idle_branches = self._slots[:n_sequences], self._slots[n_sequences:]
         self._is_storing = False  # texts of which a part is stored
 
@@ -41,9 +40,9 @@ class SlotPool:
         """
         slot = max(self._idle, key=lambda cache: (cache.reuse_score(tokens), not cache))
         self._idle.remove(slot)
-        self._table.begin_step()
+        self._texts.begin_step()
         if 2 * slot.shared_with(tokens) < len(slot):
-            self._table.store(slot)
+            self._texts.store(slot)
         self._store_idle()
         self._load_longer(slot, tokens[:-1])
         self._apply()
@@ -51,19 +50,19 @@ class SlotPool:
 
     def _load_longer(self, slot: SlotCache, tokens: list[int]) -> None:
         """Give `slot` what is stored of `tokens`, if it holds much less of them itself."""
-        n, text = self._table.texts.best(tokens, lambda text: common_prefix_length(text.tokens, tokens))
+        n, text = self._texts.best(tokens, lambda text: common_prefix_length(text.tokens, tokens))
         if text and n >= slot.shared_with(tokens) + MIN_TOKENS:
-            self._table.empty(slot)
-            self._table.load(slot, text, n)
+            self._texts.empty(slot)
+            self._texts.load(slot, text, n)
 
     def _store_idle(self) -> None:
         """Empty idle slots, once they are stored: a part in each step."""
         self._is_storing = False
         for slot in self._idle:
-            n_left = self._table.store(slot)
+            n_left = self._texts.store(slot)
             self._is_storing |= bool(n_left)
             if n_left == 0:
-                self._table.empty(slot)
+                self._texts.empty(slot)
 
     def give_back(self, slot: SlotCache) -> None:
         """The sequence in `slot` has ended."""
@@ -73,10 +72,10 @@ class SlotPool:
     def take_branch(self, main: SlotCache, n_shared: int) -> SlotCache:
         """An idle slot with the first `n_shared` tokens of `main`."""
         slot = self._idle_branches.pop()
-        self._table.empty(slot)
+        self._texts.empty(slot)
         if n_shared not in main.saved:
             self.save([main])
-        self._table.copy(main, slot, n_shared)
+        self._texts.copy(main, slot, n_shared)
         self._apply()
         return slot
 
@@ -100,13 +99,13 @@ class SlotPool:
 
     def trim_all(self) -> None:
         """Before a step: remove from the model's cache what the slots no longer hold, and move texts."""
-        self._table.begin_step()
+        self._texts.begin_step()
         if self._is_storing:
             self._store_idle()
         self._apply()
 
     def _apply(self) -> None:
-        apply_edits(self._table.pop_edits(), self._model)
+        apply_edits(self._texts.pop_edits(), self._model)
 
     def check_integrity(self, in_use: Iterable[SlotCache]) -> None:
         """Raise AssertionError unless each slot is either idle or in use."""

@@ -7,15 +7,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.llama.native import llama_cpp
+from shared.llama.positions import PositionOf
 from shared.llama.span import Pass, Span
 
 
 class NativeBatch:
     """Room for `n_batch` tokens; `native` is the structure for llama_decode."""
 
-    def __init__(self, n_batch: int, embd: NDArray[np.float32] | None = None, *, with_tokens: bool) -> None:
+    def __init__(
+        self,
+        n_batch: int,
+        embd: NDArray[np.float32] | None = None,
+        *,
+        with_tokens: bool,
+        n_sections: int = 1,
+    ) -> None:
+        """n_sections: of positions, as llama.cpp reads them of embeddings under M-RoPE."""
         self._token = np.zeros(n_batch, np.int32)
-        self._position = np.zeros(n_batch, np.int32)
+        self._position = np.zeros(n_sections * n_batch, np.int32)
         self._n_slots = np.ones(n_batch, np.int32)  # each token belongs to one sequence
         self._slot = np.zeros(n_batch, np.int32)
         addresses = self._slot.ctypes.data + self._slot.itemsize * np.arange(n_batch, dtype=np.uintp)
@@ -35,8 +44,9 @@ class NativeBatch:
 class Batch(NativeBatch):
     """The tokens of a pass, at most `n_batch`."""
 
-    def __init__(self, n_batch: int) -> None:
+    def __init__(self, n_batch: int, position_of: PositionOf = lambda _, row: row) -> None:
         super().__init__(n_batch, with_tokens=True)
+        self._position_of = position_of
 
     def fill(self, together: Pass, n_vocab: int, n_slots: int) -> int:
         """Write the tokens of a pass into the arrays; returns their number, padding included.
@@ -53,7 +63,8 @@ class Batch(NativeBatch):
                 raise ValueError(f"not a batch of at most {len(self._token)} tokens: {span}")
             self._token[at:end] = span.tokens
             self._token[end:after] = span.tokens[-1]
-            self._position[at:after] = np.arange(span.start, span.start + after - at)
+            first = self._position_of(span.slot, span.start)
+            self._position[at:after] = np.arange(first, first + after - at)
             self._slot[at:after] = span.slot
             self._wanted[at:after] = 0
             if n_outputs is None:
@@ -71,8 +82,8 @@ class Batch(NativeBatch):
         """As `fill`, for one token: the usual step without drafts."""
         if not (0 <= span.slot < n_slots and span.start >= 0 and 0 <= span.tokens[0] < n_vocab):
             raise ValueError(f"not a batch of a token in 0 ≤ id < {n_vocab} and of {n_slots} slots: {span}")
-        self._token[0], self._position[0], self._slot[0] = span.tokens[0], span.start, span.slot
-        self._wanted[0] = 1
+        self._token[0], self._slot[0], self._wanted[0] = span.tokens[0], span.slot, 1
+        self._position[0] = self._position_of(span.slot, span.start)
         self.native.n_tokens = 1
         return 1
 

@@ -110,6 +110,8 @@ class Layout(Sequence[Span]):
 
 def layout(spans: Sequence[Span], rules: LayoutRules) -> Layout:
     """Divide `spans`, at least one and at most one of each slot, into passes."""
+    if any([span.image for span in spans]):  # noqa: C419 - a list is faster than a generator
+        return _images_first(spans, rules)
     if rules.batch_sizes:
         return _layout(spans, rules.batch_sizes.passes(spans), rules)
     parts = [SpanPart(number, span) for number, span in enumerate(spans)]
@@ -124,6 +126,30 @@ def one_pass(spans: Sequence[Span]) -> Layout:
     """All `spans` in one pass, without padding."""
     parts = [SpanPart(number, span) for number, span in enumerate(spans)]
     return Layout(list(spans), [parts], frozenset(span.slot for span in spans), 1)
+
+
+def _images_first(spans: Sequence[Span], rules: LayoutRules) -> Layout:
+    """Rows of an image are alone in their passes: llama.cpp reads either tokens or embeddings.
+
+    Nothing of them is rolled back.
+    """
+    images = [piece for number, span in enumerate(spans) for piece in _pieces(number, span, rules.n_batch)]
+    numbers = [number for number, span in enumerate(spans) if not span.image]
+    if not numbers:
+        return Layout(list(spans), images, frozenset(), len(images))
+    rest = layout([spans[number] for number in numbers], rules)
+    passes = [[part._replace(number=numbers[part.number]) for part in each] for each in rest.passes]
+    return Layout(list(spans), images + passes, rest.can_roll_back, len(images) + rest.n_ubatches)
+
+
+def _pieces(number: int, span: Span, n_batch: int) -> list[Pass]:
+    """The passes of an image; none of other spans."""
+    if not span.image:
+        return []
+    cuts = range(0, len(span.tokens), n_batch)
+    rows = ((at, span.tokens[at : at + n_batch]) for at in cuts)
+    pieces = (Span(span.slot, span.start + at, each, 0, span.is_prompt, span.image) for at, each in rows)
+    return [[SpanPart(number, piece)] for piece in pieces]
 
 
 def _layout(spans: Sequence[Span], passes: list[Pass], rules: LayoutRules) -> Layout:

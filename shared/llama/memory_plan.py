@@ -8,8 +8,8 @@ from shared.llama.memory_size import MemorySize
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.native_parameters import context_parameters, make_room
 from shared.llama.placement import Placement
-from shared.prompt_cache import PromptCacheSize
 from shared.settings.model_options import MAX_SLOTS, ModelOptions
+from shared.text_store import PromptCacheSize
 
 
 @dataclass(frozen=True, slots=True)

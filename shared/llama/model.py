@@ -16,25 +16,28 @@ import numpy as np
 
 from shared.cache_edits import Snapshot
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
+from shared.image_span import ImageMemory
 from shared.llama import devices, library
 from shared.llama.abort_callback import ContextInterrupt, StepProgress
 from shared.llama.batch import Batch
 from shared.llama.batch_layout import BatchSizes, Layout, LayoutRules, layout
 from shared.llama.cuda_graphs import NO_FLASH_ATTENTION, switch_off_if_wrong
 from shared.llama.host_memory import HostMemory
+from shared.llama.image_batch import ImageDecoder
 from shared.llama.memory_plan import MemoryPlan
 from shared.llama.memory_traits import PLAIN, SlotPart
 from shared.llama.native import llama_cpp
 from shared.llama.native_parameters import model_parameters
 from shared.llama.placement import CACHE, Placement
+from shared.llama.positions import Positions
 from shared.llama.slot_parts import Padding, StepCheckpoints, WindowCheck, WindowGuard
 from shared.llama.span import Pass, Rows, Span
 from shared.llama.start_key import LoadedFacts, changed_meanwhile, state_of_files
 from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
-from shared.prompt_cache import PromptCacheSize
 from shared.rings import adapters
 from shared.settings.model_options import UNQUANTIZED, ModelOptions
+from shared.text_store import PromptCacheSize
 
 
 class NativeModel(NamedTuple):
@@ -59,8 +62,8 @@ class Model:
     Never on a CPU, which may only have been taken away for a while.
     """
 
-    def __init__(self, plan: MemoryPlan) -> None:
-        """Load what was planned; raises ModelLoadError."""
+    def __init__(self, plan: MemoryPlan, images: ImageMemory | None = None) -> None:
+        """Load what was planned; raises ModelLoadError. images: None: it reads none."""
         if plan.placement and plan.placement.problem:
             raise ModelLoadError(f"{plan.path}: {plan.placement.problem}")
         self.plan = plan
@@ -69,6 +72,7 @@ class Model:
         uses_flash_attention = self._load(parameters)
         self._make_parts()
         self._measure(parameters)
+        self._images = ImageDecoder(*self.native, images) if images else None
         n_ctx_of_rope = llama_cpp.llama_n_ctx_seq(self._context) if plan.has_long_rope else 0
         self.facts = LoadedFacts(plan.files, n_ctx_of_rope, uses_flash_attention)
 
@@ -93,12 +97,16 @@ class Model:
         n_states = self.traits.n_step_checkpoints
         spare = self.n_slots * (1 + context.is_guarded) if plan.prompt_cache.n_part else None
         memory = HostMemory(_pinned(plan.placement), plan.prompt_cache.n_bytes)
-        self._stored = StoredStates(self._context, spare, memory)
+        self._positions = positions = Positions(self.n_slots)
+        self._stored = StoredStates(self._context, spare, memory, positions)
         self._padding = Padding()
-        self._parts: list[SlotPart] = [self._stored, self._padding]
+        self._parts: list[SlotPart] = [positions, self._stored, self._padding]
         if context.is_guarded:
-            self._parts.append(WindowGuard(self._memory, self.n_slots, context.n_window))
-        self._windows = WindowCheck(self._memory, context.n_window) if context.checks_windows else None
+            n_window, position_of = context.n_window, positions.position_of
+            self._parts.append(WindowGuard(self._memory, self.n_slots, n_window, position_of))
+        self._windows = None
+        if context.checks_windows:
+            self._windows = WindowCheck(self._memory, context.n_window, positions.position_of)
         self._saved = StepCheckpoints(self._memory, self.n_slots, n_states) if n_states else None
         self._parts += [part for part in (self._windows, self._saved) if part]
 
@@ -118,7 +126,7 @@ class Model:
         is_plain = self.traits == PLAIN
         self.tiles_attention = is_plain and not self.is_offloaded and _tiles(context_parameters)
         """See `LayoutRules`."""
-        self._batch = Batch(self.n_batch)
+        self._batch = Batch(self.n_batch, self._positions.position_of)
         self._table_at = (0, 0)
         self._last_table: Rows = np.empty((0, self.n_vocab), np.float32)
 
@@ -240,13 +248,26 @@ class Model:
 
     def _begin(self, together: Pass) -> None:
         self._cut_all_padding()
-        n_tokens = self._batch.fill(together, self.n_vocab, self.n_slots)
-        code = llama_cpp.llama_decode(self._context, self._batch.native)
-        if code != 0:
-            raise _decode_error(code, n_tokens)
+        if together and together[0].span.image:
+            self._begin_image(together[0].span)
+        else:
+            n_tokens = self._batch.fill(together, self.n_vocab, self.n_slots)
+            if code := llama_cpp.llama_decode(self._context, self._batch.native):
+                raise _decode_error(code, n_tokens)
         for span, n_padding, _ in (each[1:] for each in together):
             for part in self._parts:
                 part.decoded(span.slot, span.start + len(span.tokens), n_padding)
+
+    def _begin_image(self, span: Span) -> None:
+        """Rows of an image, which are alone in a pass."""
+        image = span.image
+        assert image is not None
+        assert self._images, "this model reads no images"
+        position = self._positions.position_of(span.slot, image.start)
+        if code := self._images.decode(span, position):
+            raise _decode_error(code, len(span.tokens))
+        if span.start == image.start:
+            self._positions.read(span.slot, image)
 
     def _collect(self, together: Pass, rows: list[list[Rows]], *, is_last: bool) -> None:
         """Add the logits of a pass to those of each span; they are copied if another pass overwrites them."""
@@ -288,7 +309,8 @@ class Model:
             raise ValueError(f"no copy from slot {slot} to itself")
         assert llama_cpp.llama_memory_seq_pos_max(self._memory, slot) < 0, f"slot {slot} is not empty"
         if self.plan.context.kv_unified:
-            llama_cpp.llama_memory_seq_cp(self._memory, source_slot, slot, 0, n_keep)
+            end = self._positions.position_of(source_slot, n_keep)
+            llama_cpp.llama_memory_seq_cp(self._memory, source_slot, slot, 0, end)
         else:
             assert self.traits.can_trim, "such a copy cannot be cut back"
             self._copy_cells(source_slot, slot, n_keep)
@@ -301,6 +323,7 @@ class Model:
         llama.cpp copies all cells when it decodes next: what is loaded into either slot until then would be
         overwritten or copied, what is stored would be old. So where texts are stored, the copy is one, too.
         """
+        self._positions.copied(source_slot, slot, n_keep)
         if self.plan.prompt_cache.n_bytes:
             self._stored.copy_text(source_slot, slot, n_keep)
         else:
@@ -326,7 +349,7 @@ class Model:
         self._check(slot)
         if snapshot.kind == "device":
             assert self._saved
-            self._saved.save(slot, snapshot.key)
+            self._saved.save(slot, snapshot.key, snapshot.end)
             return
         self._cut_padding(slot)  # llama.cpp stores the state that was rolled back to
         self._stored.store(slot, snapshot)
@@ -343,7 +366,10 @@ class Model:
         self._check(slot)
         if snapshot.kind == "text":
             n_held = llama_cpp.llama_memory_seq_pos_max(self._memory, slot) + 1
-            assert n_held == snapshot.start, f"slot {slot} holds {n_held} tokens, not {snapshot.start}"
+            expected = self._positions.position_of(slot, snapshot.start)
+            # After an image the next position may be far ahead of the last.
+            is_right = n_held == expected or self._positions.has_jumps(slot)
+            assert is_right, f"slot {slot} holds {n_held} tokens, not {expected}"
             self._stored.restore(slot, snapshot, n_keep)
             for part in self._parts:
                 part.loaded(slot, snapshot.key, n_keep)
@@ -351,6 +377,7 @@ class Model:
         if snapshot.kind == "device":
             assert self._saved
             self._saved.restore(snapshot.key, slot)
+            self._positions.copied(snapshot.key // self.traits.n_step_checkpoints, slot, snapshot.end)
         else:
             self._stored.restore(slot, snapshot, n_keep)
         for part in self._parts:
@@ -391,7 +418,8 @@ class Model:
             raise ValueError(f"slot {slot} of {self.n_slots}")
 
     def _remove_end(self, slot: int, n_keep: int) -> None:
-        done = llama_cpp.llama_memory_seq_rm(self._memory, slot, n_keep, -1)
+        end = self._positions.position_of(slot, n_keep)
+        done = llama_cpp.llama_memory_seq_rm(self._memory, slot, end, -1)
         if not done:  # "returns false if a partial sequence cannot be removed" (llama.h)
             raise DecodeFatalError(f"this model's memory cannot be cut back to {n_keep} tokens")
         for part in self._parts:

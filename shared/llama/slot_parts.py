@@ -6,6 +6,7 @@ from typing import Any
 from shared.errors import WindowLostError
 from shared.llama.memory_traits import SlotPart
 from shared.llama.native import llama_cpp
+from shared.llama.positions import PositionOf
 
 
 class Padding(SlotPart):
@@ -39,8 +40,9 @@ class WindowGuard(SlotPart):
     not yet left by the window             [... at most n_window ...)
     """
 
-    def __init__(self, memory: Any, n_slots: int, n_window: int) -> None:
+    def __init__(self, memory: Any, n_slots: int, n_window: int, position_of: PositionOf) -> None:
         """`memory` is the llama_memory_t of a context with `kv_unified`; n_window: as in `ContextNeeds`."""
+        self._position_of = position_of
         self._memory = memory
         self._n_window = n_window
         self._n_slots = n_slots
@@ -48,7 +50,7 @@ class WindowGuard(SlotPart):
 
     def decoded(self, slot: int, length: int, n_padding: int) -> None:
         """Guards whole windows: that suffices for chunked ones (Llama 4), which begin at their multiples."""
-        length += n_padding
+        length = self._position_of(slot, length) + n_padding
         guarded = self._guarded[slot]
         if length // self._n_window == guarded // self._n_window:
             return
@@ -62,9 +64,10 @@ class WindowGuard(SlotPart):
         self.decoded(slot, n_keep, 0)
 
     def trimmed(self, slot: int, n_keep: int) -> None:
-        if self._guarded[slot] > n_keep:
-            llama_cpp.llama_memory_seq_rm(self._memory, self._n_slots + slot, n_keep, -1)
-            self._guarded[slot] = n_keep
+        end = self._position_of(slot, n_keep)
+        if self._guarded[slot] > end:
+            llama_cpp.llama_memory_seq_rm(self._memory, self._n_slots + slot, end, -1)
+            self._guarded[slot] = end
 
 
 class WindowCheck(SlotPart):
@@ -78,15 +81,16 @@ class WindowCheck(SlotPart):
     must be in the cache     all of that
     """
 
-    def __init__(self, memory: Any, n_window: int) -> None:
+    def __init__(self, memory: Any, n_window: int, position_of: PositionOf) -> None:
         """`memory` is a llama_memory_t; n_window: as in `ContextNeeds`."""
+        self._position_of = position_of
         self._memory = memory
         self._n_window = n_window
         self._lost: set[int] = set()
 
     def trimmed(self, slot: int, n_keep: int) -> None:
         first = llama_cpp.llama_memory_seq_pos_min(self._memory, slot) if n_keep else 0
-        if 0 <= first <= max(0, n_keep - self._n_window + 1):
+        if 0 <= first <= max(0, self._position_of(slot, n_keep) - self._n_window + 1):
             self._lost.discard(slot)
         else:
             self._lost.add(slot)
@@ -121,14 +125,14 @@ class StepCheckpoints(SlotPart):
         self._n_each = n_each
         self._lengths: dict[int, int] = {}  # place → tokens
 
-    def save(self, slot: int, place: int) -> None:
-        """Keep the state of `slot`. It must have been decoded since it was last cut back.
+    def save(self, slot: int, place: int, n_tokens: int) -> None:
+        """Keep the state of `slot` with `n_tokens`. It must have been decoded since it was last cut back.
 
         The whole sequence is copied: the copy of a recurrent state is always that after its last token.
         """
         assert place // self._n_each == slot, f"{place} is no place of slot {slot}"
         self._copy(slot, self._n_slots + place)
-        self._lengths[place] = llama_cpp.llama_memory_seq_pos_max(self._memory, slot) + 1
+        self._lengths[place] = n_tokens
 
     def restore(self, place: int, slot: int) -> None:
         """Give `slot` the state that was kept in `place`, where it stays."""

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from shared.image_span import ImageSpan
+
 if TYPE_CHECKING:  # settings, which import this, need no numpy
     import numpy as np
     from numpy.typing import NDArray
@@ -11,10 +13,10 @@ if TYPE_CHECKING:  # settings, which import this, need no numpy
 
 @dataclass(slots=True)  # not frozen, as all that is made for each step: twice the time
 class Span:
-    """Tokens of one sequence at positions start, start + 1, …; logits are computed for the last `n_logits`.
+    """Tokens of one sequence, its rows start, start + 1, …; logits are computed for the last `n_logits`.
 
     slot: the sequence id in llama.cpp, 0 ≤ slot < n_slots. is_prompt: they are tokens of a prompt; it only
-    matters for `shared.exact.batch_invariance`.
+    matters for `shared.exact.batch_invariance`. image: whose rows they are, by their identities.
     """
 
     slot: int
@@ -22,6 +24,7 @@ class Span:
     tokens: Sequence[int]
     n_logits: int
     is_prompt: bool = False
+    image: ImageSpan | None = None
 
     @property
     def is_verified(self) -> bool:

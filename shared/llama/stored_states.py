@@ -13,6 +13,7 @@ from shared.errors import DecodeFatalError
 from shared.llama.host_memory import HostBlock, HostMemory
 from shared.llama.memory_traits import SlotPart
 from shared.llama.native import llama_cpp
+from shared.llama.positions import Positions
 
 _PARTIAL = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 _WHOLE = 0
@@ -21,8 +22,9 @@ _COPY = -1
 
 
 class StoredStates(SlotPart):
-    def __init__(self, context: Any, spare: int | None, memory: HostMemory) -> None:
+    def __init__(self, context: Any, spare: int | None, memory: HostMemory, positions: Positions) -> None:
         """`context` is a llama_context. spare: a sequence to store parts with; None: texts are whole."""
+        self._positions = positions
         self._context = context
         self._host = memory
         self._memory = llama_cpp.llama_get_memory(context)
@@ -36,27 +38,29 @@ class StoredStates(SlotPart):
             self._store(slot, snapshot.key, _PARTIAL)
         elif self._spare is None:
             assert snapshot.start == 0, "this model stores texts as a whole"
-            self._store(slot, snapshot.key, _WHOLE)
+            self._store(slot, snapshot.key, _WHOLE, self._positions.packed(slot, 0, snapshot.end))
         else:
-            llama_cpp.llama_memory_seq_cp(self._memory, slot, self._spare, snapshot.start, snapshot.end)
-            self._store(self._spare, snapshot.key, _WHOLE)
+            start, end = (self._positions.position_of(slot, n) for n in (snapshot.start, snapshot.end))
+            llama_cpp.llama_memory_seq_cp(self._memory, slot, self._spare, start, end)
+            packed = self._positions.packed(slot, snapshot.start, snapshot.end)
+            self._store(self._spare, snapshot.key, _WHOLE, packed)
             llama_cpp.llama_memory_seq_rm(self._memory, self._spare, -1, -1)
 
     def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
         """Go back to a state, or add a text up to `n_keep` tokens; raises DecodeFatalError."""
         if snapshot.kind == "state":
-            self._load(slot, snapshot.key, snapshot.end, _PARTIAL)
+            self._load(slot, slot, snapshot.key, snapshot.end, _PARTIAL)
         elif self._spare is None:
-            self._load(slot, snapshot.key, n_keep, _WHOLE)
+            self._load(slot, slot, snapshot.key, n_keep, _WHOLE)
         else:
-            self._load(self._spare, snapshot.key, n_keep, _WHOLE)
+            self._load(self._spare, slot, snapshot.key, n_keep, _WHOLE)
             llama_cpp.llama_memory_seq_cp(self._memory, self._spare, slot, -1, -1)
             llama_cpp.llama_memory_seq_rm(self._memory, self._spare, -1, -1)
 
     def copy_text(self, source: int, slot: int, n_keep: int) -> None:
         """Give an empty slot the first `n_keep` tokens of another; raises DecodeFatalError."""
         self._store(source, _COPY, _WHOLE)
-        self._load(slot, _COPY, n_keep, _WHOLE)
+        self._load(slot, slot, _COPY, n_keep, _WHOLE)
         self.forget(_COPY)
 
     def forget(self, key: int) -> None:
@@ -88,16 +92,27 @@ class StoredStates(SlotPart):
             self.forget(key)
         self._host.clear()
 
-    def _store(self, slot: int, key: int, flags: int) -> None:
+    def _store(self, slot: int, key: int, flags: int, positions: bytes = b"") -> None:
+        """positions: to follow what llama.cpp stores."""
         size = llama_cpp.llama_state_seq_get_size_ext(self._context, slot, flags)
-        block = self._states[key] = self._host.take(size)
+        block = self._states[key] = self._host.take(size + len(positions))
+        if positions:
+            block.bytes()[size:] = positions
         if llama_cpp.llama_state_seq_get_data_ext(self._context, block.pointer, size, slot, flags) != size:
             raise DecodeFatalError(f"the state of slot {slot} cannot be stored")
 
-    def _load(self, slot: int, key: int, n_keep: int, flags: int) -> None:
+    def _load(self, sequence: int, slot: int, key: int, n_keep: int, flags: int) -> None:
+        """Into `sequence`, which is `slot` or goes on from what that holds."""
         block = self._states[key]
-        size = block.size
-        if llama_cpp.llama_state_seq_set_data_ext(self._context, block.pointer, size, slot, flags) != size:
+        n_read = llama_cpp.llama_state_seq_set_data_ext(
+            self._context, block.pointer, block.size, sequence, flags
+        )
+        try:
+            self._positions.unpack(slot, block.bytes()[n_read:].tobytes() if n_read < block.size else b"")
+        except ValueError:
+            n_read = 0
+        if not n_read:
             raise DecodeFatalError(f"the state of slot {slot} cannot be restored")
-        if not llama_cpp.llama_memory_seq_rm(self._memory, slot, n_keep, -1):
+        end = self._positions.position_of(slot, n_keep)
+        if not llama_cpp.llama_memory_seq_rm(self._memory, sequence, end, -1):
             raise DecodeFatalError(f"slot {slot} cannot be cut back to {n_keep} tokens")

@@ -22,10 +22,10 @@ from shared.memory.context_choice import (
 from shared.memory.stored_outline import MeasuredOutline, StoredOutline
 from shared.memory.texts_kept import size_prompt_cache
 from shared.models.file_kind import parts_of
-from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.rings import RINGS, adapters
 from shared.seams import plugged
 from shared.settings.model_options import ModelOptions
+from shared.text_store import NO_PROMPT_CACHE
 
 _LONG_FACTORS = "rope_factors_long"
 """In the names of tensors with the factors for long contexts."""

@@ -4,9 +4,9 @@ from shared.free_memory import MEMORY_SHARE
 from shared.llama.memory_plan import ContextNeeds
 from shared.llama.memory_traits import MemoryTraits
 from shared.memory.model_outline import MemoryProbe
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import ModelOptions
 from shared.terminal import size_text
+from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 _PART_BYTES = 32 << 20
 """How much of a text is stored or loaded in one step: it takes some hundredths of a second."""

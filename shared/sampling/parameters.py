@@ -180,7 +180,9 @@ class SamplingParameters(BaseModel):
         None, description="grammars of calls in an answer that is free otherwise; not sent to backs"
     )
     grammar_start: int = Field(
-        0, ge=0, description="the position of the first token that the grammar applies to"
+        0,
+        ge=0,
+        description="the position of the first token that the grammar applies to, images left out",
     )
 
     @field_validator("dry_sequence_breakers")

@@ -9,8 +9,8 @@ from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.interfaces import MakeSampler
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
-from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.grammar_budget import GrammarBudget
+from shared.text_store import NO_PROMPT_CACHE
 from shared.translation.projection import Projection
 from shared.translation.stored_pair import stored_pair
 from shared.translation.translating_model import TranslatingModel

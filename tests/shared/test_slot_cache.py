@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from shared.cache_edits import Restore, Snapshot, Trim
+from shared.image_span import row_identities
 from shared.llama.memory_traits import MemoryTraits
-from shared.slot_cache import SlotCache, least_useful
+from shared.slot_cache import SlotCache, cut_length, least_useful
 
 
 def cache_of(*tokens):
@@ -46,6 +47,20 @@ def test_a_recurrent_cache_goes_back_to_kept_states_only():
     assert (cache.tokens, cache.take_edits()) == ([1, 2, 3], [Restore(0, Snapshot("device", 0, 3), 3)])
     cache.keep(2)
     assert (cache.tokens, cache.take_edits()) == ([], [Trim(0, 0)])
+
+
+@pytest.mark.parametrize(
+    ("n_most", "stops", "n"),
+    [(2, None, 2), (9, None, 4), (3, (1, 3, 4), 3), (9, (5, 2), 2), (1, (2,), 0), (3, (), 0)],
+)
+def test_a_cut_is_rounded_down_to_where_the_text_ends_or_the_memory_can_be_cut(n_most, stops, n):
+    assert cut_length([1, 2, 3, 4], n_most, stops) == n
+
+
+def test_no_cut_divides_an_image():
+    text = [1, 2, *row_identities("a", 3), 4]
+    assert [cut_length(text, n) for n in range(8)] == [0, 1, 2, 2, 2, 5, 6, 6]
+    assert cut_length(text, 4, (1, 5)) == 1
 
 
 def test_a_fork_needs_a_kept_state():

@@ -143,7 +143,7 @@ class SpeculationManager:
     def open(self, sequence: EngineSequence, now: float) -> None:
         """A sequence begins; its list of tokens is read from now on."""
         lookups = self._make_drafters(sequence.request)
-        sequence.drafts = Drafts(sequence.id, sequence.tokens, lookups, now)
+        sequence.drafts = Drafts(sequence.id, sequence.text, lookups, now)
         self._own_sources.update(lookups)
         self._ended_at = None
         if self.inline:

@@ -54,7 +54,7 @@ def _describe(index: int, sequence: LiveSequence | None, ready: Ready, *, is_adm
     }
     if sequence is None:
         return record
-    n_generated = len(sequence.tokens) - sequence.n_prompt
+    n_generated = sequence.n_generated
     limit = sequence.request.max_tokens
     return record | {
         "n_prompt_tokens": sequence.n_prompt,

@@ -1,6 +1,7 @@
 """What a back is sent, and when it is sent again."""
 
 from lead.engine.events import Finished, Started
+from shared.image_span import ImageSpan, row_identities
 from shared.protocol import MAX_TOKENS_PER_MESSAGE, Close, Draft, Extend, Open, Tune
 from shared.sampling.call_grammars import CallGrammars
 from tests.lead.backs.harness import SAMPLING
@@ -162,3 +163,16 @@ async def test_tune_wakes_requests_that_wait_for_updates(harness):
     change = harness.join().changed.next_change()
     harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
     assert change.is_set()
+
+
+def test_a_back_gets_a_text_without_its_images_and_counts_so(harness):
+    image = ImageSpan(start=2, n_rows=40, n_positions=7, key="a", width=7)
+    request = submit(tokens=[1, 2, *row_identities("a", 40), 3], images=(image,))
+    sequence, back = harness.sequences.create(request), harness.join()
+    (opened,) = harness.backs.updates(back)
+    harness.commit(sequence, [4])
+    assert opened.tokens == [1, 2, 3]
+    assert harness.backs.updates(back) == [Extend(sequence=sequence.id, start=3, tokens=[4])]
+    harness.backs.take_draft(back, Draft(sequence=sequence.id, base=4, tokens=[8]))
+    harness.backs.take_draft(back, Draft(sequence=sequence.id, base=44, tokens=[8]))
+    assert [draft.base for draft in harness.posted] == [4]

@@ -11,7 +11,7 @@ from lead.engine.events import Answer, Committed
 from lead.engine.loop import Loop
 from lead.engine.side_jobs import SideJobs
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
+from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 from tests.fake_disk import LateExecutor
 from tests.lead.disk_cache.test_text_keeper import (
     MEMORIES,

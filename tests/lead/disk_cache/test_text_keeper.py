@@ -17,7 +17,7 @@ from lead.engine.commands import Cancel
 from lead.engine.events import Committed, Finished, Started
 from lead.engine.loop import Loop
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.prompt_cache import PromptCacheSize
+from shared.text_store import PromptCacheSize
 from tests.fake_disk import FakeTextFiles, LateExecutor
 from tests.toy_engine import make_engine, make_limits, submit
 from tests.toy_model import FakeTarget, plain_run

@@ -15,9 +15,9 @@ from shared.errors import PendingAnswerError, RequestError
 from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
-from shared.prompt_cache import PromptCacheSize
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
+from shared.text_store import PromptCacheSize
 from tests.engine_harness import NOW, STEP_SECONDS, EngineHarness
 from tests.toy_engine import make_engine, make_limits, submit
 from tests.toy_model import N_VOCAB, ToyGrammar, plain_run, toy_sampler

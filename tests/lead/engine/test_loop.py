@@ -13,8 +13,8 @@ from lead.engine.speculation.manager import DraftRound
 from lead.engine.speculation.policy import SYNC_PATIENCE_S, DraftOrder, Wait
 from shared.cache_edits import moved_texts
 from shared.errors import DecodeFatalError, IntegrityError, KvCacheFullError, WindowLostError
-from shared.prompt_cache import PromptCacheSize
 from shared.protocol import Draft, Tune
+from shared.text_store import PromptCacheSize
 from tests.toy_engine import FakeFront, inline_drafter, make_engine, make_limits, run_engine, submit
 from tests.toy_model import FakeTarget, plain_run
 

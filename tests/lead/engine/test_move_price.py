@@ -4,7 +4,7 @@ import pytest
 
 from lead.engine.move_price import MovePrice
 from shared.cache_edits import Snapshot
-from shared.prompt_cache import UNLIMITED, PromptCacheSize
+from shared.text_store import UNLIMITED, PromptCacheSize
 
 PART = 32 << 20
 GB = 10**9

@@ -1,14 +1,12 @@
 """How much of what slots and the prompt cache hold serves a sequence."""
 
-import itertools
-
 import pytest
 
 from lead.engine.prefixes import Prefixes
 from lead.engine.slot import Slot
 from shared.llama.memory_traits import PLAIN
-from shared.prompt_cache import PromptCache, PromptCacheSize
 from shared.slot_cache import SlotCache
+from shared.text_store import PromptCacheSize, TextStore
 from tests.toy_engine import engine_sequence, make_limits
 
 TEXT = list(range(50))
@@ -20,7 +18,7 @@ class Cached:
     def __init__(self, tokens=(), traits=PLAIN, **limits):
         self.slot = Slot(SlotCache(0, traits, n_prefill=10))
         self.slot.cache.add(tokens)
-        self.stored = PromptCache(PromptCacheSize(1000, 1), itertools.count())
+        self.stored = TextStore(0, traits, PromptCacheSize(1000, 1))
         self.prefixes = Prefixes([self.slot], self.stored, make_limits(traits=traits, **limits))
 
     def store(self, tokens):

@@ -63,6 +63,7 @@ DANGERS = {
     "a step finds no room": lambda run: run.target.n_failed > 0,
     "a sequence steps back": lambda run: any(each.again for each in run.front.of(Started)),
     "a context is shifted": lambda run: max(map(len, run.front.texts.values())) > run.limits.n_ctx_sequence,
+    "images are read": lambda run: run.target.n_images > 3,
     "nothing is to be generated": lambda run: any(
         run.front.requests[sequence].max_tokens == 0 for sequence in run.front.reasons
     ),

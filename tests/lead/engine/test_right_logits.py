@@ -5,6 +5,7 @@ many, and `-m "models or not models"` then takes all architectures, which is hou
 """
 
 import os
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -219,3 +220,26 @@ def n_wrong_after_shifts(path, **options):
 )
 def test_after_context_shifts(tiny_model, architecture, options):
     assert n_wrong_after_shifts(tiny_model(architecture), **options) == 0
+
+
+@pytest.mark.parametrize(
+    ("architecture", "options"),
+    [
+        ("gemma3", {"images": "whole"}),
+        ("gemma3", {"images": "whole", "swa_full": True}),
+        ("qwen2vl", {"images": "grid"}),
+        more("qwen2vl", {"images": "grid", "kv_unified": False}),
+    ],
+)
+def test_with_images_in_prompts(tiny_model, architecture, options):
+    assert n_wrong(Traffic(tiny_model(architecture), **options), 60) == 0
+
+
+def test_with_images_after_restarts(tiny_model, tmp_path):
+    run = run_with_restarts(Traffic(tiny_model("qwen2vl"), images="grid", disk=tmp_path))
+    assert run.n_read >= 5
+    assert run.comparison.n_wrong(BOUND) == 0
+
+
+def test_with_images_when_the_cells_run_out(tiny_model):
+    assert n_wrong(replace(Traffic(tiny_model("qwen2vl"), images="grid").cramped(), n_keep=None)) == 0

@@ -8,7 +8,7 @@ from lead.engine.slot_manager import SlotManager
 from shared.cache_edits import Copy, Restore, Snapshot, Store, Trim
 from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.prompt_cache import PromptCacheSize
+from shared.text_store import PromptCacheSize
 from tests.toy_engine import engine_sequence, make_limits
 
 

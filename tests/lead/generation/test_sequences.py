@@ -5,6 +5,7 @@ import pytest
 from lead.engine.events import Committed, Failed, Finished, Started
 from lead.generation.sequences import Broadcast, Sequences
 from shared.errors import RequestError, ServerError
+from shared.image_span import ImageSpan, row_identities
 from tests.toy_engine import submit
 
 
@@ -102,3 +103,16 @@ async def test_everyone_who_waits_is_woken():
     broadcast.notify()
     async with asyncio.timeout(60):
         assert await asyncio.gather(*waiting) == [True] * 3
+
+
+def test_tokens_are_counted_without_rows_of_images_and_submitted_with_them(sequences):
+    rows = row_identities("a", 3)
+    image = ImageSpan(start=1, n_rows=3, n_positions=3, key="a")
+    sequence = sequences.create(submit(tokens=[1, *rows, 2], images=(image,)))
+    sequences.apply(Started(sequence=sequence.id, n_cached=0), 10.0)
+    commit(sequences, sequence, [7, 8])
+    assert sequence.tokens.tolist() == [1, 2, 7, 8]
+    assert (sequence.n_prompt, sequence.n_generated, sequence.n_tokens) == (5, 2, 7)
+    sequences.on_death()
+    (again,) = sequences.take_due()
+    assert (again.tokens, again.n_prompt, again.images) == ([1, *rows, 2, 7, 8], 5, (image,))

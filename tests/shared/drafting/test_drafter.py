@@ -7,9 +7,9 @@ import pytest
 
 from shared.drafting import drafter as drafter_module
 from shared.errors import PendingAnswerError, RequestError
-from shared.prompt_cache import PromptCacheSize
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
+from shared.text_store import PromptCacheSize
 from tests.shared.drafting.drafting import LONG, SAMPLED, TEXT, DrafterHarness, drafting
 from tests.toy_engine import submit
 from tests.toy_model import GREEDY, N_VOCAB, SlowGrammar, ToyGrammar, plain_run, toy_sampler

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
+from shared.text_store import PromptCacheSize
 from tests.shared.drafting.drafting import DrafterHarness
 from tests.toy_model import END_TOKENS, N_VOCAB, FailingTarget, extend_hash, toy_sampler
 

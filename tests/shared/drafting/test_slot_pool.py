@@ -4,7 +4,7 @@ import pytest
 
 from shared.drafting.slot_pool import SlotPool
 from shared.llama.span import Span
-from shared.prompt_cache import PromptCacheSize
+from shared.text_store import PromptCacheSize
 from tests.toy_model import FakeTarget
 
 LONG, OTHER = [1] * 40, [2] * 40

@@ -3,6 +3,7 @@
 import pytest
 
 from shared.exact.batch_invariance import InvariantSizes
+from shared.image_span import ImageSpan
 from shared.llama.batch_layout import LayoutRules, layout
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
@@ -138,3 +139,20 @@ def test_a_prompt_is_read_apart_where_a_tile_would_see_many_cells_of_others(batc
     assert slots(planned) == ([[9], [0, 1]] if is_apart else [[span.slot for span in batch]])
     assert planned.n_tokens == sum(len(span.tokens) for span in batch)
     assert len(lay_out(batch).passes) == 1
+
+
+IMAGE = Span(5, 3, [1] * 20, 0, image=ImageSpan(start=3, n_rows=20, n_positions=20, key="a"))
+
+
+@pytest.mark.parametrize("rules", [{}, {"own_cells": True}, {"traits": ROLLBACK}])
+def test_an_image_is_alone_in_its_passes_before_all_others(rules):
+    planned = lay_out([*spans(3, 1), IMAGE], 16, **rules)
+    first, second, *others = planned.passes
+    assert [len(each.span.tokens) for (each,) in (first, second)] == [16, 4]
+    assert [each.span.start for (each,) in (first, second)] == [3, 19]
+    assert {part.number for each in others for part in each} == {0, 1}
+    assert 5 not in planned.can_roll_back
+
+
+def test_a_pass_with_an_image_alone_is_enough():
+    assert slots(lay_out([IMAGE])) == [[5]]

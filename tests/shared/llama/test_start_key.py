@@ -51,6 +51,7 @@ BY_WAY_OF = {
     **{name: name for name in ("rpc", "most_threads")},
     **dict.fromkeys(("depth", "ngram", "suffix_memory", "suffix_max_age", "n_most_mtp"), ""),
     **dict.fromkeys(("cache_disk", "cache_disk_size", "heartbeat_seconds", "rpc_timeout"), ""),
+    "images": "",  # whose keys are in the texts
 }
 """By which input of a key each part of `Load`, but for `model` and `options`, acts on what is kept; empty: by
 none."""

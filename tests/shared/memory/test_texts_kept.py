@@ -10,8 +10,8 @@ from shared.memory import texts_kept
 from shared.memory.model_outline import MemoryProbe
 from shared.memory.plan_memory import plan_memory
 from shared.memory.texts_kept import describe_checkpoints, n_prompt_checkpoints, size_prompt_cache
-from shared.prompt_cache import PromptCacheSize
 from shared.settings.model_options import ModelOptions
+from shared.text_store import PromptCacheSize
 
 OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2)
 RECURRENT = MemoryProbe(

@@ -1,14 +1,12 @@
-"""Which texts are kept in host memory, and what becomes of them."""
-
-import itertools
+"""Which texts are kept in host memory, what becomes of them, and what moves in which step."""
 
 import pytest
 
-from shared.cache_edits import Forget, Restore, Snapshot, Store, Trim
-from shared.llama.memory_traits import MemoryTraits
-from shared.prompt_cache import PromptCache, PromptCacheSize
+from shared.cache_edits import Copy, Forget, Restore, Snapshot, Store, Trim
+from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.saved_text import SavedPart, SavedText
-from shared.slot_cache import SlotCache, TextPlace, common_prefix_length
+from shared.slot_cache import SlotCache, common_prefix_length
+from shared.text_store import UNLIMITED, PromptCacheSize, TextStore
 
 TEXT, OTHER = list(range(100, 140)), list(range(200, 240))
 
@@ -16,13 +14,31 @@ TEXT, OTHER = list(range(100, 140)), list(range(200, 240))
 @pytest.fixture
 def prompts():
     """Room for 100 tokens."""
-    return PromptCache(PromptCacheSize(100, 1), itertools.count(1))
+    return TextStore(1, PLAIN, PromptCacheSize(100, 1))
 
 
 def holding(tokens, index=0):
     cache = SlotCache(index)
     cache.add(tokens)
     return cache
+
+
+def store(prompts, cache, n_keep=0, n_most=UNLIMITED):
+    """What stores up to `n_most` tokens of a slot in a step, and how many are then left."""
+    prompts.n_step = n_most
+    prompts.begin_step()
+    n_left = prompts.store(cache, n_keep, n_least=1)
+    return None if n_left is None else (prompts.pop_edits(), n_left)
+
+
+def load(prompts, text, cache, n_keep):
+    prompts.load(cache, text, n_keep)
+    return prompts.pop_edits()
+
+
+def drop(prompts, text):
+    prompts.drop(text)
+    return prompts.pop_edits()
 
 
 def part(key, end, start=0):
@@ -44,70 +60,70 @@ def texts(prompts):
 
 def test_the_text_of_a_slot_is_stored_and_stays_there(prompts):
     cache = holding(TEXT, index=3)
-    assert prompts.store(cache) == ([Store(3, part(1, 40))], 0)
+    assert store(prompts, cache) == ([Store(3, part(1, 40))], 0)
     assert (texts(prompts), prompts.n_bytes, cache.tokens) == ([TEXT], 40, TEXT)
 
 
 def test_what_is_no_longer_valid_is_removed_before(prompts):
     cache = holding(TEXT)
     cache.keep(30)
-    assert prompts.store(cache) == ([Trim(0, 30), Store(0, part(1, 30))], 0)
+    assert store(prompts, cache) == ([Trim(0, 30), Store(0, part(1, 30))], 0)
 
 
 def test_a_text_that_is_too_long_is_not_stored(prompts):
-    assert prompts.store(holding(list(range(101)))) is None
-    assert prompts.store(holding(list(range(100)))) is not None
+    assert store(prompts, holding(list(range(101)))) is None
+    assert store(prompts, holding(list(range(100)))) is not None
 
 
 def test_the_beginning_of_a_stored_text_is_there_already(prompts):
-    prompts.store(holding(TEXT))
-    assert prompts.store(holding(TEXT[:35])) == ([], 0)
+    store(prompts, holding(TEXT))
+    assert store(prompts, holding(TEXT[:35])) == ([], 0)
     assert texts(prompts) == [TEXT]
 
 
 def test_a_text_replaces_its_beginning(prompts):
-    prompts.store(holding(TEXT))
-    assert prompts.store(holding([*TEXT, 1])) == ([Forget(1), Store(0, part(2, 41))], 0)
+    store(prompts, holding(TEXT))
+    assert store(prompts, holding([*TEXT, 1])) == ([Store(0, part(2, 41)), Forget(1)], 0)
     assert texts(prompts) == [[*TEXT, 1]]
 
 
 def test_the_least_recently_used_gives_way(prompts):
     first, second, third = ([n, *TEXT] for n in range(3))
-    prompts.store(holding(first))
-    prompts.store(holding(second))
-    prompts.load(prompts.texts[0], SlotCache(0), 10)
-    assert prompts.store(holding(third)) == ([Forget(2), Store(0, part(3, 41))], 0)
+    store(prompts, holding(first))
+    store(prompts, holding(second))
+    load(prompts, prompts.texts[0], SlotCache(0), 10)
+    assert store(prompts, holding(third)) == ([Store(0, part(3, 41)), Forget(2)], 0)
     assert texts(prompts) == [first, third]
 
 
 def test_a_slot_gets_the_beginning_of_a_text_which_stays_stored(prompts):
-    prompts.store(holding(TEXT))
+    store(prompts, holding(TEXT))
     cache = SlotCache(1)
-    assert prompts.load(prompts.texts[0], cache, 10) == [Restore(1, part(1, 40), 10)]
+    assert load(prompts, prompts.texts[0], cache, 10) == [Restore(1, part(1, 40), 10)]
     assert (cache.tokens, cache.n_physical, prompts.n_bytes) == (TEXT[:10], 10, 40)
 
 
 def test_of_many_texts_that_begin_alike_the_one_that_goes_on_longest_is_found(prompts):
-    prompts = PromptCache(PromptCacheSize(1 << 40, 1), itertools.count(1))
+    prompts = TextStore(1, PLAIN, PromptCacheSize(1 << 40, 1))
     for n in range(300):
-        prompts.store(holding([*TEXT, n // 100, n % 100, 7]))
+        store(prompts, holding([*TEXT, n // 100, n % 100, 7]))
     question = [*TEXT, 1, 50, 3]
     n, text = prompts.best(question, lambda text: common_prefix_length(text.tokens, question))
     assert (n, text.tokens) == (42, [*TEXT, 1, 50, 7])
 
 
 def test_a_text_that_serves_less_is_offered_if_the_best_may_not(prompts):
-    prompts.store(holding([*TEXT, 1, 1]))
-    prompts.store(holding([*TEXT[:35], 2]))
+    store(prompts, holding([*TEXT, 1, 1]))
+    store(prompts, holding([*TEXT[:35], 2]))
     n, text = prompts.best([*TEXT, 1, 1, 5], lambda text: 0 if len(text.tokens) > 40 else 35)
     assert (n, text.tokens) == (35, [*TEXT[:35], 2])
 
 
 def test_the_number_of_texts_is_bounded(monkeypatch):
-    monkeypatch.setattr("shared.prompt_cache._MOST_TEXTS", 3)
-    prompts = PromptCache(PromptCacheSize(10_000, 1), itertools.count(1))
+    monkeypatch.setattr("shared.text_store._MOST_TEXTS", 3)
+    prompts = TextStore(1, PLAIN, PromptCacheSize(10_000, 1))
     for n in range(5):
-        prompts.store(holding([n, *TEXT]))
+        store(prompts, holding([n, *TEXT]))
     assert [tokens[0] for tokens in texts(prompts)] == [2, 3, 4]
 
 
@@ -117,51 +133,51 @@ class TestParts:
     @pytest.fixture
     def prompts(self):
         """Room for 100 tokens, in parts of 15."""
-        return PromptCache(PromptCacheSize(100, 1, n_part=15), itertools.count(1))
+        return TextStore(1, PLAIN, PromptCacheSize(100, 1, n_part=15))
 
     def stored(self, prompts, tokens):
-        prompts.store(holding(tokens))
+        store(prompts, holding(tokens))
         return prompts.texts[-1]
 
     def test_a_text_is_stored_part_by_part(self, prompts):
         cache = holding(TEXT)
-        assert prompts.store(cache, n_most=15) == ([Store(0, part(1, 15))], 25)
+        assert store(prompts, cache, n_most=15) == ([Store(0, part(1, 15))], 25)
         assert (texts(prompts), prompts.n_bytes) == ([TEXT[:15]], 15)
-        assert prompts.store(cache, n_most=15) == ([Store(0, part(2, 30, 15))], 10)
-        assert prompts.store(cache, n_most=15) == ([Store(0, part(3, 40, 30))], 0)
+        assert store(prompts, cache, n_most=15) == ([Store(0, part(2, 30, 15))], 10)
+        assert store(prompts, cache, n_most=15) == ([Store(0, part(3, 40, 30))], 0)
         assert (texts(prompts), prompts.n_bytes) == ([TEXT], 40)
 
     def test_only_the_last_part_is_a_small_one(self, prompts):
-        assert prompts.store(holding(TEXT), n_most=35) == (
+        assert store(prompts, holding(TEXT), n_most=35) == (
             [Store(0, part(1, 15)), Store(0, part(2, 30, 15))],
             10,
         )
-        assert prompts.store(holding(TEXT), n_most=9) == ([], 10)
+        assert store(prompts, holding(TEXT), n_most=9) == ([], 10)
 
     def test_of_a_text_that_goes_on_only_that_is_stored(self, prompts):
         self.stored(prompts, TEXT)
-        assert prompts.store(holding([*TEXT, 1, 2])) == ([Store(0, part(4, 42, 40))], 0)
+        assert store(prompts, holding([*TEXT, 1, 2])) == ([Store(0, part(4, 42, 40))], 0)
         assert texts(prompts) == [[*TEXT, 1, 2]]
 
     def test_a_text_goes_on_where_it_was_left_beside_others_that_begin_alike(self, prompts):
         for other in ([*TEXT[:15], 1], [*TEXT[:15], 999]):
             self.stored(prompts, other)
         cache = holding(TEXT)
-        assert [prompts.store(cache, n_most=15)[1] for _ in range(3)] == [25, 10, 0]
+        assert [store(prompts, cache, n_most=15)[1] for _ in range(3)] == [25, 10, 0]
         assert texts(prompts)[-1] == TEXT
 
     def test_parts_that_are_alike_are_texts_of_their_own(self, prompts):
         cache, other = holding(TEXT), holding([*TEXT[:15], 1, 2])
-        prompts.store(cache, n_most=15)
+        store(prompts, cache, n_most=15)
         self.stored(prompts, [*TEXT[:15], 0])
-        prompts.store(other, n_most=15)
+        store(prompts, other, n_most=15)
         for text in list(prompts.texts):
-            prompts.drop(text)
+            drop(prompts, text)
         assert (texts(prompts), prompts.n_bytes, prompts.best(TEXT, len)) == ([], 0, (0, None))
 
     def test_all_parts_are_forgotten(self, prompts):
         text = self.stored(prompts, TEXT)
-        assert prompts.drop(text) == [Forget(1), Forget(2), Forget(3)]
+        assert drop(prompts, text) == [Forget(1), Forget(2), Forget(3)]
 
     @pytest.mark.parametrize(("n_keep", "n"), [(1, 15), (15, 15), (16, 30), (31, 40), (40, 40)])
     def test_a_part_takes_all_its_cells_while_it_is_loaded(self, prompts, n_keep, n):
@@ -170,8 +186,10 @@ class TestParts:
     def test_a_text_that_is_being_loaded_does_not_give_way(self, prompts):
         text = self.stored(prompts, TEXT)
         self.stored(prompts, OTHER)
-        assert prompts.store(holding([5] * 70), held=[text]) is None
-        assert prompts.store(holding([5] * 60), held=[text]) is not None
+        prompts.begin_step(alone=True)
+        prompts.caches[0].loading = text
+        assert prompts.store(holding([5] * 70)) is None
+        assert prompts.store(holding([5] * 60)) == 0
         assert texts(prompts) == [TEXT, [5] * 60]
 
 
@@ -182,8 +200,8 @@ class TestCheckpoints:
 
     @pytest.fixture
     def prompts(self):
-        """A state takes as much as 10 tokens; keys begin at 10."""
-        return PromptCache(PromptCacheSize(200, 1, 10), itertools.count(10))
+        """A state takes as much as 10 tokens."""
+        return TextStore(1, self.RECURRENT, PromptCacheSize(200, 1, 10))
 
     def holding(self, checkpoints):
         cache = SlotCache(0, self.RECURRENT)
@@ -192,62 +210,62 @@ class TestCheckpoints:
         return cache
 
     def test_they_are_counted(self, prompts):
-        prompts.store(self.holding({20: 1, 30: 2}))
+        store(prompts, self.holding({20: 71, 30: 72}))
         assert prompts.n_bytes == 40 + 10 + 2 * 10
 
     def test_the_slot_gives_them_up(self, prompts):
-        cache = self.holding({20: 1, 30: 2})
-        prompts.store(cache)
+        cache = self.holding({20: 71, 30: 72})
+        store(prompts, cache)
         cache.keep(0)
         assert cache.take_edits() == [Trim(0, 0)], "nothing is forgotten"
-        assert keys(prompts.texts[0]) == {20: 1, 30: 2}
+        assert keys(prompts.texts[0]) == {20: 71, 30: 72}
 
     def test_the_slot_keeps_those_of_the_beginning_that_it_keeps(self, prompts):
-        cache = self.holding({20: 1, 30: 2})
-        prompts.store(cache, n_keep=20)
-        assert (keys(cache), keys(prompts.texts[0])) == ({20: 1}, {30: 2})
+        cache = self.holding({20: 71, 30: 72})
+        store(prompts, cache, n_keep=20)
+        assert (keys(cache), keys(prompts.texts[0])) == ({20: 71}, {30: 72})
 
     def test_with_all_of_a_text_a_slot_gets_them_back(self, prompts):
-        prompts.store(self.holding({20: 1}))
+        store(prompts, self.holding({20: 71}))
         cache = SlotCache(1, self.RECURRENT)
-        assert prompts.load(prompts.texts[0], cache, 40) == [Restore(1, part(10, 40), 40), Forget(10)]
-        assert (cache.tokens, keys(cache), prompts.texts) == (TEXT, {20: 1}, [])
+        assert load(prompts, prompts.texts[0], cache, 40) == [Restore(1, part(1, 40), 40), Forget(1)]
+        assert (cache.tokens, keys(cache), prompts.texts) == (TEXT, {20: 71}, [])
 
     def test_a_slot_goes_back_to_one_of_them(self, prompts):
-        prompts.store(self.holding({20: 1}))
+        store(prompts, self.holding({20: 71}))
         cache = SlotCache(1, self.RECURRENT)
-        assert prompts.load(prompts.texts[0], cache, 20) == [
-            Restore(1, part(10, 40), 40),
-            Restore(1, state(1, 20), 20),
+        assert load(prompts, prompts.texts[0], cache, 20) == [
+            Restore(1, part(1, 40), 40),
+            Restore(1, state(71, 20), 20),
         ]
         assert (cache.tokens, cache.n_physical, len(prompts.texts)) == (TEXT[:20], 20, 1)
 
     def test_of_too_many_those_stay_where_later_prompts_will_depart(self):
-        prompts = PromptCache(PromptCacheSize(1000, 1, 10), itertools.count(10))
-        cache = self.holding({10: 1, 20: 2, 30: 3})
-        prompts.store(cache)
+        prompts = TextStore(1, self.RECURRENT, PromptCacheSize(1000, 1, 10))
+        cache = self.holding({10: 71, 20: 72, 30: 73})
+        store(prompts, cache)
         cache.add([1])
-        cache.checkpoints, cache.cuts = {35: state(4, 35)}, (20, 35)
-        edits, _ = prompts.store(cache)
-        assert keys(prompts.texts[0]) == {10: 1, 20: 2, 35: 4}
-        assert Forget(3) in edits
+        cache.checkpoints, cache.cuts = {35: state(74, 35)}, (20, 35)
+        edits, _ = store(prompts, cache)
+        assert keys(prompts.texts[0]) == {10: 71, 20: 72, 35: 74}
+        assert Forget(73) in edits
 
     def test_a_text_that_was_dropped_has_none_to_give(self, prompts):
-        prompts.store(self.holding({20: 1}))
+        store(prompts, self.holding({20: 71}))
         text = prompts.texts[0]
-        assert prompts.drop(text) == [Forget(10), Forget(1)]
+        assert drop(prompts, text) == [Forget(1), Forget(71)]
         cache = SlotCache(1, self.RECURRENT)
-        assert prompts.load(text, cache, 40) == [Restore(1, part(10, 40), 40)]
+        assert load(prompts, text, cache, 40) == [Restore(1, part(1, 40), 40)]
         assert cache.checkpoints == {}
 
     def test_a_slot_that_must_go_back_to_a_checkpoint_first_stores_nothing(self, prompts):
-        cache = self.holding({20: 1})
+        cache = self.holding({20: 71})
         cache.keep(20)
-        assert prompts.store(cache) is None
+        assert store(prompts, cache) is None
 
     @pytest.mark.parametrize(("n_keep", "n"), [(50, 40), (40, 40), (39, 20), (19, 0)])
     def test_a_text_goes_on_at_its_end_or_at_a_checkpoint(self, prompts, n_keep, n):
-        prompts.store(self.holding({20: 1}))
+        store(prompts, self.holding({20: 71}))
         assert prompts.texts[0].reachable(n_keep, can_trim=False) == n
 
 
@@ -265,7 +283,7 @@ class TestOnDisk:
     @pytest.fixture
     def prompts(self):
         """Room for 100 tokens."""
-        return PromptCache(PromptCacheSize(100, 1, n_least_saved=30), itertools.count(1))
+        return TextStore(1, PLAIN, PromptCacheSize(100, 1, n_least_saved=30))
 
     def holding(self, tokens, owner="me"):
         cache = holding(tokens)
@@ -275,20 +293,22 @@ class TestOnDisk:
     def test_a_text_on_disk_takes_no_memory_until_it_is_wanted(self, prompts):
         prompts.adopt(self.SAVED)
         (text,) = prompts.texts
-        assert (text.place, prompts.n_bytes, list(text.keys)) == (TextPlace.DISK, 0, [])
-        assert prompts.fetch(text) == []
-        assert (text.place, prompts.n_bytes, text.parts) == (TextPlace.COMING, 40, [part(1, 40)])
+        assert (text.place, prompts.n_bytes, list(text.keys)) == ("disk", 0, [])
+        prompts.fetch(text)
+        assert prompts.pop_edits() == []
+        assert (text.place, prompts.n_bytes, text.parts) == ("coming", 40, [part(1, 40)])
         assert (prompts.pop_wanted(), prompts.pop_wanted()) == ([text], [])
         assert prompts.arrived(text, is_right=True) == []
-        assert (text.place, text.n_prefill, prompts.unsaved()) == (TextPlace.MEMORY, 7, None)
+        assert (text.place, text.n_prefill, prompts.unsaved()) == ("memory", 7, None)
 
     def test_others_in_memory_give_way_for_it_and_it_does_not_while_it_comes(self, prompts):
-        prompts.store(self.holding(OTHER))
-        prompts.store(self.holding(list(range(300, 330))))
+        store(prompts, self.holding(OTHER))
+        store(prompts, self.holding(list(range(300, 330))))
         prompts.adopt(self.SAVED)
         coming = prompts.texts[-1]
-        assert prompts.fetch(coming) == [Forget(1)]
-        prompts.store(self.holding(list(range(400, 460))))
+        prompts.fetch(coming)
+        assert prompts.pop_edits() == [Forget(1)]
+        store(prompts, self.holding(list(range(400, 460))))
         assert coming in prompts.texts
         assert prompts.n_bytes == 100
 
@@ -301,18 +321,20 @@ class TestOnDisk:
 
     def test_there_must_be_room_for_it_beside_what_stays(self, prompts):
         prompts.adopt(self.SAVED)
-        prompts.store(self.holding(list(range(300, 370))))
+        store(prompts, self.holding(list(range(300, 370))))
         text, other = prompts.texts
         assert prompts.may_fetch(text)
-        assert not prompts.may_fetch(text, [other])
+        prompts.caches[0].loading = other
+        prompts.fetch(text)
+        assert (text.place, prompts.pop_wanted()) == ("disk", [])
 
     def test_a_saved_text_that_gives_way_stays_on_disk(self, prompts):
-        prompts.store(self.holding(TEXT))
+        store(prompts, self.holding(TEXT))
         (text,) = prompts.texts
         assert prompts.unsaved() is text
         prompts.mark_saved(text, self.SAVED)
-        prompts.store(self.holding(list(range(300, 390))))
-        assert [each.place for each in prompts.texts] == [TextPlace.DISK, TextPlace.MEMORY]
+        store(prompts, self.holding(list(range(300, 390))))
+        assert [each.place for each in prompts.texts] == ["disk", "memory"]
         assert prompts.n_bytes == 90
 
     @pytest.mark.parametrize("is_in_memory", [False, True])
@@ -330,44 +352,44 @@ class TestOnDisk:
 
     def test_one_that_has_gone_on_since_was_to_be_written_anyway(self, prompts):
         prompts.adopt(self.SAVED)
-        prompts.store(self.holding([*TEXT, 1]))
+        store(prompts, self.holding([*TEXT, 1]))
         assert prompts.lose({"a"}) == []
         assert prompts.unsaved() is prompts.texts[0]
 
     def test_a_text_is_used_when_it_is_stored_again_and_when_it_is_loaded(self, prompts):
         for tokens in (TEXT, OTHER):
-            prompts.store(self.holding(tokens))
+            store(prompts, self.holding(tokens))
         one, other = prompts.pop_used()
         assert prompts.pop_used() == []
-        prompts.store(self.holding(TEXT[:35]))
+        store(prompts, self.holding(TEXT[:35]))
         assert prompts.texts == [other, one]
         assert prompts.pop_used() == [one]
-        prompts.load(other, SlotCache(1), 10)
-        prompts.drop(one)
+        load(prompts, other, SlotCache(1), 10)
+        drop(prompts, one)
         assert prompts.pop_used() == [other]
 
     def test_of_another_owner_it_counts_as_not_stored(self, prompts):
         prompts.adopt(self.SAVED)
-        prompts.store(self.holding(TEXT, "another"))
+        store(prompts, self.holding(TEXT, "another"))
         assert {(text.owner, text.place) for text in prompts.texts} == {
-            ("me", TextPlace.DISK),
-            ("another", TextPlace.MEMORY),
+            ("me", "disk"),
+            ("another", "memory"),
         }
 
     def test_so_it_does_in_memory_and_is_left_to_its_owner(self, prompts):
         for tokens, owner in ((TEXT, "me"), (TEXT, "another"), ([*TEXT[:35], 1], "third")):
-            prompts.store(self.holding(tokens, owner))
+            store(prompts, self.holding(tokens, owner))
         found = sorted((text.owner, len(text.tokens)) for text in prompts.texts)
         assert found == [("another", 40), ("third", 36)], "there was no room for the first"
 
     def test_a_private_text_and_a_short_one_are_not_to_be_written(self, prompts):
-        prompts.store(self.holding(TEXT, None))
-        prompts.store(self.holding(OTHER[:29]))
+        store(prompts, self.holding(TEXT, None))
+        store(prompts, self.holding(OTHER[:29]))
         assert prompts.unsaved() is None
 
     def test_what_goes_on_from_a_text_takes_over_its_name(self, prompts):
         prompts.adopt(self.SAVED)
-        prompts.store(self.holding([*TEXT, 1]))
+        store(prompts, self.holding([*TEXT, 1]))
         (text,) = prompts.texts
         assert (text.saved, text.is_saved, prompts.unsaved()) == (self.SAVED, False, text)
 
@@ -378,15 +400,108 @@ class TestOnDisk:
         assert texts(prompts) == [longer.tokens]
 
     def test_checkpoints_of_the_beginning_stay_with_what_goes_on_from_it(self):
-        prompts = PromptCache(PromptCacheSize(1000, 1, 10), itertools.count(10))
-        traits = MemoryTraits(n_rollback=0, n_step_checkpoints=1)
-        cache = SlotCache(0, traits)
-        for n, key in ((20, 1), (30, 2)):
+        prompts = TextStore(1, MemoryTraits(n_rollback=0, n_step_checkpoints=1), PromptCacheSize(1000, 1, 10))
+        (cache,) = prompts.caches
+        for n in (20, 30):
             cache.add(TEXT[len(cache) : n])
-            cache.store(key)
+            prompts.checkpoint(cache)
         cache.add(TEXT[30:])
-        prompts.store(cache)
+        store(prompts, cache)
         cache.add([1])
-        edits, _ = prompts.store(cache)
+        edits, _ = store(prompts, cache)
         assert keys(prompts.texts[0]) == {20: 1, 30: 2}
-        assert [edit for edit in edits if isinstance(edit, Forget)] == [Forget(10)]
+        assert [edit for edit in edits if isinstance(edit, Forget)] == [Forget(3)]
+
+
+# What moves between slots and host memory, a part in each step
+
+MOVED = [1] * 40
+
+
+def table(n_slots=2, n_part=15):
+    """Slot 0 holds a text."""
+    table = TextStore(n_slots, PLAIN, PromptCacheSize(500, 1, n_part=n_part))
+    table.caches[0].add(MOVED)
+    return table
+
+
+def stored(n_slots=2, n_part=15):
+    """The text is stored, all slots are empty."""
+    made = table(n_slots, n_part)
+    made.begin_step(alone=True)
+    assert made.store(made.caches[0]) == 0
+    made.empty(made.caches[0])
+    made.pop_edits()
+    made.begin_step()
+    return made, made.texts[0]
+
+
+def test_a_part_is_loaded_in_a_step_and_the_room_for_all_of_them_is_kept():
+    moving, text = stored()
+    moving.load(moving.caches[1], text, 38)
+    edits, n_held = [moving.pop_edits()], [moving.n_cells]
+    while moving.caches[1].loading:
+        moving.begin_step()
+        edits.append(moving.pop_edits())
+        n_held.append(moving.n_cells)
+    assert edits == [
+        [Restore(1, part(1, 15, 0), 15)],
+        [Restore(1, part(2, 30, 15), 30)],
+        [Restore(1, part(3, 40, 30), 38)],
+    ]
+    assert (n_held, moving.caches[1].tokens) == ([40, 40, 38], MOVED[:38])
+
+
+def test_alone_all_parts_move_at_once():
+    moving, text = stored()
+    moving.begin_step(alone=True)
+    moving.load(moving.caches[1], text, 40)
+    assert (moving.caches[1].tokens, moving.caches[1].loading) == (MOVED, None)
+
+
+def test_what_stores_and_loads_shares_the_tokens_of_a_step():
+    moving, text = stored()
+    moving.caches[0].add([2] * 40)
+    moving.store(moving.caches[0])
+    moving.load(moving.caches[1], text, 40)
+    assert len(moving.caches[1]) == 0
+    moving.begin_step()
+    assert len(moving.caches[1]) == 15
+
+
+def test_a_slot_is_not_stored_before_its_text_is_there():
+    moving, text = stored(n_part=0)
+    moving.load(moving.caches[1], text, 40)
+    assert moving.store(moving.caches[1]) is None
+
+
+def test_what_is_loaded_can_be_shared_before_the_next_step():
+    moving, text = stored(n_slots=3, n_part=0)
+    moving.load(moving.caches[1], text, 40)
+    moving.finish_loads()
+    moving.copy(moving.caches[1], moving.caches[2], 35)
+    assert moving.pop_edits() == [Restore(1, part(1, 40, 0), 40), Copy(1, 2, 35)]
+
+
+def test_a_whole_text_can_be_dropped_in_the_step_in_which_it_is_loaded():
+    moving = TextStore(2, PLAIN, PromptCacheSize(50, 1))
+    moving.caches[0].add(MOVED)
+    moving.store(moving.caches[0])
+    moving.empty(moving.caches[0])
+    moving.pop_edits()
+    moving.load(moving.caches[0], moving.texts[0], 40)
+    moving.caches[1].add([2] * 40)
+    moving.store(moving.caches[1])
+    moving.caches[1].keep(0)
+    assert moving.pop_edits() == [
+        Store(1, part(2, 40, 0)),
+        Trim(1, 0),
+        Restore(0, part(1, 40, 0), 40),
+        Forget(1),
+    ]
+
+
+def test_short_texts_are_not_stored():
+    moving = TextStore(1, PLAIN, PromptCacheSize(500, 1))
+    moving.caches[0].add([1] * 31)
+    assert moving.store(moving.caches[0]) is None

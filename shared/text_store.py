@@ -1,0 +1,481 @@
+"""All texts: what slots hold, what is in host memory, and what is on disk; and what moves, in which step.
+
+Attention reads all cells of a pool, also those of idle slots, unless a kernel skips them. So what idle slots
+hold moves to host memory while others run (docs/performance.md), and so does what a slot would lose to
+another text. llama-server does the same (`--cache-ram`, `--cache-idle-slots`).
+
+Where ranges of a slot can be read and written, texts are moved in parts, so that nobody waits for a long one;
+a text that goes on gets further parts. Elsewhere it is stored as a whole, in one, with its checkpoints.
+
+With `--cache-disk` texts are also on disk, and some only there: then whoever reads files brings them back.
+Who holds which slot is for its owner to say: sequences in the lead's engine, drafts in a drafter.
+"""
+
+import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from shared.cache_edits import CacheEdit, Copy, Forget, Restore, Snapshot, Store, loads_last
+from shared.llama.memory_traits import MemoryTraits
+from shared.saved_text import SavedText
+from shared.slot_cache import SlotCache, StoredText, common_prefix_length, least_useful
+
+MIN_TOKENS = 32
+"""Fewer are decoded again as quickly."""
+_MOST_TEXTS = 8192
+"""A large memory would hold more short ones, but their lists of tokens take memory, too."""
+_MOST_NEIGHBOURS = 16
+"""How many texts before and after one in the order of texts are looked at for a checkpoint of it."""
+UNLIMITED = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class PromptCacheSize:
+    """`n_bytes` for all texts; of a token, and of a state: every text has one, every checkpoint is one.
+
+    n_part: tokens in a part, at most; 0: texts are stored as a whole. n_least_saved: fewer tokens are not
+    written to disk, nor read from there.
+    """
+
+    n_bytes: int = 0
+    token_bytes: int = 0
+    state_bytes: int = 0
+    n_part: int = 0
+    n_least_saved: int = 256
+
+    def of(self, n_tokens: int, n_checkpoints: int = 0) -> int:
+        """Bytes of a text."""
+        return self.token_bytes * n_tokens + self.state_bytes * (1 + n_checkpoints)
+
+    def holds(self, n_bytes: int) -> bool:
+        """Whether there is a cache, and room in it for `n_bytes`."""
+        return 0 < self.n_bytes >= n_bytes
+
+
+NO_PROMPT_CACHE = PromptCacheSize()
+
+
+class TextStore:
+    """Collects edits of the memory, to be applied before the next step (`pop_edits`).
+
+    Texts that are stored in parts may take several steps to be stored and loaded. The text that was used
+    least recently gives way. No text is the beginning of another of its owner's.
+    """
+
+    def __init__(self, n_slots: int, traits: MemoryTraits, size: PromptCacheSize = NO_PROMPT_CACHE) -> None:
+        self.caches = [SlotCache(index, traits) for index in range(n_slots)]
+        self.n_bytes = 0
+        """The size of all texts in host memory."""
+        self.n_step = size.n_part or UNLIMITED
+        """Tokens of texts that may be stored and loaded in a step beside others; at least a part."""
+        self._traits, self._size = traits, size
+        self._keys = itertools.count(1)  # of snapshots in host memory
+        self._texts: dict[StoredText, None] = {}  # the least recently used first
+        self._sorted: list[StoredText] = []  # by their tokens: the nearest have the longest common beginning
+        self._wanted: list[StoredText] = []  # on disk, to be read
+        self._used: set[StoredText] = set()
+        self._n_movable = UNLIMITED  # tokens that may still be stored and loaded before the next step
+        self._filled: set[int] = set()  # slots that hold their text only when `_edits` are applied
+        self._edits: list[CacheEdit] = []  # not counting what the caches themselves ask for
+        self._ordered: list[CacheEdit] = []  # to be applied before those
+
+    # Steps
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of all that is valid or about to be loaded; shared ones count once for each slot."""
+        return sum([cache.n_cells for cache in self.caches])
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether parts were stored or loaded in this step: there may be more for the next one."""
+        return self._n_movable < self.n_step < UNLIMITED
+
+    def begin_step(self, *, alone: bool = False) -> None:
+        """Go on with what is being loaded. Beside others `n_step` tokens move in a step; alone: all."""
+        self._n_movable = UNLIMITED if alone else self.n_step
+        for cache in self.caches:
+            if cache.loading:
+                self._load(cache, cache.loading)
+
+    def limit_moves(self) -> None:
+        """No more than `n_step` tokens move in this step from now on."""
+        self._n_movable = min(self._n_movable, self.n_step)
+
+    def finish_loads(self) -> None:
+        """What has been loaded may be shared from now on."""
+        if self._filled:
+            self._order_edits()
+
+    def pop_edits(self) -> list[CacheEdit]:
+        """What makes every native cache hold what is valid in it; to be applied before anything else."""
+        self._order_edits()
+        edits, self._ordered = self._ordered, []
+        return edits
+
+    def _order_edits(self) -> None:
+        """What is asked for from now on is applied after all that was."""
+        edits, self._edits = self._edits, []
+        self._filled.clear()
+        for cache in self.caches:
+            edits += cache.take_edits()
+        if edits:
+            self._ordered += loads_last(edits)
+
+    # Slots
+
+    def checkpoint(self, cache: SlotCache) -> None:
+        """Keep the state of a slot in host memory."""
+        cache.store(next(self._keys))
+
+    def empty(self, cache: SlotCache) -> None:
+        """Drop what a slot holds, before anything else is put there."""
+        cache.keep(0)
+        self._edits += cache.take_edits()
+
+    def copy(self, source: SlotCache, cache: SlotCache, n_tokens: int) -> None:
+        """Give an empty slot the first `n_tokens` of another, which has a state of them if it needs one."""
+        assert n_tokens <= len(source), f"slot {source.index} has no {n_tokens} tokens to share"
+        if n_tokens in source.saved:
+            self._edits.append(Restore(cache.index, source.saved[n_tokens], n_tokens))
+        else:
+            self._edits.append(Copy(source.index, cache.index, n_tokens))
+            if not self._traits.can_trim:
+                self._edits += source.take_stores()
+                self._edits.append(Restore(cache.index, source.checkpoints[n_tokens], n_tokens))
+                self._filled.add(cache.index)
+        cache.add(source.tokens[:n_tokens], can_roll_back=False)
+
+    # From slots to host memory, and back
+
+    def can_store(self, cache: SlotCache) -> bool:
+        """Whether the native cache of a slot holds its text, and needs no edits before."""
+        return cache.index not in self._filled and cache.can_store
+
+    def store(self, cache: SlotCache, n_keep: int = 0, n_least: int = MIN_TOKENS) -> int | None:
+        """Store the text of a slot, which is to keep its first `n_keep` tokens; how much is left to store.
+
+        None: it cannot be stored; it has fewer than `n_least` tokens, is too long, or must be loaded or cut
+        back first. Texts that are its beginning go on as it, or are dropped. Nothing is stored if a text goes
+        on from it.
+        """
+        if len(cache) < n_least or not self.can_store(cache):
+            return None
+        # Whole texts are loaded in this step, and forgotten after that.
+        held = self._held if self._size.n_part else []
+        if not self._has_place(len(cache), len(cache.checkpoints), held):
+            return None
+        self._edits += cache.take_edits()
+        if stored := self._stored(cache.tokens, cache.owner):
+            self.touch(stored)
+            return 0
+        text = self._take_beginning(cache)
+        self._store_more(text, cache, n_keep, held)
+        if text.tokens:
+            self._add(text)
+            self._used.add(text)
+        return len(cache) - len(text.tokens)
+
+    def _take_beginning(self, cache: SlotCache) -> StoredText:
+        """The text that is to go on as that of a slot; it is not among the others until it does."""
+        beginning = self._beginning_of(cache.tokens, cache.owner)
+        if beginning is None:
+            return StoredText(owner=cache.owner)
+        self._remove(beginning)
+        if beginning.place == "memory" and self._size.n_part:
+            beginning.owner = cache.owner
+            return beginning
+        text = StoredText(owner=cache.owner, saved=beginning.saved)  # whose files will be replaced
+        if beginning.place == "memory":
+            self._edits += [Forget(part.key) for part in beginning.parts]
+            text.checkpoints = beginning.checkpoints
+        return text
+
+    def _store_more(
+        self, text: StoredText, cache: SlotCache, n_keep: int, held: Collection[StoredText]
+    ) -> None:
+        """Add what moves of a slot's text in this step, and the checkpoints that the slot does not keep."""
+        n_part, at, n_tokens = self._size.n_part, len(text.tokens), len(cache)
+        known = text.checkpoints
+        n_checkpoints = max(len(known), len(cache.checkpoints))
+        # Whole parts, but for the last one: small ones take longer. They end at multiples.
+        is_all = n_tokens - at <= self._n_movable
+        end = n_tokens if is_all else max(at, (at + self._n_movable) // n_part * n_part)
+        self._make_room(self._size.of(end, n_checkpoints), held)
+        self._n_movable -= end - at
+        while at < end:
+            after = min(end, at + n_part - at % n_part) if n_part else end
+            text.parts.append(Snapshot("text", next(self._keys), after, at))
+            self._edits.append(Store(cache.index, text.parts[-1]))
+            at = after
+        text.tokens += cache.tokens[len(text.tokens) : end]
+        text.n_prefill = cache.n_prefill
+        # The slot's own replace those of as many tokens; there are no more than one of both has had.
+        text.checkpoints = known | cache.hand_over(n_keep)
+        forgotten = [each for n, each in known.items() if text.checkpoints[n] is not each]
+        while len(text.checkpoints) > n_checkpoints:
+            forgotten.append(text.checkpoints.pop(least_useful(text.checkpoints, cache.cuts)))
+        self._edits += [Forget(each.key) for each in forgotten]
+
+    def load(self, cache: SlotCache, text: StoredText, n_tokens: int) -> None:
+        """Give an empty slot the first `n_tokens` of a stored text: some now, if any may be moved."""
+        cache.loading, cache.n_loading = text, n_tokens
+        self._load(cache, text)
+
+    def _load(self, cache: SlotCache, text: StoredText) -> None:
+        """Give a slot the next parts of `text`, after those that it has: one at least, if any may be moved.
+
+        A whole text may just have been dropped. Where memory cannot be trimmed, the slot gets its checkpoints
+        with all of it, and `text` is dropped.
+        """
+        if self._n_movable <= 0:
+            return
+        self._filled.add(cache.index)
+        is_stored = text in self._texts
+        self.touch(text)
+        n_before, n_keep = len(cache), cache.n_loading
+        for part in text.parts:
+            if part.end <= len(cache):
+                continue
+            if len(cache) >= n_keep or (len(cache) > n_before and part.end - n_before > self._n_movable):
+                break
+            n_loaded = min(part.end, n_keep)
+            cache.add(text.tokens[len(cache) : n_loaded], can_roll_back=False)
+            self._edits.append(Restore(cache.index, part, n_loaded if self._traits.can_trim else part.end))
+        self._n_movable -= len(cache) - n_before
+        if len(cache) == n_keep:
+            cache.loading = None
+        if self._traits.can_trim:
+            return
+        if n_keep < len(text.tokens):  # further back than the end, to a state
+            self._edits.append(Restore(cache.index, text.checkpoints[n_keep], n_keep))
+        elif is_stored:
+            cache.checkpoints = dict(text.checkpoints)
+            self._edits += [Forget(part.key) for part in text.parts]
+            self._leave_memory(text)
+
+    # Which there are
+
+    @property
+    def texts(self) -> list[StoredText]:
+        """In host memory and on disk, the least recently used first."""
+        return list(self._texts)
+
+    def best(self, tokens: list[int], serves: Callable[[StoredText], int]) -> tuple[int, StoredText | None]:
+        """The text of which most serves `tokens`, and how much; `serves`: at most the common beginning."""
+        at = self._find(tokens)
+        before, after = (
+            self._sorted[max(0, at - _MOST_NEIGHBOURS) : at],
+            self._sorted[at : at + _MOST_NEIGHBOURS],
+        )
+        n_best, best = 0, None
+        for neighbours in (reversed(before), after):
+            for text in neighbours:
+                if common_prefix_length(text.tokens, tokens) <= n_best:
+                    break
+                if (n := serves(text)) > n_best:
+                    n_best, best = n, text
+        return n_best, best
+
+    def holding(self, tokens: list[int], owner: str | None) -> StoredText | None:
+        """The text of `owner` that is `tokens`, or goes on from them."""
+        return next((text for text in self._going_on(tokens) if text.owner == owner), None)
+
+    def touch(self, text: StoredText) -> None:
+        """It was used just now."""
+        if text in self._texts:
+            del self._texts[text]
+            self._texts[text] = None
+            self._used.add(text)
+
+    def pop_used(self) -> list[StoredText]:
+        """Texts that were stored or used since the last call, the least recently used first."""
+        used = [text for text in self._texts if text in self._used]
+        self._used.clear()
+        return used
+
+    def drop(self, text: StoredText) -> None:
+        """Forget a text, unless it is being loaded or read."""
+        if text not in self._held:
+            self._drop(text)
+
+    # From disk to host memory
+
+    def may_fetch(self, text: StoredText) -> bool:
+        """Whether there can be room in host memory for a text that is on disk, once nothing is held there."""
+        return self._has_place(len(text.tokens), len(text.checkpoints), ())
+
+    def fetch(self, text: StoredText) -> None:
+        """Have a text brought from disk, over several steps; not yet, if others have its place."""
+        assert text.place == "disk"
+        held = self._held
+        if not self._has_place(len(text.tokens), len(text.checkpoints), held):
+            return
+        self._make_room(self._size.of(len(text.tokens), len(text.checkpoints)), [*held, text])
+        text.place = "coming"
+        text.describe_saved(self._keys)
+        self.n_bytes += self._bytes_of(text)
+        self._wanted.append(text)
+
+    def pop_wanted(self) -> list[StoredText]:
+        """Texts that are to be read from disk; `arrived` has to follow for each."""
+        wanted, self._wanted = self._wanted, []
+        return wanted
+
+    def expect(self, saved: SavedText) -> StoredText | None:
+        """A text that the caller reads into host memory; `arrived` has to follow.
+
+        It is not in `--cache-disk`. None: there is no room, as others have its place or it is too large.
+        """
+        held = self._held
+        if not self._has_place(len(saved.tokens), saved.n_checkpoints, held):
+            return None
+        self._make_room(self._size.of(len(saved.tokens), saved.n_checkpoints), held)
+        text = StoredText.described_by(saved, "coming", self._keys)
+        text.saved = None
+        self._add(text)
+        return text
+
+    def arrived(self, text: StoredText, *, is_right: bool) -> list[CacheEdit]:
+        """It was read, and is what was written, or it is lost: what forgets it then, at once."""
+        if not is_right:
+            self._remove(text)
+            return [Forget(key) for key in text.keys]
+        text.place = "memory"
+        self.touch(text)
+        return []
+
+    # What is on disk
+
+    def adopt(self, saved: SavedText) -> None:
+        """A text is on disk; it becomes the one that was used last, and replaces an earlier state of it."""
+        earlier = [text for text in self._texts if text.saved and text.saved.name == saved.name]
+        if any(text.place != "disk" for text in earlier):
+            return
+        for text in earlier:
+            self._remove(text)
+        if len(self._texts) < _MOST_TEXTS:
+            self._add(StoredText.described_by(saved, "disk", itertools.repeat(0)))
+
+    def unsaved(self, but: Collection[StoredText] = ()) -> StoredText | None:
+        """The text that was used last of those that are to be written to disk; but: those that are not."""
+        for text in reversed(self._texts):
+            is_worth_it = text.owner is not None and len(text.tokens) >= self._size.n_least_saved
+            if is_worth_it and text.place == "memory" and not text.is_saved and text not in but:
+                return text
+        return None
+
+    def mark_saved(self, text: StoredText, saved: SavedText | None) -> None:
+        """`text` was written as `saved`; None: nothing of it is on disk."""
+        text.saved = saved
+        for each in self._texts:  # one that goes on from it, or from an earlier state of it
+            if saved and each.saved and each.saved.name == saved.name:
+                each.saved = saved
+
+    def lose(self, names: Collection[str]) -> list[StoredText]:
+        """Texts of these names are not on disk any more: those that were only there are dropped.
+
+        Returns those of the others that were there as a whole, and will be `unsaved`.
+        """
+        lost = [text for text in self._texts if text.saved and text.saved.name in names]
+        for text in lost:
+            if text.place == "disk":
+                self._remove(text)
+        whole = [text for text in lost if text.is_saved and text in self._texts]
+        for text in lost:
+            text.saved = None
+        return whole
+
+    # Who gives way
+
+    @property
+    def _held(self) -> list[StoredText]:
+        """Texts that must not give way."""
+        coming = [text for text in self._texts if text.place == "coming"]
+        return coming + [cache.loading for cache in self.caches if cache.loading]
+
+    def _has_place(self, n_tokens: int, n_checkpoints: int, held: Collection[StoredText]) -> bool:
+        """Whether there can be room in host memory for such a text, beside those that stay."""
+        return self._size.holds(self._size.of(n_tokens, n_checkpoints) + sum(map(self._bytes_of, held)))
+
+    def _make_room(self, n_bytes: int, held: Collection[StoredText]) -> None:
+        """Forget texts until there is room for one of `n_bytes`."""
+        for text in self.texts:
+            if len(self._texts) < _MOST_TEXTS and self._size.holds(self.n_bytes + n_bytes):
+                break
+            if text in held or text.place == "coming":
+                continue
+            if len(self._texts) >= _MOST_TEXTS:
+                self._drop(text)
+            elif text.place == "memory":
+                self._edits += [Forget(key) for key in text.keys]
+                self._leave_memory(text)
+
+    def _leave_memory(self, text: StoredText) -> None:
+        """Its snapshots are forgotten; another stands for it, if it is on disk."""
+        self._remove(text)
+        if text.saved and text.is_saved:
+            self.adopt(text.saved)
+
+    def _drop(self, text: StoredText) -> None:
+        self._remove(text)
+        self._edits += [Forget(key) for key in text.keys]
+
+    # The index
+
+    def _going_on(self, tokens: list[int]) -> Iterator[StoredText]:
+        """Texts that are `tokens`, or go on from them."""
+        for at in range(self._find(tokens), len(self._sorted)):
+            if self._sorted[at].tokens[: len(tokens)] != tokens:
+                return
+            yield self._sorted[at]
+
+    def _stored(self, tokens: list[int], owner: str | None) -> StoredText | None:
+        """A text of `owner` that is `tokens`, or goes on from them; without owner, any in host memory."""
+        for text in self._going_on(tokens):
+            if text.owner == owner or (owner is None and text.place == "memory"):
+                return text
+        return None
+
+    def _beginning_of(self, tokens: list[int], owner: str | None) -> StoredText | None:
+        """The longest text with which `tokens` begin, that is of `owner` or nobody, and not on its way.
+
+        Between the two are others that begin like it.
+        """
+        n = len(tokens)
+        at = bisect_right(self._sorted, tokens, key=_tokens)
+        while n and at:
+            text = self._sorted[at - 1]
+            n = common_prefix_length(text.tokens, tokens[:n])
+            if n < len(text.tokens):
+                at = bisect_right(self._sorted, tokens[:n], key=_tokens)
+            elif text.place != "coming" and text.owner in {owner, None}:
+                return text
+            else:
+                at -= 1
+        return None
+
+    def _find(self, tokens: list[int]) -> int:
+        return bisect_left(self._sorted, tokens, key=_tokens)
+
+    def _add(self, text: StoredText) -> None:
+        self._sorted.insert(self._find(text.tokens), text)
+        self._texts[text] = None
+        self.n_bytes += self._bytes_of(text)
+
+    def _remove(self, text: StoredText) -> None:
+        at = self._find(text.tokens)
+        while self._sorted[at] is not text:  # parts of two texts may be alike
+            at += 1
+        del self._sorted[at]
+        del self._texts[text]
+        self._used.discard(text)
+        self.n_bytes -= self._bytes_of(text)
+
+    def _bytes_of(self, text: StoredText) -> int:
+        return 0 if text.place == "disk" else self._size.of(len(text.tokens), len(text.checkpoints))
+
+
+def _tokens(text: StoredText) -> list[int]:
+    return text.tokens
