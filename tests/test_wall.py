@@ -62,7 +62,7 @@ RINGS_OF_RINGS = {
     ("generate", "plan, bench, doctor"),
     *(
         ("plan, bench, doctor", each)
-        for each in ("attention", "heads", "rpc", "several models", "translation")
+        for each in ("attention", "heads", "images", "rpc", "several models", "translation")
     ),
     *(("several models", each) for each in ("other APIs", "translation")),
 }

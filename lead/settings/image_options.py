@@ -36,3 +36,10 @@ class ImageOptions(OptionGroup):
         description="memory for encoded images, in MiB: those of requests that are being answered, and as "
         "many earlier ones as fit, so that no second question about an image has it encoded again",
     )
+
+    @property
+    def n_bytes(self) -> int:
+        """What images take of the host's memory: the projector, and what was encoded."""
+        if self.mmproj is None or not self.mmproj.is_file():
+            return 0
+        return self.mmproj.stat().st_size + (self.image_cache << 20)

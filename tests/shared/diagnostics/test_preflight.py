@@ -7,6 +7,7 @@ import pytest
 from back.cli import main as back
 from back.doctor import check as check_back
 from back.settings import BackSettings
+from bench.tiny_projectors import write_tiny_projector
 from lead.cli import main as lead
 from lead.diagnostics.check import check, prospect_of
 from lead.engine.load import Load
@@ -116,6 +117,16 @@ def test_threads_are_counted_on_the_chosen_cores():
     found = check(LeadSettings.from_command_line(["-m", TARGET, "--port", "0", "--cpus", "0-1"]))
     assert "2 threads on cores 0-1" in str(found)
     assert found.problems == []
+
+
+def test_a_projector_is_counted_and_has_to_be_one_of_the_model(tiny_model, tmp_path):
+    paths = {kind: write_tiny_projector(kind, tmp_path / kind) for kind in ("gemma3", "qwen2vl")}
+    model = ["-m", str(tiny_model("qwen2vl")), "--port", "0", "-t", "1"]
+    found = check(LeadSettings.from_command_line([*model, "--mmproj", str(paths["qwen2vl"])]))
+    assert dict(found.lines)["images"] == "qwen2vl, with 0.27 GB of host memory"
+    assert "on CPU" in dict(found.lines)["  images"]
+    (problem,) = check(LeadSettings.from_command_line([*model, "--mmproj", str(paths["gemma3"])])).problems
+    assert "is the projector of another model" in problem
 
 
 def test_a_taken_port_is_a_problem():
