@@ -55,7 +55,7 @@ OPTIONS = [
     ("--no-mmap", "load_mode", "none"),
     ("--load-mode=dio", "load_mode", "dio"),
     ("-md b.gguf", "draft_model", "b.gguf"),
-    ("-mm c.gguf", "mmproj", Path("c.gguf")),
+    ("-mm c.gguf", "mmproj", "c.gguf"),
     ("--no-mmproj-offload", "mmproj_offload", False),
     ("-ctkd q8_0", "cache_type_k_draft", "q8_0"),
     ("--draft 5", "draft_max", 5),
