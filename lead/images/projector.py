@@ -57,7 +57,7 @@ def _mtmd() -> Any:
     try:
         mtmd = importlib.import_module("llama_cpp.mtmd_cpp")
     except (OSError, RuntimeError) as error:
-        is_there = any(FOLDER.glob("*mtmd*"))
+        is_there = "not found" not in str(error)  # but it cannot be loaded
         raise ModelLoadError(f"--mmproj: {error}" if is_there else _MISSING) from error
     mtmd.mtmd_log_set(library.LOG_CALLBACK, ctypes.c_void_p(0))
     return mtmd
